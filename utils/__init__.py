@@ -1,0 +1,1 @@
+"""The engine: everything the app can do, with no knowledge of any user interface."""

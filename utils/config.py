@@ -1,0 +1,251 @@
+"""Every setting a user can give, as frozen dataclasses that the form, the command line and the Python call share.
+
+A field that is None takes the default of the chosen base model (see `utils.model.base.TrainingDefaults`).
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+
+from utils.errors import UserError, raise_problems
+
+SAMPLE_RATE = 22_050
+"""Sample rate of datasets, conditioning audio and codes, in Hz."""
+CODE_SAMPLES = 1_024
+"""Audio samples that one DVAE code stands for at `SAMPLE_RATE`: 21.5 codes a second."""
+MIN_CLIP_SECONDS = 0.5
+"""Shorter clips are dropped: the conditioning crop needs something to hear."""
+
+Schedule = Literal["linear", "cosine", "polynomial", "constant"]
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+class Config:
+    """What all settings classes share: checking, saving and loading."""
+
+    def problems(self) -> list[str]:
+        """Every fault of these values, each with its limit and the fix."""
+        return []
+
+    def validate(self, *, where: str) -> Self:
+        """Return self when every value is usable.
+
+        Raises:
+            UserError: naming all faults together.
+        """
+        raise_problems(self.problems(), where=where)
+        return self
+
+    def save(self, path: Path) -> None:
+        """Write the values as YAML, one line a field."""
+        assert dataclasses.is_dataclass(self)
+        values = {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
+        path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read values written by `save`; fields that are absent take their defaults.
+
+        Raises:
+            UserError: the file is not such a file, or names a setting that does not exist.
+        """
+        try:
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
+        assert dataclasses.is_dataclass(cls)
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or not set(values) <= set(fields):
+            unknown = sorted(set(values) - set(fields)) if isinstance(values, dict) else []
+            raise UserError(what=f"not a {cls.__name__} file, unknown settings: {unknown}", where=str(path))
+        return cls(**{key: _typed(value, fields[key].type) for key, value in values.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareConfig(Config):
+    """Turn recordings with transcripts into a dataset."""
+
+    project: str
+    """Name of the voice; its folder below `output`."""
+    input: Path
+    """Folder with recordings and their transcripts, or a metadata CSV."""
+    language: str
+    """Language of the transcripts, as a code: en, de, zh-cn, ..."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    base: str = "tiny"
+    """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
+    max_audio_length: int = 255_995
+    """Longest clip, in samples at 22 050 Hz (255 995 is 11.6 s)."""
+    max_text_length: int = 200
+    """Longest transcript, in tokens."""
+    eval_fraction: float = 0.1
+    """Share of the clips held out for evaluation; at least one clip is."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if not 0 < self.eval_fraction < 1:
+            found.append(f"eval_fraction is {self.eval_fraction}; use a share between 0 and 1, such as 0.1")
+        shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
+        if self.max_audio_length < shortest:
+            found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
+        if self.max_text_length < 1:
+            found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(Config):
+    """Fine-tune the GPT of a base model on a prepared dataset."""
+
+    project: str
+    """Name of the voice; its folder below `output`."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    base: str = "tiny"
+    """Base model: tiny, v2.0.2, v2.0.3, main, a base folder, or an earlier run's ready/ folder."""
+    language: str | None = None
+    """Language code; the dataset's own when not given."""
+    train_csv: Path | None = None
+    """Training clips; the project's metadata_train.csv when not given."""
+    eval_csv: Path | None = None
+    """Evaluation clips; the project's metadata_eval.csv when not given."""
+    num_epochs: int | None = None
+    """Passes over the training clips; the base's default when not given."""
+    batch_size: int = 4
+    """Clips in one forward pass (micro-batch)."""
+    grad_accumulation: int = 1
+    """Micro-batches summed into one optimizer step."""
+    eval_batch_size: int = 4
+    """Clips in one evaluation pass."""
+    learning_rate: float | None = None
+    """Peak learning rate; the base's default when not given."""
+    schedule: Schedule = "cosine"
+    """How the learning rate falls after the warm-up, stepped per optimizer step."""
+    warmup_steps: int = 0
+    """Optimizer steps over which the learning rate rises linearly from 0."""
+    weight_decay: float = 1e-2
+    """AdamW weight decay."""
+    grad_clip_norm: float = 1.0
+    """Gradients are scaled down to this L2 norm."""
+    max_audio_length: int = 255_995
+    """Longest clip, in samples at 22 050 Hz."""
+    max_text_length: int = 200
+    """Longest transcript, in tokens."""
+    seed: int = 1
+    """Fixes shuffling, conditioning crops and dropout."""
+    num_workers: int = 0
+    """Processes that load clips; 0 loads in the training process."""
+    checkpoint_every: int = 0
+    """Save every this many optimizer steps as well as at each epoch's end; 0 saves at epoch ends only."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    sdpa: bool = False
+    """Scaled-dot-product attention kernels instead of explicit softmax attention."""
+    mixed_precision: Precision = "fp32"
+    """Data type of the matrix products; weights, losses and norms stay fp32."""
+
+    def problems(self) -> list[str]:
+        found = [
+            f"{name} is {value}; use {minimum} or more" for name, value, minimum in self._counts() if value < minimum
+        ]
+        if self.learning_rate is not None and not 0 < self.learning_rate < 1:
+            found.append(f"learning_rate is {self.learning_rate}; use a value between 1e-7 and 1e-2")
+        if not 0 <= self.weight_decay < 1:
+            found.append(f"weight_decay is {self.weight_decay}; use a value from 0 to 0.1")
+        if not self.grad_clip_norm > 0:
+            found.append(f"grad_clip_norm is {self.grad_clip_norm}; use a positive norm such as 1.0")
+        return found
+
+    def _counts(self) -> list[tuple[str, int, int]]:
+        """Whole-number settings as (name, value, minimum)."""
+        minimums = {
+            "num_epochs": 1,
+            "batch_size": 1,
+            "grad_accumulation": 1,
+            "eval_batch_size": 1,
+            "warmup_steps": 0,
+            "max_audio_length": int(MIN_CLIP_SECONDS * SAMPLE_RATE),
+            "max_text_length": 1,
+            "seed": 0,
+            "num_workers": 0,
+            "checkpoint_every": 0,
+        }
+        values = [(name, getattr(self, name), minimum) for name, minimum in minimums.items()]
+        return [(name, value, minimum) for name, value, minimum in values if value is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig(Config):
+    """Put a run's weights together with its base into a model that any XTTS software can load."""
+
+    project: str
+    """Name of the voice; its folder below `output`."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    run: str | None = None
+    """Run to export; the newest run with a checkpoint when not given."""
+    checkpoint: Literal["best", "last"] = "best"
+    """Which of the run's checkpoints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizeConfig(Config):
+    """Speak a text with an exported model or a base."""
+
+    text: str
+    """What to say."""
+    project: str | None = None
+    """Project whose ready/ model speaks."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    model: str | None = None
+    """A base name or a model folder to speak with instead of the project's ready/ model."""
+    out: Path = Path("speech.wav")
+    """Wav file to write: 24 000 Hz, mono, 16 bit."""
+    language: str | None = None
+    """Language code of the text; the model's own when not given."""
+    reference: Path | None = None
+    """Recording whose voice to speak with; the model's reference.wav when not given."""
+    temperature: float = 0.65
+    """Sampling temperature; 0 takes the likeliest code each time (greedy)."""
+    top_k: int = 50
+    """Sample among this many likeliest codes; 0 is all."""
+    top_p: float = 0.85
+    """Sample among the likeliest codes that together reach this probability."""
+    repetition_penalty: float = 2.0
+    """Codes that were already spoken are divided by this; 1 is none."""
+    speed: float = 1.0
+    """Tempo of the speech; 2 is twice as fast."""
+    seed: int | None = 1
+    """Fixes the sampling; omit for a new take each time."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if not self.text.strip():
+            found.append("text is empty; give the words to speak")
+        if (self.project is None) == (self.model is None):
+            found.append("give either a project or a model")
+        if not 0 <= self.temperature <= 2:
+            found.append(f"temperature is {self.temperature}; use 0 (greedy) to 2")
+        if not 0 < self.top_p <= 1:
+            found.append(f"top_p is {self.top_p}; use a probability above 0, up to 1")
+        if self.top_k < 0:
+            found.append(f"top_k is {self.top_k}; use 0 (all) or more")
+        if not 1 <= self.repetition_penalty <= 20:
+            found.append(f"repetition_penalty is {self.repetition_penalty}; use 1 (none) to 20")
+        if not 0.25 <= self.speed <= 4:
+            found.append(f"speed is {self.speed}; use 0.25 to 4")
+        return found
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    """YAML knows no paths: give a field declared as a path its type back."""
+    return Path(value) if isinstance(value, str) and "Path" in str(kind) else value

@@ -1,0 +1,38 @@
+"""The one exception that is written for people: what went wrong, where, and how to fix it."""
+
+
+class UserError(Exception):
+    """A fault the user can mend. Command lines print it without a traceback and exit with status 2.
+
+    Args:
+        what: the fault in one sentence, with the offending value and the limit.
+        where: the file, row, option or address it was found at; may be empty.
+        fix: what to do about it, in one sentence; may be empty.
+    """
+
+    def __init__(self, *, what: str, where: str = "", fix: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.fix = fix
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = f"\n  where: {self.where}" if self.where else ""
+        advice = f"\n  fix:   {self.fix}" if self.fix else ""
+        return f"{self.what}{place}{advice}"
+
+
+def raise_problems(problems: list[str], *, where: str) -> None:
+    """Raise all faults of a configuration as one UserError; do nothing when there are none.
+
+    Args:
+        problems: sentences that each name the value, its limit and the fix.
+        where: the command or file the values came from.
+
+    Raises:
+        UserError: `problems` is not empty.
+    """
+    if not problems:
+        return
+    count = "1 setting is" if len(problems) == 1 else f"{len(problems)} settings are"
+    raise UserError(what=f"{count} not usable:\n  - " + "\n  - ".join(problems), where=where)
