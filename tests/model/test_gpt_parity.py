@@ -1,0 +1,141 @@
+"""Our packed forward computes what stock's `GPT.forward` computes: losses and every gradient, in float32."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.model.stock import stock_gpt, stock_inputs, without_dropout
+from utils.model.architecture import GptShape
+from utils.model.gpt import ForwardOptions, XttsGpt
+from utils.model.packing import IGNORED, PackedBatch, pack
+
+SHAPE = GptShape(
+    layers=3,
+    width=64,
+    heads=4,
+    text_rows=50,
+    audio_rows=130,
+    start_text=48,
+    stop_text=0,
+    start_audio=128,
+    stop_audio=129,
+    max_text_tokens=60,
+    max_audio_tokens=120,
+)
+TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
+
+
+def clips(batch: int) -> tuple[list, list, torch.Tensor]:
+    """Ragged token ids and codes, and a conditioning mel for each clip."""
+    generator = torch.Generator().manual_seed(batch)
+    lengths = [(17, 41), (5, 99), (33, 23), (58, 64)][:batch]
+    texts = [torch.randint(2, 47, (text,), generator=generator) for text, _ in lengths]
+    codes = [torch.randint(0, 127, (code,), generator=generator) for _, code in lengths]
+    return texts, codes, torch.randn(batch, 80, 37, generator=generator)
+
+
+def our_copy(stock, options: ForwardOptions) -> XttsGpt:
+    ours = XttsGpt(SHAPE, options)
+    ours.load_state_dict(stock.state_dict(), strict=True)
+    return ours.train()
+
+
+def mean_losses(ours: XttsGpt, batch: PackedBatch, mels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    sums = ours(batch, mels)
+    return sums.text / batch.num_text_targets, sums.codes / batch.num_code_targets
+
+
+def assert_same_gradients(ours: XttsGpt, stock) -> None:
+    theirs = dict(stock.named_parameters())
+    for name, parameter in ours.named_parameters():
+        expected = theirs[name].grad
+        assert parameter.grad is not None and expected is not None, name
+        # The floor is for a parameter whose true gradient is zero: it holds rounding noise only.
+        scale = max(expected.norm().item(), 1e-6)
+        assert (parameter.grad - expected).norm().item() <= 1e-3 * scale, name
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+@pytest.mark.parametrize("attention", ["explicit", "sdpa"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_losses_and_gradients_equal_stock(batch: int, attention: str, checkpointing: bool) -> None:
+    stock = stock_gpt(SHAPE).train()
+    without_dropout(stock)
+    ours = our_copy(stock, ForwardOptions(attention=attention, checkpointing=checkpointing, dropout=0.0))
+    texts, codes, mels = clips(batch)
+
+    stock_text, stock_codes, _ = stock(**stock_inputs(texts, codes), cond_mels=mels.unsqueeze(1))
+    (TEXT_WEIGHT * stock_text + CODE_WEIGHT * stock_codes).backward()
+    our_text, our_codes = mean_losses(ours, pack(texts, codes, SHAPE), mels)
+    (TEXT_WEIGHT * our_text + CODE_WEIGHT * our_codes).backward()
+
+    assert our_text.item() == pytest.approx(stock_text.item(), abs=1e-4)
+    assert our_codes.item() == pytest.approx(stock_codes.item(), abs=1e-4)
+    assert_same_gradients(ours, stock)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
+    """Stock masks the segment of the last row only, and in units of 256 samples where a target stands for 1,024.
+
+    The comparison is therefore with stock's own logits and the mask applied to each row, in codes.
+    """
+    stock = stock_gpt(SHAPE).train()
+    without_dropout(stock)
+    ours = our_copy(stock, ForwardOptions(dropout=0.0))
+    texts, codes, mels = clips(batch)
+    heard = [(3, 20), (0, 50), (7, 23), (60, 64)][:batch]
+
+    _, _, logits = stock(**stock_inputs(texts, codes), cond_mels=mels.unsqueeze(1))
+    targets = torch.full((batch, logits.shape[-1]), IGNORED)
+    for row, (clip, (start, end)) in enumerate(zip(codes, heard, strict=True)):
+        targets[row, : len(clip) + 4] = F.pad(clip, (0, 4), value=SHAPE.stop_audio)
+        targets[row, start:end] = IGNORED
+    expected = F.cross_entropy(logits, targets, ignore_index=IGNORED)
+    expected.backward()
+    _, our_codes = mean_losses(ours, pack(texts, codes, SHAPE, heard=heard), mels)
+    our_codes.backward()
+
+    assert our_codes.item() == pytest.approx(expected.item(), abs=1e-4)
+    theirs = dict(stock.named_parameters())
+    for name, parameter in ours.named_parameters():
+        if parameter.grad is not None and theirs[name].grad is not None:
+            scale = max(theirs[name].grad.norm().item(), 1e-6)
+            assert (parameter.grad - theirs[name].grad).norm().item() <= 1e-3 * scale, name
+
+
+def test_a_clip_heard_from_end_to_end_keeps_its_stop_targets() -> None:
+    texts, codes, mels = clips(1)
+    batch = pack(texts, codes, SHAPE, heard=[(0, len(codes[0]))])
+    assert batch.num_code_targets == 4
+    ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.0))
+    _, loss = mean_losses(ours, batch, mels)
+    assert torch.isfinite(loss)
+
+
+def test_padding_changes_nothing() -> None:
+    """A clip's loss is the same alone, beside a longer clip, and with lengths rounded up or not."""
+    ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.0)).eval()
+    texts, codes, mels = clips(4)
+    with torch.no_grad():
+        alone = [ours(pack([t], [c], SHAPE, multiple=1), m[None]) for t, c, m in zip(texts, codes, mels, strict=True)]
+        together = ours(pack(texts, codes, SHAPE), mels)
+    assert together.text.item() == pytest.approx(sum(one.text.item() for one in alone), rel=1e-5)
+    assert together.codes.item() == pytest.approx(sum(one.codes.item() for one in alone), rel=1e-5)
+
+
+def test_longest_clip_fits_the_position_tables() -> None:
+    texts = [torch.randint(2, 47, (SHAPE.max_text_tokens,))]
+    codes = [torch.randint(0, 127, (SHAPE.max_audio_tokens - 1,))]
+    ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.0))
+    loss = ours(pack(texts, codes, SHAPE), torch.randn(1, 80, 9))
+    assert torch.isfinite(loss.codes) and torch.isfinite(loss.text)
+
+
+def test_dropout_acts_in_training_only() -> None:
+    ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.5))
+    texts, codes, mels = clips(2)
+    batch = pack(texts, codes, SHAPE)
+    assert ours(batch, mels).codes.item() != ours(batch, mels).codes.item()
+    ours.eval()
+    assert ours(batch, mels).codes.item() == ours(batch, mels).codes.item()

@@ -1,0 +1,1 @@
+"""Speaking with a model and exporting it."""

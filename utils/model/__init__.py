@@ -1,0 +1,1 @@
+"""The XTTS model: its bases, its parts and the packed training forward."""

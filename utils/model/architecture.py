@@ -1,0 +1,119 @@
+"""The dimensions of a base, read from its config.json and vocab.json."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.errors import UserError
+from utils.text.tokenizer import START, STOP, Tokenizer
+
+NUM_LATENTS = 32
+"""Conditioning latents that the perceiver makes of any recording."""
+NUM_MELS = 80
+"""Mel channels of conditioning and DVAE spectrograms."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GptShape:
+    """Sizes and special tokens of the GPT."""
+
+    layers: int
+    width: int
+    """Model width D."""
+    heads: int
+    text_rows: int
+    """Rows of the text embedding and head: the largest token id + 1."""
+    audio_rows: int
+    """Rows of the code embedding and head: codes, start and stop."""
+    start_text: int
+    stop_text: int
+    start_audio: int
+    stop_audio: int
+    max_text_tokens: int
+    """Longest text, in tokens, that has position embeddings."""
+    max_audio_tokens: int
+    """Longest audio, in codes, that has position embeddings."""
+
+    @property
+    def num_codes(self) -> int:
+        """Size of the DVAE codebook."""
+        return self.audio_rows - 2
+
+    @property
+    def text_positions(self) -> int:
+        """Rows of the text position table: the text, START and STOP (coqui-tts, GPT.__init__)."""
+        return self.max_text_tokens + 2
+
+    @property
+    def audio_positions(self) -> int:
+        """Rows of the audio position table: the codes, start, stop and one conditioning input (same source)."""
+        return self.max_audio_tokens + 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderShape:
+    """Sizes of the HiFi-GAN decoder and the speaker encoder; the defaults are stock's fixed ones."""
+
+    latent_width: int
+    """Channels of the GPT latents that the decoder reads."""
+    speaker_width: int = 512
+    """Length of a speaker embedding."""
+    initial_channels: int = 512
+    """Channels before the first upsampling layer."""
+    speaker_filters: tuple[int, ...] = (32, 64, 128, 256)
+    """Channels of the speaker encoder's four stages."""
+    speaker_layers: tuple[int, ...] = (3, 4, 6, 3)
+    """Blocks of the speaker encoder's four stages."""
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether stock coqui-tts can build these sizes."""
+        stock = DecoderShape(latent_width=self.latent_width)
+        return self == stock
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The base's config.json.
+
+    Raises:
+        UserError: missing, not JSON, or not of an XTTS model with a perceiver (version 2).
+    """
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(what=f"the model's config.json cannot be read: {error}", where=str(path)) from error
+    arguments = config.get("model_args") if isinstance(config, dict) else None
+    if not isinstance(arguments, dict) or not arguments.get("gpt_use_perceiver_resampler"):
+        raise UserError(what="this is not the config.json of an XTTS v2 model", where=str(path))
+    return config
+
+
+def gpt_shape(config: dict[str, Any], tokenizer: Tokenizer) -> GptShape:
+    """Sizes of the GPT; text rows and special tokens follow the vocabulary, as in stock's Xtts.init_models."""
+    arguments = config["model_args"]
+    return GptShape(
+        layers=arguments["gpt_layers"],
+        width=arguments["gpt_n_model_channels"],
+        heads=arguments["gpt_n_heads"],
+        text_rows=tokenizer.num_rows,
+        audio_rows=arguments["gpt_num_audio_tokens"],
+        start_text=tokenizer.token_id(START),
+        stop_text=tokenizer.token_id(STOP),
+        start_audio=arguments["gpt_start_audio_token"],
+        stop_audio=arguments["gpt_stop_audio_token"],
+        max_text_tokens=arguments["gpt_max_text_tokens"],
+        max_audio_tokens=arguments["gpt_max_audio_tokens"],
+    )
+
+
+def decoder_shape(config: dict[str, Any]) -> DecoderShape:
+    """Sizes of the decoder; config.json's `studio_decoder` holds the ones that stock fixes in code."""
+    arguments = config["model_args"]
+    own = config.get("studio_decoder") or {}
+    return DecoderShape(
+        latent_width=arguments["decoder_input_dim"],
+        speaker_width=arguments["d_vector_dim"],
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in own.items()},
+    )

@@ -1,0 +1,171 @@
+"""Finding a base model: a folder with weights, config.json, vocab.json, DVAE, mel_stats and speakers."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from utils.errors import UserError
+from utils.model.architecture import DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
+from utils.model.weights import State, read_weights
+from utils.paths import assets_folder, bases_folder
+from utils.text.tokenizer import Tokenizer
+
+DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
+"""Published XTTS v2 revisions."""
+EMBEDDED = ("tiny",)
+"""Bases that need no download."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingDefaults:
+    """What a base recommends for its own fine-tuning; a setting given by the user wins."""
+
+    learning_rate: float = 5e-6
+    """Peak learning rate."""
+    num_epochs: int = 10
+    max_audio_length: int = 255_995
+    """Longest clip, in samples at 22 050 Hz."""
+    max_text_length: int = 200
+    """Longest transcript, in tokens."""
+    dropout: float = 0.1
+    """Share dropped from embeddings, residuals and attention weights while training."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model folder that training starts from or that speaks."""
+
+    folder: Path
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """The folder's about.json, or nothing for a folder of other software."""
+        path = self.folder / "about.json"
+        try:
+            about = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except ValueError as error:
+            raise UserError(what=f"about.json is not JSON: {error}", where=str(path)) from error
+        return about if isinstance(about, dict) else {}
+
+    @property
+    def name(self) -> str:
+        return str(self.about.get("name") or self.folder.name)
+
+    @property
+    def defaults(self) -> TrainingDefaults:
+        """The base's own training defaults, those of XTTS v2 where it names none."""
+        known = TrainingDefaults.__dataclass_fields__
+        own = self.about.get("training", {})
+        return TrainingDefaults(**{key: value for key, value in own.items() if key in known})
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        return read_config(self.folder)
+
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer(self.vocab)
+
+    @property
+    def vocab(self) -> Path:
+        return self.folder / "vocab.json"
+
+    @property
+    def speakers(self) -> Path:
+        return self.folder / "speakers_xtts.pth"
+
+    def gpt_shape(self) -> GptShape:
+        return gpt_shape(self.config, self.tokenizer())
+
+    def decoder_shape(self) -> DecoderShape:
+        return decoder_shape(self.config)
+
+    @property
+    def weights(self) -> Path:
+        """The model's weight file.
+
+        Raises:
+            UserError: the folder has none.
+        """
+        return self._file("model.safetensors", "model.pth")
+
+    def state(self) -> State:
+        """The model's tensors under stock's names: gpt.*, hifigan_decoder.*, mel_stats."""
+        return without_training_leftovers(read_weights(self.weights))
+
+    @property
+    def dvae(self) -> Path:
+        """The DVAE file: the folder's own, or for an exported model that of the base it was made from.
+
+        Raises:
+            UserError: neither is there.
+        """
+        origin = self.about.get("base", {}).get("folder")
+        if origin and not any((self.folder / name).is_file() for name in _DVAE_NAMES):
+            return Base(Path(origin)).dvae
+        return self._file(*_DVAE_NAMES)
+
+    def mel_stats(self) -> Tensor:
+        """Scale of each mel channel, [80]."""
+        path = self.folder / "mel_stats.pth"
+        state = read_weights(path) if path.is_file() else self.state()
+        return state["mel_stats"].float()
+
+    def _file(self, *names: str) -> Path:
+        for name in names:
+            if (self.folder / name).is_file():
+                return self.folder / name
+        raise UserError(
+            what=f"the model folder has no {' or '.join(names)}",
+            where=str(self.folder),
+            fix="download or make the base again, or name the folder that holds these files",
+        )
+
+
+_DVAE_NAMES = ("dvae.safetensors", "dvae.pth")
+
+
+def find_base(name: str) -> Base:
+    """The base of that name or folder; `tiny` is made when it is first asked for.
+
+    Raises:
+        UserError: not downloaded yet, no such base, or a folder without a model.
+    """
+    if name == "tiny":
+        from utils.model.tiny import ensure_tiny
+
+        return Base(ensure_tiny())
+    folder = _folder_of(name)
+    if not folder.is_dir():
+        raise UserError(what=f"there is no base {name!r}", where=str(folder), fix=_advice(name))
+    base = Base(folder)
+    _ = base.weights, base.config
+    return base
+
+
+def without_training_leftovers(state: State) -> State:
+    """A model's tensors as stock's Xtts names them.
+
+    Checkpoints of stock's trainer prefix each name with `xtts.` and carry the DVAE and two spectrograms as well; some
+    published files repeat the GPT under gpt.gpt_inference (coqui-tts, Xtts.get_compatible_checkpoint_state_dict).
+    """
+    dropped = ("dvae.", "torch_mel_spectrogram", "gpt.gpt_inference.", "gpt.gpt.wte.")
+    named = {name.removeprefix("xtts."): tensor for name, tensor in state.items()}
+    return {name: tensor for name, tensor in named.items() if not name.startswith(dropped)}
+
+
+def _folder_of(name: str) -> Path:
+    if name in DOWNLOADED:
+        return bases_folder() / name
+    if name == "starter":
+        return assets_folder() / "starter"
+    return Path(name).expanduser()
+
+
+def _advice(name: str) -> str:
+    if name in DOWNLOADED:
+        return f"download it first: python -m utils.cli.base download {name}"
+    return f"use one of {', '.join(EMBEDDED + DOWNLOADED)}, a model folder, or an earlier run's ready/ folder"

@@ -1,0 +1,120 @@
+"""The frozen DVAE encoder: mel spectrograms to codes, 21.5 a second.
+
+Shapes: B rows, N samples at 22 050 Hz, M = ceil(N / 1024) codes.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from utils.config import CODE_SAMPLES
+from utils.errors import UserError
+from utils.model.mel import dvae_mel
+from utils.model.weights import State, read_weights
+
+TAIL_SAMPLES = 8_192
+"""Zeros appended to a clip: the last six encoder positions depend on what follows them."""
+
+
+class CodeEncoder(nn.Module):
+    """Audio to codes; only the encoder and the codebook are held, the DVAE's decoder is dead weight here.
+
+    Args:
+        state: a DVAE's weights, with or without its decoder.
+        mel_stats: one scale a mel channel, [80].
+    """
+
+    def __init__(self, state: State, mel_stats: Tensor) -> None:
+        super().__init__()
+        dvae = build_dvae(state)
+        self.mel = dvae_mel(mel_stats)
+        self.encoder = dvae.encoder
+        self.codebook = dvae.codebook
+        self.eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(self, wavs: Tensor, lengths: list[int]) -> list[Tensor]:
+        """Codes of each clip.
+
+        Args:
+            wavs: mono audio in [-1, 1], zero-padded to one length, [B, N], float32.
+            lengths: samples of each clip.
+
+        Returns:
+            For each clip its codes, [ceil(length / 1024)], int16, on the CPU.
+
+        Source: coqui-tts, DiscreteVAE.get_codebook_indices. Encoded in float32 without TF32: a code is the nearest of
+        thousands of vectors, and rounding flips close calls.
+        """
+        padded = F.pad(wavs, (0, TAIL_SAMPLES))
+        with _exact_float32():
+            features = self.encoder(self.mel(padded)).transpose(1, 2)
+            distances = -2 * features @ self.codebook.embed + self.codebook.embed.pow(2).sum(0)
+            codes = distances.argmin(dim=-1).to(torch.int16).cpu()
+        return [row[: -(-length // CODE_SAMPLES)] for row, length in zip(codes, lengths, strict=True)]
+
+
+@contextmanager
+def _exact_float32() -> Iterator[None]:
+    """Keep TF32 out of matrix products and convolutions inside the block."""
+    kept = torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision = kept
+
+
+def build_dvae(state: State) -> nn.Module:
+    """A DiscreteVAE with the sizes found in the weights' own shapes, loaded.
+
+    Raises:
+        UserError: the weights are not a DVAE's.
+    """
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
+
+    try:
+        first, codebook = state["encoder.0.0.weight"], state["codebook.embed"]
+    except KeyError as error:
+        raise UserError(what=f"these are not the weights of a DVAE: {error} is missing") from error
+    residuals = {found[1] for name in state if (found := re.match(r"encoder\.(\d+)\.net\.", name))}
+    dvae = DiscreteVAE(
+        channels=first.shape[1],
+        hidden_dim=first.shape[0],
+        kernel_size=first.shape[2],
+        codebook_dim=codebook.shape[0],
+        num_tokens=codebook.shape[1],
+        num_resnet_blocks=len(residuals),
+        num_layers=2,
+        positional_dims=1,
+        use_transposed_convs=False,
+    )
+    missing, _ = dvae.load_state_dict(state, strict=False)
+    needed = [name for name in missing if name.startswith(("encoder.", "codebook."))]
+    if needed:
+        raise UserError(what=f"the DVAE's weights are incomplete: {needed[0]} and {len(needed) - 1} more are missing")
+    return dvae
+
+
+def load_code_encoder(path: Path, mel_stats: Tensor) -> CodeEncoder:
+    """The encoder of a DVAE file.
+
+    Raises:
+        UserError: missing, damaged, or not a DVAE.
+    """
+    return CodeEncoder(read_weights(path), mel_stats)
+
+
+def fingerprint(path: Path, mel_stats: Tensor) -> str:
+    """12 hex digits that change when the DVAE or the mel scale does: codes of one are nothing to another."""
+    digest = hashlib.sha256(mel_stats.float().numpy().tobytes())
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()[:12]

@@ -1,0 +1,184 @@
+"""The GPT of XTTS with a packed training forward: the same weights and keys as coqui-tts, without its padding mask.
+
+Shapes: B rows, T positions, D model width, H heads, C channels a head, F mel frames, P = 32 latents,
+    Lp text and Mp code positions (padded), V_text and V_code vocabulary rows.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers.pytorch_utils import Conv1D
+
+from utils.model.architecture import NUM_LATENTS, GptShape
+from utils.model.attention import Attend, AttentionKind, attention
+from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
+from utils.model.packing import IGNORED, PackedBatch
+
+
+@dataclass(kw_only=True)
+class ForwardOptions:
+    """How the training forward computes; what it computes stays the same."""
+
+    attention: AttentionKind = "explicit"
+    checkpointing: bool = False
+    """Recompute each block's activations in the backward pass."""
+    dropout: float = 0.1
+    """Share dropped from embeddings, residuals and attention weights while training."""
+
+
+class GptLosses(NamedTuple):
+    """Sums of cross-entropies over valid targets, in nats and float32; divide by the targets' counts."""
+
+    text: Tensor
+    codes: Tensor
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; the kernel is the caller's choice."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.c_attn = Conv1D(3 * width, width)
+        self.c_proj = Conv1D(width, width)
+
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        rows, length, width = x.shape
+        q, k, v = self.c_attn(x).view(rows, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        return self.c_proj(attend(q, k, v).transpose(1, 2).reshape(rows, length, width))
+
+
+class Mlp(nn.Module):
+    """Two layers with a tanh GELU: HF's `gelu_new` is this function, unfused."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.c_fc = Conv1D(4 * width, width)
+        self.c_proj = Conv1D(width, 4 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, D] -> [B, T, D]."""
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    """A GPT-2 block: norm, attention, norm, MLP, each with a residual."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = Mlp(width)
+
+    def forward(self, x: Tensor, attend: Attend, dropout: float = 0.0) -> Tensor:
+        """[B, T, D] -> [B, T, D]; `dropout` is the share of each residual branch that is dropped."""
+        x = x + _dropped(self.attn(self.ln_1(x), attend), dropout)
+        return x + _dropped(self.mlp(self.ln_2(x)), dropout)
+
+
+class Transformer(nn.Module):
+    """The stack of blocks; its names are GPT-2's."""
+
+    def __init__(self, shape: GptShape) -> None:
+        super().__init__()
+        self.h = nn.ModuleList(Block(shape.width, shape.heads) for _ in range(shape.layers))
+        self.ln_f = nn.LayerNorm(shape.width)
+
+
+class PositionTable(nn.Module):
+    """Learned position embeddings."""
+
+    def __init__(self, num_positions: int, width: int) -> None:
+        super().__init__()
+        self.emb = nn.Embedding(num_positions, width)
+        nn.init.normal_(self.emb.weight, std=0.02)
+
+    def first(self, count: int) -> Tensor:
+        """Embeddings of positions 0 to count - 1: [count, D]."""
+        return self.emb.weight[:count]
+
+
+class XttsGpt(nn.Module):
+    """Text and a voice's latents in, audio codes out.
+
+    Args:
+        shape: sizes and special tokens.
+        options: how the training forward computes; may be changed between steps.
+    """
+
+    def __init__(self, shape: GptShape, options: ForwardOptions | None = None) -> None:
+        super().__init__()
+        self.shape = shape
+        self.options = options or ForwardOptions()
+        self.conditioning_encoder = ConditioningEncoder(shape.width, shape.heads)
+        self.conditioning_perceiver = PerceiverResampler(shape.width)
+        self.text_embedding = nn.Embedding(shape.text_rows, shape.width)
+        self.mel_embedding = nn.Embedding(shape.audio_rows, shape.width)
+        self.text_pos_embedding = PositionTable(shape.text_positions, shape.width)
+        self.mel_pos_embedding = PositionTable(shape.audio_positions, shape.width)
+        self.gpt = Transformer(shape)
+        self.final_norm = nn.LayerNorm(shape.width)
+        self.text_head = nn.Linear(shape.width, shape.text_rows)
+        self.mel_head = nn.Linear(shape.width, shape.audio_rows)
+
+    def forward(self, batch: PackedBatch, cond_mels: Tensor) -> GptLosses:
+        """Loss sums of a packed batch.
+
+        Args:
+            batch: from `packing.pack`, on the model's device.
+            cond_mels: mel spectrogram of each clip's conditioning crop, [B, 80, F].
+        """
+        hidden = self.final_norm(self.transform(self.embed(batch, self.latents(cond_mels))))
+        text_hidden = hidden[:, NUM_LATENTS : NUM_LATENTS + batch.text.size(1)]
+        code_hidden = _rows_at(hidden, batch.code_places)
+        return GptLosses(
+            text=_cross_entropy_sum(self.text_head(text_hidden), batch.text_targets),
+            codes=_cross_entropy_sum(self.mel_head(code_hidden), batch.code_targets),
+        )
+
+    def latents(self, mels: Tensor) -> Tensor:
+        """Conditioning latents of recordings: mels [B, 80, F] -> [B, 32, D]."""
+        kernel = attention(self.options.attention)
+        features = self.conditioning_encoder(mels, kernel).transpose(1, 2)
+        return self.conditioning_perceiver(features, kernel)
+
+    def embed(self, batch: PackedBatch, latents: Tensor) -> Tensor:
+        """Tight input rows [B, T, D]: positions are added in the padded parts, before packing."""
+        text = self.text_embedding(batch.text) + self.text_pos_embedding.first(batch.text.size(1))
+        codes = self.mel_embedding(batch.codes) + self.mel_pos_embedding.first(batch.codes.size(1))
+        parts = torch.cat([latents.to(text.dtype), text, codes], dim=1)
+        return _rows_at(parts, batch.tight)
+
+    def transform(self, x: Tensor) -> Tensor:
+        """The blocks and the GPT's own last norm over tight rows, causally: [B, T, D] -> [B, T, D]."""
+        dropout = self.options.dropout if self.training else 0.0
+        attend = partial(attention(self.options.attention), causal=True, dropout=dropout)
+        x = _dropped(x, dropout)
+        for block in self.gpt.h:
+            if self.options.checkpointing and self.training:
+                # The RNG state is replayed only where dropout draws from it: saving it costs a device sync a block.
+                x = checkpoint(block, x, attend, dropout, use_reentrant=False, preserve_rng_state=dropout > 0)
+            else:
+                x = block(x, attend, dropout)
+        return self.gpt.ln_f(x)
+
+
+def _rows_at(x: Tensor, places: Tensor) -> Tensor:
+    """Vectors of x [B, N, D] at places [B, K] that count over all B * N of them: [B, K, D]."""
+    return x.flatten(0, 1).index_select(0, places.flatten()).view(*places.shape, x.size(-1))
+
+
+def _dropped(x: Tensor, share: float) -> Tensor:
+    return F.dropout(x, p=share) if share > 0 else x
+
+
+def _cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
+    """Summed in float32: a half-precision sum of thousands of terms loses the small ones."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum")

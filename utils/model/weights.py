@@ -1,0 +1,86 @@
+"""Reading and writing weight files safely: safetensors, and .pth with weights_only and nothing else."""
+
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from utils.errors import UserError
+
+State = dict[str, Tensor]
+
+
+def read_weights(path: Path) -> State:
+    """Tensors of a weight file by name, on the CPU.
+
+    Args:
+        path: .safetensors, or .pth holding a dict of tensors, bare or under "model".
+
+    Raises:
+        UserError: missing, damaged, or a pickle that holds anything but tensors and plain values.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return _tensors(_read_pickle(path), path)
+    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(
+            what=f"the weights cannot be read: {_first_line(error)}",
+            where=str(path),
+            fix="the file is missing, damaged, or holds code instead of weights: download or make it again",
+        ) from error
+
+
+def write_weights(path: Path, state: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors as safetensors; shared or strided storage is written out whole."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, path, metadata)
+
+
+def part(state: Mapping[str, Tensor], prefix: str) -> State:
+    """The tensors below `prefix`, with the prefix taken off."""
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+
+
+def _read_pickle(path: Path) -> object:
+    with _xtts_config_classes():
+        # mmap: a 2 GB checkpoint whose decoder is not needed is then never read in full.
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+
+
+@contextmanager
+def _xtts_config_classes() -> Iterator[None]:
+    """Allow the plain settings classes that the published XTTS v2 model.pth carries beside its tensors.
+
+    Those classes moved since: the file names them under TTS.tts.models.xtts (coqui-tts, Xtts._load_checkpoint).
+    """
+    from TTS.config.shared_configs import BaseDatasetConfig
+    from TTS.tts.configs.xtts_config import XttsArgs, XttsAudioConfig, XttsConfig
+
+    legacy = "TTS.tts.models.xtts"
+    named = [(XttsArgs, f"{legacy}.XttsArgs"), (XttsAudioConfig, f"{legacy}.XttsAudioConfig")]
+    with torch.serialization.safe_globals([XttsArgs, XttsAudioConfig, XttsConfig, BaseDatasetConfig, *named]):
+        yield
+
+
+def _tensors(content: object, path: Path) -> State:
+    inner = content.get("model", content) if isinstance(content, dict) else content
+    if isinstance(inner, Tensor):
+        return {path.stem: inner}
+    if not isinstance(inner, dict):
+        raise ValueError(f"holds a {type(inner).__name__} instead of named tensors")
+    return {name: value for name, value in inner.items() if isinstance(value, Tensor)}
+
+
+def _is_zip(path: Path) -> bool:
+    """Files of torch before 1.6 are no zip archives and cannot be mapped."""
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

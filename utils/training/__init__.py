@@ -1,0 +1,1 @@
+"""Fine-tuning the GPT: code cache, batches, optimizer, loop, checkpoints and evaluation."""
