@@ -20,7 +20,8 @@ MIN_CLIP_SECONDS = 0.5
 """Shorter clips are dropped: the conditioning crop needs something to hear."""
 
 Schedule = Literal["linear", "cosine", "polynomial", "constant"]
-Precision = Literal["fp32", "bf16", "fp16"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+Device = Literal["auto", "cpu", "cuda"]
 
 
 class Config:
@@ -146,7 +147,11 @@ class TrainConfig(Config):
     sdpa: bool = False
     """Scaled-dot-product attention kernels instead of explicit softmax attention."""
     mixed_precision: Precision = "fp32"
-    """Data type of the matrix products; weights, losses and norms stay fp32."""
+    """Data type of the matrix products; weights, losses and norms stay fp32. auto takes what the device is fast at."""
+    dropout: float | None = None
+    """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
+    device: Device = "auto"
+    """Where to train; auto takes a CUDA GPU when there is one."""
 
     def problems(self) -> list[str]:
         found = [
@@ -156,6 +161,8 @@ class TrainConfig(Config):
             found.append(f"learning_rate is {self.learning_rate}; use a value between 1e-7 and 1e-2")
         if not 0 <= self.weight_decay < 1:
             found.append(f"weight_decay is {self.weight_decay}; use a value from 0 to 0.1")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            found.append(f"dropout is {self.dropout}; use a share from 0 to 0.5")
         if not self.grad_clip_norm > 0:
             found.append(f"grad_clip_norm is {self.grad_clip_norm}; use a positive norm such as 1.0")
         return found

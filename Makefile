@@ -1,0 +1,78 @@
+# Everything people do twice. `make help` lists the targets; all of them need only make, Python 3.11 or 3.12, and pip.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/sh
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install $(if $(CI),--quiet)
+PYTEST := $(BIN)/python -m pytest --durations=15
+
+# Stamps say what an environment already holds, so that nothing is installed twice.
+MADE := $(VENV)/.made
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+$(MADE): scripts/make_venv.sh
+	@sh scripts/make_venv.sh $(PYTHON) $(VENV)
+	@touch $@
+
+$(RUNTIME): $(MADE) requirements.txt requirements.lock
+	$(PIP) -r requirements.txt -c requirements.lock
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements-dev.txt
+	$(PIP) -r requirements-dev.txt -c requirements.lock
+	@touch $@
+
+.PHONY: venv
+venv: $(RUNTIME) ## create .venv and install the pinned requirements (PYTHON=python3.12 to choose)
+
+.PHONY: run
+run: $(RUNTIME) ## start the web app (ARGS="--port 8000" for its flags)
+	$(BIN)/python app.py $(ARGS)
+
+.PHONY: demo
+demo: $(RUNTIME) ## prepare, train, export and speak with the bundled voice, headless
+	$(BIN)/python -m utils.cli.demo $(ARGS)
+
+.PHONY: test
+test: lint ## lint, types and every test that is neither slow nor needs a GPU
+	$(PYTEST) -m "not slow and not gpu" $(ARGS)
+
+.PHONY: test-long
+test-long: $(DEV) check-py312 ## the rest: slow tests, GPU tests where there is a GPU, the Python 3.12 check
+	$(PYTEST) -m "slow or gpu" $(ARGS)
+
+.PHONY: lint
+lint: $(DEV) ## ruff (rules and format) and mypy, changing nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(DEV) ## let ruff mend and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: lock
+lock: $(MADE) ## resolve the requirements afresh into requirements.lock
+	$(BIN)/python scripts/lock.py write
+
+.PHONY: check-py312
+check-py312: ## check that the same pins resolve on Python 3.12 (PYTHON312=PATH to choose)
+	@sh scripts/check_py312.sh
+
+.PHONY: bench
+bench: $(RUNTIME) ## measure preparation; results go to benchmarks/results
+	$(BIN)/python -m benchmarks.prepare $(ARGS)
+
+.PHONY: clean-venv
+clean-venv: ## remove .venv
+	rm -rf $(VENV)

@@ -1,0 +1,135 @@
+"""Stage A: many hours of English speech by twelve espeak-ng voices, with held-out sentences.
+
+Leaves below `work/corpus/`: wavs/<speaker>/<number>.wav (22 050 Hz, mono, 16 bit), metadata_train.csv,
+metadata_eval.csv (held-out sentences of the grammar) and metadata_heldout.csv (the fixed list in held_out.txt, spoken by
+every voice in turn). A clip that is already there is not made again.
+"""
+
+import csv
+import itertools
+import os
+import random
+import subprocess
+import wave
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from recipes.starter.sentences import SentenceMaker
+from recipes.starter.voices import FORBIDDEN_VARIANTS, GPT_VOICES, EspeakVoice
+from utils.config import SAMPLE_RATE
+from utils.errors import UserError
+
+MAX_CLIP_SAMPLES = 255_995
+"""Longest clip that training takes, 11.6 s."""
+HEADER = ("audio_file", "text", "speaker_name")
+HELD_OUT = Path(__file__).resolve().parent / "held_out.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utterance:
+    """One clip of the corpus."""
+
+    split: str
+    """train, eval or heldout."""
+    voice: EspeakVoice
+    """Who speaks."""
+    number: int
+    """Position within the voice's clips of this split."""
+    text: str
+    """What is said."""
+
+    def path(self, corpus: Path) -> Path:
+        return corpus / "wavs" / self.voice.name / f"{self.split}_{self.number:05d}.wav"
+
+
+def run(work: Path, *, clips_per_voice: int = 1500, eval_per_voice: int = 20, seed: int = 7) -> None:
+    """Make all clips and the three manifests.
+
+    Raises:
+        UserError: espeak-ng is not installed.
+    """
+    corpus = work / "corpus"
+    planned = list(plan(clips_per_voice=clips_per_voice, eval_per_voice=eval_per_voice, seed=seed))
+    for voice in GPT_VOICES:
+        (corpus / "wavs" / voice.name).mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        sizes = _with_progress(pool.map(lambda one: speak(one.text, one.voice, one.path(corpus)), planned), len(planned))
+        made = list(zip(planned, sizes, strict=True))
+    for split, name in {"train": "metadata_train", "eval": "metadata_eval", "heldout": "metadata_heldout"}.items():
+        rows = [(one, size) for one, size in made if one.split == split and size <= MAX_CLIP_SAMPLES]
+        _write_manifest(corpus / f"{name}.csv", [one for one, _ in rows], corpus)
+        hours = sum(size for _, size in rows) / SAMPLE_RATE / 3600
+        print(f"corpus: {name}.csv has {len(rows)} clips, {hours:.2f} hours")
+
+
+def plan(*, clips_per_voice: int, eval_per_voice: int, seed: int) -> Iterator[Utterance]:
+    """Every clip of the corpus: no sentence occurs twice, none of held_out.txt is in train or eval."""
+    held_out = held_out_sentences()
+    forbidden = {text.lower() for text in held_out}
+    sentences = (text for text in SentenceMaker(seed) if text.lower() not in forbidden)
+    for number, voice in itertools.product(range(eval_per_voice), GPT_VOICES):
+        yield Utterance(split="eval", voice=voice, number=number, text=next(sentences))
+    for number, text in enumerate(held_out):
+        yield Utterance(split="heldout", voice=GPT_VOICES[number % len(GPT_VOICES)], number=number, text=text)
+    for number, voice in itertools.product(range(clips_per_voice), GPT_VOICES):
+        yield Utterance(split="train", voice=voice, number=number, text=next(sentences))
+
+
+def held_out_sentences() -> list[str]:
+    """The 120 sentences that evaluation speaks; no training clip contains one of them."""
+    return HELD_OUT.read_text(encoding="utf-8").splitlines()
+
+
+def speak(text: str, voice: EspeakVoice, path: Path) -> int:
+    """Have espeak-ng say `text` into the wav file `path`, unless it is there already.
+
+    Returns:
+        Length in samples at 22 050 Hz.
+
+    Raises:
+        UserError: espeak-ng is not installed.
+    """
+    if not path.is_file():
+        part = path.with_suffix(".part")
+        command = ["espeak-ng", "-v", voice.voice, "-p", str(voice.pitch), "-s", str(voice.speed), "-z"]
+        try:
+            subprocess.run([*command, "-w", str(part), text], check=True, capture_output=True)
+        except FileNotFoundError as error:
+            raise UserError(what="espeak-ng is not installed", fix="apt-get install espeak-ng") from error
+        part.rename(path)
+    with wave.open(str(path), "rb") as wav:
+        assert (wav.getframerate(), wav.getnchannels(), wav.getsampwidth()) == (SAMPLE_RATE, 1, 2)
+        return wav.getnframes()
+
+
+def read_manifest(path: Path) -> list[tuple[Path, str, str]]:
+    """Rows of a manifest as (wav file, text, speaker)."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="|")
+        return [(path.parent / row["audio_file"], row["text"], row["speaker_name"]) for row in rows]
+
+
+def sample_of(paths: list[Path], count: int, *, seed: int) -> list[Path]:
+    """`count` of the paths at random, all of them when there are fewer."""
+    return random.Random(seed).sample(paths, min(count, len(paths)))
+
+
+def _write_manifest(path: Path, utterances: Iterable[Utterance], corpus: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="|")
+        writer.writerow(HEADER)
+        for one in utterances:
+            writer.writerow((one.path(corpus).relative_to(corpus).as_posix(), one.text, one.voice.name))
+
+
+def _with_progress(sizes: Iterable[int], total: int) -> Iterator[int]:
+    """The same sizes, with a line every 500 clips."""
+    for number, size in enumerate(sizes, start=1):
+        if number % 500 == 0 or number == total:
+            print(f"corpus: {number} of {total} clips", flush=True)
+        yield size
+
+
+assert all(voice.voice.split("+")[-1] not in FORBIDDEN_VARIANTS for voice in GPT_VOICES)

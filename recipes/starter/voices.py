@@ -1,0 +1,44 @@
+"""The espeak-ng voices of the starter recipe: who is heard in training, and who never is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class EspeakVoice:
+    """One speaker: an espeak-ng voice variant at a pitch and a speed."""
+
+    name: str
+    """Speaker name in the manifests and folder name of its clips."""
+    voice: str
+    """espeak-ng voice: accent and variant."""
+    pitch: int
+    """espeak-ng pitch, 0 to 99."""
+    speed: int
+    """Words a minute."""
+
+
+def _voice(name: str, voice: str, pitch: int, speed: int) -> EspeakVoice:
+    return EspeakVoice(name=name, voice=voice, pitch=pitch, speed=speed)
+
+
+DEMO_VOICE = _voice("demo", "en-us+f2", 55, 155)
+"""The voice that users fine-tune on; neither the GPT nor the speaker encoder hears it before."""
+
+GPT_VOICES = (
+    _voice("adam", "en-us", 45, 160),
+    _voice("boris", "en-us+m3", 35, 150),
+    _voice("carol", "en-us+f3", 55, 165),
+    _voice("diana", "en-us+f4", 45, 150),
+    _voice("edgar", "en-us+m7", 55, 170),
+    _voice("fiona", "en-us+f1", 50, 155),
+    _voice("george", "en-us+m1", 40, 145),
+    _voice("hilda", "en-us+Andrea", 40, 165),
+    _voice("ivan", "en-us+m5", 60, 165),
+    _voice("jane", "en-us+steph", 50, 160),
+    _voice("kevin", "en-gb+m4", 50, 160),
+    _voice("laura", "en-gb+belinda", 45, 155),
+)
+"""The twelve speakers of the GPT, the DVAE and the decoder: six low, six high voices, two of them British."""
+
+# f5 has the formants of f2 and differs only in pitch and breath: it is as good as the demo voice, so it goes as well.
+FORBIDDEN_VARIANTS = frozenset({"f2", "f5"})

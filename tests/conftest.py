@@ -1,0 +1,28 @@
+"""What all tests share: no test touches the user's own base models, and tests that need a GPU skip without one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from utils.paths import BASES_VARIABLE
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_bases_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Base models made or fetched by tests go to a temporary folder, one for the whole session."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(BASES_VARIABLE, str(tmp_path_factory.mktemp("bases")))
+        yield
+
+
+@pytest.hookimpl(trylast=True)  # after -m has chosen
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests marked gpu where torch sees no CUDA device."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch  # seconds to load, so only when a GPU test is about to run
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

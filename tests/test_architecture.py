@@ -1,0 +1,311 @@
+"""Imports point one way, the web process stays free of torch, and the house rules that a machine can see are kept.
+
+How imports are counted: an import inside a function counts like one at the top, because it runs in the same process;
+one under `if TYPE_CHECKING` counts for the direction between our own modules, but loads no library.
+"""
+
+import ast
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
+MAX_LINES = 400
+
+LAYERS = (
+    {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.hardware"},
+    {"utils.audio"},
+    {"utils.text", "utils.model"},
+    {"utils.dataset"},
+    {"utils.training", "utils.inference", "utils.training_optimizations", "utils.performance_utils"},
+    {"utils.gpt_train"},
+    {"utils.cli"},
+)
+"""The engine from the ground up: a module may import its own layer and those before it."""
+
+NEVER = (
+    ("utils", "gradio"),
+    ("utils", "webui"),
+    ("webui", "utils.cli"),
+    ("webui.tabs", "webui.handlers"),
+    ("webui.tabs", "webui.events"),
+    ("webui.handlers", "webui.tabs"),
+    # What a click does, and what the form means, can be tested without a page.
+    ("webui.handlers", "gradio"),
+    ("webui.forms", "gradio"),
+    ("webui.text", "gradio"),
+    ("benchmarks", "utils.cli"),
+    ("recipes", "utils.cli"),
+)
+"""Pairs of importer and imported, each with everything below it."""
+
+LIGHT = (
+    "app",
+    "webui",
+    "utils.config",
+    "utils.errors",
+    "utils.events",
+    "utils.hardware",
+    "utils.jobs",
+    "utils.paths",
+)
+"""What the web process may load; nothing these import, however far away, may load a library of HEAVY."""
+HEAVY = ("torch", "torchaudio", "torchcodec", "TTS", "trainer", "transformers", "accelerate", "safetensors.torch")
+
+FORBIDDEN_NAMES = ("torchaudio.load", "torchaudio.save", "torchaudio.info", "torchcodec")
+"""These need torchcodec and a system ffmpeg; utils.audio reads and writes audio."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that a module imports."""
+
+    name: str
+    """In full: `torch`, `utils.model.gpt`, or `utils.errors.UserError`."""
+    line: int
+    typing_only: bool
+    """Under `if TYPE_CHECKING`, so it never runs."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Python file, parsed."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text(encoding="utf-8"), filename=str(self.path))
+
+    @cached_property
+    def imports(self) -> list[Import]:
+        return list(self._imports(self.tree, typing_only=False))
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """What a bare name in this file stands for, as far as imports tell."""
+        found = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {
+                    a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
+                }
+            elif isinstance(node, ast.ImportFrom):
+                found |= {a.asname or a.name: f"{self._origin(node)}.{a.name}" for a in node.names}
+        return found
+
+    def full_name(self, node: ast.expr) -> str:
+        """`F.conv1d` as `torch.nn.functional.conv1d`; empty when it is no imported name."""
+        if isinstance(node, ast.Attribute):
+            owner = self.full_name(node.value)
+            return f"{owner}.{node.attr}" if owner else ""
+        return self.aliases.get(node.id, "") if isinstance(node, ast.Name) else ""
+
+    def _imports(self, node: ast.AST, *, typing_only: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from (Import(alias.name, child.lineno, typing_only) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                origin = self._origin(child)
+                yield from (Import(f"{origin}.{alias.name}", child.lineno, typing_only) for alias in child.names)
+            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                yield from self._imports(ast.Module(child.body, []), typing_only=True)
+                yield from self._imports(ast.Module(child.orelse, []), typing_only=typing_only)
+            else:
+                yield from self._imports(child, typing_only=typing_only)
+
+    def _origin(self, node: ast.ImportFrom) -> str:
+        """The module after `from`, with leading dots resolved."""
+        if not node.level:
+            return node.module or ""
+        parts = self.name.split(".")
+        package = parts if self.path.name == "__init__.py" else parts[:-1]
+        base = package[: len(package) - node.level + 1]
+        return ".".join([*base, node.module] if node.module else base)
+
+
+def find_problems(root: Path) -> list[str]:
+    """Every breach below `root`, one sentence each, with file and line."""
+    modules = {module.name: module for module in read_modules(root)}
+    found = []
+    for module in modules.values():
+        place = module.path.relative_to(root)
+        rules = (direction, layering, house_rules)
+        found += [f"{place}:{line}: {problem}" for rule in rules for line, problem in rule(module)]
+        if any(below(module.name, light) for light in LIGHT):
+            found += [f"{place}: loads {chain}" for chain in heavy_chains(module, modules)]
+    return found
+
+
+def read_modules(root: Path) -> Iterator[Module]:
+    for top in CODE:
+        files = [root / top] if top.endswith(".py") else sorted((root / top).rglob("*.py"))
+        for path in files:
+            if path.is_file():
+                parts = path.relative_to(root).with_suffix("").parts
+                yield Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path)
+
+
+def below(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def direction(module: Module) -> Iterator[tuple[int, str]]:
+    """Breaches of NEVER."""
+    for importer, imported in NEVER:
+        if below(module.name, importer):
+            for item in module.imports:
+                if below(item.name, imported):
+                    yield item.line, f"{importer} must not import {imported}"
+
+
+def layering(module: Module) -> Iterator[tuple[int, str]]:
+    """Imports of a higher layer of the engine, and engine modules that have no layer."""
+    if not below(module.name, "utils") or module.name == "utils":
+        return
+    own = layer(module.name)
+    if own is None:
+        yield 1, f"{module.name} has no layer; add it to LAYERS"
+        return
+    for item in module.imports:
+        other = layer(item.name)
+        if other is not None and other > own:
+            yield item.line, f"{module.name} must not import {item.name}, which is in a higher layer"
+
+
+def layer(name: str) -> int | None:
+    return next((rank for rank, names in enumerate(LAYERS) if any(below(name, member) for member in names)), None)
+
+
+def heavy_chains(start: Module, modules: dict[str, Module]) -> list[str]:
+    """The shortest way from `start` to each library of HEAVY that running it would load."""
+    chains: dict[str, str] = {}
+    seen = {start.name}
+    queue = deque([(start, start.name)])
+    while queue:
+        module, chain = queue.popleft()
+        for item in module.imports:
+            if item.typing_only:
+                continue
+            heavy = next((library for library in HEAVY if below(item.name, library)), None)
+            if heavy:
+                chains.setdefault(heavy, f"{chain} -> {heavy}")
+            # Importing a.b.c runs a and a.b first.
+            parts = item.name.split(".")
+            for name in (".".join(parts[:end]) for end in range(1, len(parts) + 1)):
+                if name in modules and name not in seen:
+                    seen.add(name)
+                    queue.append((modules[name], f"{chain} -> {name}"))
+    return list(chains.values())
+
+
+def house_rules(module: Module) -> Iterator[tuple[int, str]]:
+    """Docstring, length, printing, and the calls that are unsafe or need what is not installed."""
+    if ast.get_docstring(module.tree) is None and not is_empty_init(module):
+        yield 1, "the module has no docstring"
+    num_lines = module.path.read_text(encoding="utf-8").count("\n")
+    if num_lines > MAX_LINES:
+        yield num_lines, f"{num_lines} lines; split the file at {MAX_LINES}"
+    quiet = any(below(module.name, top) for top in ("utils", "webui")) and not below(module.name, "utils.cli")
+    names = [(item.line, item.name) for item in module.imports]
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute):
+            names.append((node.lineno, module.full_name(node)))
+        elif isinstance(node, ast.Call):
+            if quiet and isinstance(node.func, ast.Name) and node.func.id == "print":
+                yield node.lineno, "print below the command line; use logging"
+            if module.full_name(node.func) == "torch.load" and not loads_weights_only(node):
+                yield node.lineno, "torch.load without weights_only=True"
+    for line, banned in sorted({(line, b) for line, name in names for b in FORBIDDEN_NAMES if below(name, b)}):
+        yield line, f"{banned} is banned; use utils.audio"
+
+
+def is_empty_init(module: Module) -> bool:
+    return module.path.name == "__init__.py" and not module.tree.body
+
+
+def loads_weights_only(call: ast.Call) -> bool:
+    values = [keyword.value for keyword in call.keywords if keyword.arg == "weights_only"]
+    return any(isinstance(value, ast.Constant) and value.value is True for value in values)
+
+
+def test_the_project_keeps_its_architecture():
+    assert find_problems(ROOT) == []
+
+
+def test_every_part_of_the_project_was_read():
+    names = {module.name for module in read_modules(ROOT)}
+    assert {"app", "utils.config", "webui.interface", "tests.test_architecture"} <= names
+
+
+DOC = '"""A sentence."""\n'
+BARE = "bare:"
+"""Marks a made-up file that gets no docstring."""
+BAD = {
+    "the engine knows the page": ({"utils/paths.py": "import gradio as gr"}, "utils must not import gradio"),
+    "in a function too": ({"utils/jobs.py": "def f():\n    from webui import text"}, "utils must not import webui"),
+    "layout calls actions": ({"webui/tabs/a.py": "from webui.handlers import b"}, "must not import webui.handlers"),
+    "an action needs a page": ({"webui/handlers/b.py": "import gradio"}, "webui.handlers must not import gradio"),
+    "the page runs the command line": ({"webui/c.py": "from utils.cli import train"}, "must not import utils.cli"),
+    "preparing knows training": ({"utils/dataset/a.py": "from utils.training.b import c"}, "in a higher layer"),
+    "a model knows its dataset": ({"utils/model/a.py": "import utils.dataset.b"}, "in a higher layer"),
+    "even for types": (
+        {"utils/text/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from utils.inference import b"},
+        "in a higher layer",
+    ),
+    "the command line is used": ({"utils/gpt_train.py": "from utils.cli.common import run"}, "in a higher layer"),
+    "relative": ({"utils/audio/a.py": "from ..training import b"}, "in a higher layer"),
+    "a part without a layer": ({"utils/extra.py": ""}, "utils.extra has no layer"),
+    "torch in the web process": ({"app.py": "def f():\n    import torch.nn"}, "loads app -> torch"),
+    "torch two steps away": (
+        {"webui/a.py": "from utils.audio.b import c", "utils/audio/b.py": "from TTS.x import y"},
+        "loads webui.a -> utils.audio.b -> TTS",
+    ),
+    "torch through a package": (
+        {"webui/a.py": "import utils.audio.b", "utils/audio/__init__.py": "import torch", "utils/audio/b.py": ""},
+        "loads webui.a -> utils.audio -> torch",
+    ),
+    "no docstring": ({"scripts/a.py": BARE + "x = 1"}, "no docstring"),
+    "too long": ({"tests/a.py": "x = 1\n" * 400}, "401 lines"),
+    "print": ({"utils/training/a.py": "print(1)"}, "print below the command line"),
+    "torchaudio.load": ({"utils/audio/a.py": "import torchaudio as ta\nta.load('x')"}, "torchaudio.load is banned"),
+    "from torchaudio": ({"utils/audio/a.py": "from torchaudio import load"}, "torchaudio.load is banned"),
+    "torchcodec": ({"benchmarks/a.py": "from torchcodec.decoders import D"}, "torchcodec is banned"),
+    "unsafe load": ({"utils/model/a.py": "import torch\ntorch.load('x')"}, "torch.load without weights_only=True"),
+    "unsafe on purpose": ({"tests/a.py": "import torch\ntorch.load('x', weights_only=False)"}, "torch.load without"),
+    "unsafe by name": ({"recipes/a.py": "from torch import load as l\nl('x')"}, "torch.load without"),
+}
+GOOD = {
+    "utils/model/a.py": "import torch\nfrom utils.text.b import c\ntorch.load('x', weights_only=True)",
+    "utils/cli/train.py": "from utils.gpt_train import train_gpt\nprint(1)",
+    "utils/paths.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from torch import Tensor",
+    "webui/interface.py": "import gradio as gr\nfrom webui.tabs.a import b\nimport utils.paths",
+    "webui/tabs/a.py": "import gradio as gr\nb = gr.load",
+    "tests/__init__.py": BARE,
+    "tests/test_a.py": "import torchaudio.functional\ntorchaudio.functional.resample\nimport utils.cli.train",
+}
+
+
+def write_tree(root: Path, files: dict[str, str]) -> Path:
+    for name, body in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(body.removeprefix(BARE) if body.startswith(BARE) else DOC + body, encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize(("files", "message"), BAD.values(), ids=BAD)
+def test_the_checker_finds_a_breach(tmp_path, files, message):
+    problems = find_problems(write_tree(tmp_path, files))
+    assert len(problems) == 1
+    assert message in problems[0]
+
+
+def test_the_checker_passes_what_is_allowed(tmp_path):
+    assert find_problems(write_tree(tmp_path, GOOD)) == []

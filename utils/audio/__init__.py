@@ -1,0 +1,1 @@
+"""Sound on disk to tensors and back: decode, resample, read a part, write."""

@@ -1,0 +1,171 @@
+"""Decode any recording to mono float32 without a system ffmpeg: soundfile first, PyAV for what it cannot read.
+
+Shapes: T samples, C channels.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import soundfile
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from utils.audio.resample import resample
+from utils.errors import UserError
+
+Block = NDArray[np.float32]
+"""Some samples of every channel, shape [C, n]."""
+
+log = logging.getLogger(__name__)
+
+AUDIO_SUFFIXES = tuple(".wav .flac .mp3 .ogg .oga .opus .m4a .aac .mp4 .webm .aiff .aif .mkv .mov".split())
+"""File name endings that are taken for recordings, the likeliest first."""
+SAMPLE_RATES = (4_000, 384_000)
+"""Lowest and highest sample rate that a recording of speech can have, in Hz."""
+MAX_CHANNELS = 8
+LOUDEST = 8.0
+"""Floating-point audio lies in [-1, 1]; some overshoot is normal, integers stored as floats are not."""
+
+# Containers only: playlists (hls, dash, concat) would make FFmpeg open other files and addresses.
+_CONTAINERS = "wav,w64,flac,mp3,ogg,aac,aiff,caf,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2"
+_BLOCK = 65_536
+
+
+def load_audio(path: Path, sample_rate: int) -> Tensor:
+    """A whole recording at the rate asked for.
+
+    Args:
+        path: a recording in any format that `decode` reads.
+        sample_rate: rate of the result, in Hz.
+
+    Returns:
+        Mono float32, nominally in [-1, 1], shape [1, T].
+
+    Raises:
+        UserError: the recording cannot be used, see `decode`.
+    """
+    wav, source_rate = decode(path)
+    return resample(wav, source_rate, sample_rate)
+
+
+def decode(path: Path, *, max_seconds: float | None = None) -> tuple[Tensor, int]:
+    """The samples of a recording, channels averaged.
+
+    Args:
+        path: wav, flac, mp3, ogg, opus, m4a, aac, mp4, webm or aiff; the content decides, not the name.
+        max_seconds: decoding stops soon after this many seconds, so that an hour of sound costs no more
+            memory than a clip; the result is then longer than this, but not complete.
+
+    Returns:
+        Mono float32, nominally in [-1, 1], shape [1, T] with T > 0, and its sample rate in Hz.
+
+    Raises:
+        UserError: the file is missing, empty, not readable as sound, has no audio stream, holds NaN or infinite
+            samples, or has a sample rate or channel count that no recording of speech has.
+    """
+    _check_file(path)
+    try:
+        return _decode_soundfile(path, max_seconds)
+    except (soundfile.LibsndfileError, TypeError) as error:
+        # TypeError is soundfile's answer to names such as take.raw, whose format it cannot guess.
+        log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
+    return _decode_av(path, max_seconds)
+
+
+def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
+    """The error for a recording that cannot be used; `what` continues the sentence that its name begins."""
+    return UserError(what=f"{path.name} {what}", where=str(path), fix=fix or "convert it to wav or flac, or leave it out")
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise unreadable(path, "does not exist" if not path.exists() else "is not a file", fix="correct the path")
+    if path.stat().st_size == 0:
+        raise unreadable(path, "is empty (0 bytes)")
+
+
+def _decode_soundfile(path: Path, max_seconds: float | None) -> tuple[Tensor, int]:
+    with soundfile.SoundFile(path) as sound:
+        if sound.format == "RAW":
+            # libsndfile takes some file names for headerless telephone audio, whatever the content.
+            raise TypeError("headerless audio")
+        _check_format(path, sound.samplerate, sound.channels)
+        return _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds)
+
+
+def _soundfile_blocks(sound: soundfile.SoundFile) -> Iterator[Block]:
+    while len(block := sound.read(_BLOCK, dtype="float32", always_2d=True)):
+        yield block.T
+
+
+def _decode_av(path: Path, max_seconds: float | None) -> tuple[Tensor, int]:
+    options = {"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
+    try:
+        # An absolute path cannot be mistaken for a protocol such as concat:.
+        with av.open(str(path.absolute()), options=options) as container:
+            if not container.streams.audio:
+                raise unreadable(path, "has no audio stream")
+            frames = container.decode(container.streams.audio[0])
+            first = next(frames, None)
+            if first is None:
+                raise unreadable(path, "holds no samples")
+            # The first frame knows better than the header, which HE-AAC writes with half the rate.
+            _check_format(path, first.sample_rate, first.layout.nb_channels)
+            blocks = _av_blocks(path, chain([first], frames), first.sample_rate)
+            return _collect(path, blocks, first.sample_rate, max_seconds)
+    except (av.FFmpegError, ValueError) as error:
+        raise unreadable(path, f"cannot be read as audio ({error})") from error
+
+
+def _av_blocks(path: Path, frames: Iterator[av.AudioFrame], sample_rate: int) -> Iterator[Block]:
+    for frame in frames:
+        if frame.sample_rate != sample_rate:
+            raise unreadable(path, f"changes its sample rate from {sample_rate} to {frame.sample_rate} Hz midway")
+        samples = frame.to_ndarray()
+        if not frame.format.is_planar:
+            samples = samples.reshape(-1, frame.layout.nb_channels).T
+        yield _as_float(samples)
+
+
+def _as_float(samples: NDArray[Any]) -> Block:
+    """Samples of any type as float32 in [-1, 1]; unsigned 8 bit has its zero at 128."""
+    if samples.dtype.kind == "f":
+        return samples.astype(np.float32)
+    if samples.dtype == np.uint8:
+        return (samples.astype(np.float32) - 128) / 128
+    return samples.astype(np.float32) / -float(np.iinfo(samples.dtype).min)
+
+
+def _check_format(path: Path, sample_rate: int, num_channels: int) -> None:
+    lowest, highest = SAMPLE_RATES
+    if not lowest <= sample_rate <= highest:
+        raise unreadable(path, f"has a sample rate of {sample_rate} Hz, outside {lowest} to {highest}")
+    if not 1 <= num_channels <= MAX_CHANNELS:
+        raise unreadable(path, f"has {num_channels} channels, more than {MAX_CHANNELS}")
+
+
+def _collect(path: Path, blocks: Iterable[Block], sample_rate: int, max_seconds: float | None) -> tuple[Tensor, int]:
+    """Join blocks of shape [C, n] into [1, T], stopping once `max_seconds` is exceeded."""
+    limit = float("inf") if max_seconds is None else max_seconds * sample_rate
+    mono: list[Block] = []
+    num_samples = 0
+    for block in blocks:
+        mono.append(block.mean(axis=0))
+        num_samples += block.shape[1]
+        if num_samples > limit:
+            break
+    if num_samples == 0:
+        raise unreadable(path, "holds no samples")
+    samples = np.concatenate(mono)
+    peak = float(np.abs(samples).max())
+    if not np.isfinite(peak):
+        raise unreadable(path, "holds samples that are not numbers (NaN or infinite)")
+    if peak > LOUDEST:
+        raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio lies between -1 and 1")
+    return torch.from_numpy(samples)[None], sample_rate

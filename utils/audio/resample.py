@@ -1,0 +1,58 @@
+"""Change the sample rate of a tensor, in memory that does not grow with its length.
+
+Shapes: T samples at the source rate, U = ceil(T * target / source) at the target rate.
+"""
+
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+from torchaudio import functional
+
+# The filter of resampy's and librosa's "kaiser_best": aliases 100 dB down, flat to 95 % of the band.
+# Source: torchaudio's audio resampling tutorial, "Comparison against librosa".
+_FILTER = {
+    "lowpass_filter_width": 64,
+    "rolloff": 0.9475937167399596,
+    "resampling_method": "sinc_interp_kaiser",
+    "beta": 14.769656459379492,
+}
+# The filter bank holds one kernel per step of the ratio: rates without a common divisor would need gigabytes.
+_MAX_STEPS = 4_000
+_BLOCK_SECONDS = 30
+
+
+def resample(wav: Tensor, source_rate: int, target_rate: int) -> Tensor:
+    """Band-limited resampling.
+
+    Args:
+        wav: audio at `source_rate`, float, shape [1, T].
+        source_rate: in Hz.
+        target_rate: in Hz. A ratio that cannot be had with 4 000 filter phases is rounded to the nearest that
+            can: an error of at most 0.03 %, and none for the rates in common use.
+
+    Returns:
+        Audio at `target_rate`, shape [1, U]; `wav` itself when the rates are equal.
+    """
+    assert wav.ndim == 2 and source_rate > 0 and target_rate > 0
+    ratio = Fraction(target_rate, source_rate).limit_denominator(_MAX_STEPS)
+    if ratio == 1:
+        return wav
+    block = _BLOCK_SECONDS * source_rate // ratio.denominator * ratio.denominator
+    if wav.shape[1] <= block:
+        return functional.resample(wav, ratio.denominator, ratio.numerator, **_FILTER)
+    return _by_blocks(wav, ratio, block)
+
+
+def _by_blocks(wav: Tensor, ratio: Fraction, block: int) -> Tensor:
+    """Resample `block` samples at a time, each with enough of its neighbours for the filter to see no edge."""
+    up, down = ratio.numerator, ratio.denominator
+    reach = 2 * int(_FILTER["lowpass_filter_width"]) * max(down, up) // up + down
+    margin = (reach // down + 1) * down
+    parts = []
+    for start in range(0, wav.shape[1], block):
+        first = max(0, start - margin)
+        part = functional.resample(wav[:, first : start + block + margin], down, up, **_FILTER)
+        skip = (start - first) // down * up
+        parts.append(part[:, skip : skip + block // down * up])
+    return torch.cat(parts, dim=1)[:, : -(-wav.shape[1] * up // down)]

@@ -1,0 +1,62 @@
+"""Write mono 16-bit wav files that are either complete or absent."""
+
+import io
+import os
+import wave
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from utils.errors import UserError
+
+
+def to_pcm16(wav: Tensor) -> Tensor:
+    """Samples as 16-bit integers; what lies outside [-1, 1] is clipped.
+
+    The scale is 32 768, that of `decode`, so 16-bit recordings pass through unchanged.
+
+    Args:
+        wav: mono audio, float, shape [1, T].
+
+    Returns:
+        int16, shape [1, T].
+    """
+    return (wav * 32_768).round().clamp(-32_768, 32_767).to(torch.int16)
+
+
+def write_wav(path: Path, wav: Tensor, sample_rate: int) -> None:
+    """Write a mono PCM16 wav; readers see the old file or the whole new one, never a part.
+
+    Args:
+        path: file to write; its folder exists.
+        wav: mono audio in [-1, 1], float, or int16 from `to_pcm16`; shape [1, T].
+        sample_rate: in Hz.
+
+    Raises:
+        OSError: the disk is full or not writable; nothing is left behind.
+    """
+    assert wav.ndim == 2 and wav.shape[0] == 1, wav.shape
+    pcm = wav if wav.dtype == torch.int16 else to_pcm16(wav)
+    # Encoded in memory first: libsndfile reports a full disk as an assertion, not as an OSError.
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(sample_rate)
+        file.writeframes(pcm.numpy().astype("<i2").tobytes())
+    write_atomic(path, buffer.getbuffer())
+
+
+def write_atomic(path: Path, content: bytes | memoryview) -> None:
+    """Write a file under a temporary name beside it and rename it into place.
+
+    Raises:
+        OSError: the disk is full or not writable; `path` is as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

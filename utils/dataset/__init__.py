@@ -1,0 +1,1 @@
+"""Recordings and transcripts in, a dataset that training can trust out."""

@@ -1,0 +1,108 @@
+"""What is in a dataset already: its report, with the metadata files as the authority, because people edit them."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import Tensor
+
+from utils.audio.decode import load_audio
+from utils.audio.write import to_pcm16
+from utils.config import SAMPLE_RATE
+from utils.dataset.manifest import Clip, read_manifest
+from utils.dataset.report import ClipReport, Report, Split
+from utils.errors import UserError
+from utils.paths import Project
+
+
+def read_existing(project: Project, language: str) -> list[ClipReport]:
+    """What became of every clip of the dataset, as it is on disk now.
+
+    A row's text, speaker and split are taken from the metadata files, a row that was taken out is "removed by hand",
+    and a row that was put in is a clip of its own.
+
+    Args:
+        project: may have no dataset yet.
+        language: code that the dataset must have.
+
+    Raises:
+        UserError: the dataset has another language, or is damaged.
+    """
+    files = [project.language_file, project.report, project.train_csv, project.eval_csv]
+    missing = [path.name for path in files if not path.is_file()]
+    if len(missing) == len(files):
+        return []
+    if missing:
+        raise UserError(
+            what=f"the dataset is damaged: {', '.join(missing)} missing",
+            where=str(project.dataset),
+            fix="restore the file, or prepare under another project name",
+        )
+    if project.language() != language:
+        raise UserError(
+            what=f"the dataset is in {project.language()!r}, not {language!r}; one dataset has one language",
+            where=str(project.language_file),
+            fix=f"use --language {project.language()}, or another project name",
+        )
+    rows = dict(_rows(project))
+    known = [_as_edited(clip, rows.pop(clip.clip, None), project) for clip in Report.load(project.report).clips]
+    return known + [_put_in(name, *row) for name, row in rows.items()]
+
+
+def file_hash(path: Path) -> str:
+    """Of a file's bytes, 32 hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def audio_hash(pcm: Tensor) -> str:
+    """Of int16 samples at 22 050 Hz, [1, T], whatever file they came from: 32 hex digits."""
+    return hashlib.sha256(pcm.numpy().astype("<i2").tobytes()).hexdigest()[:32]
+
+
+def _rows(project: Project) -> Iterator[tuple[str, tuple[Clip, Split]]]:
+    """Rows of both metadata files by their path below the dataset folder."""
+    splits: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
+    for csv, split in splits:
+        for clip in read_manifest(csv):
+            inside = clip.audio.is_relative_to(project.dataset.absolute())
+            name = clip.audio.relative_to(project.dataset.absolute()) if inside else clip.audio
+            yield name.as_posix(), (clip, split)
+
+
+def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Project) -> ClipReport:
+    """A clip of the report, with what its row says now."""
+    if not clip.clip:
+        return clip
+    if row is None:
+        removed = "its row was taken out of the metadata; put it back to use it again"
+        return dataclasses.replace(clip, status="dropped", reason="removed by hand", detail=removed, split="")
+    if not (project.dataset / clip.clip).is_file():
+        gone = f"{clip.clip} is no longer in the dataset"
+        return dataclasses.replace(clip, status="dropped", reason="missing file", detail=gone, split="", clip="")
+    edited, split = row
+    return dataclasses.replace(
+        clip, status="used", reason="", detail="", split=split, text=edited.text, speaker=edited.speaker
+    )
+
+
+def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
+    """A clip for a row that was added by hand."""
+    if not row.audio.is_file():
+        detail = f"a row of the {split} metadata names it, but it is not there"
+        return ClipReport(source=str(row.audio), status="dropped", reason="missing file", detail=detail, text=row.text)
+    pcm = to_pcm16(load_audio(row.audio, SAMPLE_RATE))
+    return ClipReport(
+        source=str(row.audio),
+        clip=name,
+        status="used",
+        split=split,
+        text=row.text,
+        speaker=row.speaker,
+        source_text=row.text,
+        source_speaker=row.speaker,
+        num_samples=pcm.shape[1],
+        source_hash=file_hash(row.audio),
+        audio_hash=audio_hash(pcm),
+    )

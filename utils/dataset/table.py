@@ -1,0 +1,186 @@
+"""Read a metadata table in the layouts people use, and say exactly where a broken one is broken.
+
+Layouts: a header with `audio_file` and `text` (`speaker_name` may follow), separated by `|`, comma, semicolon or tab;
+or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalised text`.
+"""
+
+import csv
+import io
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from utils.errors import UserError
+
+AUDIO, TEXT, SPEAKER = "audio_file", "text", "speaker_name"
+DEFAULT_SPEAKER = "speaker"
+"""Who speaks when the source does not say."""
+
+_SEPARATORS = "|,;\t"
+# First cells that show that a table has a header, though not ours.
+_HEADER_WORDS = frozenset("audio audio_path clip file file_name filename id name path text transcript wav".split())
+_LJSPEECH = ["id", "text", "normalized"]
+_EXPECTED = f"{AUDIO}|{TEXT}|{SPEAKER}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One clip as a table names it."""
+
+    line: int
+    """Line of the file, counted from 1."""
+    audio: str
+    """File name or path as written."""
+    text: str
+    """Transcript: normalised text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
+    speaker: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layout:
+    separator: str
+    header: list[str] | None
+    """Column names in lower case; None is LJSpeech."""
+
+    @property
+    def quoting(self) -> int:
+        return csv.QUOTE_NONE if self.header is None else csv.QUOTE_MINIMAL
+
+    @property
+    def widths(self) -> set[int]:
+        """Numbers of fields that a row may have."""
+        return {2, 3} if self.header is None else {len(self.header)}
+
+
+def read_table(path: Path) -> list[Row]:
+    """All rows of a metadata table, in order.
+
+    Args:
+        path: UTF-8 text in one of the layouts above.
+
+    Raises:
+        UserError: the file is missing, empty or not UTF-8, lacks the needed columns, or has broken quoting or a row
+            with too many or too few fields; with the line.
+    """
+    content = _read_text(path)
+    layout = _find_layout(path, content)
+    lines = _check_rows(path, content, layout)
+    frame = pd.read_csv(
+        io.StringIO(content),
+        sep=layout.separator,
+        header=None if layout.header is None else 0,
+        names=_LJSPEECH if layout.header is None else layout.header,
+        quoting=layout.quoting,
+        dtype=str,
+        keep_default_na=False,
+        na_filter=False,
+        index_col=False,
+    )
+    assert len(frame) == len(lines), (len(frame), len(lines))
+    return _ljspeech_rows(path, frame, lines) if layout.header is None else _named_rows(frame, lines)
+
+
+def clean(text: str) -> str:
+    """Transcript with white space collapsed and characters composed (NFC), as vocabularies hold them."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def read_utf8(path: Path) -> str:
+    """Content of a UTF-8 text file, without its byte order mark, line ends as line feeds.
+
+    Raises:
+        UserError: the file cannot be opened or is not UTF-8.
+    """
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserError(what="the file is not UTF-8 text", where=f"{path}, line {line}", fix="save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(what=f"the file cannot be read: {error.strerror}", where=str(path)) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _read_text(path: Path) -> str:
+    text = read_utf8(path)
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise UserError(what="the table holds NUL characters", where=f"{path}, line {line}", fix="save it as UTF-8 text")
+    if not text.strip():
+        raise UserError(what="the table is empty", where=str(path), fix=f"give it a header {_EXPECTED} and a row a clip")
+    return text
+
+
+def _find_layout(path: Path, content: str) -> _Layout:
+    first = content.lstrip("\n").split("\n", 1)[0]
+    for separator in _SEPARATORS:
+        header = _cells(first, separator)
+        if {AUDIO, TEXT} <= set(header):
+            return _Layout(separator=separator, header=header)
+    cells = _cells(first, "|")
+    if len(cells) == 1 or AUDIO in cells or cells[0] in _HEADER_WORDS:
+        raise UserError(
+            what=f"the table has no columns {AUDIO} and {TEXT}; its first line is {first[:80]!r}",
+            where=f"{path}, line 1",
+            fix=f"begin the file with the line {_EXPECTED}, or use the LJSpeech layout: id|text|normalised text",
+        )
+    return _Layout(separator="|", header=None)
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return [cell.strip().strip('"').lower() for cell in line.split(separator)]
+
+
+def _check_rows(path: Path, content: str, layout: _Layout) -> list[int]:
+    """Line number of every row; pandas would mend or swallow broken rows in silence."""
+    reader = csv.reader(io.StringIO(content), delimiter=layout.separator, quoting=layout.quoting, strict=True)
+    lines: list[int] = []
+    begin = 1
+    try:
+        for fields in reader:
+            if any(map(str.strip, fields)) or len(fields) > 1:
+                _check_width(fields, layout, f"{path}, line {begin}")
+                lines.append(begin)
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            what=f"the quoting is broken: {error}",
+            where=f"{path}, line {begin}",
+            fix='put text that holds quotes or separators in quotes, and double the quotes inside it: "He said ""yes"""',
+        ) from error
+    return lines if layout.header is None else lines[1:]
+
+
+def _check_width(fields: list[str], layout: _Layout, where: str) -> None:
+    if len(fields) in layout.widths:
+        return
+    raise UserError(
+        what=f"the row has {len(fields)} fields instead of {' or '.join(map(str, sorted(layout.widths)))}",
+        where=where,
+        fix=f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}",
+    )
+
+
+def _named_rows(frame: pd.DataFrame, lines: list[int]) -> list[Row]:
+    speakers = frame[SPEAKER] if SPEAKER in frame else [""] * len(frame)
+    return [
+        Row(line=line, audio=audio.strip(), text=clean(text), speaker=clean(speaker) or DEFAULT_SPEAKER)
+        for line, audio, text, speaker in zip(lines, frame[AUDIO], frame[TEXT], speakers, strict=True)
+    ]
+
+
+def _ljspeech_rows(path: Path, frame: pd.DataFrame, lines: list[int]) -> list[Row]:
+    normalized = frame["normalized"]
+    if len(frame) > 1 and normalized.nunique() == 1 and normalized[0] and frame["text"].nunique() > 1:
+        raise UserError(
+            what=f"the third column is {normalized[0]!r} in every row: a speaker, not the normalised text of LJSpeech",
+            where=str(path),
+            fix=f"begin the file with the line {_EXPECTED}",
+        )
+    return [
+        Row(line=line, audio=name.strip(), text=clean(third) or clean(second), speaker=DEFAULT_SPEAKER)
+        for line, name, second, third in zip(lines, frame["id"], frame["text"], normalized, strict=True)
+    ]

@@ -1,0 +1,109 @@
+"""train_gpt(): fine-tune XTTS from Python, with the argument names people already use."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.paths import Project
+from utils.training.run import Progresses, fine_tune
+
+
+class TrainedModel(NamedTuple):
+    """Paths of what a run left behind; each names an existing file or folder."""
+
+    speaker_path: str
+    """Reference voices: speakers_xtts.pth."""
+    config: str
+    """Model settings: config.json."""
+    checkpoint: str
+    """GPT weights of the best evaluation: model.safetensors."""
+    vocab: str
+    """Tokenizer: vocab.json."""
+    exp_path: str
+    """The run's folder."""
+    ref_audio: str
+    """A recording of the trained voice."""
+
+
+def train_gpt(
+    custom_model: str | Path | None,
+    version: str,
+    language: str,
+    num_epochs: int | None,
+    batch_size: int,
+    grad_acumm: int,
+    train_csv: str | Path,
+    eval_csv: str | Path,
+    output_path: str | Path,
+    max_audio_length: int = 255_995,
+    enable_grad_checkpoint: bool = False,
+    enable_sdpa: bool = False,
+    enable_mixed_precision: bool = False,
+    use_amharic_g2p: bool = False,
+    *,
+    progress: Progresses | None = None,
+    **settings: Any,
+) -> TrainedModel:
+    """Fine-tune the GPT of an XTTS base.
+
+    Args:
+        custom_model: folder of a model to start from, such as an earlier run's ready/; None or "" takes `version`.
+        version: base model when there is no custom model: tiny, v2.0.2, v2.0.3 or main.
+        language: code of the language spoken: en, de, zh-cn, ...
+        num_epochs: passes over the training clips; None takes the base's default.
+        batch_size: clips in one forward pass.
+        grad_acumm: forward passes summed into one optimizer step.
+        train_csv: training clips, `audio_file|text|speaker_name`.
+        eval_csv: evaluation clips, likewise.
+        output_path: the project's folder; the run goes to <output_path>/runs/<id>/, codes to
+            <output_path>/dataset/codes/. Nothing that is there already is changed.
+        max_audio_length: longest clip, in samples at 22 050 Hz; 255 995 is 11.6 s.
+        enable_grad_checkpoint: recompute activations in the backward pass: less memory, more time.
+        enable_sdpa: fused attention kernels instead of explicit softmax attention.
+        enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
+        use_amharic_g2p: train on the Latin form of Amharic; not available yet, True is refused.
+        progress: who is told how far the run is.
+        settings: any other field of `utils.config.TrainConfig`: learning_rate, schedule, warmup_steps, seed,
+            eval_batch_size, num_workers, weight_decay, grad_clip_norm, max_text_length, dropout, device, ...
+
+    Returns:
+        (speaker_path, config, checkpoint, vocab, exp_path, ref_audio).
+
+    Raises:
+        UserError: any fault of settings, base or data, before training starts; or a full disk.
+    """
+    if use_amharic_g2p:
+        raise UserError(
+            what="use_amharic_g2p is not available yet", where="train_gpt", fix="train with use_amharic_g2p=False"
+        )
+    folder = Path(output_path).expanduser().absolute()
+    known = TrainConfig.__dataclass_fields__
+    if unknown := sorted(set(settings) - set(known)):
+        raise UserError(what=f"unknown settings: {', '.join(unknown)}", where="train_gpt", fix="see TrainConfig")
+    config = TrainConfig(
+        project=folder.name,
+        output=folder.parent,
+        base=str(custom_model or version),
+        language=language,
+        num_epochs=num_epochs,
+        batch_size=batch_size,
+        grad_accumulation=grad_acumm,
+        train_csv=Path(train_csv),
+        eval_csv=Path(eval_csv),
+        max_audio_length=max_audio_length,
+        gradient_checkpointing=enable_grad_checkpoint,
+        sdpa=enable_sdpa,
+        mixed_precision="auto" if enable_mixed_precision else "fp32",
+        **settings,
+    )
+    # The folder is the caller's own choice: it need not obey the rules for project names.
+    result = fine_tune(config, project=Project(name=folder.name, output=folder.parent), progress=progress)
+    return TrainedModel(
+        speaker_path=str(result.speakers),
+        config=str(result.config),
+        checkpoint=str(result.checkpoint),
+        vocab=str(result.vocab),
+        exp_path=str(result.folder),
+        ref_audio=str(result.reference),
+    )

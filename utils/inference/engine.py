@@ -1,0 +1,163 @@
+"""Load a model once, speak many times."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.errors import UserError
+from utils.inference.decode import Sampling, decode
+from utils.inference.vocoder import Vocoder
+from utils.inference.voices import ReferenceLimits, Voice, load_reference, make_voice
+from utils.model.base import Base
+from utils.model.gpt import ForwardOptions
+from utils.model.weights import State, read_weights
+from utils.model.xtts import build_gpt, load_decoder, load_gpt
+from utils.text.split import split_text
+
+SENTENCE_CHARACTERS = 250
+"""Longest piece spoken at once where the language has no shorter limit (coqui-tts, VoiceBpeTokenizer.char_limits)."""
+CHARACTER_LIMITS = {"zh": 82, "ja": 71, "ko": 95, "hi": 150, "ar": 166, "ru": 182, "cs": 186, "pt": 203, "it": 213}
+"""Limits of languages whose text takes more tokens a letter (same source)."""
+
+PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
+"""A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
+
+log = logging.getLogger(__name__)
+
+
+class Synthesizer:
+    """A model ready to speak.
+
+    Args:
+        base: model folder: a base, or an exported ready/.
+        gpt_state: GPT weights to speak with instead of the folder's own, such as a run's checkpoint.
+        device: where to compute.
+
+    Raises:
+        UserError: the folder holds no model, or its files do not fit together.
+    """
+
+    def __init__(self, base: Base, *, gpt_state: State | None = None, device: str | torch.device = "cpu") -> None:
+        self.base = base
+        self.device = torch.device(device)
+        self.tokenizer = base.tokenizer()
+        options = ForwardOptions(attention="sdpa")
+        if gpt_state is None:
+            gpt = load_gpt(base, options)
+        else:
+            gpt = build_gpt(base.gpt_shape(), gpt_state, where=str(base.folder), options=options)
+        self.gpt = gpt.eval().requires_grad_(False).to(self.device)
+        self.decoder = load_decoder(base).to(self.device)
+        self.vocoder = Vocoder(self.decoder)
+        self.limits = ReferenceLimits.of(base.config)
+
+    def voice(self, reference: Path) -> Voice:
+        """The voice of a recording; make it once and speak with it many times.
+
+        Raises:
+            UserError: the recording is not readable or too short.
+        """
+        wav = load_reference(reference, self.limits)
+        return make_voice(self.gpt, self.decoder, self.base.mel_stats(), wav, self.limits)
+
+    def speakers(self) -> dict[str, Voice]:
+        """The reference voices that came with the model, by name."""
+        if not self.base.speakers.is_file():
+            return {}
+        entries = torch.load(self.base.speakers, map_location="cpu", weights_only=True)
+        return {
+            name: Voice(latents=entry["gpt_cond_latent"], embedding=entry["speaker_embedding"])
+            for name, entry in entries.items()
+        }
+
+    def default_voice(self) -> Voice:
+        """The model's own voice: its reference.wav, else its first reference voice.
+
+        Raises:
+            UserError: the model has neither.
+        """
+        reference = self.base.folder / "reference.wav"
+        if reference.is_file():
+            return self.voice(reference)
+        for voice in self.speakers().values():
+            return voice
+        raise UserError(
+            what="this model has no voice of its own", where=str(self.base.folder), fix="give a recording: --reference"
+        )
+
+    def speak(
+        self,
+        text: str,
+        *,
+        language: str,
+        voice: Voice,
+        sampling: Sampling | None = None,
+        speed: float = 1.0,
+        seed: int | None = None,
+    ) -> Tensor:
+        """Speech of a text of any length.
+
+        Args:
+            text: what to say.
+            language: code the model reads.
+            voice: who says it.
+            sampling: how codes are drawn.
+            speed: 2 speaks twice as fast.
+            seed: fixes the sampling; None draws anew each time.
+
+        Returns:
+            float32 in [-1, 1] at 24 000 Hz, [1, N].
+
+        Raises:
+            UserError: the language or characters of the text are not readable by this model, or it is empty.
+        """
+        return torch.cat(list(self.sentences(text, language, voice, sampling or Sampling(), speed, seed)), dim=1)
+
+    def sentences(
+        self, text: str, language: str, voice: Voice, sampling: Sampling, speed: float, seed: int | None
+    ) -> Iterator[Tensor]:
+        """Speech piece by piece, as `speak`: the first can be heard while the rest is spoken."""
+        pieces = self._pieces(text, language)
+        voice = voice.to(self.device)
+        generator = torch.Generator().manual_seed(seed) if seed is not None else None
+        for tokens in pieces:
+            limit = int((PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * SAMPLE_RATE / CODE_SAMPLES)
+            said = decode(self.gpt, voice.latents, tokens, sampling, generator=generator, max_codes=limit)
+            if not said.stopped:
+                log.warning("cut off after %d codes: the model did not end %r", limit, self.tokenizer.decode(tokens))
+            yield self.vocoder(said.latents, voice.embedding, speed=speed)
+
+    def _pieces(self, text: str, language: str) -> list[list[int]]:
+        """Token ids of each piece, all checked before the first is spoken."""
+        code = self.tokenizer.check_language(language)
+        limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
+        texts = split_text(text, limit)
+        if not texts:
+            raise UserError(what="there is no text to speak", fix="give some words")
+        unknown = self.tokenizer.unknown_characters(text, code)
+        if unknown:
+            raise UserError(
+                what=f"this model cannot read: {' '.join(unknown)}", where=text[:60], fix="spell them differently"
+            )
+        pieces = [self.tokenizer.encode(piece, code) for piece in texts]
+        longest = max(pieces, key=len)
+        if len(longest) > self.gpt.shape.max_text_tokens:
+            raise UserError(
+                what=f"a word takes {len(longest)} tokens; the model reads {self.gpt.shape.max_text_tokens}",
+                fix="put spaces or full stops into it",
+            )
+        return pieces
+
+
+def checkpoint_synthesizer(base: Base, checkpoint: Path, *, device: str | torch.device = "cpu") -> Synthesizer:
+    """Speak with a run's GPT weights before they are exported.
+
+    Args:
+        base: the base the run started from.
+        checkpoint: model.safetensors of one of its checkpoints.
+    """
+    return Synthesizer(base, gpt_state=read_weights(checkpoint), device=device)

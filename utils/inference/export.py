@@ -1,0 +1,133 @@
+"""A run's weights and its base to one folder that any XTTS software loads."""
+
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from utils.config import ExportConfig, TrainConfig
+from utils.errors import UserError
+from utils.inference.engine import Synthesizer
+from utils.model.base import Base
+from utils.model.weights import part
+from utils.model.xtts import DECODER_PREFIX, full_state
+from utils.paths import Project, open_project
+from utils.training.run import BASE_FOLDER, REFERENCE_FILE
+from utils.training.state import Checkpoints, load_checkpoint
+
+READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
+
+
+def export_model(config: ExportConfig) -> Path:
+    """Write the project's ready/ folder from a run; the former one is replaced once the new one is complete.
+
+    Args:
+        config: which project, run and checkpoint.
+
+    Returns:
+        The ready/ folder with `READY_FILES`: stock coqui-tts loads it with Xtts.load_checkpoint.
+
+    Raises:
+        UserError: no such run or checkpoint, its base is gone, or a file is damaged.
+    """
+    project = open_project(config.project, config.output)
+    run = find_run(project, config.run)
+    checkpoints = Checkpoints(run / "checkpoints")
+    checkpoint = checkpoints.best() if config.checkpoint == "best" else checkpoints.last()
+    if checkpoint is None:
+        raise UserError(
+            what=f"the run has no complete {config.checkpoint} checkpoint", where=str(run), fix="train it further"
+        )
+    aside = Path(tempfile.mkdtemp(prefix=".ready-", dir=project.folder))
+    try:
+        _write_ready(aside, project, run, checkpoint)
+        _swap(aside, project.ready)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return project.ready
+
+
+def find_run(project: Project, name: str | None) -> Path:
+    """The run of that name, or the newest one with a complete checkpoint.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name is not None:
+        runs = [project.runs / name] if (project.runs / name / "config.yaml").is_file() else []
+    else:
+        found = sorted(project.runs.glob("*/config.yaml"), reverse=True)
+        runs = [path.parent for path in found if Checkpoints(path.parent / "checkpoints").best()]
+    if not runs:
+        raise UserError(
+            what=f"project {project.name!r} has no run {name!r}"
+            if name
+            else f"project {project.name!r} has no trained run",
+            where=str(project.runs),
+            fix=f"train one first: python -m utils.cli.train --project {project.name}",
+        )
+    return runs[0]
+
+
+def run_base(run: Path) -> Base:
+    """The base a run started from.
+
+    Raises:
+        UserError: its folder is gone.
+    """
+    origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
+    folder = Path(origin["folder"])
+    if not folder.is_dir():
+        raise UserError(
+            what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
+        )
+    return Base(folder)
+
+
+def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path) -> None:
+    base, settings = run_base(run), TrainConfig.load(run / "config.yaml")
+    gpt, state = load_checkpoint(checkpoint), base.state()
+    mel_stats = state.get("mel_stats", base.mel_stats())
+    torch.save({"model": full_state(gpt, part(state, DECODER_PREFIX), mel_stats)}, folder / "model.pth")
+    for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
+        shutil.copyfile(run / BASE_FOLDER / name, folder / name)
+    shutil.copyfile(run / REFERENCE_FILE, folder / "reference.wav")
+    about = _about(project, run, checkpoint, base, settings)
+    (folder / "about.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
+    _add_own_voice(folder, project.name)
+
+
+def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: TrainConfig) -> dict[str, Any]:
+    return {
+        "name": project.name,
+        "kind": "fine-tuned",
+        "language": settings.language,
+        "license": base.about.get("license", "see the base model"),
+        "base": {"name": base.name, "folder": str(base.dvae.parent.absolute())},
+        "run": run.name,
+        "checkpoint": checkpoint.name,
+        "exported": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "training": base.about.get("training", {}),
+    }
+
+
+def _add_own_voice(folder: Path, name: str) -> None:
+    """Put the trained voice beside the base's reference voices, heard through the fine-tuned weights."""
+    synthesizer = Synthesizer(Base(folder))
+    speakers = torch.load(folder / "speakers_xtts.pth", map_location="cpu", weights_only=True)
+    speakers[name] = synthesizer.voice(folder / "reference.wav").as_speaker()
+    torch.save(speakers, folder / "speakers_xtts.pth")
+
+
+def _swap(aside: Path, ready: Path) -> None:
+    aside.chmod(0o755)
+    former = ready.with_name(f".{ready.name}-former")
+    shutil.rmtree(former, ignore_errors=True)
+    if ready.exists():
+        ready.rename(former)
+    aside.rename(ready)
+    shutil.rmtree(former, ignore_errors=True)

@@ -1,0 +1,102 @@
+"""A recording to a voice: latents for the GPT and an embedding for the decoder.
+
+Shapes: N samples, P = 32 latents, D model width, E speaker embedding width.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from utils.audio.decode import load_audio
+from utils.audio.resample import resample
+from utils.config import SAMPLE_RATE
+from utils.errors import UserError
+from utils.model.gpt import XttsGpt
+from utils.model.mel import conditioning_mel
+
+ENCODER_RATE = 16_000
+"""Sample rate the speaker encoder hears at, in Hz."""
+MIN_SECONDS = 0.33
+"""Stock ignores shorter chunks of a reference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voice:
+    """What the model needs of a speaker."""
+
+    latents: Tensor
+    """Conditioning latents, [1, 32, D]."""
+    embedding: Tensor
+    """Speaker embedding, [1, E, 1]."""
+
+    def to(self, device: torch.device) -> Self:
+        return type(self)(latents=self.latents.to(device), embedding=self.embedding.to(device))
+
+    def as_speaker(self) -> dict[str, Tensor]:
+        """An entry of stock's speakers_xtts.pth."""
+        return {"gpt_cond_latent": self.latents.cpu().clone(), "speaker_embedding": self.embedding.cpu().clone()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceLimits:
+    """How much of a reference is heard; config.json holds each base's own values."""
+
+    max_seconds: int = 30
+    """Of the recording, for the speaker embedding."""
+    latent_seconds: int = 30
+    """Of the recording, for the latents."""
+    chunk_seconds: int = 4
+    """The latents are the mean over chunks of this length."""
+
+    @classmethod
+    def of(cls, config: dict[str, Any]) -> Self:
+        """The values of a base's config.json."""
+        return cls(
+            max_seconds=config.get("max_ref_len", 30),
+            latent_seconds=config.get("gpt_cond_len", 30),
+            chunk_seconds=config.get("gpt_cond_chunk_len", 4),
+        )
+
+
+def load_reference(path: Path, limits: ReferenceLimits) -> Tensor:
+    """The part of a recording that is heard, decoded by our own audio code: [1, N] at 22 050 Hz.
+
+    Raises:
+        UserError: not readable, or shorter than 0.33 s.
+    """
+    wav = load_audio(path, SAMPLE_RATE)[:, : limits.max_seconds * SAMPLE_RATE]
+    if wav.shape[1] < MIN_SECONDS * SAMPLE_RATE:
+        raise UserError(
+            what=f"the reference recording lasts {wav.shape[1] / SAMPLE_RATE:.2f} s",
+            where=str(path),
+            fix=f"use one of {MIN_SECONDS} s or more; 6 to 30 s of clear speech work best",
+        )
+    return wav
+
+
+@torch.inference_mode()
+def make_voice(gpt: XttsGpt, decoder: nn.Module, mel_stats: Tensor, wav: Tensor, limits: ReferenceLimits) -> Voice:
+    """The voice of a recording.
+
+    Args:
+        gpt: its conditioning encoder and perceiver are used.
+        decoder: its speaker encoder is used.
+        mel_stats: of the base, [80].
+        wav: [1, N] at 22 050 Hz, from `load_reference`.
+        limits: how much is heard.
+
+    Source: coqui-tts, Xtts.get_conditioning_latents.
+    """
+    device = gpt.final_norm.weight.device
+    mel = conditioning_mel(mel_stats).to(device)
+    chunk = limits.chunk_seconds * SAMPLE_RATE
+    heard = wav[:, : limits.latent_seconds * SAMPLE_RATE].split(chunk, dim=1)
+    long_enough = [part for part in heard if part.shape[1] >= MIN_SECONDS * SAMPLE_RATE]
+    latents = torch.stack([gpt.latents(mel(part.to(device))) for part in long_enough]).mean(dim=0)
+    audio = resample(wav, SAMPLE_RATE, ENCODER_RATE).to(device)
+    speaker_encoder: Any = decoder.speaker_encoder
+    embedding = speaker_encoder(audio, l2_norm=True).unsqueeze(-1)
+    return Voice(latents=latents, embedding=embedding)

@@ -1,0 +1,50 @@
+"""Long text to pieces a model can speak: at sentence ends of any script, else at pauses, else between words."""
+
+import re
+
+SPACED_ENDS = ".!?…"
+"""Marks that end a sentence when a space follows: 3.14 and e.g.x go on."""
+SENTENCE_ENDS = "。！？｡؟۔।॥።፧፨"
+"""Marks that always do: Chinese and Japanese, Arabic, Devanagari, Ethiopic."""
+PAUSES = ",;:،؛、，；：፣፤፥—–"
+"""Marks inside a sentence at which a speaker may breathe."""
+
+_SENTENCE = re.compile(rf"(?<=[{SPACED_ENDS}])[\"'”’»)\]]*\s+|(?<=[{SENTENCE_ENDS}])\s*")
+_PAUSE = re.compile(rf"(?<=[{PAUSES}])\s*")
+_SPACE = re.compile(r"\s+")
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    """Pieces of at most `limit` characters, in order; short neighbours are joined while they fit.
+
+    Args:
+        text: any text.
+        limit: longest piece, in characters.
+
+    Returns:
+        Pieces that hold every letter of the text. A single word longer than the limit is kept whole.
+    """
+    return _joined(_cut(_SPACE.sub(" ", text).strip(), limit, (_SENTENCE, _PAUSE, _SPACE)), limit)
+
+
+def _cut(text: str, limit: int, breaks: tuple[re.Pattern[str], ...]) -> list[str]:
+    if len(text) <= limit or not breaks:
+        return [text] if text else []
+    parts = [part.strip() for part in _split_keeping(breaks[0], text)]
+    return [piece for part in parts for piece in _cut(part, limit, breaks[1:])]
+
+
+def _split_keeping(pattern: re.Pattern[str], text: str) -> list[str]:
+    """Split after each match, so that closing quotes stay with their sentence."""
+    ends = [match.end() for match in pattern.finditer(text) if match.end() < len(text)]
+    return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+
+
+def _joined(pieces: list[str], limit: int) -> list[str]:
+    joined: list[str] = []
+    for piece in pieces:
+        if joined and len(joined[-1]) + 1 + len(piece) <= limit:
+            joined[-1] += f" {piece}"
+        else:
+            joined.append(piece)
+    return joined

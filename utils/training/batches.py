@@ -1,0 +1,158 @@
+"""Clips to batches, the same ones for the same seed, epoch and place, whatever the number of workers.
+
+Shapes: B clips, S samples of conditioning audio.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from utils.audio.decode import load_audio
+from utils.audio.segment import read_segment
+from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.model.architecture import GptShape
+from utils.model.packing import PackedBatch, pack
+from utils.training.clips import TrainingClip
+
+MIN_HEARD, MAX_HEARD = 66_150, 132_300
+"""Samples of the conditioning crop: 3 to 6 s (coqui-tts, GPTArgs)."""
+
+Place = tuple[int, int]
+"""(epoch, clip): all that a sample's randomness depends on, beside the seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One micro-batch."""
+
+    packed: PackedBatch
+    heard: Tensor
+    """Conditioning audio of each clip, zero-padded, [B, S]."""
+    audio_seconds: float
+    """Speech in this batch, without padding."""
+    names: list[str]
+    """File names of the clips, for messages."""
+
+    def pin_memory(self) -> Self:
+        """The same batch in page-locked memory; the loader calls this."""
+        return type(self)(
+            packed=self.packed.pin_memory(),
+            heard=self.heard.pin_memory(),
+            audio_seconds=self.audio_seconds,
+            names=self.names,
+        )
+
+
+class ClipDataset(Dataset[tuple[TrainingClip, Tensor, tuple[int, int]]]):
+    """Clips with a conditioning crop each.
+
+    Args:
+        clips: the clips.
+        seed: with epoch and clip number it fixes the crop.
+        training: random crops of 3 to 6 s; otherwise always the first 4.5 s, so that evaluations compare.
+    """
+
+    def __init__(self, clips: list[TrainingClip], *, seed: int, training: bool) -> None:
+        self.clips = clips
+        self.seed = seed
+        self.training = training
+
+    def __getitem__(self, place: Place) -> tuple[TrainingClip, Tensor, tuple[int, int]]:
+        """The clip, its crop padded to 6 s, [S], and the crop's (start, end) in samples."""
+        epoch, number = place
+        clip = self.clips[number]
+        start, end = self._span(clip.num_samples, np.random.default_rng([self.seed, epoch, number]))
+        heard = torch.zeros(MAX_HEARD)
+        crop = _read(clip, start, end - start)
+        heard[: len(crop)] = crop
+        return clip, heard, (start, end)
+
+    def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
+        """Where the crop lies; of a clip shorter than the crop, half is heard (coqui-tts, get_prompt_slice)."""
+        wanted = int(random.integers(MIN_HEARD, MAX_HEARD + 1)) if self.training else (MIN_HEARD + MAX_HEARD) // 2
+        size = wanted if wanted <= length else length // 2
+        start = int(random.integers(0, length - size + 1)) if self.training else 0
+        return start, start + size
+
+
+class EpochBatches:
+    """Which clips form which batch: a new shuffle each epoch, fixed by the seed.
+
+    Args:
+        num_clips: clips in the dataset.
+        batch_size: clips a batch.
+        seed: of the shuffle; None keeps the order.
+        rank, world: this process and their number; each takes every `world`-th batch, and all get equally many.
+    """
+
+    def __init__(self, num_clips: int, batch_size: int, *, seed: int | None, rank: int = 0, world: int = 1) -> None:
+        self.num_clips = num_clips
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world = world
+
+    def __len__(self) -> int:
+        """Batches an epoch for this process."""
+        return math.ceil(self.num_clips / (self.batch_size * self.world))
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
+        """The epoch's batches for this process, from batch `start` on."""
+        order = list(range(self.num_clips))
+        if self.seed is not None:
+            order = np.random.default_rng([self.seed, number]).permutation(self.num_clips).tolist()
+        # Processes must take equally many steps: the last round is filled up from the beginning.
+        wanted = len(self) * self.world
+        batches = [order[at : at + self.batch_size] for at in range(0, self.num_clips, self.batch_size)]
+        batches += batches[: wanted - len(batches)]
+        for batch in batches[self.rank :: self.world][start:]:
+            yield [(number, clip) for clip in batch]
+
+
+class Collate:
+    """Samples to one packed batch; an object, because worker processes must be able to receive it.
+
+    Args:
+        shape: of the model.
+        mask_heard: leave out the codes that the crop covers (training); evaluation scores all codes.
+    """
+
+    def __init__(self, shape: GptShape, *, mask_heard: bool) -> None:
+        self.shape = shape
+        self.mask_heard = mask_heard
+
+    def __call__(self, samples: list[tuple[TrainingClip, Tensor, tuple[int, int]]]) -> Batch:
+        clips = [clip for clip, _, _ in samples]
+        spans = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for _, _, (start, end) in samples]
+        packed = pack(
+            [clip.tokens for clip in clips],
+            [torch.from_numpy(np.array(clip.codes)) for clip in clips],
+            self.shape,
+            heard=spans if self.mask_heard else None,
+        )
+        return Batch(
+            packed=packed,
+            heard=torch.stack([heard for _, heard, _ in samples]),
+            audio_seconds=sum(clip.seconds for clip in clips),
+            names=[clip.audio.name for clip in clips],
+        )
+
+
+def make_loader(
+    dataset: ClipDataset, places: list[list[Place]], collate: Collate, *, num_workers: int, pin: bool
+) -> DataLoader:
+    """A loader that yields exactly these batches in this order."""
+    return DataLoader(dataset, batch_sampler=places, collate_fn=collate, num_workers=num_workers, pin_memory=pin)
+
+
+def _read(clip: TrainingClip, start: int, count: int) -> Tensor:
+    """Samples [start, start + count) of a clip, [count]; a clip of a foreign format is decoded whole each time."""
+    if clip.is_native:
+        return read_segment(clip.audio, start, count)[0]
+    return load_audio(clip.audio, SAMPLE_RATE)[0, start : start + count]

@@ -1,0 +1,154 @@
+"""The clips a run trains on, and the reason for each that it does not."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from utils.audio.decode import load_audio
+from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE
+from utils.dataset.manifest import Clip, read_manifest
+from utils.errors import UserError
+from utils.model.architecture import GptShape
+from utils.text.tokenizer import UNKNOWN, Tokenizer
+
+_NO_CODES = np.zeros(0, dtype=np.int16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingClip:
+    """One clip as the model sees it."""
+
+    audio: Path
+    num_samples: int
+    """Length at 22 050 Hz."""
+    is_native: bool
+    """A mono file at 22 050 Hz, of which parts can be read; anything else is decoded whole."""
+    tokens: Tensor
+    """Text token ids, [L] int32."""
+    codes: NDArray[np.int16]
+    """Audio codes, [M]."""
+
+    @property
+    def seconds(self) -> float:
+        """Duration, in seconds."""
+        return self.num_samples / SAMPLE_RATE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a clip must fit to be trained on."""
+
+    max_audio_length: int
+    """Samples at 22 050 Hz."""
+    max_text_length: int
+    """Tokens."""
+
+    def problems(self, shape: GptShape) -> list[str]:
+        """Limits that exceed the model's position tables."""
+        found = []
+        longest_audio = (shape.max_audio_tokens - 1) * CODE_SAMPLES
+        if self.max_audio_length > longest_audio:
+            found.append(f"max_audio_length is {self.max_audio_length} samples; this model takes {longest_audio}")
+        if self.max_text_length > shape.max_text_tokens:
+            found.append(f"max_text_length is {self.max_text_length} tokens; this model takes {shape.max_text_tokens}")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """A manifest's clips, sorted into those that train and those that do not."""
+
+    clips: list[Clip]
+    tokens: list[Tensor]
+    """Token ids of each clip, [L] int32."""
+    dropped: list[dict[str, Any]]
+    """{clip, reason} of every other clip of the manifest."""
+
+
+def select_clips(csv: Path, tokenizer: Tokenizer, language: str) -> Selection:
+    """Read a manifest and tokenize it; text the model cannot read is dropped with its reason.
+
+    Raises:
+        UserError: the manifest cannot be read, names files that do not exist, or leaves no clip.
+    """
+    manifest = read_manifest(csv)
+    _check_files(csv, manifest)
+    unknown = tokenizer.token_id(UNKNOWN)
+    clips, tokens, dropped = [], [], []
+    for clip in manifest:
+        ids = tokenizer.encode(clip.text, language)
+        if unknown in ids:
+            letters = " ".join(tokenizer.unknown_characters(clip.text, language))
+            dropped.append({"clip": clip.audio.name, "reason": f"the vocabulary lacks: {letters}"})
+        else:
+            clips.append(clip)
+            tokens.append(torch.tensor(ids, dtype=torch.int32))
+    return Selection(clips=clips, tokens=tokens, dropped=dropped)
+
+
+def within_limits(selection: Selection, limits: Limits) -> tuple[list[TrainingClip], list[dict[str, Any]]]:
+    """The clips that fit, still without codes, and {clip, reason} of all that do not, those dropped earlier included.
+
+    Raises:
+        UserError: a recording cannot be read.
+    """
+    kept, dropped = [], list(selection.dropped)
+    for clip, tokens in zip(selection.clips, selection.tokens, strict=True):
+        num_samples, is_native = _measure(clip.audio)
+        reason = _misfit(len(tokens), num_samples, limits)
+        if reason:
+            dropped.append({"clip": clip.audio.name, "reason": reason})
+            continue
+        kept.append(
+            TrainingClip(audio=clip.audio, num_samples=num_samples, is_native=is_native, tokens=tokens, codes=_NO_CODES)
+        )
+    return kept, dropped
+
+
+def require_clips(clips: list[TrainingClip], dropped: list[dict[str, Any]], *, csv: Path, purpose: str) -> None:
+    """Raise when no clip is left.
+
+    Raises:
+        UserError: naming the first reason.
+    """
+    if not clips:
+        first = f"; the first was dropped because {dropped[0]['reason']}" if dropped else ""
+        raise UserError(what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again")
+
+
+def _measure(audio: Path) -> tuple[int, bool]:
+    """Samples at 22 050 Hz, and whether parts of the file can be read as they are."""
+    try:
+        info = soundfile.info(audio)
+    except soundfile.LibsndfileError:
+        return load_audio(audio, SAMPLE_RATE).shape[1], False
+    if info.samplerate == SAMPLE_RATE and info.channels == 1:
+        return info.frames, True
+    return load_audio(audio, SAMPLE_RATE).shape[1], False
+
+
+def _misfit(num_tokens: int, num_samples: int, limits: Limits) -> str:
+    seconds = num_samples / SAMPLE_RATE
+    if seconds < MIN_CLIP_SECONDS:
+        return f"{seconds:.2f} s is shorter than {MIN_CLIP_SECONDS} s"
+    if num_samples > limits.max_audio_length:
+        return f"{seconds:.1f} s is longer than {limits.max_audio_length / SAMPLE_RATE:.1f} s"
+    if num_tokens > limits.max_text_length:
+        return f"{num_tokens} text tokens are more than {limits.max_text_length}"
+    return ""
+
+
+def _check_files(csv: Path, manifest: list[Clip]) -> None:
+    missing = [clip for clip in manifest if not clip.audio.is_file()]
+    if missing:
+        raise UserError(
+            what=f"{len(missing)} of {len(manifest)} audio files are missing, the first is {missing[0].audio.name}",
+            where=str(csv),
+            fix="put the files back or correct the audio_file column",
+        )

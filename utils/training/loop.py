@@ -1,0 +1,138 @@
+"""The training loop: load, step, log, evaluate, save, stop."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from torch.utils.data import DataLoader
+
+from utils.events import EventWriter
+from utils.training.batches import Batch
+from utils.training.state import Checkpoints
+from utils.training.trainer import Losses, StepResult, Trainer
+
+Progress = Callable[[int, int, float], None]
+"""Called with (steps done, steps in all, loss) after each optimizer step."""
+
+
+@dataclass(kw_only=True)
+class Run:
+    """All that a training run reads and writes, and how far it is."""
+
+    trainer: Trainer
+    make_train_loader: Callable[[int], DataLoader]
+    """Micro-batches of an epoch, by its number."""
+    eval_loader: Iterable[Batch]
+    checkpoints: Checkpoints
+    events: EventWriter
+    num_epochs: int
+    steps_per_epoch: int
+    grad_accumulation: int
+    checkpoint_every: int
+    is_main: bool
+    """Whether this process writes; the others of a distributed run only compute."""
+    progress: Progress | None = None
+    epoch: int = 0
+    epoch_losses: list[float] = field(default_factory=list)
+    """Mean training loss of each epoch."""
+    best_loss: float = float("inf")
+    first_loss: float = float("nan")
+    last_loss: float = float("nan")
+
+    @property
+    def total_steps(self) -> int:
+        return self.num_epochs * self.steps_per_epoch
+
+
+def fit(run: Run) -> None:
+    """Train to the last epoch; each epoch ends with an evaluation and a checkpoint."""
+    for epoch in range(run.epoch, run.num_epochs):
+        run.epoch = epoch
+        losses = []
+        for batches, data_s in timed(grouped(run.make_train_loader(epoch), run.grad_accumulation)):
+            started = time.perf_counter()
+            result = run.trainer.step(batches)
+            losses.append(result.losses.total)
+            log_step(run, result, step_s=time.perf_counter() - started, data_s=data_s)
+            if run.checkpoint_every and run.trainer.num_steps % run.checkpoint_every == 0:
+                save(run)
+        run.epoch_losses.append(sum(losses) / len(losses))
+        keep_best(run, run.trainer.evaluate(run.eval_loader))
+        save(run)
+
+
+def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> None:
+    """Write the step's event and tell the progress bar."""
+    step, loss = run.trainer.num_steps, result.losses.total
+    run.first_loss = loss if step == 1 else run.first_loss
+    run.last_loss = loss
+    if run.is_main:
+        run.events.write(
+            "step",
+            step=step,
+            epoch=run.epoch,
+            loss=loss,
+            loss_text=result.losses.text,
+            loss_mel=result.losses.codes,
+            lr=result.learning_rate,
+            grad_norm=result.grad_norm,
+            step_s=step_s,
+            data_s=data_s,
+            audio_s=result.audio_seconds,
+        )
+    if run.progress is not None:
+        run.progress(step, run.total_steps, loss)
+
+
+def keep_best(run: Run, losses: Losses) -> None:
+    """Log an evaluation; weights better than any before are kept beside the last ones."""
+    is_best = losses.total < run.best_loss
+    run.best_loss = min(run.best_loss, losses.total)
+    if not run.is_main:
+        return
+    step = run.trainer.num_steps
+    run.events.write(
+        "eval",
+        step=step,
+        epoch=run.epoch,
+        loss=losses.total,
+        loss_text=losses.text,
+        loss_mel=losses.codes,
+        is_best=is_best,
+    )
+    if is_best:
+        folder = run.checkpoints.save_best(step, run.trainer.gpt, {"epoch": run.epoch, "eval_loss": losses.total})
+        run.events.write("checkpoint", step=step, path=str(folder), what="best")
+
+
+def save(run: Run) -> None:
+    """Write the checkpoint a run can go on from."""
+    if not run.is_main:
+        return
+    started = time.perf_counter()
+    step = run.trainer.num_steps
+    state = {
+        "epoch": run.epoch,
+        "best_loss": run.best_loss,
+        "schedule": run.trainer.schedule.state_dict()["last_epoch"],
+    }
+    folder = run.checkpoints.save_last(step, run.trainer.gpt, run.trainer.optimizer, state)
+    run.events.write("checkpoint", step=step, path=str(folder), what="last", save_s=time.perf_counter() - started)
+
+
+def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
+    """Micro-batches of one optimizer step each; the epoch's last step may have fewer."""
+    source = iter(batches)
+    while group := list(islice(source, size)):
+        yield group
+
+
+def timed(groups: Iterator[list[Batch]]) -> Iterator[tuple[list[Batch], float]]:
+    """Each group with the seconds the loop waited for it."""
+    while True:
+        started = time.perf_counter()
+        group = next(groups, None)
+        if group is None:
+            return
+        yield group, time.perf_counter() - started

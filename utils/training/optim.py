@@ -1,0 +1,56 @@
+"""AdamW over the right parameters, and the learning rate's course."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from utils.config import Schedule
+
+BETAS = (0.9, 0.96)
+"""coqui-tts' XTTS recipe."""
+POLYNOMIAL_POWER = 2.0
+
+
+def make_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: float) -> AdamW:
+    """Fused AdamW; biases, norms, embeddings and the perceiver's latents are not decayed.
+
+    Fused moves 28 bytes a parameter and step where the plain loop moves about 80.
+    """
+    undecayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    decay, keep = [], []
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        plain = parameter.ndim < 2 or id(parameter) in undecayed or name.endswith("perceiver.latents")
+        (keep if plain else decay).append(parameter)
+    groups = [{"params": decay, "weight_decay": weight_decay}, {"params": keep, "weight_decay": 0.0}]
+    return AdamW(groups, lr=learning_rate, betas=BETAS, eps=1e-8, fused=True)
+
+
+def make_schedule(
+    optimizer: torch.optim.Optimizer, schedule: Schedule, *, warmup_steps: int, total_steps: int
+) -> LambdaLR:
+    """The learning rate by optimizer step: up linearly, then down as `schedule` says, to zero after the last step."""
+    return LambdaLR(optimizer, _factor(schedule, warmup_steps, max(total_steps, 1)))
+
+
+def _factor(schedule: Schedule, warmup_steps: int, total_steps: int) -> Callable[[int], float]:
+    shapes: dict[Schedule, Callable[[float], float]] = {
+        "linear": lambda share: 1 - share,
+        "cosine": lambda share: 0.5 * (1 + math.cos(math.pi * share)),
+        "polynomial": lambda share: (1 - share) ** POLYNOMIAL_POWER,
+        "constant": lambda share: 1.0,
+    }
+
+    def factor(step: int) -> float:
+        if step < warmup_steps:
+            # The first step already learns something.
+            return (step + 1) / (warmup_steps + 1)
+        share = (step - warmup_steps) / max(total_steps - warmup_steps, 1)
+        return shapes[schedule](min(share, 1.0))
+
+    return factor

@@ -1,0 +1,36 @@
+"""Which data type the matrix products get on this device."""
+
+import torch
+
+from utils.config import Precision
+from utils.errors import UserError
+
+AMPERE = (8, 0)
+"""First CUDA compute capability with bf16 matrix units."""
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def choose_precision(precision: Precision, device: torch.device) -> str:
+    """fp32, bf16 or fp16.
+
+    Args:
+        precision: what the user asked for; auto takes what the device has matrix units for.
+        device: where training runs.
+
+    Raises:
+        UserError: fp16 on a CPU, which has neither fast kernels nor gradient scaling for it.
+    """
+    if precision == "fp16" and device.type == "cpu":
+        raise UserError(
+            what="mixed_precision fp16 needs a CUDA GPU", where="mixed_precision", fix="use bf16, fp32 or auto"
+        )
+    if precision != "auto":
+        return precision
+    if device.type == "cpu":
+        return "bf16" if cpu_has_bf16() else "fp32"
+    return "bf16" if torch.cuda.get_device_capability(device) >= AMPERE else "fp16"
+
+
+def cpu_has_bf16() -> bool:
+    """Whether this processor multiplies bf16 matrices in hardware (AVX-512 BF16 or AMX)."""
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

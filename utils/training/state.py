@@ -1,0 +1,177 @@
+"""Checkpoints: written aside, synced, renamed, and marked complete, so that a kill never leaves a half-written one.
+
+checkpoints/step-00000012/ holds model.safetensors (the GPT), optimizer.safetensors, state.json and complete.json;
+checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss.
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from utils.errors import UserError
+from utils.model.weights import State, read_weights, write_weights
+
+log = logging.getLogger(__name__)
+
+MODEL_FILE = "model.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+STATE_FILE = "state.json"
+COMPLETE_FILE = "complete.json"
+LAST, BEST = "step-", "best-"
+ASIDE = ".writing-"
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: the run's checkpoints/ folder; created when absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+
+    def save_last(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Path:
+        """Keep everything a run needs to go on; the previous one is removed after this one is complete.
+
+        Args:
+            step: optimizer steps done.
+            model: the GPT.
+            optimizer: whose moments belong to the model's parameters.
+            state: JSON values: where the run is.
+
+        Raises:
+            UserError: the disk is full; the previous checkpoint stays.
+        """
+
+        def fill(folder: Path) -> None:
+            write_weights(folder / MODEL_FILE, model.state_dict())
+            write_weights(folder / OPTIMIZER_FILE, optimizer_tensors(model, optimizer))
+            (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
+
+        return self._publish(LAST, step, fill)
+
+    def save_best(self, step: int, model: nn.Module, state: dict[str, Any]) -> Path:
+        """Keep the weights of the best step so far; the former best is removed after.
+
+        Raises:
+            UserError: the disk is full; the former best stays.
+        """
+
+        def fill(folder: Path) -> None:
+            write_weights(folder / MODEL_FILE, model.state_dict())
+            (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
+
+        return self._publish(BEST, step, fill)
+
+    def last(self) -> Path | None:
+        """The newest complete checkpoint to go on from."""
+        return self._newest(LAST)
+
+    def best(self) -> Path | None:
+        """The complete checkpoint with the lowest evaluation loss."""
+        return self._newest(BEST)
+
+    def _newest(self, prefix: str) -> Path | None:
+        found = sorted(self.folder.glob(f"{prefix}*"), reverse=True)
+        return next((folder for folder in found if is_complete(folder)), None)
+
+    def _publish(self, prefix: str, step: int, fill: Callable[[Path], None]) -> Path:
+        aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        try:
+            fill(aside)
+            _mark_complete(aside)
+        except OSError as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if error.errno != errno.ENOSPC:
+                raise
+            raise UserError(
+                what="the disk is full: the checkpoint was not written, the previous one is kept",
+                where=str(self.folder),
+                fix="free some space, then train again",
+            ) from error
+        shutil.rmtree(final, ignore_errors=True)
+        aside.rename(final)
+        _sync(self.folder)
+        for old in self.folder.glob(f"{prefix}*"):
+            if old != final:
+                shutil.rmtree(old)
+        return final
+
+
+def load_checkpoint(folder: Path) -> State:
+    """The GPT weights of a checkpoint, checked against its marks.
+
+    Raises:
+        UserError: incomplete, or changed since it was written.
+    """
+    if not is_complete(folder):
+        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+    marks = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
+    if _sha256(folder / MODEL_FILE) != marks[MODEL_FILE]["sha256"]:
+        raise UserError(what="the checkpoint's weights are damaged", where=str(folder), fix="name another checkpoint")
+    return read_weights(folder / MODEL_FILE)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Where the run was at this checkpoint."""
+    state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+    return state
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether every file is there in its full size."""
+    try:
+        marks = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
+        return all((folder / name).stat().st_size == mark["size"] for name, mark in marks.items())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's tensors under `parameter/key` names: the order of parameter groups then does not matter."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[id(parameter)]}/{key}": value
+        for parameter, values in optimizer.state.items()
+        for key, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _mark_complete(folder: Path) -> None:
+    """Sync every file, then write their sizes and hashes as the last one."""
+    marks = {}
+    for file in sorted(folder.iterdir()):
+        _sync(file)
+        marks[file.name] = {"size": file.stat().st_size, "sha256": _sha256(file)}
+    (folder / COMPLETE_FILE).write_text(json.dumps(marks), encoding="utf-8")
+    _sync(folder / COMPLETE_FILE)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle for folders.
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,150 @@
+"""One optimizer step and one evaluation: the packed forward, losses in fp32, the backward, clipping, AdamW."""
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from utils.model.gpt import GptLosses, XttsGpt
+from utils.model.mel import LogMel
+from utils.training.batches import Batch
+from utils.training.precision import DTYPES
+
+TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
+"""Weights of the two losses (coqui-tts, GPTArgs)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Mean cross-entropies over valid targets, in nats."""
+
+    text: float
+    codes: float
+
+    @property
+    def total(self) -> float:
+        """What is minimised."""
+        return TEXT_WEIGHT * self.text + CODE_WEIGHT * self.codes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What one optimizer step did."""
+
+    losses: Losses
+    grad_norm: float
+    """L2 norm of all gradients before clipping."""
+    learning_rate: float
+    audio_seconds: float
+
+
+class Trainer:
+    """The model with all that moves it.
+
+    Args:
+        model: the GPT.
+        optimizer, schedule: over its parameters; the schedule is stepped with each optimizer step.
+        mel: what the conditioning encoder hears with.
+        accelerator: device and processes; it wraps the model where there are several.
+        precision: fp32, bf16 or fp16.
+        grad_clip_norm: gradients are scaled down to this L2 norm.
+        seed: with the step number it fixes dropout, so that a resumed run draws what an undisturbed one does.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: XttsGpt,
+        optimizer: torch.optim.Optimizer,
+        schedule: torch.optim.lr_scheduler.LRScheduler,
+        mel: LogMel,
+        accelerator: Accelerator,
+        precision: str,
+        grad_clip_norm: float,
+        seed: int,
+    ) -> None:
+        self.gpt = model
+        self.model = accelerator.prepare_model(model)
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.mel = mel
+        self.accelerator = accelerator
+        self.device = accelerator.device
+        self.precision = precision
+        self.grad_clip_norm = grad_clip_norm
+        self.seed = seed
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
+        self.num_steps = 0
+        """Optimizer steps done."""
+
+    def step(self, batches: list[Batch]) -> StepResult:
+        """One optimizer step over some micro-batches, weighted by their valid targets.
+
+        The sums of all micro-batches are divided by the number of targets in all of them: accumulating equals one
+        large batch, whatever the clips' lengths.
+        """
+        self.model.train()
+        torch.manual_seed(self._step_seed())
+        counts = self._reduced(
+            [sum(b.packed.num_text_targets for b in batches), sum(b.packed.num_code_targets for b in batches)]
+        )
+        sums = torch.zeros(2, dtype=torch.float32, device=self.device)
+        for number, batch in enumerate(batches):
+            is_last = number == len(batches) - 1
+            with nullcontext() if is_last else self.accelerator.no_sync(self.model):
+                losses = self._forward(batch)
+                loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
+                # DistributedDataParallel averages over processes; these are shares of one sum.
+                self.scaler.scale(loss * self.accelerator.num_processes).backward()
+            sums += torch.stack([losses.text, losses.codes]).detach()
+        learning_rate = self.optimizer.param_groups[0]["lr"]
+        grad_norm = self._update()
+        text, codes = (self._reduced(sums) / counts).tolist()
+        return StepResult(
+            losses=Losses(text=text, codes=codes),
+            grad_norm=grad_norm,
+            learning_rate=learning_rate,
+            audio_seconds=sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes,
+        )
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[Batch]) -> Losses:
+        """Mean losses over an evaluation set, without dropout."""
+        self.gpt.eval()
+        sums, counts = torch.zeros(2, device=self.device), torch.zeros(2)
+        for batch in batches:
+            losses = self._forward(batch, model=self.gpt)
+            sums += torch.stack([losses.text, losses.codes])
+            counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
+        text, codes = (sums.cpu() / counts).tolist()
+        return Losses(text=text, codes=codes)
+
+    def _forward(self, batch: Batch, model: torch.nn.Module | None = None) -> GptLosses:
+        mels = self.mel(batch.heard.to(self.device, non_blocking=True))
+        dtype = DTYPES[self.precision]
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
+            return (model or self.model)(batch.packed.to(self.device), mels)
+
+    def _update(self) -> float:
+        self.scaler.unscale_(self.optimizer)
+        grad_norm = clip_grad_norm_(self.gpt.parameters(), self.grad_clip_norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.schedule.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.num_steps += 1
+        return float(grad_norm)
+
+    def _reduced(self, values: Tensor | list[int]) -> Tensor:
+        """Summed over all processes, on the device, float32."""
+        tensor = torch.as_tensor(values, dtype=torch.float32, device=self.device)
+        reduced: Tensor = self.accelerator.reduce(tensor, reduction="sum")
+        return reduced
+
+    def _step_seed(self) -> int:
+        rank = self.accelerator.process_index
+        return hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF

@@ -1,0 +1,1 @@
+"""What happens on a click: read the values, ask `utils`, return the new values by component id."""

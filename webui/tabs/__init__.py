@@ -1,0 +1,1 @@
+"""Layout only: each tab creates its components and returns them by name."""

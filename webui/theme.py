@@ -1,0 +1,11 @@
+"""The look of the page, with fonts that every system has, so that nothing is fetched from outside."""
+
+import gradio as gr
+
+FONT = ("system-ui", "sans-serif")
+FONT_MONO = ("ui-monospace", "Consolas", "monospace")
+
+
+def create_theme() -> gr.themes.Base:
+    """The theme that `launch` takes: light and dark follow the browser."""
+    return gr.themes.Soft(font=FONT, font_mono=FONT_MONO)
