@@ -1,10 +1,14 @@
 """What all tests share: no test touches the user's own base models, and tests that need a GPU skip without one."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from utils.paths import BASES_VARIABLE
+
+# Before torch is loaded: threads that wait by spinning take the other processes' time on a shared machine.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -144,14 +144,16 @@ class TrainConfig(Config):
     """Save every this many optimizer steps as well as at each epoch's end; 0 saves at epoch ends only."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
-    sdpa: bool = False
-    """Scaled-dot-product attention kernels instead of explicit softmax attention."""
+    sdpa: bool = True
+    """Fused scaled-dot-product attention; off computes softmax attention step by step, as the reference."""
     mixed_precision: Precision = "fp32"
     """Data type of the matrix products; weights, losses and norms stay fp32. auto takes what the device is fast at."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"
     """Where to train; auto takes a CUDA GPU when there is one."""
+    resume: Path | None = None
+    """Folder of a run to go on with, from its last checkpoint; its own settings are used, but for num_epochs."""
 
     def problems(self) -> list[str]:
         found = [

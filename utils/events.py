@@ -7,7 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-KINDS = frozenset("started optimizations step eval sample checkpoint memory warning stopped failed finished".split())
+KINDS = frozenset(
+    {
+        "started",
+        "optimizations",
+        "step",
+        "eval",
+        "sample",
+        "checkpoint",
+        "memory",
+        "warning",
+        "stopped",
+        "failed",
+        "finished",
+    }
+)
 
 Event = dict[str, Any]
 

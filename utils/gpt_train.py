@@ -38,7 +38,7 @@ def train_gpt(
     output_path: str | Path,
     max_audio_length: int = 255_995,
     enable_grad_checkpoint: bool = False,
-    enable_sdpa: bool = False,
+    enable_sdpa: bool = True,
     enable_mixed_precision: bool = False,
     use_amharic_g2p: bool = False,
     *,
@@ -60,7 +60,7 @@ def train_gpt(
             <output_path>/dataset/codes/. Nothing that is there already is changed.
         max_audio_length: longest clip, in samples at 22 050 Hz; 255 995 is 11.6 s.
         enable_grad_checkpoint: recompute activations in the backward pass: less memory, more time.
-        enable_sdpa: fused attention kernels instead of explicit softmax attention.
+        enable_sdpa: fused attention kernels; False computes softmax attention step by step, as the reference.
         enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
         use_amharic_g2p: train on the Latin form of Amharic; not available yet, True is refused.
         progress: who is told how far the run is.

@@ -2,24 +2,23 @@
 
 import dataclasses
 import json
-import time
 from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import soundfile
 import torch
 from torch import Tensor
 
-from recipes.starter.corpus import read_manifest, sample_of
+from recipes.starter.corpus import read_manifest, read_wav, sample_of
 from utils.training.dvae import (
     DvaeShape,
     DvaeTraining,
     MelCorpus,
-    build_dvae,
     evaluate_dvae,
+    load_dvae,
+    new_dvae,
     save_dvae,
     train_dvae,
 )
@@ -35,12 +34,12 @@ def run(work: Path) -> None:
     mels = mel_corpus(work / "corpus" / "metadata_train.csv", folder / "mels_train", clips=TRAINING_CLIPS)
     eval_mels = mel_corpus(work / "corpus" / "metadata_eval.csv", folder / "mels_eval")
     torch.manual_seed(SETTINGS.seed)
-    dvae, mel_stats = build_dvae(SHAPE), mels.stats()
-    started = time.time()
+    dvae, mel_stats = new_dvae(SHAPE), mels.stats()
     train_dvae(dvae, mels, mel_stats=mel_stats, settings=SETTINGS, folder=folder, eval_mels=eval_mels)
+    save_dvae(folder, dvae, mel_stats)
+    dvae, mel_stats = load_dvae(folder)
     quality = dataclasses.asdict(evaluate_dvae(dvae, eval_mels, mel_stats, max_clips=len(eval_mels)))
-    quality |= {"seconds": round(time.time() - started), "parameters": sum(p.numel() for p in dvae.parameters())}
-    save_dvae(folder / "dvae.safetensors", dvae, mel_stats=mel_stats, shape=SHAPE)
+    quality |= {"steps": SETTINGS.steps, "parameters": sum(p.numel() for p in dvae.parameters())}
     (folder / "quality.json").write_text(json.dumps(quality, indent=2), encoding="utf-8")
     draw(dvae, eval_mels, mel_stats, folder / "reconstruction.png")
     print(f"dvae: {quality}")
@@ -53,12 +52,6 @@ def mel_corpus(manifest: Path, folder: Path, *, clips: int = 1_000_000) -> MelCo
         MelCorpus.build((read_wav(path) for path in paths), folder)
         print(f"dvae: mels of {len(paths)} clips from {manifest.name}", flush=True)
     return MelCorpus(folder)
-
-
-def read_wav(path: Path) -> Tensor:
-    """A corpus clip as [1, N], float32."""
-    samples, _ = soundfile.read(path, dtype="float32")
-    return torch.from_numpy(samples)[None]
 
 
 @torch.no_grad()

@@ -1,8 +1,8 @@
 """Stage A: many hours of English speech by twelve espeak-ng voices, with held-out sentences.
 
 Leaves below `work/corpus/`: wavs/<speaker>/<number>.wav (22 050 Hz, mono, 16 bit), metadata_train.csv,
-metadata_eval.csv (held-out sentences of the grammar) and metadata_heldout.csv (the fixed list in held_out.txt, spoken by
-every voice in turn). A clip that is already there is not made again.
+metadata_eval.csv (held-out sentences of the grammar) and metadata_heldout.csv (the fixed list in held_out.txt, the
+voices taking turns). A clip that is already there is not made again.
 """
 
 import csv
@@ -15,6 +15,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+import soundfile
+import torch
+from torch import Tensor
 
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.voices import FORBIDDEN_VARIANTS, GPT_VOICES, EspeakVoice
@@ -55,7 +59,9 @@ def run(work: Path, *, clips_per_voice: int = 1500, eval_per_voice: int = 20, se
     for voice in GPT_VOICES:
         (corpus / "wavs" / voice.name).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        sizes = _with_progress(pool.map(lambda one: speak(one.text, one.voice, one.path(corpus)), planned), len(planned))
+        sizes = _with_progress(
+            pool.map(lambda one: speak(one.text, one.voice, one.path(corpus)), planned), len(planned)
+        )
         made = list(zip(planned, sizes, strict=True))
     for split, name in {"train": "metadata_train", "eval": "metadata_eval", "heldout": "metadata_heldout"}.items():
         rows = [(one, size) for one, size in made if one.split == split and size <= MAX_CLIP_SAMPLES]
@@ -109,6 +115,12 @@ def read_manifest(path: Path) -> list[tuple[Path, str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="|")
         return [(path.parent / row["audio_file"], row["text"], row["speaker_name"]) for row in rows]
+
+
+def read_wav(path: Path) -> Tensor:
+    """A corpus clip as [1, N], float32."""
+    samples, _ = soundfile.read(path, dtype="float32")
+    return torch.from_numpy(samples)[None]
 
 
 def sample_of(paths: list[Path], count: int, *, seed: int) -> list[Path]:

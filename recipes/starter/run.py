@@ -7,9 +7,9 @@ from typing import Literal
 
 import tyro
 
-from recipes.starter import codec, corpus
+from recipes.starter import codec, codes, corpus, speakers
 
-Stage = Literal["corpus", "dvae"]
+Stage = Literal["corpus", "dvae", "codes", "speaker"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +18,11 @@ class RecipeConfig:
 
     work: Path = Path("~/.cache/xtts-finetuning-studio/starter")
     """Folder for the corpus, checkpoints and reports (several GB)."""
-    stages: tuple[Stage, ...] = ("corpus", "dvae")
+    stages: tuple[Stage, ...] = ("corpus", "dvae", "codes", "speaker")
     """Which stages, in this order."""
 
 
-RUN = {"corpus": corpus.run, "dvae": codec.run}
+RUN = {"corpus": corpus.run, "dvae": codec.run, "codes": codes.run, "speaker": speakers.run}
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from utils.audio.write import write_wav
 from utils.model.base import find_base
-from utils.model.tiny import _babble
+from utils.model.tiny import babble
 
 
 @pytest.fixture(scope="session")
@@ -25,5 +25,5 @@ def tiny_model_folder(tmp_path_factory):
 def demo_clip(tmp_path_factory):
     """Seven seconds of speech-like sound."""
     path = tmp_path_factory.mktemp("audio") / "reference.wav"
-    write_wav(path, _babble(seconds=7), 22_050)
+    write_wav(path, babble(seconds=7), 22_050)
     return path

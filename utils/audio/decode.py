@@ -24,7 +24,11 @@ Block = NDArray[np.float32]
 
 log = logging.getLogger(__name__)
 
-AUDIO_SUFFIXES = tuple(".wav .flac .mp3 .ogg .oga .opus .m4a .aac .mp4 .webm .aiff .aif .mkv .mov".split())
+# fmt: off
+AUDIO_SUFFIXES = (
+    ".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".mp4", ".webm", ".aiff", ".aif", ".mkv", ".mov",
+)
+# fmt: on
 """File name endings that are taken for recordings, the likeliest first."""
 SAMPLE_RATES = (4_000, 384_000)
 """Lowest and highest sample rate that a recording of speech can have, in Hz."""
@@ -80,7 +84,9 @@ def decode(path: Path, *, max_seconds: float | None = None) -> tuple[Tensor, int
 
 def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
     """The error for a recording that cannot be used; `what` continues the sentence that its name begins."""
-    return UserError(what=f"{path.name} {what}", where=str(path), fix=fix or "convert it to wav or flac, or leave it out")
+    return UserError(
+        what=f"{path.name} {what}", where=str(path), fix=fix or "convert it to wav or flac, or leave it out"
+    )
 
 
 def _check_file(path: Path) -> None:
@@ -135,11 +141,13 @@ def _av_blocks(path: Path, frames: Iterator[av.AudioFrame], sample_rate: int) ->
 
 def _as_float(samples: NDArray[Any]) -> Block:
     """Samples of any type as float32 in [-1, 1]; unsigned 8 bit has its zero at 128."""
-    if samples.dtype.kind == "f":
-        return samples.astype(np.float32)
+    scaled: Block = samples.astype(np.float32)
     if samples.dtype == np.uint8:
-        return (samples.astype(np.float32) - 128) / 128
-    return samples.astype(np.float32) / -float(np.iinfo(samples.dtype).min)
+        scaled -= 128
+        scaled /= 128
+    elif samples.dtype.kind == "i":
+        scaled /= -float(np.iinfo(samples.dtype).min)
+    return scaled
 
 
 def _check_format(path: Path, sample_rate: int, num_channels: int) -> None:

@@ -11,12 +11,7 @@ from torchaudio import functional
 
 # The filter of resampy's and librosa's "kaiser_best": aliases 100 dB down, flat to 95 % of the band.
 # Source: torchaudio's audio resampling tutorial, "Comparison against librosa".
-_FILTER = {
-    "lowpass_filter_width": 64,
-    "rolloff": 0.9475937167399596,
-    "resampling_method": "sinc_interp_kaiser",
-    "beta": 14.769656459379492,
-}
+_WIDTH, _ROLLOFF, _BETA = 64, 0.9475937167399596, 14.769656459379492
 # The filter bank holds one kernel per step of the ratio: rates without a common divisor would need gigabytes.
 _MAX_STEPS = 4_000
 _BLOCK_SECONDS = 30
@@ -40,19 +35,31 @@ def resample(wav: Tensor, source_rate: int, target_rate: int) -> Tensor:
         return wav
     block = _BLOCK_SECONDS * source_rate // ratio.denominator * ratio.denominator
     if wav.shape[1] <= block:
-        return functional.resample(wav, ratio.denominator, ratio.numerator, **_FILTER)
+        return _convert(wav, ratio)
     return _by_blocks(wav, ratio, block)
+
+
+def _convert(wav: Tensor, ratio: Fraction) -> Tensor:
+    return functional.resample(
+        wav,
+        ratio.denominator,
+        ratio.numerator,
+        lowpass_filter_width=_WIDTH,
+        rolloff=_ROLLOFF,
+        resampling_method="sinc_interp_kaiser",
+        beta=_BETA,
+    )
 
 
 def _by_blocks(wav: Tensor, ratio: Fraction, block: int) -> Tensor:
     """Resample `block` samples at a time, each with enough of its neighbours for the filter to see no edge."""
     up, down = ratio.numerator, ratio.denominator
-    reach = 2 * int(_FILTER["lowpass_filter_width"]) * max(down, up) // up + down
+    reach = 2 * _WIDTH * max(down, up) // up + down
     margin = (reach // down + 1) * down
     parts = []
     for start in range(0, wav.shape[1], block):
         first = max(0, start - margin)
-        part = functional.resample(wav[:, first : start + block + margin], down, up, **_FILTER)
+        part = _convert(wav[:, first : start + block + margin], ratio)
         skip = (start - first) // down * up
         parts.append(part[:, skip : skip + block // down * up])
     return torch.cat(parts, dim=1)[:, : -(-wav.shape[1] * up // down)]

@@ -3,6 +3,8 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from torch import Tensor
@@ -16,8 +18,33 @@ from utils.errors import UserError
 from utils.paths import Project
 
 
-def read_existing(project: Project, language: str) -> list[ClipReport]:
-    """What became of every clip of the dataset, as it is on disk now.
+@dataclass(frozen=True, kw_only=True)
+class Existing:
+    """A dataset before a preparation."""
+
+    clips: list[ClipReport] = field(default_factory=list)
+    """What became of every clip it was ever given."""
+    splits: dict[str, Split] = field(default_factory=dict)
+    """The split of every sound it ever used, by audio hash."""
+
+    @cached_property
+    def by_file(self) -> dict[str, ClipReport]:
+        """Clips that have a wav, by the hash of the file they came from."""
+        return {clip.source_hash: clip for clip in self.clips if clip.clip}
+
+    @cached_property
+    def by_sound(self) -> dict[str, ClipReport]:
+        """Clips that have a wav, by audio hash."""
+        return {clip.audio_hash: clip for clip in self.clips if clip.clip}
+
+    @cached_property
+    def by_source(self) -> dict[str, ClipReport]:
+        """Clips that have a wav, by the path of the file they came from."""
+        return {clip.source: clip for clip in self.clips if clip.clip}
+
+
+def read_existing(project: Project, language: str) -> Existing:
+    """The dataset as it is on disk now.
 
     A row's text, speaker and split are taken from the metadata files, a row that was taken out is "removed by hand",
     and a row that was put in is a clip of its own.
@@ -29,25 +56,20 @@ def read_existing(project: Project, language: str) -> list[ClipReport]:
     Raises:
         UserError: the dataset has another language, or is damaged.
     """
-    files = [project.language_file, project.report, project.train_csv, project.eval_csv]
-    missing = [path.name for path in files if not path.is_file()]
-    if len(missing) == len(files):
-        return []
-    if missing:
-        raise UserError(
-            what=f"the dataset is damaged: {', '.join(missing)} missing",
-            where=str(project.dataset),
-            fix="restore the file, or prepare under another project name",
-        )
+    if not _has_dataset(project):
+        return Existing()
     if project.language() != language:
         raise UserError(
             what=f"the dataset is in {project.language()!r}, not {language!r}; one dataset has one language",
             where=str(project.language_file),
             fix=f"use --language {project.language()}, or another project name",
         )
+    report = Report.load(project.report)
     rows = dict(_rows(project))
-    known = [_as_edited(clip, rows.pop(clip.clip, None), project) for clip in Report.load(project.report).clips]
-    return known + [_put_in(name, *row) for name, row in rows.items()]
+    clips = [_as_edited(clip, rows.pop(clip.clip, None), project) for clip in report.clips]
+    clips += [_put_in(name, *row) for name, row in rows.items()]
+    edited = {clip.audio_hash: clip.split for clip in clips if clip.split}
+    return Existing(clips=clips, splits=report.splits | edited)
 
 
 def file_hash(path: Path) -> str:
@@ -59,6 +81,18 @@ def file_hash(path: Path) -> str:
 def audio_hash(pcm: Tensor) -> str:
     """Of int16 samples at 22 050 Hz, [1, T], whatever file they came from: 32 hex digits."""
     return hashlib.sha256(pcm.numpy().astype("<i2").tobytes()).hexdigest()[:32]
+
+
+def _has_dataset(project: Project) -> bool:
+    files = [project.language_file, project.report, project.train_csv, project.eval_csv]
+    missing = [path.name for path in files if not path.is_file()]
+    if missing and len(missing) < len(files):
+        raise UserError(
+            what=f"the dataset is damaged: {', '.join(missing)} missing",
+            where=str(project.dataset),
+            fix="restore the file, or prepare under another project name",
+        )
+    return not missing
 
 
 def _rows(project: Project) -> Iterator[tuple[str, tuple[Clip, Split]]]:

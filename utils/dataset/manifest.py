@@ -50,6 +50,4 @@ def write_manifest(csv: Path, clips: list[Clip], *, folder: Path | None = None) 
     paths = [Path(os.path.relpath(clip.audio, base)).as_posix() for clip in clips]
     columns = {AUDIO: paths, TEXT: [clip.text for clip in clips], SPEAKER: [clip.speaker for clip in clips]}
     frame = pd.DataFrame(columns, dtype=str)
-    frame.to_csv(
-        csv, sep="|", index=False, encoding="utf-8", quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
-    )
+    frame.to_csv(csv, sep="|", index=False, encoding="utf-8", quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -83,6 +83,8 @@ class Report:
     """Clips that the last preparation brought in."""
     unchanged: int = 0
     """Clips that it found again as they were."""
+    splits: dict[str, Split] = field(default_factory=dict)
+    """The split of every sound the dataset ever used, by audio hash: one that comes back goes where it was."""
 
     @property
     def used(self) -> list[ClipReport]:
@@ -118,7 +120,7 @@ class Report:
             OSError: the disk is full or not writable.
         """
         clips = [asdict(clip) | {"seconds": round(clip.seconds, 3)} for clip in self.clips]
-        content = {"totals": self.totals, "settings": self.settings, "clips": clips}
+        content = {"totals": self.totals, "settings": self.settings, "clips": clips, "splits": self.splits}
         path.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod
@@ -128,13 +130,17 @@ class Report:
         Raises:
             UserError: the file is missing or not such a report.
         """
-        known = {field.name for field in fields(ClipReport)}
+        known = {item.name for item in fields(ClipReport)}
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             clips = [ClipReport(**{k: v for k, v in clip.items() if k in known}) for clip in content["clips"]]
             totals = content["totals"]
             return cls(
-                clips=clips, settings=content["settings"], added=totals["added"], unchanged=totals["unchanged"]
+                clips=clips,
+                settings=content["settings"],
+                added=totals["added"],
+                unchanged=totals["unchanged"],
+                splits=content["splits"],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(

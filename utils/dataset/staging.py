@@ -1,11 +1,12 @@
 """Change a dataset all at once or not at all: files are written aside, then moved in.
 
 The new files lie in `dataset/.new` until all of them are complete; a marker then makes the change final, and moving
-them in can be repeated: after a kill in mid-move the next preparation finishes the job. Each state in between is a valid
-dataset, and nothing that is there already (wavs, a code cache) is moved, so a running training is not disturbed.
+them in can be repeated: after a kill in mid-move the next preparation finishes the job. Each state in between is a
+valid dataset, and nothing that is there already (wavs, a code cache) is moved, so a running training is undisturbed.
 """
 
 import errno
+import logging
 import os
 import shutil
 import sys
@@ -16,6 +17,8 @@ from pathlib import Path
 from utils.dataset.locate import WAVS
 from utils.errors import UserError
 from utils.paths import Project
+
+log = logging.getLogger(__name__)
 
 _FOLDER = ".new"
 _COMPLETE = "complete"
@@ -123,6 +126,9 @@ def _only_one(project: Project) -> Iterator[None]:
                 where=str(project.folder),
                 fix="wait until it has finished",
             ) from error
+        except OSError as error:
+            # Some network drives have no locks; preparing without one is better than not preparing.
+            log.debug("no lock on %s: %s", project.folder, error)
         yield
     finally:
         os.close(folder)

@@ -9,6 +9,7 @@ import io
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -20,7 +21,9 @@ DEFAULT_SPEAKER = "speaker"
 
 _SEPARATORS = "|,;\t"
 # First cells that show that a table has a header, though not ours.
-_HEADER_WORDS = frozenset("audio audio_path clip file file_name filename id name path text transcript wav".split())
+_HEADER_WORDS = frozenset(
+    {"audio", "audio_path", "clip", "file", "filename", "id", "path", "text", "transcript", "wav"}
+)
 _LJSPEECH = ["id", "text", "normalized"]
 _EXPECTED = f"{AUDIO}|{TEXT}|{SPEAKER}"
 
@@ -45,7 +48,7 @@ class _Layout:
     """Column names in lower case; None is LJSpeech."""
 
     @property
-    def quoting(self) -> int:
+    def quoting(self) -> Literal[0, 3]:
         return csv.QUOTE_NONE if self.header is None else csv.QUOTE_MINIMAL
 
     @property
@@ -98,7 +101,9 @@ def read_utf8(path: Path) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(what="the file is not UTF-8 text", where=f"{path}, line {line}", fix="save it as UTF-8") from error
+        raise UserError(
+            what="the file is not UTF-8 text", where=f"{path}, line {line}", fix="save it as UTF-8"
+        ) from error
     except OSError as error:
         raise UserError(what=f"the file cannot be read: {error.strerror}", where=str(path)) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -108,9 +113,13 @@ def _read_text(path: Path) -> str:
     text = read_utf8(path)
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise UserError(what="the table holds NUL characters", where=f"{path}, line {line}", fix="save it as UTF-8 text")
+        raise UserError(
+            what="the table holds NUL characters", where=f"{path}, line {line}", fix="save it as UTF-8 text"
+        )
     if not text.strip():
-        raise UserError(what="the table is empty", where=str(path), fix=f"give it a header {_EXPECTED} and a row a clip")
+        raise UserError(
+            what="the table is empty", where=str(path), fix=f"give it a header {_EXPECTED} and a row a clip"
+        )
     return text
 
 
@@ -119,7 +128,9 @@ def _find_layout(path: Path, content: str) -> _Layout:
     for separator in _SEPARATORS:
         header = _cells(first, separator)
         if {AUDIO, TEXT} <= set(header):
-            return _Layout(separator=separator, header=header)
+            # Names must differ for pandas; of columns with the same name the first counts.
+            unique = [name if name not in header[:i] else f"{name}.{i}" for i, name in enumerate(header)]
+            return _Layout(separator=separator, header=unique)
     cells = _cells(first, "|")
     if len(cells) == 1 or AUDIO in cells or cells[0] in _HEADER_WORDS:
         raise UserError(
@@ -149,7 +160,7 @@ def _check_rows(path: Path, content: str, layout: _Layout) -> list[int]:
         raise UserError(
             what=f"the quoting is broken: {error}",
             where=f"{path}, line {begin}",
-            fix='put text that holds quotes or separators in quotes, and double the quotes inside it: "He said ""yes"""',
+            fix='put text that holds quotes or separators in quotes, doubling the quotes inside: "He said ""yes"""',
         ) from error
     return lines if layout.header is None else lines[1:]
 

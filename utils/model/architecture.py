@@ -111,9 +111,11 @@ def gpt_shape(config: dict[str, Any], tokenizer: Tokenizer) -> GptShape:
 def decoder_shape(config: dict[str, Any]) -> DecoderShape:
     """Sizes of the decoder; config.json's `studio_decoder` holds the ones that stock fixes in code."""
     arguments = config["model_args"]
-    own = config.get("studio_decoder") or {}
+    own: dict[str, Any] = config.get("studio_decoder") or {}
     return DecoderShape(
         latent_width=arguments["decoder_input_dim"],
         speaker_width=arguments["d_vector_dim"],
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in own.items()},
+        initial_channels=own.get("initial_channels", 512),
+        speaker_filters=tuple(own.get("speaker_filters", (32, 64, 128, 256))),
+        speaker_layers=tuple(own.get("speaker_layers", (3, 4, 6, 3))),
     )

@@ -18,6 +18,8 @@ DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
 EMBEDDED = ("tiny",)
 """Bases that need no download."""
+XTTS_CROP = (66_150, 132_300)
+"""Shortest and longest conditioning crop that XTTS v2 was trained with, in samples: 3 and 6 s (coqui-tts, GPTArgs)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class TrainingDefaults:
     """Longest transcript, in tokens."""
     dropout: float = 0.1
     """Share dropped from embeddings, residuals and attention weights while training."""
+    crop: tuple[int, int] = XTTS_CROP
+    """Shortest and longest conditioning crop the base was trained with, in samples."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Base:
         """The base's own training defaults, those of XTTS v2 where it names none."""
         known = TrainingDefaults.__dataclass_fields__
         own = self.about.get("training", {})
-        return TrainingDefaults(**{key: value for key, value in own.items() if key in known})
+        return TrainingDefaults(**{key: _tupled(value) for key, value in own.items() if key in known})
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -155,6 +159,11 @@ def without_training_leftovers(state: State) -> State:
     dropped = ("dvae.", "torch_mel_spectrogram", "gpt.gpt_inference.", "gpt.gpt.wte.")
     named = {name.removeprefix("xtts."): tensor for name, tensor in state.items()}
     return {name: tensor for name, tensor in named.items() if not name.startswith(dropped)}
+
+
+def _tupled(value: Any) -> Any:
+    """JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _folder_of(name: str) -> Path:

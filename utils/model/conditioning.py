@@ -48,10 +48,12 @@ class EncoderBlock(nn.Module):
         rows, width, frames = x.shape
         # GroupNorm in float32: sums over thousands of frames lose too much in half precision.
         normed = self.norm(x.float()).to(x.dtype)
-        # Stock's layout is head-major: each head's q, k and v lie together.
-        q, k, v = self.qkv(normed).view(rows, self.heads, 3, width // self.heads, frames).transpose(3, 4).unbind(2)
-        heard = kernel(q, k, v, causal=False).transpose(2, 3).reshape(rows, width, frames)
-        return normed + self.proj_out(heard)
+        # The 1x1 convolutions as matrix products, frames first: heads then lie in memory as fused attention wants them.
+        # Stock's channel order is head-major: each head's q, k and v lie together.
+        qkv = F.linear(normed.transpose(1, 2), self.qkv.weight.squeeze(-1), self.qkv.bias)
+        q, k, v = qkv.view(rows, frames, self.heads, 3, width // self.heads).permute(3, 0, 2, 1, 4)
+        heard = kernel(q, k, v, causal=False).transpose(1, 2).reshape(rows, frames, width)
+        return normed + F.linear(heard, self.proj_out.weight.squeeze(-1), self.proj_out.bias).transpose(1, 2)
 
 
 class ConditioningEncoder(nn.Module):

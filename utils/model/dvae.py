@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,8 +35,8 @@ class CodeEncoder(nn.Module):
         super().__init__()
         dvae = build_dvae(state)
         self.mel = dvae_mel(mel_stats)
-        self.encoder = dvae.encoder
-        self.codebook = dvae.codebook
+        self.encoder: nn.Module = dvae.encoder
+        self.codebook: Any = dvae.codebook
         self.eval().requires_grad_(False)
 
     @torch.no_grad()
@@ -63,15 +64,19 @@ class CodeEncoder(nn.Module):
 @contextmanager
 def _exact_float32() -> Iterator[None]:
     """Keep TF32 out of matrix products and convolutions inside the block."""
-    kept = torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
-    torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = "ieee"
+    backends: Any = torch.backends
+    places = (backends.cuda.matmul, backends.cudnn.conv)
+    kept = [place.fp32_precision for place in places]
     try:
+        for place in places:
+            place.fp32_precision = "ieee"
         yield
     finally:
-        torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision = kept
+        for place, precision in zip(places, kept, strict=True):
+            place.fp32_precision = precision
 
 
-def build_dvae(state: State) -> nn.Module:
+def build_dvae(state: State) -> Any:
     """A DiscreteVAE with the sizes found in the weights' own shapes, loaded.
 
     Raises:

@@ -68,7 +68,7 @@ def pack(
     shape: GptShape,
     *,
     heard: list[tuple[int, int]] | None = None,
-    multiple: int = 64,
+    multiple: int = 32,
 ) -> PackedBatch:
     """Pack clips into one batch.
 

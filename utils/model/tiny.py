@@ -74,7 +74,7 @@ def _write_base(folder: Path) -> None:
     _make_vocabulary().save(str(folder / "vocab.json"))
     config = _make_config()
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    signal = _babble(seconds=50)
+    signal = babble(seconds=50)
     mel_stats = _mel_scale(signal)
     torch.save(mel_stats, folder / "mel_stats.pth")
     write_weights(folder / "dvae.safetensors", _make_dvae(signal, mel_stats))
@@ -120,7 +120,7 @@ def _make_vocabulary() -> Tokenizer:
 _ALPHABETS = ((0xDF, 0x180), (0x430, 0x460), (0x621, 0x653), (0x901, 0x950), (0x966, 0x970))
 
 
-def _babble(*, seconds: int) -> Tensor:
+def babble(*, seconds: int) -> Tensor:
     """Speech-like sound, [1, N]: voiced harmonics with moving pitch and vowels, noise and pauses; seeded."""
     time = torch.arange(seconds * SAMPLE_RATE) / SAMPLE_RATE
     pitch = 140 + 60 * torch.sin(2 * math.pi * 0.31 * time) + 25 * torch.sin(2 * math.pi * 2.3 * time)
@@ -163,9 +163,7 @@ def _make_dvae(signal: Tensor, mel_stats: Tensor) -> dict[str, Tensor]:
     return state
 
 
-def _speakers(
-    gpt: XttsGpt, decoder: torch.nn.Module, signal: Tensor, mel_stats: Tensor
-) -> dict[str, dict[str, Tensor]]:
+def _speakers(gpt: XttsGpt, decoder: Any, signal: Tensor, mel_stats: Tensor) -> dict[str, dict[str, Tensor]]:
     """Two reference voices in stock's format: latents [1, 32, D] and embedding [1, 512, 1]."""
     six = 6 * SAMPLE_RATE
     voices = {}

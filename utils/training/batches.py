@@ -6,6 +6,7 @@ Shapes: B clips, S samples of conditioning audio.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Self
 
 import numpy as np
@@ -17,11 +18,14 @@ from utils.audio.decode import load_audio
 from utils.audio.segment import read_segment
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.model.architecture import GptShape
+from utils.model.base import XTTS_CROP
 from utils.model.packing import PackedBatch, pack
 from utils.training.clips import TrainingClip
 
-MIN_HEARD, MAX_HEARD = 66_150, 132_300
-"""Samples of the conditioning crop: 3 to 6 s (coqui-tts, GPTArgs)."""
+BUCKET_BATCHES = 50
+"""Batches whose clips are sorted by length among themselves."""
+LENGTH_JITTER = 0.15
+"""Share by which lengths are blurred before sorting: a small dataset then still meets in new batches each epoch."""
 
 Place = tuple[int, int]
 """(epoch, clip): all that a sample's randomness depends on, beside the seed."""
@@ -55,44 +59,49 @@ class ClipDataset(Dataset[tuple[TrainingClip, Tensor, tuple[int, int]]]):
     Args:
         clips: the clips.
         seed: with epoch and clip number it fixes the crop.
-        training: random crops of 3 to 6 s; otherwise always the first 4.5 s, so that evaluations compare.
+        training: random crops; otherwise always the clip's beginning, so that evaluations compare.
+        crop: shortest and longest crop, in samples; XTTS v2 was trained with 3 to 6 s (coqui-tts, GPTArgs).
     """
 
-    def __init__(self, clips: list[TrainingClip], *, seed: int, training: bool) -> None:
+    def __init__(
+        self, clips: list[TrainingClip], *, seed: int, training: bool, crop: tuple[int, int] = XTTS_CROP
+    ) -> None:
         self.clips = clips
         self.seed = seed
         self.training = training
+        self.crop = crop
 
     def __getitem__(self, place: Place) -> tuple[TrainingClip, Tensor, tuple[int, int]]:
-        """The clip, its crop padded to 6 s, [S], and the crop's (start, end) in samples."""
+        """The clip, its crop padded to the longest, [S], and the crop's (start, end) in samples."""
         epoch, number = place
         clip = self.clips[number]
         start, end = self._span(clip.num_samples, np.random.default_rng([self.seed, epoch, number]))
-        heard = torch.zeros(MAX_HEARD)
+        heard = torch.zeros(self.crop[1])
         crop = _read(clip, start, end - start)
         heard[: len(crop)] = crop
         return clip, heard, (start, end)
 
     def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
         """Where the crop lies; of a clip shorter than the crop, half is heard (coqui-tts, get_prompt_slice)."""
-        wanted = int(random.integers(MIN_HEARD, MAX_HEARD + 1)) if self.training else (MIN_HEARD + MAX_HEARD) // 2
+        shortest, longest = self.crop
+        wanted = int(random.integers(shortest, longest + 1)) if self.training else (shortest + longest) // 2
         size = wanted if wanted <= length else length // 2
         start = int(random.integers(0, length - size + 1)) if self.training else 0
         return start, start + size
 
 
 class EpochBatches:
-    """Which clips form which batch: a new shuffle each epoch, fixed by the seed.
+    """Which clips form which batch: a new shuffle each epoch, fixed by the seed, clips of like length together.
 
     Args:
-        num_clips: clips in the dataset.
+        lengths: of each clip's row, in positions.
         batch_size: clips a batch.
         seed: of the shuffle; None keeps the order.
         rank, world: this process and their number; each takes every `world`-th batch, and all get equally many.
     """
 
-    def __init__(self, num_clips: int, batch_size: int, *, seed: int | None, rank: int = 0, world: int = 1) -> None:
-        self.num_clips = num_clips
+    def __init__(self, lengths: list[int], batch_size: int, *, seed: int | None, rank: int = 0, world: int = 1) -> None:
+        self.lengths = np.array(lengths)
         self.batch_size = batch_size
         self.seed = seed
         self.rank = rank
@@ -100,19 +109,26 @@ class EpochBatches:
 
     def __len__(self) -> int:
         """Batches an epoch for this process."""
-        return math.ceil(self.num_clips / (self.batch_size * self.world))
+        return math.ceil(len(self.lengths) / (self.batch_size * self.world))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
         """The epoch's batches for this process, from batch `start` on."""
-        order = list(range(self.num_clips))
-        if self.seed is not None:
-            order = np.random.default_rng([self.seed, number]).permutation(self.num_clips).tolist()
+        batches = self._batches(number)
         # Processes must take equally many steps: the last round is filled up from the beginning.
-        wanted = len(self) * self.world
-        batches = [order[at : at + self.batch_size] for at in range(0, self.num_clips, self.batch_size)]
-        batches += batches[: wanted - len(batches)]
+        batches = list(islice(cycle(batches), len(self) * self.world))
         for batch in batches[self.rank :: self.world][start:]:
             yield [(number, clip) for clip in batch]
+
+    def _batches(self, number: int) -> list[list[int]]:
+        """The epoch's batches for all processes."""
+        if self.seed is None:
+            return _chunks(list(range(len(self.lengths))), self.batch_size)
+        random = np.random.default_rng([self.seed, number])
+        order = random.permutation(len(self.lengths))
+        blurred = self.lengths * random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, len(self.lengths))
+        buckets = _chunks(order.tolist(), BUCKET_BATCHES * self.batch_size)
+        batches = [batch for bucket in buckets for batch in _chunks(sorted(bucket, key=blurred.item), self.batch_size)]
+        return [batches[place] for place in random.permutation(len(batches))]
 
 
 class Collate:
@@ -149,6 +165,10 @@ def make_loader(
 ) -> DataLoader:
     """A loader that yields exactly these batches in this order."""
     return DataLoader(dataset, batch_sampler=places, collate_fn=collate, num_workers=num_workers, pin_memory=pin)
+
+
+def _chunks(clips: list[int], size: int) -> list[list[int]]:
+    return [clips[at : at + size] for at in range(0, len(clips), size)]
 
 
 def _read(clip: TrainingClip, start: int, count: int) -> Tensor:

@@ -4,36 +4,36 @@ Shapes: B crops, C mel channels (80), F mel frames (256 samples each at 22 050 H
 K codes in the codebook (1 024).
 """
 
-import json
 import logging
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+import torch.nn.functional as F
 from torch import Tensor
-from TTS.tts.layers.tortoise.arch_utils import TorchMelSpectrogram
 from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 from utils.errors import UserError
+from utils.model.architecture import NUM_MELS
+from utils.model.dvae import build_dvae
+from utils.model.mel import dvae_mel
+from utils.model.weights import read_weights, write_weights
+from utils.training.component import learning_rate_share, load_progress, save_progress, set_learning_rate
 
 log = logging.getLogger(__name__)
 
 FRAMES_PER_CODE = 4
-MEL_STATS_KEY = "mel_stats"
-"""Name of the per-channel mel scale beside the DVAE's own tensors in the safetensors file."""
+OnLog = Callable[[int, float, "DvaeQuality | None"], None]
+"""Called with (step, mean training loss since the last call, quality on the evaluation clips)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DvaeShape:
     """The size of a DVAE; the defaults are the starter's, XTTS v2 has hidden_dim 512, codebook_dim 512, 3 blocks."""
 
-    num_mels: int = 80
-    """Mel channels C."""
     num_tokens: int = 1024
     """Codes K in the codebook."""
     codebook_dim: int = 256
@@ -59,7 +59,9 @@ class DvaeTraining:
     warmup_steps: int = 100
     """Steps over which the learning rate rises."""
     open_steps: int = 150
-    """Steps without quantization before the codebook is made from the encoder's outputs; 0 keeps the codebook as it is."""
+    """Steps without quantization, then the codebook is made of the encoder's outputs; 0 keeps the codebook as it is."""
+    grad_clip_norm: float = 1.0
+    """Gradients are scaled down to this L2 norm."""
     commitment_weight: float = 0.25
     """Weight of the pull of encoder outputs towards their code vectors."""
     revive_every: int = 50
@@ -72,6 +74,11 @@ class DvaeTraining:
     """Steps between checkpoints."""
     seed: int = 1
     """Fixes crops and revivals."""
+
+    def revives_at(self, step: int) -> bool:
+        """Whether dead codes are revived after this step."""
+        in_time = self.open_steps < step < self.revive_until * self.steps
+        return in_time and step % self.revive_every == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +116,7 @@ class MelCorpus:
     def build(cls, wavs: Iterable[Tensor], folder: Path) -> "MelCorpus":
         """Write the log-mels of `wavs` ([1, N] each, 22 050 Hz) below `folder`; complete when lengths.npy exists."""
         folder.mkdir(parents=True, exist_ok=True)
-        spectrogram = mel_spectrogram(None)
+        spectrogram = dvae_mel(torch.ones(NUM_MELS))
         mels = [spectrogram(wav)[0].T.half().numpy() for wav in wavs]
         np.save(folder / "frames.npy", np.concatenate(mels))
         np.save(folder / "lengths.npy", np.array([len(mel) for mel in mels]))
@@ -142,20 +149,10 @@ class MelCorpus:
         return torch.from_numpy(frames.T.copy())[None]
 
 
-def mel_spectrogram(mel_stats: Tensor | None) -> TorchMelSpectrogram:
-    """The log-mel of XTTS: 80 channels, hop 256, divided by `mel_stats` ([C]) when given.
-
-    Source: coqui-tts, TTS/tts/layers/tortoise/arch_utils.py, TorchMelSpectrogram.
-    """
-    spectrogram = TorchMelSpectrogram(mel_norm_file=None, sampling_rate=22_050)
-    spectrogram.mel_norms = mel_stats
-    return spectrogram
-
-
-def build_dvae(shape: DvaeShape) -> DiscreteVAE:
+def new_dvae(shape: DvaeShape) -> DiscreteVAE:
     """A DVAE with random weights, laid out like the one of XTTS v2."""
     return DiscreteVAE(
-        channels=shape.num_mels,
+        channels=NUM_MELS,
         num_tokens=shape.num_tokens,
         codebook_dim=shape.codebook_dim,
         hidden_dim=shape.hidden_dim,
@@ -174,8 +171,8 @@ def train_dvae(
     mel_stats: Tensor,
     settings: DvaeTraining,
     folder: Path,
-    on_log: Callable[[int, float, DvaeQuality | None], None] | None = None,
     eval_mels: MelCorpus | None = None,
+    on_log: OnLog | None = None,
 ) -> None:
     """Train `dvae` in place; goes on from the checkpoint in `folder` when there is one.
 
@@ -185,40 +182,32 @@ def train_dvae(
         mel_stats: scale of each channel, [C].
         settings: steps, learning rate and the rest.
         folder: gets dvae_training.pt every `checkpoint_every` steps.
-        on_log: called with (step, training error, quality on `eval_mels` or None) every `log_every` steps.
         eval_mels: clips to measure on, never trained on.
+        on_log: told how it goes every `log_every` steps.
     """
-    device = next(dvae.parameters()).device
-    optimizer = torch.optim.AdamW(dvae.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=1e-4)
-    checkpoint = folder / "dvae_training.pt"
-    first_step = _resume(checkpoint, dvae, optimizer)
-    scale = mel_stats.to(device)[:, None]
+    optimizer = torch.optim.AdamW(dvae.parameters(), betas=(0.9, 0.99), weight_decay=1e-4)
+    parts = {"dvae": dvae, "optimizer": optimizer}
+    scale = mel_stats.to(next(dvae.parameters()).device)[:, None]
+    losses: list[float] = []
     dvae.train()
-    error = 0.0
-    for step in range(first_step, settings.steps):
+    for step in range(load_progress(folder / "dvae_training.pt", **parts), settings.steps):
         rng = np.random.default_rng((settings.seed, step))
-        mel = mels.crops(settings.batch_size, settings.crop_frames, rng).to(device) / scale
-        if step == settings.open_steps and settings.open_steps:
-            init_codebook(dvae, mels.crops(1024, 64, rng).to(device) / scale, rng)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * _schedule(step, settings)
-        loss = _loss(dvae, mel, quantize=step >= settings.open_steps, weight=settings.commitment_weight)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(dvae.parameters(), 1.0)
-        optimizer.step()
-        error += loss.item() / settings.log_every
-        reviving = settings.open_steps < step < settings.revive_until * settings.steps
-        if reviving and step % settings.revive_every == 0:
+        mel = mels.crops(settings.batch_size, settings.crop_frames, rng).to(scale) / scale
+        if settings.open_steps and step == settings.open_steps:
+            init_codebook(dvae, mels.crops(1024, 64, rng).to(scale) / scale, rng)
+        share = learning_rate_share(step, steps=settings.steps, warmup_steps=settings.warmup_steps)
+        set_learning_rate(optimizer, settings.learning_rate * share)
+        losses.append(_step(dvae, mel, optimizer, settings, quantize=step >= settings.open_steps))
+        if settings.revives_at(step):
             revive_dead_codes(dvae, mel, rng)
         if (step + 1) % settings.log_every == 0:
             quality = evaluate_dvae(dvae, eval_mels, mel_stats) if eval_mels is not None else None
-            log.info("dvae step %d of %d: loss %.5f %s", step + 1, settings.steps, error, quality or "")
+            log.info("dvae step %d of %d: loss %.5f %s", step + 1, settings.steps, np.mean(losses), quality or "")
             if on_log is not None:
-                on_log(step + 1, error, quality)
-            error = 0.0
+                on_log(step + 1, float(np.mean(losses)), quality)
+            losses.clear()
         if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps:
-            _checkpoint(checkpoint, dvae, optimizer, step + 1)
+            save_progress(folder / "dvae_training.pt", step + 1, **parts)
     dvae.eval()
 
 
@@ -281,36 +270,44 @@ def revive_dead_codes(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator, 
     return len(dead)
 
 
-def save_dvae(path: Path, dvae: DiscreteVAE, *, mel_stats: Tensor, shape: DvaeShape) -> None:
-    """Write weights, `mel_stats` and the shape (as JSON metadata) as safetensors."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in dvae.state_dict().items()}
-    save_file(tensors | {MEL_STATS_KEY: mel_stats.cpu()}, path, metadata={"shape": json.dumps(asdict(shape))})
+def save_dvae(folder: Path, dvae: DiscreteVAE, mel_stats: Tensor) -> None:
+    """Write dvae.safetensors (in float16) and mel_stats.pth ([C], float32), as a base model holds them.
+
+    Half precision moves some close calls between codes: encode with what `load_dvae` gives back, not with `dvae`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    floating = {name: tensor.half() for name, tensor in dvae.state_dict().items() if tensor.is_floating_point()}
+    write_weights(folder / "dvae.safetensors", dvae.state_dict() | floating)
+    torch.save(mel_stats.float().cpu(), folder / "mel_stats.pth")
 
 
-def load_dvae(path: Path) -> tuple[DiscreteVAE, Tensor, DvaeShape]:
-    """The DVAE written by `save_dvae`, in eval mode, with mel_stats [C] and its shape.
+def load_dvae(folder: Path) -> tuple[DiscreteVAE, Tensor]:
+    """The DVAE of a base folder in float32 and eval mode, and its mel_stats [C]: to measure it or to train it further.
 
     Raises:
-        UserError: the file is missing or is no such file.
+        UserError: a file is missing, damaged, or no DVAE.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            shape = DvaeShape(**json.loads((file.metadata() or {})["shape"]))
-            tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 (not a dict)
-            mel_stats = tensors.pop(MEL_STATS_KEY)
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise UserError(what=f"not a DVAE file: {error}", where=str(path)) from error
-    dvae = build_dvae(shape)
-    dvae.load_state_dict(tensors)
-    return dvae.eval(), mel_stats, shape
+    files = [folder / name for name in ("dvae.safetensors", "dvae.pth")]
+    state = read_weights(next((file for file in files if file.is_file()), files[0]))
+    dvae = build_dvae(state)
+    assert isinstance(dvae, DiscreteVAE)
+    return dvae.eval(), read_weights(folder / "mel_stats.pth")["mel_stats"].float()
 
 
-def _loss(dvae: DiscreteVAE, mel: Tensor, *, quantize: bool, weight: float) -> Tensor:
-    """Mean squared error, plus the commitment when quantizing."""
-    if not quantize:
-        return torch.nn.functional.mse_loss(dvae.decoder(dvae.encoder(mel)), mel)
-    error, commitment, _ = dvae(mel)
-    return error.mean() + weight * commitment
+def _step(
+    dvae: DiscreteVAE, mel: Tensor, optimizer: torch.optim.Optimizer, settings: DvaeTraining, *, quantize: bool
+) -> float:
+    """One optimizer step on `mel` ([B, C, F], divided by mel_stats); returns the loss."""
+    if quantize:
+        error, commitment, _ = dvae(mel)
+        loss = error.mean() + settings.commitment_weight * commitment
+    else:
+        loss = F.mse_loss(dvae.decoder(dvae.encoder(mel)), mel)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(dvae.parameters(), settings.grad_clip_norm)
+    optimizer.step()
+    return loss.item()
 
 
 def _encoder_outputs(dvae: DiscreteVAE, mel: Tensor) -> Tensor:
@@ -324,28 +321,3 @@ def _set_codes(dvae: DiscreteVAE, which: Tensor, vectors: Tensor) -> None:
     book.embed[:, which] = vectors.T
     book.cluster_size[which] = 1.0
     book.embed_avg[:, which] = vectors.T
-
-
-def _schedule(step: int, settings: DvaeTraining) -> float:
-    """Share of the peak learning rate: linear warm-up, then half a cosine down to 2 %."""
-    if step < settings.warmup_steps:
-        return (step + 1) / settings.warmup_steps
-    done = (step - settings.warmup_steps) / max(1, settings.steps - settings.warmup_steps)
-    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def _checkpoint(path: Path, dvae: DiscreteVAE, optimizer: torch.optim.Optimizer, step: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    torch.save({"dvae": dvae.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, part)
-    part.rename(path)
-
-
-def _resume(path: Path, dvae: DiscreteVAE, optimizer: torch.optim.Optimizer) -> int:
-    """The step to go on from: 0 without a checkpoint."""
-    if not path.is_file():
-        return 0
-    saved = torch.load(path, weights_only=True)
-    dvae.load_state_dict(saved["dvae"])
-    optimizer.load_state_dict(saved["optimizer"])
-    return saved["step"]

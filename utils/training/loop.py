@@ -4,16 +4,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from torch.utils.data import DataLoader
 
 from utils.events import EventWriter
 from utils.training.batches import Batch
-from utils.training.state import Checkpoints
+from utils.training.state import Checkpoints, load_checkpoint, load_optimizer, read_state
 from utils.training.trainer import Losses, StepResult, Trainer
 
 Progress = Callable[[int, int, float], None]
 """Called with (steps done, steps in all, loss) after each optimizer step."""
+
+RESUMED = ("epoch", "batches_done", "losses", "epoch_losses", "best_loss", "first_loss", "last_loss")
+"""Fields of a run that a checkpoint carries."""
 
 
 @dataclass(kw_only=True)
@@ -21,8 +25,8 @@ class Run:
     """All that a training run reads and writes, and how far it is."""
 
     trainer: Trainer
-    make_train_loader: Callable[[int], DataLoader]
-    """Micro-batches of an epoch, by its number."""
+    make_train_loader: Callable[[int, int], DataLoader]
+    """Micro-batches of an epoch, by its number and the first batch wanted."""
     eval_loader: Iterable[Batch]
     checkpoints: Checkpoints
     events: EventWriter
@@ -34,6 +38,10 @@ class Run:
     """Whether this process writes; the others of a distributed run only compute."""
     progress: Progress | None = None
     epoch: int = 0
+    batches_done: int = 0
+    """Micro-batches of this epoch that were trained on."""
+    losses: list[float] = field(default_factory=list)
+    """Loss of each step of this epoch."""
     epoch_losses: list[float] = field(default_factory=list)
     """Mean training loss of each epoch."""
     best_loss: float = float("inf")
@@ -47,19 +55,26 @@ class Run:
 
 def fit(run: Run) -> None:
     """Train to the last epoch; each epoch ends with an evaluation and a checkpoint."""
-    for epoch in range(run.epoch, run.num_epochs):
-        run.epoch = epoch
-        losses = []
-        for batches, data_s in timed(grouped(run.make_train_loader(epoch), run.grad_accumulation)):
+    while run.epoch < run.num_epochs:
+        loader = run.make_train_loader(run.epoch, run.batches_done)
+        for batches, data_s in timed(grouped(loader, run.grad_accumulation)):
             started = time.perf_counter()
             result = run.trainer.step(batches)
-            losses.append(result.losses.total)
+            run.batches_done += len(batches)
             log_step(run, result, step_s=time.perf_counter() - started, data_s=data_s)
             if run.checkpoint_every and run.trainer.num_steps % run.checkpoint_every == 0:
                 save(run)
-        run.epoch_losses.append(sum(losses) / len(losses))
         keep_best(run, run.trainer.evaluate(run.eval_loader))
+        end_epoch(run)
         save(run)
+
+
+def end_epoch(run: Run) -> None:
+    """Close the books of an epoch."""
+    run.epoch_losses.append(sum(run.losses) / len(run.losses))
+    run.losses = []
+    run.epoch += 1
+    run.batches_done = 0
 
 
 def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> None:
@@ -67,6 +82,7 @@ def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> N
     step, loss = run.trainer.num_steps, result.losses.total
     run.first_loss = loss if step == 1 else run.first_loss
     run.last_loss = loss
+    run.losses.append(loss)
     if run.is_main:
         run.events.write(
             "step",
@@ -112,13 +128,23 @@ def save(run: Run) -> None:
         return
     started = time.perf_counter()
     step = run.trainer.num_steps
-    state = {
-        "epoch": run.epoch,
-        "best_loss": run.best_loss,
-        "schedule": run.trainer.schedule.state_dict()["last_epoch"],
-    }
+    state = {name: getattr(run, name) for name in RESUMED} | {"trainer": run.trainer.state()}
     folder = run.checkpoints.save_last(step, run.trainer.gpt, run.trainer.optimizer, state)
     run.events.write("checkpoint", step=step, path=str(folder), what="last", save_s=time.perf_counter() - started)
+
+
+def resume(run: Run, folder: Path) -> None:
+    """Put a run where it was when the checkpoint was written: weights, moments, schedule and place in the data.
+
+    Raises:
+        UserError: the checkpoint is incomplete, damaged, or of another model.
+    """
+    state = read_state(folder)
+    run.trainer.gpt.load_state_dict(load_checkpoint(folder))
+    load_optimizer(folder, run.trainer.gpt, run.trainer.optimizer)
+    run.trainer.load_state(state["trainer"])
+    for name in RESUMED:
+        setattr(run, name, state[name])
 
 
 def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import shutil
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,18 +16,19 @@ from torch.utils.data import DataLoader
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE, TrainConfig
-from utils.errors import raise_problems
+from utils.errors import UserError, raise_problems
 from utils.events import EventWriter
 from utils.model.base import Base, find_base
 from utils.model.gpt import ForwardOptions
 from utils.model.mel import conditioning_mel
+from utils.model.packing import row_length
 from utils.model.xtts import load_gpt
 from utils.paths import Project, new_run_id, open_project
 from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
 from utils.training.clips import Limits, TrainingClip, require_clips, select_clips, within_limits
 from utils.training.codes import Progress as CodeProgress
 from utils.training.codes import cache_codes
-from utils.training.loop import Progress, Run, fit
+from utils.training.loop import Progress, Run, fit, resume
 from utils.training.optim import make_optimizer, make_schedule
 from utils.training.precision import choose_precision
 from utils.training.state import MODEL_FILE, Checkpoints
@@ -94,7 +96,7 @@ def fine_tune(
     Raises:
         UserError: any fault of settings, base or data, before a run folder exists; or a full disk.
     """
-    config.validate(where="training settings")
+    config = _with_saved_settings(config.validate(where="training settings"))
     progress = progress or Progresses()
     project = project or open_project(config.project, config.output)
     base = find_base(config.base)
@@ -102,12 +104,14 @@ def fine_tune(
     accelerator = Accelerator(cpu=config.device == "cpu")
     precision = choose_precision(config.mixed_precision, accelerator.device)
     data = load_data(settled, project, base, accelerator, progress.codes)
-    folder = project.runs / new_run_id()
-    if accelerator.is_main_process:
+    folder = config.resume or project.runs / new_run_id()
+    if accelerator.is_main_process and not config.resume:
         _furnish(folder, settled, base, data)
     accelerator.wait_for_everyone()
     run = _assemble(settled, base, data, folder, accelerator, precision)
     run.progress = progress.steps
+    if config.resume:
+        resume(run, _last_checkpoint(config.resume))
     run.events.write(
         "started",
         base=base.name,
@@ -122,6 +126,28 @@ def fine_tune(
     )
     _fit_to_the_end(run)
     return _result(run, folder, data)
+
+
+def _with_saved_settings(config: TrainConfig) -> TrainConfig:
+    """A resumed run's own settings, so that it goes on as it began; only the number of epochs may change.
+
+    Raises:
+        UserError: the folder is not a run.
+    """
+    if config.resume is None:
+        return config
+    _last_checkpoint(config.resume)
+    saved = TrainConfig.load(config.resume / "config.yaml")
+    return replace(saved, num_epochs=config.num_epochs or saved.num_epochs, resume=config.resume)
+
+
+def _last_checkpoint(folder: Path) -> Path:
+    found = Checkpoints(folder / "checkpoints").last() if (folder / "config.yaml").is_file() else None
+    if found is None:
+        raise UserError(
+            what="there is no complete checkpoint to go on from", where=str(folder), fix="name a run's folder"
+        )
+    return found
 
 
 def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
@@ -213,13 +239,14 @@ def _assemble(
     )
     gpt.to(accelerator.device)
     batches = EpochBatches(
-        len(data.train),
+        [row_length(len(clip.tokens), len(clip.codes)) for clip in data.train],
         config.batch_size,
         seed=config.seed,
         rank=accelerator.process_index,
         world=accelerator.num_processes,
     )
-    steps_per_epoch = -(-len(batches) // config.grad_accumulation)
+    eval_batches = EpochBatches([0] * len(data.evaluate), config.eval_batch_size, seed=None)
+    steps_per_epoch = math.ceil(len(batches) / config.grad_accumulation)
     optimizer = make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     schedule = make_schedule(
         optimizer,
@@ -239,8 +266,8 @@ def _assemble(
     )
     return Run(
         trainer=trainer,
-        make_train_loader=partial(_train_loader, config, data, batches, gpt.shape, accelerator),
-        eval_loader=_eval_loader(config, data, gpt.shape, accelerator),
+        make_train_loader=partial(_loader, config, data.train, batches, base),
+        eval_loader=_loader(config, data.evaluate, eval_batches, base, 0, 0),
         checkpoints=Checkpoints(folder / "checkpoints"),
         events=EventWriter(folder / "events.jsonl"),
         num_epochs=config.num_epochs,
@@ -251,24 +278,18 @@ def _assemble(
     )
 
 
-def _train_loader(
-    config: TrainConfig, data: TrainingData, batches: EpochBatches, shape: Any, accelerator: Accelerator, epoch: int
+def _loader(
+    config: TrainConfig, clips: list[TrainingClip], batches: EpochBatches, base: Base, epoch: int, start: int
 ) -> DataLoader:
-    dataset = ClipDataset(data.train, seed=config.seed, training=True)
+    """Micro-batches of an epoch; only shuffled ones, those of training, are cropped at random and masked."""
+    training = batches.seed is not None
     return make_loader(
-        dataset,
-        list(batches.epoch(epoch)),
-        Collate(shape, mask_heard=True),
-        num_workers=config.num_workers,
-        pin=accelerator.device.type == "cuda",
+        ClipDataset(clips, seed=config.seed, training=training, crop=base.defaults.crop),
+        list(batches.epoch(epoch, start=start)),
+        Collate(base.gpt_shape(), mask_heard=training),
+        num_workers=config.num_workers if training else 0,
+        pin=torch.cuda.is_available() and config.device != "cpu",
     )
-
-
-def _eval_loader(config: TrainConfig, data: TrainingData, shape: Any, accelerator: Accelerator) -> DataLoader:
-    dataset = ClipDataset(data.evaluate, seed=config.seed, training=False)
-    places = list(EpochBatches(len(data.evaluate), config.eval_batch_size, seed=None).epoch(0))
-    pin = accelerator.device.type == "cuda"
-    return make_loader(dataset, places, Collate(shape, mask_heard=False), num_workers=0, pin=pin)
 
 
 def _fit_to_the_end(run: Run) -> None:

@@ -151,6 +151,19 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
+def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Give each parameter its moments back, in place.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    parameters = dict(model.named_parameters())
+    for key, tensor in read_weights(folder / OPTIMIZER_FILE).items():
+        name, field = key.rsplit("/", 1)
+        parameter = parameters[name]
+        optimizer.state[parameter][field] = tensor.to(parameter.device)
+
+
 def _mark_complete(folder: Path) -> None:
     """Sync every file, then write their sizes and hashes as the last one."""
     marks = {}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -80,6 +81,19 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.num_steps = 0
         """Optimizer steps done."""
+
+    def state(self) -> dict[str, Any]:
+        """Counters and schedules as JSON values; weights and moments are saved beside them."""
+        return {"num_steps": self.num_steps, "schedule": self.schedule.state_dict(), "scaler": self.scaler.state_dict()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.num_steps = state["num_steps"]
+        self.schedule.load_state_dict(state["schedule"])
+        for group, rate in zip(self.optimizer.param_groups, self.schedule.get_last_lr(), strict=True):
+            group["lr"] = rate
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
 
     def step(self, batches: list[Batch]) -> StepResult:
         """One optimizer step over some micro-batches, weighted by their valid targets.

@@ -1,0 +1,115 @@
+"""Stage D: the GPT, trained from nothing on the corpus with the project's own engine."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+
+from utils.config import TrainConfig
+from utils.model.architecture import gpt_shape
+from utils.model.gpt import XttsGpt
+from utils.model.weights import write_weights
+from utils.model.xtts import full_state, initialize_gpt
+from utils.paths import Project
+from utils.text.tokenizer import Tokenizer as XttsTokenizer
+from utils.training.run import Progresses, fine_tune
+
+WIDTH, LAYERS, HEADS = 256, 6, 4
+SEED = 7
+CROP = (22_050, 44_100)
+"""Conditioning crops of 1 to 2 s: the corpus' clips are short, and the encoder's cost grows with the crop."""
+LETTERS = "!\"'(),-.:;?abcdefghijklmnopqrstuvwxyz"
+EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 12, 24, 3e-4, 400
+
+
+def run(work: Path) -> None:
+    """Train, or go on from the last checkpoint."""
+    base = work / "seed_base"
+    if not (base / "about.json").is_file():
+        make_seed_base(work, base)
+    project = Project(name="gpt", output=work)
+    project.dataset.mkdir(parents=True, exist_ok=True)
+    codes = project.dataset / "codes"
+    if not codes.exists():
+        codes.symlink_to(work / "codes", target_is_directory=True)
+    started = sorted(project.runs.glob("*/checkpoints/step-*"))
+    fine_tune(
+        settings(work, base, resume=started[-1].parents[1] if started else None), project=project, progress=_told()
+    )
+
+
+def settings(work: Path, base: Path, *, resume: Path | None) -> TrainConfig:
+    """The run's settings; a resumed run takes those it was begun with."""
+    return TrainConfig(
+        project="gpt",
+        output=work,
+        base=str(base),
+        language="en",
+        train_csv=work / "corpus" / "metadata_train.csv",
+        eval_csv=work / "corpus" / "metadata_eval.csv",
+        num_epochs=EPOCHS,
+        batch_size=BATCH_SIZE,
+        eval_batch_size=BATCH_SIZE,
+        learning_rate=LEARNING_RATE,
+        warmup_steps=WARMUP_STEPS,
+        mixed_precision="auto",
+        dropout=0.0,
+        checkpoint_every=200,
+        seed=SEED,
+        resume=resume,
+    )
+
+
+def make_seed_base(work: Path, folder: Path) -> None:
+    """A base folder with a GPT of random weights and the recipe's DVAE; it has no decoder yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    make_vocabulary().save(str(folder / "vocab.json"))
+    config = make_config()
+    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    for name in ("dvae.safetensors", "mel_stats.pth"):
+        shutil.copyfile(work / "dvae" / name, folder / name)
+    torch.manual_seed(SEED)
+    gpt = XttsGpt(gpt_shape(config, XttsTokenizer(folder / "vocab.json")))
+    initialize_gpt(gpt)
+    mel_stats = torch.load(folder / "mel_stats.pth", weights_only=True)
+    write_weights(folder / "model.safetensors", full_state(gpt.state_dict(), {}, mel_stats))
+    about = {"name": "starter seed", "kind": "starter", "training": {"crop": CROP, "dropout": 0.0}}
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def make_config() -> dict[str, Any]:
+    """Stock's settings at the starter's sizes."""
+    from TTS.tts.configs.xtts_config import XttsConfig
+
+    config = XttsConfig()
+    arguments = config.model_args
+    arguments.gpt_layers, arguments.gpt_n_model_channels, arguments.gpt_n_heads = LAYERS, WIDTH, HEADS
+    arguments.decoder_input_dim = WIDTH
+    arguments.gpt_num_audio_tokens = 1024 + 2
+    arguments.gpt_start_audio_token, arguments.gpt_stop_audio_token = 1024, 1025
+    arguments.gpt_use_perceiver_resampler = True
+    # References are heard in chunks of the length that training heard.
+    config.gpt_cond_len, config.gpt_cond_chunk_len, config.max_ref_len = 12, 2, 12
+    config.languages = ["en"]
+    return config.to_dict()
+
+
+def make_vocabulary() -> Tokenizer:
+    """English letters and punctuation, one token each: the corpus is too small to learn merges from."""
+    special = ["[STOP]", "[UNK]", "[SPACE]", "[en]", "[START]"]
+    vocabulary = {token: number for number, token in enumerate([*special, *LETTERS])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    return tokenizer
+
+
+def _told() -> Progresses:
+    def steps(done: int, total: int, loss: float) -> None:
+        if done % 50 == 0:
+            print(f"gpt: step {done} of {total}, loss {loss:.3f}", flush=True)
+
+    return Progresses(steps=steps)

@@ -1,0 +1,187 @@
+"""Every format decodes to the same sound, and what is no sound is refused in plain words."""
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+import torch
+from torch import Tensor
+
+from tests.audio.signals import encode, noise_to_signal, silent_film, tone
+from utils.audio.decode import decode, load_audio
+from utils.config import SAMPLE_RATE
+from utils.errors import UserError
+
+RATE = 24_000
+
+
+@pytest.fixture(scope="module")
+def sound() -> Tensor:
+    """A rising tone with an envelope, so that a shift or a lost end is seen; [1, T] at `RATE`."""
+    time = torch.arange(RATE) / RATE
+    envelope = torch.sin(torch.pi * time)
+    return (0.6 * envelope * torch.sin(2 * torch.pi * (200 + 300 * time) * time))[None]
+
+
+@pytest.mark.parametrize(
+    ("name", "subtype"),
+    [
+        ("a.wav", "PCM_16"),
+        ("a.wav", "PCM_24"),
+        ("a.wav", "PCM_32"),
+        ("a.wav", "FLOAT"),
+        ("a.flac", "PCM_16"),
+        ("a.aiff", "PCM_16"),
+    ],
+)
+def test_lossless_formats_give_the_samples_back(tmp_path: Path, sound: Tensor, name: str, subtype: str) -> None:
+    soundfile.write(tmp_path / name, sound[0].numpy(), RATE, subtype=subtype)
+    wav, rate = decode(tmp_path / name)
+    assert (rate, wav.dtype, wav.shape) == (RATE, torch.float32, sound.shape)
+    torch.testing.assert_close(wav, sound, atol=1 / 32_768, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "container"),
+    [
+        ("a.mp3", "libmp3lame", "mp3"),
+        ("a.opus", "libopus", "ogg"),
+        ("a.m4a", "aac", "ipod"),
+        ("a.aac", "aac", "adts"),
+        ("a.mp4", "aac", "mp4"),
+        ("a.webm", "libopus", "webm"),
+        ("a.flac", "flac", "flac"),
+    ],
+)
+def test_lossy_formats_sound_the_same(tmp_path: Path, sound: Tensor, name: str, codec: str, container: str) -> None:
+    encode(tmp_path / name, sound, RATE, codec=codec, container=container, video=name == "a.mp4")
+    wav = load_audio(tmp_path / name, RATE)
+    assert abs(wav.shape[1] - RATE) < 0.1 * RATE
+    assert noise_to_signal(wav, sound) < 0.02
+
+
+def test_ogg_vorbis_sounds_the_same(tmp_path: Path, sound: Tensor) -> None:
+    soundfile.write(tmp_path / "a.ogg", sound[0].numpy(), RATE, format="OGG", subtype="VORBIS")
+    assert noise_to_signal(decode(tmp_path / "a.ogg")[0], sound) < 0.02
+
+
+@pytest.mark.parametrize("codec", ["pcm_u8", "pcm_s16le", "pcm_s32le", "pcm_f32le", "pcm_f64le"])
+def test_sample_types_of_the_second_decoder_have_the_same_scale(tmp_path: Path, sound: Tensor, codec: str) -> None:
+    # Matroska is a container that soundfile cannot read.
+    with av.open(str(tmp_path / "a.mkv"), "w", format="matroska") as output:
+        stream = output.add_stream(codec, rate=RATE, layout="stereo")
+        frame = av.AudioFrame.from_ndarray(torch.cat([sound, sound / 2]).numpy(), format="fltp", layout="stereo")
+        frame.sample_rate = RATE
+        output.mux([*stream.encode(frame), *stream.encode(None)])
+    wav, _ = decode(tmp_path / "a.mkv")
+    torch.testing.assert_close(wav, 0.75 * sound, atol=0.01, rtol=0)
+
+
+def test_channels_are_averaged(tmp_path: Path) -> None:
+    left, right = tone(0.5, RATE), tone(0.5, RATE, hertz=700)
+    soundfile.write(tmp_path / "a.wav", torch.cat([left, right]).T.numpy(), RATE, subtype="FLOAT")
+    torch.testing.assert_close(decode(tmp_path / "a.wav")[0], (left + right) / 2)
+
+
+def test_the_content_decides_not_the_name(tmp_path: Path, sound: Tensor) -> None:
+    soundfile.write(tmp_path / "really_flac.wav", sound[0].numpy(), RATE, format="FLAC")
+    encode(tmp_path / "really_m4a.wav", sound, RATE, codec="aac", container="ipod")
+    soundfile.write(tmp_path / "take.raw", sound[0].numpy(), RATE, format="WAV")
+    for name in ("really_flac.wav", "really_m4a.wav", "take.raw"):
+        assert decode(tmp_path / name)[1] == RATE
+
+
+def test_load_audio_resamples(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(1, 44_100)[0].numpy(), 44_100, subtype="FLOAT")
+    wav = load_audio(tmp_path / "a.wav", SAMPLE_RATE)
+    assert wav.shape == (1, SAMPLE_RATE)
+    torch.testing.assert_close(wav[:, 500:-500], tone(1, SAMPLE_RATE)[:, 500:-500], atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.m4a"])
+def test_decoding_stops_soon_after_the_limit(tmp_path: Path, name: str) -> None:
+    long = tone(60, 8_000)
+    if name == "a.wav":
+        soundfile.write(tmp_path / name, long[0].numpy(), 8_000)
+    else:
+        encode(tmp_path / name, long, 8_000, codec="aac", container="ipod")
+    wav, _ = decode(tmp_path / name, max_seconds=2)
+    assert 2 * 8_000 < wav.shape[1] < 12 * 8_000
+
+
+def _write(path: Path, samples: object, rate: int = RATE) -> Path:
+    soundfile.write(path, np.asarray(samples, dtype=np.float32), rate, subtype="FLOAT")
+    return path
+
+
+def _bad_file(kind: str, folder: Path) -> Path:
+    path = folder / "a.wav"
+    match kind:
+        case "a folder":
+            path.mkdir()
+        case "zero bytes":
+            path.touch()
+        case "text":
+            path.write_text("This is not a recording.\n" * 50)
+        case "playlist":
+            _write(folder / "secret.wav", np.zeros(RATE))
+            path.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{folder / 'secret.wav'}\n#EXT-X-ENDLIST\n")
+        case "torn header":
+            path.write_bytes(_write(folder / "whole.wav", np.zeros(RATE)).read_bytes()[:30])
+        case "no samples":
+            _write(path, np.zeros((0,)))
+        case "no audio stream":
+            silent_film(path)
+        case "not a number":
+            _write(path, [0.0, float("nan"), 0.0])
+        case "infinite":
+            _write(path, [0.0, float("inf"), 0.0])
+        case "integers stored as floats":
+            _write(path, [0.0, 20_000.0, -20_000.0])
+        case "10 Hz":
+            _write(path, np.zeros(100), 10)
+        case "1 MHz":
+            _write(path, np.zeros(100), 1_000_000)
+        case "32 channels":
+            _write(path, np.zeros((100, 32)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "does not exist"),
+        ("a folder", "is not a file"),
+        ("zero bytes", "is empty"),
+        ("text", "cannot be read as audio"),
+        ("playlist", "cannot be read as audio"),
+        ("torn header", "cannot be read as audio|holds no samples"),
+        ("no samples", "holds no samples"),
+        ("no audio stream", "has no audio stream"),
+        ("not a number", "NaN or infinite"),
+        ("infinite", "NaN or infinite"),
+        ("integers stored as floats", "up to 20000"),
+        ("10 Hz", "sample rate of 10 Hz"),
+        ("1 MHz", "sample rate of 1000000 Hz"),
+        ("32 channels", "32 channels"),
+    ],
+)
+def test_what_is_no_recording_of_speech_is_refused(tmp_path: Path, kind: str, message: str) -> None:
+    path = _bad_file(kind, tmp_path)
+    with pytest.raises(UserError, match=message) as caught:
+        decode(path)
+    assert caught.value.where == str(path)
+    assert caught.value.what.startswith("a.wav ")
+    assert caught.value.fix
+
+
+def test_a_header_of_zero_hertz_is_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.wav", np.zeros(100))
+    header = bytearray(path.read_bytes())
+    at = header.index(b"fmt ") + 12
+    header[at : at + 4] = bytes(4)
+    path.write_bytes(header)
+    with pytest.raises(UserError, match=r"a\.wav"):
+        decode(path)

@@ -1,0 +1,45 @@
+"""Resampling keeps the sound, removes what the new rate cannot hold, and stays small."""
+
+import resource
+
+import pytest
+import torch
+
+from tests.audio.signals import tone
+from utils.audio.resample import resample
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 24_000, 32_000, 44_100, 48_000, 96_000])
+def test_a_tone_stays_the_same_tone(rate: int) -> None:
+    resampled = resample(tone(1, rate), rate, 22_050)
+    assert resampled.shape == (1, 22_050)
+    torch.testing.assert_close(resampled[:, 2_000:-2_000], tone(1, 22_050)[:, 2_000:-2_000], atol=1e-3, rtol=0)
+
+
+def test_what_lies_above_the_new_band_is_removed() -> None:
+    above = tone(1, 48_000, hertz=15_000)
+    assert resample(above, 48_000, 22_050)[:, 500:-500].abs().max() < 1e-4
+
+
+def test_equal_rates_change_nothing() -> None:
+    wav = tone(0.1, 22_050)
+    assert resample(wav, 22_050, 22_050) is wav
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
+def test_long_audio_in_blocks_equals_one_piece(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    wav = torch.randn(1, 7 * rate + 123, generator=torch.Generator().manual_seed(1))
+    whole = resample(wav, rate, 22_050)
+    monkeypatch.setattr("utils.audio.resample._BLOCK_SECONDS", 1)
+    blocks = resample(wav, rate, 22_050)
+    assert blocks.shape == whole.shape
+    torch.testing.assert_close(blocks, whole, atol=1e-5, rtol=0)
+
+
+def test_rates_without_a_common_divisor_need_no_gigabytes() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    resampled = resample(tone(1, 44_099), 44_099, 22_050)
+    assert abs(resampled.shape[1] - 22_050) <= 8
+    torch.testing.assert_close(resampled[:, 1_000:5_000], tone(1, 22_050)[:, 1_000:5_000], atol=1e-2, rtol=0)
+    grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown_mib < 500

@@ -1,0 +1,170 @@
+"""Flags, messages, exit statuses and progress are the same for every command."""
+
+import errno
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import rich
+
+from utils.cli.common import progress_bar, progress_report, run_command
+from utils.config import Config, SynthesizeConfig, TrainConfig
+from utils.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Config):
+    """Settings of a command that does not exist."""
+
+    num_takes: int = 2
+    """How many takes."""
+    loud: bool = False
+    """Whether to shout."""
+    folder: Path = Path("out")
+    """Where to."""
+
+    def problems(self) -> list[str]:
+        return [f"num_takes is {self.num_takes}; use 1 or more"] if self.num_takes < 1 else []
+
+
+def _run(*args: str, function: Callable[[Settings], object] = lambda _: None) -> None:
+    run_command(Settings, function, "Do nothing.", args)
+
+
+def _seen(*args: str) -> Settings:
+    seen: list[Settings] = []
+    _run(*args, function=seen.append)
+    return seen[0]
+
+
+def test_flags_become_settings() -> None:
+    assert _seen() == Settings()
+    assert _seen("--num-takes", "3", "--folder", "a/b") == Settings(num_takes=3, folder=Path("a/b"))
+
+
+def test_switches_have_a_flag_for_each_side() -> None:
+    assert _seen("--loud").loud
+    assert not _seen("--no-loud").loud
+
+
+@pytest.mark.parametrize(
+    ("config_class", "args", "field", "value"),
+    [
+        (TrainConfig, ["--project", "a", "--num-epochs", "3"], "num_epochs", 3),
+        (TrainConfig, ["--project", "a"], "num_epochs", None),
+        (TrainConfig, ["--project", "a", "--no-sdpa"], "sdpa", False),
+        (TrainConfig, ["--project", "a", "--sdpa"], "sdpa", True),
+        (TrainConfig, ["--project", "a", "--train-csv", "x.csv"], "train_csv", Path("x.csv")),
+        (TrainConfig, ["--project", "a", "--mixed-precision", "bf16"], "mixed_precision", "bf16"),
+        (SynthesizeConfig, ["--model", "tiny", "--text", "Hi."], "model", "tiny"),
+        (SynthesizeConfig, ["--model", "tiny", "--text", "Hi.", "--seed", "None"], "seed", None),
+    ],
+)
+def test_the_real_settings_can_be_given_as_flags(
+    config_class: type[Config], args: list[str], field: str, value: object
+) -> None:
+    seen: list[Config] = []
+    run_command(config_class, seen.append, "", args)
+    assert getattr(seen[0], field) == value
+
+
+def test_help_shows_what_each_flag_means_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        _run("--help")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "Do nothing." in text
+    assert "--num-takes INT" in text and "How many takes. (default: 2)" in text
+    assert "--loud, --no-loud" in text
+
+
+@pytest.mark.parametrize("args", [["--what"], ["--num-takes", "many"], ["stray"]])
+def test_wrong_flags_exit_with_2(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        _run(*args)
+    assert caught.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def _fails(error: BaseException) -> Callable[[Settings], object]:
+    def fail(_: Settings) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (UserError(what="it broke", where="there", fix="mend it"), 2, "error: it broke\n  where: there\n  fix:   mend it\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), 2, "error: the disk is full\n  where: /x/y"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), 2, "error: not permitted: Permission denied"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_what_people_can_mend_is_said_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        _run(function=_fails(error))
+    assert caught.value.code == status
+    text = capsys.readouterr()
+    assert text.err.startswith(message)
+    assert "Traceback" not in text.err and not text.out
+
+
+def test_our_own_faults_keep_their_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        _run(function=_fails(ZeroDivisionError()))
+
+
+def test_settings_are_checked_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        _run("--num-takes", "0", function=_fails(AssertionError("must not run")))
+    assert caught.value.code == 2
+    assert "num_takes is 0; use 1 or more" in capsys.readouterr().err
+
+
+def test_logging_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def work(_: Settings) -> None:
+        logging.getLogger("utils.x").info("ours")
+        logging.getLogger("library").info("theirs")
+        logging.getLogger("library").warning("their warning")
+
+    _run(function=work)
+    text = capsys.readouterr()
+    assert text.out == ""
+    assert text.err.splitlines() == ["ours", "their warning"]
+
+
+def test_without_a_terminal_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def work(_: Settings) -> None:
+        with progress_bar("counting", 5) as advance:
+            advance()
+            advance(4)
+        with progress_report("reporting") as report:
+            report(1, 3)
+            report(3, 3)
+
+    _run(function=work)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.rsplit(" in ", 1)[0] for line in lines] == ["counting: 5", "reporting: 3"]
+
+
+def test_work_that_fails_is_not_reported_as_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ZeroDivisionError), progress_bar("counting", 5):
+        raise ZeroDivisionError
+    assert "counting" not in capsys.readouterr().err
+
+
+def test_on_a_terminal_there_is_a_bar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(_: Settings) -> None:
+        monkeypatch.setattr(rich.get_console(), "_force_terminal", True)
+        with progress_bar("counting", 5) as advance:
+            advance(5)
+
+    _run(function=work)
+    assert "counting" in (text := capsys.readouterr().err)
+    assert "5/5" in text

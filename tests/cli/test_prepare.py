@@ -1,0 +1,140 @@
+"""python -m utils.cli.prepare: a dataset and a table, or a plain message and status 2 with everything as it was."""
+
+import errno
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dataset.sources import DEMO_VOICE, add_row, make_source, snapshot
+from utils.cli.prepare import main
+from utils.dataset import make_clip
+from utils.paths import Project
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _args(source: Path, output: Path, *more: str, project: str = "voice", language: str = "en") -> list[str]:
+    given = ["--input", str(source), "--project", project, "--language", language, "--output", str(output)]
+    return [*given, *more]
+
+
+def _command(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "utils.cli.prepare", *args]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    main(_args(make_source(tmp_path / "good", 3), tmp_path / "out"))
+    return Project(name="voice", output=tmp_path / "out")
+
+
+def test_the_bundled_voice_as_a_user_would(tmp_path: Path) -> None:
+    done = _command(*_args(DEMO_VOICE, tmp_path))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"dataset {tmp_path}/voice/dataset: 40 new clips, 0 as before"
+    assert [line.split() for line in lines[2:4]] == [["given", "40"], ["used", "40", "2.9"]]
+    assert done.stderr.startswith("preparing clips: 40 in ")
+    assert (tmp_path / "voice" / "dataset" / "metadata_train.csv").is_file()
+
+
+def test_a_fault_as_a_user_would_see_it(tmp_path: Path) -> None:
+    done = _command(*_args(tmp_path / "nowhere", tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the input does not exist\n")
+    assert "Traceback" not in done.stderr and not done.stdout
+
+
+def test_dropped_clips_are_listed_and_do_not_fail_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = make_source(tmp_path / "in", 3)
+    (source / "fake.wav").write_text("I am text.")
+    add_row(source, "fake.wav", "Hello.")
+    main(_args(source, tmp_path / "out"))
+    assert "fake.wav: unreadable audio: fake.wav cannot be read as audio" in capsys.readouterr().out
+
+
+def _write(folder: Path, table: str, audio: bytes | None = None) -> None:
+    (folder / "metadata.csv").write_text(table)
+    if audio is not None:
+        (folder / "a.wav").write_bytes(audio)
+
+
+HEADER = "audio_file|text\n"
+BAD_FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no recordings": (lambda folder: None, "the input holds no recordings"),
+    "missing file": (lambda folder: _write(folder, HEADER + "a.wav|Hello.\n"), "missing file"),
+    "empty audio": (lambda folder: _write(folder, HEADER + "a.wav|Hello.\n", b""), "is empty (0 bytes)"),
+    "text named wav": (lambda folder: _write(folder, HEADER + "a.wav|Hello.\n", b"text\n" * 99), "cannot be read as"),
+    "missing columns": (lambda folder: _write(folder, "file|words\na.wav|Hello.\n"), "no columns audio_file and text"),
+    "broken quoting": (lambda folder: _write(folder, HEADER + 'a.wav|"Hello.\n'), "the quoting is broken"),
+    "one clip": (lambda folder: make_source(folder, 1), "the evaluation set would be empty"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FOLDERS)
+def test_bad_input_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    make, message = BAD_FOLDERS[kind]
+    (tmp_path / "in").mkdir()
+    make(tmp_path / "in")
+    with pytest.raises(SystemExit) as caught:
+        main(_args(tmp_path / "in", tmp_path / "out"))
+    assert caught.value.code == 2
+    text = capsys.readouterr().err
+    assert text.startswith("error: ") and message in text and "\n  fix: " in text
+    assert "Traceback" not in text
+    assert not list((tmp_path / "out").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--project", "../voice"], "'../voice' cannot be used as a project name"),
+        (["--project", "a/b"], "'a/b' cannot be used as a project name"),
+        (["--language", "xx"], "cannot read the language 'xx'"),
+        (["--language", "amh"], "cannot read the language 'amh'"),
+        (["--language", "de"], "the dataset is in 'en', not 'de'"),
+        (["--base", "nothing"], "there is no base 'nothing'"),
+        (["--eval-fraction", "1.5", "--max-text-length", "0"], "2 settings are not usable"),
+    ],
+)
+def test_bad_settings_exit_with_2_and_the_dataset_stays(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    before = snapshot(project)
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        main([*_args(tmp_path / "good", project.output), *more])
+    assert caught.value.code == 2
+    text = capsys.readouterr().err
+    assert text.startswith("error: ") and message in text
+    assert snapshot(project) == before
+
+
+def test_a_full_disk_exits_with_2_and_the_dataset_stays(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = snapshot(project)
+    monkeypatch.setattr(make_clip, "write_wav", full)
+    with pytest.raises(SystemExit) as caught:
+        main(_args(make_source(tmp_path / "good", 5), project.output))
+    assert caught.value.code == 2
+    assert "error: the disk is full; the dataset is as it was" in capsys.readouterr().err
+    assert snapshot(project) == before
+
+
+def test_help_shows_units_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--max-audio-length INT Longest clip, in samples at 22 050 Hz (255 995 is 11.6 s). (default: 255995)" in text

@@ -1,0 +1,176 @@
+"""Preparing again: what is new comes in, and nothing that was there is lost, moved or decoded twice."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.dataset.sources import add_row, config, make_source, snapshot
+from utils.audio.decode import load_audio
+from utils.audio.write import write_wav
+from utils.config import SAMPLE_RATE
+from utils.dataset import make_clip
+from utils.dataset.build import prepare
+from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.report import Report
+from utils.paths import Project
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_source(tmp_path / "in", 6)
+
+
+@pytest.fixture
+def project(tmp_path: Path, source: Path) -> Project:
+    """A dataset of six clips made from `source`."""
+    prepare(config(source, tmp_path / "out"))
+    return Project(name="voice", output=tmp_path / "out")
+
+
+def _splits(project: Project) -> dict[str, str]:
+    rows = [(clip.text, "train") for clip in read_manifest(project.train_csv)]
+    rows += [(clip.text, "eval") for clip in read_manifest(project.eval_csv)]
+    assert len(dict(rows)) == len(rows), "a clip in both sets"
+    return dict(rows)
+
+
+def _again(project: Project, source: Path, **more: int) -> Report:
+    return prepare(config(source, project.output, **more))
+
+
+def test_nothing_new_changes_nothing_and_decodes_nothing(
+    project: Project, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(project)
+    times = {path: path.stat().st_mtime_ns for path in (project.dataset / "wavs").iterdir()}
+    monkeypatch.setattr(make_clip, "decode", None)
+    report = _again(project, source)
+    assert (report.added, report.unchanged) == (0, 6)
+    after = snapshot(project)
+    # Only the counts of the run differ.
+    assert {k: v for k, v in after.items() if k != "dataset/report.json"} == {
+        k: v for k, v in before.items() if k != "dataset/report.json"
+    }
+    assert {path: path.stat().st_mtime_ns for path in (project.dataset / "wavs").iterdir()} == times
+
+
+def test_new_clips_are_added_and_the_old_split_stands(project: Project, source: Path) -> None:
+    before = _splits(project)
+    make_source(source, 30)
+    report = _again(project, source)
+    assert (report.added, report.unchanged) == (24, 6)
+    after = _splits(project)
+    assert len(after) == 30
+    assert {text: after[text] for text in before} == before
+    assert list(after.values()).count("eval") == 3
+
+
+def test_another_folder_adds_to_the_dataset(project: Project, tmp_path: Path) -> None:
+    before = _splits(project)
+    report = _again(project, make_source(tmp_path / "more", 4, first=6))
+    assert (report.added, report.unchanged) == (4, 0)
+    assert {text: split for text, split in _splits(project).items() if text in before} == before
+    assert len(report.clips) == len(report.used) == 10
+
+
+def test_a_moved_or_converted_source_is_recognised(project: Project, source: Path, tmp_path: Path) -> None:
+    before = snapshot(project)
+    moved = shutil.move(source, tmp_path / "moved")
+    assert _again(project, Path(moved)).unchanged == 6
+    for clip in read_manifest(Path(moved) / "metadata.csv"):
+        write_wav(clip.audio.with_suffix(".wav"), load_audio(clip.audio, SAMPLE_RATE), SAMPLE_RATE)
+        clip.audio.unlink()
+    table = (Path(moved) / "metadata.csv").read_text().replace(".flac", ".wav")
+    (Path(moved) / "metadata.csv").write_text(table)
+    assert _again(project, Path(moved)).unchanged == 6
+    after = snapshot(project)
+    assert after["dataset/metadata_train.csv"] == before["dataset/metadata_train.csv"]
+
+
+def test_a_source_that_is_gone_does_not_take_its_clip_along(project: Project, source: Path) -> None:
+    before = _splits(project)
+    (source / "wavs" / "demo-02.flac").unlink()
+    assert len(_again(project, source).used) == 6
+    assert _splits(project) == before
+
+
+def test_a_new_take_replaces_the_old_one(project: Project, source: Path) -> None:
+    take = source / "wavs" / "demo-02.flac"
+    write_wav(take, 0.5 * load_audio(take, SAMPLE_RATE), SAMPLE_RATE)
+    report = _again(project, source)
+    assert (report.added, len(report.used)) == (1, 6)
+    rows = read_manifest(project.train_csv) + read_manifest(project.eval_csv)
+    (clip,) = (row for row in rows if row.text.startswith("The train"))
+    assert torch.equal(load_audio(clip.audio, SAMPLE_RATE), load_audio(take, SAMPLE_RATE))
+
+
+def test_a_new_transcript_replaces_the_old_one(project: Project, source: Path) -> None:
+    table = source / "metadata.csv"
+    table.write_text(table.read_text().replace("Good morning, everyone!", "Good evening, everyone!"))
+    _again(project, source)
+    assert "Good evening, everyone!" in _splits(project)
+    assert "Good morning, everyone!" not in _splits(project)
+
+
+def test_edits_of_the_dataset_by_hand_are_kept(project: Project, source: Path) -> None:
+    rows = read_manifest(project.train_csv)
+    edited = [Clip(audio=rows[0].audio, text="Edited by hand.", speaker="someone"), *rows[2:]]
+    write_manifest(project.train_csv, edited)
+    report = _again(project, source)
+    assert read_manifest(project.train_csv) == edited
+    assert [clip.reason for clip in report.dropped] == ["removed by hand"]
+    write_manifest(project.train_csv, [*edited, rows[1]])
+    assert len(_again(project, source).used) == 6
+
+
+def test_rows_moved_or_added_by_hand_are_kept(project: Project, source: Path) -> None:
+    train, held_out = read_manifest(project.train_csv), read_manifest(project.eval_csv)
+    own = project.dataset / "wavs" / "own.wav"
+    write_wav(own, 0.3 * load_audio(train[0].audio, SAMPLE_RATE), SAMPLE_RATE)
+    write_manifest(project.eval_csv, [*held_out, train[0]])
+    write_manifest(project.train_csv, [*train[1:], Clip(audio=own, text="My own row.", speaker="me")])
+    before = _splits(project)
+    assert len(_again(project, source).used) == 7
+    assert _splits(project) == before
+
+
+def test_a_clip_that_comes_back_goes_where_it_was(project: Project, source: Path) -> None:
+    before = _splits(project)
+    table = source / "metadata.csv"
+    whole = table.read_text()
+    for text in before:
+        row = next(line for line in whole.splitlines() if text[:20] in line)
+        table.write_text(whole.replace(row, row.split("|")[0] + "|🙂|demo"))
+        if list(before.values()).count(before[text]) > 1:
+            _again(project, source)
+            assert text not in _splits(project)
+    table.write_text(whole)
+    _again(project, source)
+    assert _splits(project) == before
+
+
+def test_a_lost_wav_is_made_again(project: Project, source: Path) -> None:
+    before = snapshot(project)
+    next((project.dataset / "wavs").iterdir()).unlink()
+    _again(project, source)
+    after = snapshot(project)
+    assert {k: v for k, v in after.items() if k.endswith(".wav")} == {
+        k: v for k, v in before.items() if k.endswith(".wav")
+    }
+
+
+def test_other_files_in_the_dataset_folder_stay(project: Project, source: Path) -> None:
+    (project.dataset / "codes").mkdir()
+    (project.dataset / "codes" / "codes.bin").write_bytes(b"cache")
+    make_source(source, 8)
+    _again(project, source)
+    assert (project.dataset / "codes" / "codes.bin").read_bytes() == b"cache"
+
+
+def test_the_reasons_of_earlier_inputs_are_kept(project: Project, source: Path, tmp_path: Path) -> None:
+    add_row(source, "gone.wav", "Never there.")
+    _again(project, source)
+    report = _again(project, make_source(tmp_path / "more", 2, first=6))
+    assert [Path(clip.source).name for clip in report.dropped] == ["gone.wav"]

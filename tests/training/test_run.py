@@ -1,0 +1,177 @@
+"""A whole run from its settings: the files it leaves, its log, what it refuses, and going on after a cut."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.events import read_events
+from utils.gpt_train import train_gpt
+from utils.model.weights import read_weights
+from utils.paths import Project
+from utils.training import run as run_module
+from utils.training.run import fine_tune
+
+
+def config_of(project: Project, **settings) -> TrainConfig:
+    values = {"num_epochs": 2, "batch_size": 2} | settings
+    return TrainConfig(project=project.name, output=project.output, **values)
+
+
+def test_a_run_leaves_exactly_these_files(project: Project) -> None:
+    result = fine_tune(config_of(project))
+    files = {str(path.relative_to(result.folder)) for path in result.folder.rglob("*") if path.is_file()}
+    last, best = "checkpoints/step-00000006", f"checkpoints/{result.checkpoint.parent.name}"
+    assert files == {
+        "config.yaml",
+        "base.json",
+        "events.jsonl",
+        "reference.wav",
+        "base/config.json",
+        "base/vocab.json",
+        "base/speakers_xtts.pth",
+        *(f"{last}/{name}" for name in ("model.safetensors", "optimizer.safetensors", "state.json", "complete.json")),
+        *(f"{best}/{name}" for name in ("model.safetensors", "state.json", "complete.json")),
+    }
+    assert (result.num_steps, result.num_clips, result.num_dropped) == (6, 8, 0)
+    assert len(result.epoch_losses) == 2
+
+
+def test_the_log_tells_every_step_and_evaluation(project: Project) -> None:
+    result = fine_tune(config_of(project, grad_accumulation=2))
+    events = list(read_events(result.folder / "events.jsonl"))
+    assert (events[0]["kind"], events[-1]["kind"]) == ("started", "finished")
+    steps = [event for event in events if event["kind"] == "step"]
+    assert [step["step"] for step in steps] == [1, 2, 3, 4]
+    wanted = {
+        "time",
+        "kind",
+        "step",
+        "epoch",
+        "loss",
+        "loss_text",
+        "loss_mel",
+        "lr",
+        "grad_norm",
+        "step_s",
+        "data_s",
+        "audio_s",
+    }
+    assert set(steps[0]) == wanted
+    assert steps[0]["loss"] == pytest.approx(0.01 * steps[0]["loss_text"] + steps[0]["loss_mel"], rel=1e-4)
+    assert len([event for event in events if event["kind"] == "eval"]) == 2
+    started = events[0]
+    assert started["sources"] == {"learning_rate": "base", "num_epochs": "you", "dropout": "base"}
+    assert started["config"]["learning_rate"] == 3e-3
+
+
+def test_the_same_seed_gives_the_same_weights(project: Project) -> None:
+    first, second = (read_weights(fine_tune(config_of(project)).checkpoint) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_new_run_touches_no_older_one(project: Project) -> None:
+    first = fine_tune(config_of(project, num_epochs=1))
+    before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
+    second = fine_tune(config_of(project, num_epochs=1))
+    assert second.folder != first.folder
+    assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_a_run_cut_in_mid_epoch_goes_on_as_if_it_had_not_been(project: Project, monkeypatch, accumulation: int) -> None:
+    settings = config_of(project, batch_size=1, grad_accumulation=accumulation, checkpoint_every=1, dropout=0.1)
+    whole = fine_tune(settings)
+
+    class PowerCut(BaseException):
+        pass
+
+    def cut(done: int, total: int, loss: float) -> None:
+        if done == total // 2 + 1:
+            raise PowerCut
+
+    with pytest.raises(PowerCut):
+        fine_tune(settings, progress=run_module.Progresses(steps=cut))
+    folder = max(project.runs.iterdir())
+    resumed = fine_tune(replace(settings, resume=folder))
+
+    assert resumed.folder == folder
+    assert resumed.epoch_losses == whole.epoch_losses
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        mine, theirs = (read_weights(next(r.folder.glob("checkpoints/step-*")) / name) for r in (resumed, whole))
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(mine[key], theirs[key]) for key in mine)
+
+
+def test_train_gpt_returns_six_existing_paths(prepared: Project, tmp_path: Path) -> None:
+    output = tmp_path / "my voice (take 2)"
+    speaker_path, config, checkpoint, vocab, exp_path, ref_audio = train_gpt(
+        None,
+        "tiny",
+        "en",
+        1,
+        4,
+        1,
+        prepared.train_csv,
+        prepared.eval_csv,
+        output,
+        enable_grad_checkpoint=True,
+        enable_sdpa=True,
+        enable_mixed_precision=True,
+        seed=3,
+    )
+    for path in (speaker_path, config, checkpoint, vocab, ref_audio):
+        assert Path(path).is_file(), path
+    assert Path(exp_path).is_dir() and Path(exp_path).parent == output / "runs"
+    assert json.loads(Path(config).read_text())["model"] == "xtts"
+
+
+def test_every_clip_that_is_not_trained_on_is_listed(project: Project) -> None:
+    text = project.train_csv.read_text(encoding="utf-8")
+    project.train_csv.write_text(text.replace("Still waters", "ሰላም waters"), encoding="utf-8")
+    result = fine_tune(config_of(project, num_epochs=1, max_audio_length=65_000))
+    started = next(read_events(result.folder / "events.jsonl", kind="started"))
+    reasons = {drop["clip"]: drop["reason"] for drop in started["dropped"]}
+    assert reasons["clip2.wav"] == "the vocabulary lacks: ሰ ላ ም"
+    assert "longer than 2.9 s" in reasons["clip7.wav"]
+    assert result.num_clips + result.num_dropped == 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"learning_rate": 5.0}, "learning_rate is 5.0"),
+        ({"language": "amh"}, "cannot read the language 'amh'"),
+        ({"base": "v2.0.2"}, "no base 'v2.0.2'"),
+        ({"max_text_length": 500}, "max_text_length is 500"),
+        ({"max_audio_length": 22_050}, "no clip to evaluate with"),
+        ({"mixed_precision": "fp16", "device": "cpu"}, "fp16 needs a CUDA GPU"),
+        ({"resume": Path("nowhere")}, "no complete checkpoint"),
+    ],
+)
+def test_faults_are_told_before_a_run_folder_exists(project: Project, settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fine_tune(config_of(project, **settings))
+    assert not project.runs.exists()
+
+
+def test_all_faulty_settings_are_told_together(project: Project) -> None:
+    with pytest.raises(UserError) as error:
+        fine_tune(config_of(project, batch_size=0, grad_clip_norm=0.0, weight_decay=2.0))
+    assert all(name in str(error.value) for name in ("batch_size", "grad_clip_norm", "weight_decay"))
+
+
+def test_a_missing_recording_is_named(project: Project) -> None:
+    (project.dataset / "wavs" / "clip1.wav").unlink()
+    with pytest.raises(UserError, match=r"1 of 6 audio files are missing, the first is clip1\.wav"):
+        fine_tune(config_of(project))
+
+
+def test_amharic_transliteration_is_refused_until_it_exists(prepared: Project, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not available yet"):
+        train_gpt(None, "tiny", "en", 1, 1, 1, prepared.train_csv, prepared.eval_csv, tmp_path, use_amharic_g2p=True)

@@ -1,0 +1,114 @@
+"""One optimizer step: accumulation equals a large batch, precision changes little, clipping clips."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from utils.config import TrainConfig
+from utils.model.base import find_base
+from utils.model.gpt import ForwardOptions
+from utils.model.mel import conditioning_mel
+from utils.model.xtts import load_gpt
+from utils.paths import Project
+from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
+from utils.training.optim import make_optimizer, make_schedule
+from utils.training.run import load_data, settle
+from utils.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def clips(prepared: Project, tmp_path_factory):
+    config = TrainConfig(project=prepared.name, output=prepared.output)
+    base = find_base("tiny")
+    return load_data(settle(config, prepared, base), prepared, base, Accelerator(cpu=True)).train
+
+
+def make_trainer(*, precision: str = "fp32", clip_norm: float = 1e9, **options) -> Trainer:
+    base = find_base("tiny")
+    gpt = load_gpt(base, ForwardOptions(dropout=0.0, **options))
+    optimizer = make_optimizer(gpt, learning_rate=1e-3, weight_decay=0.01)
+    return Trainer(
+        model=gpt,
+        optimizer=optimizer,
+        schedule=make_schedule(optimizer, "constant", warmup_steps=0, total_steps=10),
+        mel=conditioning_mel(base.mel_stats()),
+        accelerator=Accelerator(cpu=True),
+        precision=precision,
+        grad_clip_norm=clip_norm,
+        seed=1,
+    )
+
+
+def batches_of(clips, size: int) -> list:
+    dataset = ClipDataset(clips, seed=1, training=True)
+    places = list(EpochBatches([1] * len(clips), size, seed=None).epoch(0))
+    collate = Collate(find_base("tiny").gpt_shape(), mask_heard=True)
+    return list(make_loader(dataset, places, collate, num_workers=0, pin=False))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_accumulated_micro_batches_equal_one_large_batch(clips, size: int) -> None:
+    """Weighted by valid targets: a mean of means would weigh short clips more (6 clips in 4s leave a batch of 2)."""
+    whole, parts = make_trainer(), make_trainer()
+    one = whole.step(batches_of(clips, 6))
+    many = parts.step(batches_of(clips, size))
+    assert many.losses.total == pytest.approx(one.losses.total, rel=1e-5)
+    assert many.grad_norm == pytest.approx(one.grad_norm, rel=1e-3)
+    assert many.audio_seconds == pytest.approx(one.audio_seconds)
+    # After one Adam step every weight moved by about the learning rate, so near-zero gradients show as differences.
+    for mine, theirs in zip(parts.gpt.parameters(), whole.gpt.parameters(), strict=True):
+        assert (mine - theirs).abs().mean() < 2e-5
+
+
+def test_switches_change_how_not_what(clips) -> None:
+    batches = batches_of(clips, 4)
+    plain = make_trainer().step(batches)
+    for options in ({"attention": "sdpa"}, {"checkpointing": True}, {"attention": "sdpa", "checkpointing": True}):
+        result = make_trainer(**options).step(batches)
+        assert result.losses.total == pytest.approx(plain.losses.total, rel=1e-5)
+        assert result.grad_norm == pytest.approx(plain.grad_norm, rel=1e-3)
+    half = make_trainer(precision="bf16", attention="sdpa").step(batches)
+    # bf16 keeps 8 bits: 0.4 % a product, averaged over many.
+    assert half.losses.total == pytest.approx(plain.losses.total, rel=5e-3)
+    assert half.grad_norm == pytest.approx(plain.grad_norm, rel=5e-2)
+
+
+def test_the_reported_norm_is_the_one_before_clipping(clips) -> None:
+    batches = batches_of(clips, 4)
+    free, clipped = make_trainer(), make_trainer(clip_norm=1e-3)
+    assert clipped.step(batches).grad_norm == pytest.approx(free.step(batches).grad_norm, rel=1e-4)
+
+
+def test_evaluation_changes_nothing_and_repeats(clips) -> None:
+    trainer = make_trainer()
+    before = [parameter.clone() for parameter in trainer.gpt.parameters()]
+    batches = batches_of(clips, 3)
+    assert trainer.evaluate(batches) == trainer.evaluate(batches)
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.gpt.parameters(), strict=True))
+
+
+def test_training_learns_the_clips(clips) -> None:
+    trainer = make_trainer(clip_norm=1.0)
+    batches = batches_of(clips, 6)
+    first = trainer.step(batches).losses.total
+    for _ in range(15):
+        last = trainer.step(batches).losses.total
+    assert last < 0.8 * first
+
+
+def test_batch_of_one_never_gives_nan(clips) -> None:
+    trainer = make_trainer(clip_norm=1.0)
+    for batch in batches_of(clips, 1):
+        assert trainer.step([batch]).losses.total < 20
+
+
+def test_clip_of_a_foreign_format_is_heard_whole(tmp_path: Path) -> None:
+    from tests.sounds import speech
+    from utils.audio.write import write_wav
+    from utils.training.clips import _measure
+
+    path = tmp_path / "studio.wav"
+    write_wav(path, speech(2.0), 44_100)
+    assert _measure(path) == (22_050, False)

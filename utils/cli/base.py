@@ -1,0 +1,94 @@
+"""Base models: python -m utils.cli.base list | download v2.0.2 | make-tiny --out DIR."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from utils.cli.common import error_exits, progress_report
+from utils.errors import UserError
+from utils.paths import bases_folder
+
+
+def list_bases() -> None:
+    """Show which base models are here and which can be downloaded."""
+    from utils.model.base import DOWNLOADED, EMBEDDED
+
+    for name in EMBEDDED:
+        print(f"{name:8}  embedded, made when first used")
+    for name in DOWNLOADED:
+        folder = bases_folder() / name
+        where = str(folder) if _is_here(folder) else f"not here: python -m utils.cli.base download {name}"
+        print(f"{name:8}  {where}")
+
+
+def download(
+    version: Annotated[str, tyro.conf.Positional],
+    /,
+    repository: str | None = None,
+    accept_license: bool = False,
+) -> None:
+    """Bring a published XTTS v2 base to this computer; a download that was cut is continued.
+
+    Args:
+        version: v2.0.2, v2.0.3 or main.
+        repository: owner/name on the hub; coqui/XTTS-v2 when not given.
+        accept_license: accept the model's licence without being asked.
+    """
+    from utils.model.download import download_base
+
+    with progress_report(f"downloading {version} (bytes)") as report:
+        folder = download_base(
+            version,
+            folder=bases_folder() / version,
+            repository=repository,
+            accept_license=accept_license,
+            ask=_ask if sys.stdin.isatty() else None,
+            progress=lambda file, done, total: report(done, total),
+        )
+    print(folder)
+
+
+def make_tiny(out: Path) -> None:
+    """Write the tiny base to a folder of your own.
+
+    Args:
+        out: folder to make; it must not exist or be empty.
+    """
+    from utils.model.tiny import make_tiny as make
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(what="the folder is not empty", where=str(out), fix="name a folder that does not exist")
+    print(make(out))
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The command; see `utils.cli.common.error_exits` for its exit statuses."""
+    with error_exits():
+        tyro.extras.subcommand_cli_from_dict(
+            {"list": list_bases, "download": download, "make-tiny": make_tiny},
+            description="List, download and make base models.",
+            args=args,
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
+
+
+def _is_here(folder: Path) -> bool:
+    from utils.model.base_lock import verify_base
+
+    try:
+        verify_base(folder)
+    except UserError:
+        return False
+    return True
+
+
+def _ask(notice: str) -> bool:
+    print(notice)
+    return input("Do you accept this licence? [y/N] ").strip().lower() in ("y", "yes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""What every command line shares: flags from a settings class, plain error messages, exit statuses and progress."""
+
+import errno
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import rich
+import tyro
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from utils.config import Config
+from utils.errors import UserError
+
+USER_ERROR = 2
+"""Exit status for a fault that the user can mend; also that of an unknown flag."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it: 128 + SIGINT."""
+
+ConfigType = TypeVar("ConfigType", bound=Config)
+
+
+def run_command(
+    config_class: type[ConfigType],
+    function: Callable[[ConfigType], object],
+    description: str | None,
+    args: Sequence[str] | None = None,
+) -> None:
+    """Read the command line into settings, check them and do the work.
+
+    Returns normally when the work was done; any other exit status leaves as SystemExit.
+
+    Args:
+        config_class: settings dataclass; each field is a flag, its docstring the help text.
+        function: the work; gets the checked settings.
+        description: what the command does, for --help.
+        args: flags; those of the process when not given.
+
+    Raises:
+        SystemExit: 2 after a fault that the user can mend, 130 after Ctrl-C.
+    """
+    with error_exits():
+        config = parse(config_class, description, args)
+        function(config.validate(where="command line"))
+
+
+@contextmanager
+def error_exits() -> Iterator[None]:
+    """Log to the console, and turn what the user can mend into a message and an exit status.
+
+    Raises:
+        SystemExit: 2 after a fault that the user can mend, 130 after Ctrl-C.
+    """
+    # Before torch is loaded: threads that wait by spinning make steps ten times slower where other programs run too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    set_up_logging()
+    try:
+        with user_errors():
+            yield
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(USER_ERROR) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+
+
+def parse(config_class: type[ConfigType], description: str | None, args: Sequence[str] | None = None) -> ConfigType:
+    """Settings from flags such as `--num-epochs 3` or `--no-sdpa`.
+
+    Raises:
+        SystemExit: 0 after --help, 2 after an unknown, missing or unreadable flag.
+    """
+    return tyro.cli(
+        config_class, prog=_program(), description=description, args=args, config=(tyro.conf.OmitArgPrefixes,)
+    )
+
+
+def _program() -> str:
+    """How this command was started, for the usage line."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    return f"python -m {module.name}" if module else Path(sys.argv[0]).name
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn what the operating system refuses into words for people.
+
+    Raises:
+        UserError: the disk is full, or a file may not be read or written.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = str(error.filename or "")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(what="the disk is full", where=where, fix="free some space and run again") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            fix = "choose another folder, or change its permissions"
+            raise UserError(what=f"not permitted: {error.strerror}", where=where, fix=fix) from error
+        raise
+
+
+def set_up_logging() -> None:
+    """Log to standard error: our own messages, and warnings of the libraries."""
+    rich.reconfigure(stderr=True)
+    console = rich.get_console()
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if console.is_terminal:
+        # Through the console that draws the progress bars, so that neither breaks the other.
+        handler = RichHandler(console=console, show_path=False, show_level=False, show_time=False)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)
+    logging.getLogger("utils").setLevel(logging.INFO)
+
+
+@contextmanager
+def progress_bar(description: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A progress bar; where nobody watches (no terminal), one line when the work is done.
+
+    Args:
+        description: what is being done.
+        total: number of steps; None while it is not known.
+
+    Yields:
+        advance(steps=1).
+    """
+    done = 0
+    with progress_report(description) as report:
+        report(done, total)
+
+        def advance(steps: int = 1) -> None:
+            nonlocal done
+            done += steps
+            report(done, total)
+
+        yield advance
+
+
+@contextmanager
+def progress_phases() -> Iterator[Callable[[str, int, int | None], None]]:
+    """One progress bar after another, for work of several phases.
+
+    Yields:
+        report(description, done, total); another description ends the bar before it.
+    """
+    with ExitStack() as stack:
+        current: dict[str, Callable[[int, int | None], None]] = {}
+
+        def report(description: str, done: int, total: int | None) -> None:
+            if description not in current:
+                stack.close()
+                current.clear()
+                current[description] = stack.enter_context(progress_report(description))
+            current[description](done, total)
+
+        yield report
+
+
+@contextmanager
+def progress_report(description: str) -> Iterator[Callable[[int, int | None], None]]:
+    """As `progress_bar`, for functions that report (done, total) themselves.
+
+    Yields:
+        report(done, total).
+    """
+    console = rich.get_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+    task = bar.add_task(description, total=None)
+    done, begin = 0, time.monotonic()
+
+    def report(finished: int, total: int | None) -> None:
+        nonlocal done
+        done = finished
+        bar.update(task, completed=finished, total=total)
+
+    with bar:
+        yield report
+    if not console.is_terminal:
+        print(f"{description}: {done} in {time.monotonic() - begin:.1f} s", file=sys.stderr)

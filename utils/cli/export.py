@@ -1,0 +1,24 @@
+"""Export a trained voice: python -m utils.cli.export --project NAME."""
+
+from collections.abc import Sequence
+
+from utils.cli.common import run_command
+from utils.config import ExportConfig
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The command; see `utils.cli.common.run_command` for its exit statuses."""
+    run_command(ExportConfig, _export, "Put a run's weights and its base into one model folder.", args)
+
+
+def _export(config: ExportConfig) -> None:
+    # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
+    from utils.inference.export import export_model
+
+    ready = export_model(config)
+    for file in sorted(ready.iterdir()):
+        print(f"{file.stat().st_size / 1e6:8.1f} MB  {file}")
+
+
+if __name__ == "__main__":
+    main()

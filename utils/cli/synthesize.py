@@ -1,0 +1,79 @@
+"""Speak a text: python -m utils.cli.synthesize --project NAME --text "..." --out hello.wav."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from utils.cli.common import run_command
+from utils.config import SynthesizeConfig
+from utils.errors import UserError
+from utils.paths import open_project
+
+if TYPE_CHECKING:
+    from utils.model.base import Base
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The command; see `utils.cli.common.run_command` for its exit statuses."""
+    run_command(SynthesizeConfig, _synthesize, "Speak a text with an exported model or a base.", args)
+
+
+def _synthesize(config: SynthesizeConfig) -> None:
+    seconds, took = synthesize(config)
+    print(f"{config.out}: {seconds:.2f} s of speech in {took:.2f} s")
+
+
+def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
+    """Write the wav; its seconds, and the seconds it took to speak (loading left out).
+
+    Raises:
+        UserError: no such model, voice or language, characters it cannot read, or an unwritable file.
+    """
+    # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
+    from utils.audio.write import write_wav
+    from utils.inference.decode import Sampling
+    from utils.inference.engine import Synthesizer
+    from utils.inference.vocoder import OUTPUT_RATE
+
+    if not config.out.absolute().parent.is_dir():
+        raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")
+    base = _model(config)
+    synthesizer = Synthesizer(base)
+    voice = synthesizer.voice(config.reference) if config.reference else synthesizer.default_voice()
+    started = time.perf_counter()
+    wav = synthesizer.speak(
+        config.text,
+        language=config.language or base.about.get("language", "en"),
+        voice=voice,
+        sampling=Sampling(
+            temperature=config.temperature,
+            top_k=config.top_k,
+            top_p=config.top_p,
+            repetition_penalty=config.repetition_penalty,
+        ),
+        speed=config.speed,
+        seed=config.seed,
+    )
+    write_wav(config.out, wav, OUTPUT_RATE)
+    return wav.shape[1] / OUTPUT_RATE, time.perf_counter() - started
+
+
+def _model(config: SynthesizeConfig) -> "Base":
+    """The model that speaks: the one named, or the project's exported one."""
+    from utils.model.base import Base, find_base
+
+    if config.model is not None:
+        return find_base(config.model)
+    assert config.project is not None, "checked by SynthesizeConfig.problems"
+    ready = open_project(config.project, config.output).ready
+    if not ready.is_dir():
+        raise UserError(
+            what=f"project {config.project!r} has no exported model yet",
+            where=str(ready),
+            fix=f"run: python -m utils.cli.export --project {config.project}",
+        )
+    return Base(ready)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What a clip must fit: the base's tokenizer and the limits of the settings."""
+
+import unicodedata
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, PrepareConfig
+from utils.dataset.report import Fault
+from utils.errors import UserError
+from utils.text.tokenizer import UNKNOWN, Tokenizer
+
+_NAMED = 8
+"""Unknown characters that a message names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checks:
+    """The limits of one preparation."""
+
+    tokenizer: Tokenizer
+    language: str
+    max_text_length: int
+    """Tokens."""
+    max_audio_length: int
+    """Samples at 22 050 Hz."""
+
+    @classmethod
+    def of(cls, config: PrepareConfig, tokenizer: Tokenizer) -> "Checks":
+        """The limits that the settings and the base's tokenizer set.
+
+        Raises:
+            UserError: the base cannot read the language.
+        """
+        return cls(
+            tokenizer=tokenizer,
+            language=tokenizer.check_language(config.language),
+            max_text_length=config.max_text_length,
+            max_audio_length=config.max_audio_length,
+        )
+
+    def text(self, text: str) -> tuple[Fault | None, int]:
+        """What is wrong with a transcript, and its length in tokens."""
+        if not any(map(str.isalnum, text)):
+            return Fault("empty text", "the transcript has no words"), 0
+        try:
+            tokens = self.tokenizer.encode(text, self.language)
+            unknown = self._unknown(text, tokens)
+        except UserError as error:
+            return Fault("unreadable text", error.what), 0
+        if unknown:
+            return Fault("unknown characters", f"the vocabulary lacks {_named(unknown)}"), len(tokens)
+        if len(tokens) > self.max_text_length:
+            limit = f"the transcript has {len(tokens)} tokens, the limit is {self.max_text_length}"
+            return Fault("text too long", limit), len(tokens)
+        return None, len(tokens)
+
+    def length(self, num_samples: int) -> Fault | None:
+        """What is wrong with a duration, in samples at 22 050 Hz."""
+        seconds = num_samples / SAMPLE_RATE
+        if seconds < MIN_CLIP_SECONDS:
+            return Fault("too short", f"{seconds:.2f} s, the shortest clip is {MIN_CLIP_SECONDS} s")
+        if num_samples > self.max_audio_length:
+            # Decoding stops at the limit, so the full length is not known.
+            return Fault("too long", f"longer than {self.max_audio_length / SAMPLE_RATE:.1f} s, the longest clip")
+        return None
+
+    def sound(self, pcm: Tensor) -> Fault | None:
+        """What is wrong with int16 samples at 22 050 Hz, [1, N]."""
+        if not pcm.numpy().any():
+            return Fault("silent", "every sample is zero")
+        return self.length(pcm.shape[1])
+
+    def _unknown(self, text: str, tokens: list[int]) -> list[str]:
+        """Characters outside the vocabulary; asked for by letter only when there are any."""
+        if self.tokenizer.token_id(UNKNOWN) not in tokens:
+            return []
+        return self.tokenizer.unknown_characters(text, self.language) or ["a sequence of characters"]
+
+
+def _named(characters: list[str]) -> str:
+    """Characters so that people can find them: ß (U+00DF latin small letter sharp s)."""
+    shown = [f"{char} ({_code(char)})" if len(char) == 1 else char for char in characters[:_NAMED]]
+    more = f" and {len(characters) - _NAMED} more" if len(characters) > _NAMED else ""
+    return ", ".join(shown) + more
+
+
+def _code(character: str) -> str:
+    name = unicodedata.name(character, "unnamed").lower()
+    return f"U+{ord(character):04X} {name}"

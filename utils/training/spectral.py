@@ -1,0 +1,122 @@
+"""Losses between two sounds that listen to spectrograms: distances, and a discriminator at several resolutions.
+
+Shapes: B sounds, N samples, R resolutions, K frequency bins, F frames.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+import torchaudio
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+RESOLUTIONS = ((512, 120, 480), (1024, 240, 960), (2048, 480, 1920))
+"""FFT size, hop and window in samples (Yamamoto et al. 2020, Parallel WaveGAN, adapted to 24 kHz)."""
+FLOOR = 1e-5
+
+
+class SpectralLoss(nn.Module):
+    """L1 distance of log-mels, and spectral convergence plus log-magnitude distance at three resolutions.
+
+    Source: Kong et al. 2020, HiFi-GAN, equation 5; Yamamoto et al. 2020, Parallel WaveGAN, equations 6 to 8.
+    """
+
+    def __init__(self, sample_rate: int) -> None:
+        super().__init__()
+        self.mel = torchaudio.transforms.MelSpectrogram(
+            sample_rate=sample_rate,
+            n_fft=1024,
+            hop_length=256,
+            n_mels=80,
+            f_max=sample_rate / 2,
+            power=1,
+            norm="slaney",
+        )
+
+    def forward(self, made: Tensor, real: Tensor) -> dict[str, Tensor]:
+        """Losses by name of two sounds [B, 1, N]: mel, convergence, magnitude."""
+        mels = [self.mel(sound[:, 0]).clamp(min=FLOOR).log() for sound in (made, real)]
+        convergence, magnitude = [], []
+        for resolution in RESOLUTIONS:
+            ours, theirs = (spectrum(sound, resolution) for sound in (made, real))
+            convergence.append(torch.linalg.norm(theirs - ours) / torch.linalg.norm(theirs).clamp(min=FLOOR))
+            magnitude.append(F.l1_loss(ours.log(), theirs.log()))
+        return {
+            "mel": F.l1_loss(*mels),
+            "convergence": torch.stack(convergence).mean(),
+            "magnitude": torch.stack(magnitude).mean(),
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one discriminator says of a batch of sounds."""
+
+    scores: Tensor
+    """High where it sounds real, [B, 1, K', F']."""
+    features: list[Tensor]
+    """Outputs of the inner layers."""
+
+
+class SpectralStack(nn.Module):
+    """Convolutions over one spectrogram [B, 1, K, F] that halve K three times."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        sizes = [(1, (9, 3), (1, 1)), *[(channels, (9, 3), (2, 1))] * 3, (channels, (3, 3), (1, 1))]
+        self.inner = nn.ModuleList(
+            weight_norm(nn.Conv2d(given, channels, kernel, stride, padding=(kernel[0] // 2, kernel[1] // 2)))
+            for given, kernel, stride in sizes
+        )
+        self.last = weight_norm(nn.Conv2d(channels, 1, 3, padding=1))
+
+    def forward(self, x: Tensor) -> Verdict:
+        """Log-magnitudes [B, 1, K, F] to a verdict."""
+        features = []
+        for layer in self.inner:
+            x = F.leaky_relu(layer(x), 0.2)
+            features.append(x)
+        return Verdict(scores=self.last(x), features=features)
+
+
+class SpectralDiscriminator(nn.Module):
+    """Looks at magnitude spectrograms at three resolutions and says where they look real; 32 channels wide.
+
+    Source: Jang et al. 2021, UnivNet, section 2.3.
+    """
+
+    def __init__(self, channels: int = 32) -> None:
+        super().__init__()
+        self.stacks = nn.ModuleList(SpectralStack(channels) for _ in RESOLUTIONS)
+
+    def forward(self, sound: Tensor) -> list[Verdict]:
+        """One verdict for each resolution of sounds [B, 1, N]."""
+        spectra = (spectrum(sound, resolution).log()[:, None] for resolution in RESOLUTIONS)
+        return [stack(x) for stack, x in zip(self.stacks, spectra, strict=True)]
+
+
+def spectrum(sound: Tensor, resolution: tuple[int, int, int]) -> Tensor:
+    """Magnitudes of sounds [B, 1, N], at least FLOOR: [B, K, F]."""
+    fft_size, hop, window = resolution
+    frames = torch.stft(
+        sound[:, 0], fft_size, hop, window, torch.hann_window(window, device=sound.device), return_complex=True
+    )
+    # The floor goes under the root: the gradient of a root at zero is infinite.
+    return (frames.real.square() + frames.imag.square()).clamp(min=FLOOR**2).sqrt()
+
+
+def discriminator_loss(discriminator: SpectralDiscriminator, made: Tensor, real: Tensor) -> Tensor:
+    """Least squares: real sounds score 1, made ones 0 (Mao et al. 2017)."""
+    pairs = zip(discriminator(made), discriminator(real), strict=True)
+    return torch.stack([(1 - r.scores).square().mean() + m.scores.square().mean() for m, r in pairs]).mean()
+
+
+def generator_losses(discriminator: SpectralDiscriminator, made: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """How far `made` is from scoring 1, and the mean distance of inner features (Larsen et al. 2016)."""
+    ours = discriminator(made)
+    with torch.no_grad():
+        theirs = discriminator(real)
+    verdict = torch.stack([(1 - one.scores).square().mean() for one in ours]).mean()
+    pairs = [pair for m, r in zip(ours, theirs, strict=True) for pair in zip(m.features, r.features, strict=True)]
+    return verdict, torch.stack([F.l1_loss(m, r) for m, r in pairs]).mean()
