@@ -1,15 +1,16 @@
 """The starter recipe: `python -m recipes.starter.run --work FOLDER --stages corpus dvae codes`; each stage resumes."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import tyro
 
-from recipes.starter import codec, codes, corpus, speakers
+from recipes.starter import codec, codes, corpus, gpt, latents, speakers, vocoder
 
-Stage = Literal["corpus", "dvae", "codes", "speaker"]
+Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +19,19 @@ class RecipeConfig:
 
     work: Path = Path("~/.cache/xtts-finetuning-studio/starter")
     """Folder for the corpus, checkpoints and reports (several GB)."""
-    stages: tuple[Stage, ...] = ("corpus", "dvae", "codes", "speaker")
+    stages: tuple[Stage, ...] = ("corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder")
     """Which stages, in this order."""
 
 
-RUN = {"corpus": corpus.run, "dvae": codec.run, "codes": codes.run, "speaker": speakers.run}
+RUN: dict[Stage, Callable[[Path], None]] = {
+    "corpus": corpus.run,
+    "dvae": codec.run,
+    "codes": codes.run,
+    "gpt": gpt.run,
+    "speaker": speakers.run,
+    "latents": latents.run,
+    "decoder": vocoder.run,
+}
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from utils.training.speaker import (
 )
 
 SHAPE = SpeakerShape()
-SETTINGS = SpeakerTraining()
+SETTINGS = SpeakerTraining(steps=900)
 CLIPS_PER_VOICE, HELD_OUT_PER_VOICE = 24, 6
 VARIANTS = """
     f1 f3 f4 m1 m2 m3 m4 m5 m6 m7 m8 Alex Alicia Andrea Andy Annie adam antonio aunty belinda benjamin boris caleb

@@ -98,7 +98,11 @@ def _fails(error: BaseException) -> Callable[[Settings], object]:
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
-        (UserError(what="it broke", where="there", fix="mend it"), 2, "error: it broke\n  where: there\n  fix:   mend it\n"),
+        (
+            UserError(what="it broke", where="there", fix="mend it"),
+            2,
+            "error: it broke\n  where: there\n  fix:   mend it\n",
+        ),
         (OSError(errno.ENOSPC, "No space left on device", "/x/y"), 2, "error: the disk is full\n  where: /x/y"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 2, "error: not permitted: Permission denied"),
         (KeyboardInterrupt(), 130, "interrupted"),

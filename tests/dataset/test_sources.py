@@ -82,7 +82,9 @@ def test_every_row_and_every_recording_is_accounted_for(tmp_path: Path) -> None:
     assert missing.detail == "metadata.csv, line 3 names 'gone.wav', which is not there"
 
 
-@pytest.mark.parametrize("name", ["../secret.wav", "wavs/../../secret.wav", "{outside}", "link.wav", "linked/secret.wav"])
+@pytest.mark.parametrize(
+    "name", ["../secret.wav", "wavs/../../secret.wav", "{outside}", "link.wav", "linked/secret.wav"]
+)
 def test_paths_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path, name: str) -> None:
     outside = _touch(tmp_path, "secret.wav") / "secret.wav"
     source = make_source(tmp_path / "in", 1)
@@ -91,7 +93,9 @@ def test_paths_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path, name
     with (source / "metadata.csv").open("a") as table:
         table.write(f"{name.format(outside=outside)}|Hello.|demo\n")
     assert read_source(source / "metadata.csv")[1].fault is not None
-    assert _faults(read_source(source / "metadata.csv"))[Path(name.format(outside=outside)).name] == "outside the folder"
+    assert (
+        _faults(read_source(source / "metadata.csv"))[Path(name.format(outside=outside)).name] == "outside the folder"
+    )
 
 
 def test_links_out_of_a_folder_of_pairs_are_not_followed(tmp_path: Path) -> None:

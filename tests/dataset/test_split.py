@@ -13,7 +13,8 @@ def _hashes(count: int, first: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("count", "fraction", "held_out"), [(2, 0.1, 1), (3, 0.9, 2), (5, 0.1, 1), (40, 0.1, 4), (40, 0.25, 10), (2, 0.99, 1)]
+    ("count", "fraction", "held_out"),
+    [(2, 0.1, 1), (3, 0.9, 2), (5, 0.1, 1), (40, 0.1, 4), (40, 0.25, 10), (2, 0.99, 1)],
 )
 def test_the_share_is_held_out_and_neither_set_is_empty(count: int, fraction: float, held_out: int) -> None:
     splits = assign_splits(_hashes(count), fraction=fraction, assigned={})

@@ -132,12 +132,14 @@ def test_train_gpt_returns_six_existing_paths(prepared: Project, tmp_path: Path)
 
 def test_every_clip_that_is_not_trained_on_is_listed(project: Project) -> None:
     text = project.train_csv.read_text(encoding="utf-8")
-    project.train_csv.write_text(text.replace("Still waters", "ሰላም waters"), encoding="utf-8")
+    text = text.replace("Still waters", "ሰላም waters").replace("Rome was", f"Rome {chr(57) * 400} was")
+    project.train_csv.write_text(text, encoding="utf-8")
     result = fine_tune(config_of(project, num_epochs=1, max_audio_length=65_000))
     started = next(read_events(result.folder / "events.jsonl", kind="started"))
     reasons = {drop["clip"]: drop["reason"] for drop in started["dropped"]}
     assert reasons["clip2.wav"] == "the vocabulary lacks: ሰ ላ ም"
     assert "longer than 2.9 s" in reasons["clip7.wav"]
+    assert "text rules cannot read" in reasons["clip5.wav"]
     assert result.num_clips + result.num_dropped == 8
 
 

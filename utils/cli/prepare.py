@@ -1,4 +1,4 @@
-"""Turn recordings with transcripts into a dataset: python -m utils.cli.prepare --input PATH --project NAME --language en."""
+"""Recordings with transcripts to a dataset: python -m utils.cli.prepare --input PATH --project NAME --language en."""
 
 from collections.abc import Sequence
 

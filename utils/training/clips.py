@@ -75,20 +75,24 @@ def select_clips(csv: Path, tokenizer: Tokenizer, language: str) -> Selection:
     """Read a manifest and tokenize it; text the model cannot read is dropped with its reason.
 
     Raises:
-        UserError: the manifest cannot be read, names files that do not exist, or leaves no clip.
+        UserError: the manifest cannot be read, names files that do not exist, or the language is not readable.
     """
     manifest = read_manifest(csv)
     _check_files(csv, manifest)
-    unknown = tokenizer.token_id(UNKNOWN)
+    code = tokenizer.check_language(language)
     clips, tokens, dropped = [], [], []
     for clip in manifest:
-        ids = tokenizer.encode(clip.text, language)
-        if unknown in ids:
-            letters = " ".join(tokenizer.unknown_characters(clip.text, language))
+        try:
+            ids = tokenizer.encode(clip.text, code)
+        except UserError as error:
+            dropped.append({"clip": clip.audio.name, "reason": error.what})
+            continue
+        if tokenizer.token_id(UNKNOWN) in ids:
+            letters = " ".join(tokenizer.unknown_characters(clip.text, code))
             dropped.append({"clip": clip.audio.name, "reason": f"the vocabulary lacks: {letters}"})
-        else:
-            clips.append(clip)
-            tokens.append(torch.tensor(ids, dtype=torch.int32))
+            continue
+        clips.append(clip)
+        tokens.append(torch.tensor(ids, dtype=torch.int32))
     return Selection(clips=clips, tokens=tokens, dropped=dropped)
 
 

@@ -1,0 +1,1 @@
+"""One command each: prints a table and writes JSON. A regular package, because pysbd installs another `benchmarks`."""

@@ -1,0 +1,153 @@
+"""Stage F: what the trained GPT thinks while saying known speech: the decoder's lessons, below `work/latents`.
+
+Each clip is put through the GPT with its true codes (teacher forcing). Beside the GPT's own twelve voices all those of
+the speaker encoder take part: the GPT need not have heard a voice to follow its codes, and a decoder that knows many
+throats does better on a new one. The demo voice is not among them.
+"""
+
+import json
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+from torch import Tensor
+
+from recipes.starter.corpus import MAX_CLIP_SAMPLES, read_wav, speak
+from recipes.starter.sentences import SentenceMaker
+from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
+from recipes.starter.speakers import speakers
+from recipes.starter.voices import GPT_VOICES, EspeakVoice
+from utils.audio.resample import resample
+from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.errors import UserError
+from utils.model.base import Base
+from utils.model.dvae import CodeEncoder, load_code_encoder
+from utils.model.gpt import XttsGpt
+from utils.model.mel import conditioning_mel
+from utils.model.packing import pack
+from utils.model.weights import read_weights
+from utils.model.xtts import build_gpt
+from utils.text.tokenizer import Tokenizer
+from utils.training.decoder import OUTPUT_RATE, DecoderClip
+from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
+from utils.training.speaker import new_speaker_encoder
+from utils.training.state import Checkpoints, load_checkpoint
+
+GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS = 110, 16
+CLIPS_PER_REFERENCE = 4
+"""Clips that share a reference: the two seconds of each that the GPT and the speaker encoder hear of the voice."""
+REFERENCE_SECONDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """Everything that turns a recording into the decoder's lesson."""
+
+    gpt: XttsGpt
+    tokenizer: Tokenizer
+    codes: CodeEncoder
+    speaker: torch.nn.Module
+    mel: torch.nn.Module
+
+
+def run(work: Path) -> None:
+    """Make the lessons of every voice that has none yet; clips.json is written last."""
+    listener, folder = load_listener(work), work / "latents"
+    everyone = speakers()
+    for number, voice in enumerate(everyone):
+        count = GPT_VOICE_CLIPS if voice in GPT_VOICES else OTHER_VOICE_CLIPS
+        place = folder / voice.name
+        if not (place / "speakers.npy").is_file():
+            texts = list(islice(SentenceMaker(seed=50_000 + number), count))
+            make_lessons(listener, voice, texts, place)
+            print(f"latents: {voice.name}, {number + 1} of {len(everyone)} voices", flush=True)
+    clips = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.npy")) if path.stem != "speakers"]
+    (folder / "clips.json").write_text(json.dumps(clips), encoding="utf-8")
+    print(f"latents: {len(clips)} clips")
+
+
+def load_lessons(work: Path) -> list[DecoderClip]:
+    """The clips that `run` has made."""
+    folder = work / "latents"
+    voices = {path.parent.name: torch.from_numpy(np.load(path)) for path in folder.glob("*/speakers.npy")}
+    names = [folder / name for name in json.loads((folder / "clips.json").read_text(encoding="utf-8"))]
+    return [
+        DecoderClip(latents=path, wav=path.with_suffix(".wav"), speaker=voices[path.parent.name][int(path.stem)])
+        for path in names
+    ]
+
+
+def load_listener(work: Path) -> Listener:
+    """The best GPT of the newest run, the DVAE and the speaker encoder.
+
+    Raises:
+        UserError: the GPT has no checkpoint yet.
+    """
+    base = Base(work / "seed_base")
+    found = [Checkpoints(path).best() for path in sorted((work / "gpt" / "runs").glob("*/checkpoints"))]
+    best = next((path for path in reversed(found) if path), None)
+    if best is None:
+        raise UserError(what="the GPT has no best checkpoint yet", where=str(work / "gpt"), fix="run the gpt stage")
+    speaker = new_speaker_encoder(SPEAKER_SHAPE)
+    speaker.load_state_dict(read_weights(work / "speaker" / "speaker.safetensors"))
+    return Listener(
+        gpt=build_gpt(base.gpt_shape(), load_checkpoint(best), where=str(best)).eval(),
+        tokenizer=base.tokenizer(),
+        codes=load_code_encoder(base.dvae, base.mel_stats()),
+        speaker=speaker.eval(),
+        mel=conditioning_mel(base.mel_stats()),
+    )
+
+
+@torch.inference_mode()
+def make_lessons(listener: Listener, voice: EspeakVoice, texts: list[str], folder: Path) -> None:
+    """Write <n>.npy (latents), <n>.wav (24 kHz) and, when all are there, speakers.npy ([clips, E]) of one voice."""
+    folder.mkdir(parents=True, exist_ok=True)
+    embeddings = torch.zeros(len(texts), SPEAKER_SHAPE.width)
+    for first in range(0, len(texts), CLIPS_PER_REFERENCE):
+        numbers = range(first, min(first + CLIPS_PER_REFERENCE, len(texts)))
+        wavs = [_spoken(texts[number], voice, folder / "raw.wav") for number in numbers]
+        latents, embedding = _reference(listener, wavs)
+        states = _hidden_states(listener, latents, [texts[number] for number in numbers], wavs)
+        for number, wav, state in zip(numbers, wavs, states, strict=True):
+            np.save(folder / f"{number}.npy", state.half().numpy())
+            soundfile.write(folder / f"{number}.wav", resample(wav, SAMPLE_RATE, OUTPUT_RATE)[0].numpy(), OUTPUT_RATE)
+            embeddings[number] = embedding
+    np.save(folder / "speakers.npy", embeddings.numpy())
+
+
+def _spoken(text: str, voice: EspeakVoice, path: Path) -> Tensor:
+    """The voice saying `text`, [1, N] at 22 050 Hz."""
+    path.unlink(missing_ok=True)
+    speak(text, voice, path)
+    wav = read_wav(path)[:, :MAX_CLIP_SAMPLES]
+    path.unlink()
+    return wav
+
+
+def _reference(listener: Listener, wavs: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Conditioning latents [1, 32, D] and speaker embedding [E] of some clips, as `utils.inference.voices` does."""
+    heard = torch.cat(wavs, dim=1)
+    parts = heard.split(REFERENCE_SECONDS * SAMPLE_RATE, dim=1)
+    whole = [part for part in parts if part.shape[1] == REFERENCE_SECONDS * SAMPLE_RATE] or [heard]
+    latents = torch.stack([listener.gpt.latents(listener.mel(part)) for part in whole]).mean(0)
+    audio = resample(heard, SAMPLE_RATE, ENCODER_RATE)
+    return latents, listener.speaker(audio, l2_norm=True)[0]
+
+
+def _hidden_states(listener: Listener, latents: Tensor, texts: list[str], wavs: list[Tensor]) -> list[Tensor]:
+    """States that say the codes of each clip, and the stop after them: [M + 1, D], as decoding hands them on."""
+    lengths = [wav.shape[1] for wav in wavs]
+    padded = torch.zeros(len(wavs), max(lengths))
+    for row, wav in enumerate(wavs):
+        padded[row, : wav.shape[1]] = wav[0]
+    codes = listener.codes(padded, lengths)
+    tokens = [torch.tensor(listener.tokenizer.encode(text, "en")) for text in texts]
+    gpt = listener.gpt
+    batch = pack(tokens, codes, gpt.shape)
+    hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, latents.expand(len(texts), -1, -1)))).flatten(0, 1)
+    assert all(len(clip) == -(-length // CODE_SAMPLES) for clip, length in zip(codes, lengths, strict=True))
+    return [hidden[places[: len(clip) + 1]] for places, clip in zip(batch.code_places, codes, strict=True)]

@@ -1,0 +1,54 @@
+"""Stage G: the decoder, trained on the GPT's latents; leaves `work/decoder/decoder.safetensors` and quality.json."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+
+from recipes.starter.latents import load_lessons
+from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
+from utils.model.architecture import DecoderShape
+from utils.model.weights import read_weights, write_weights
+from utils.model.xtts import build_decoder
+from utils.training.decoder import OUTPUT_RATE, DecoderClips, DecoderTraining, decode, train_decoder
+from utils.training.spectral import SpectralLoss
+
+LATENT_WIDTH = 256
+SHAPE = DecoderShape(
+    latent_width=LATENT_WIDTH,
+    speaker_width=SPEAKER_SHAPE.width,
+    initial_channels=96,
+    speaker_filters=SPEAKER_SHAPE.filters,
+    speaker_layers=SPEAKER_SHAPE.layers,
+)
+SETTINGS = DecoderTraining(steps=5000, adversarial_from=3500)
+HELD_OUT_EVERY = 40
+"""Every fortieth clip is kept for the measurement."""
+
+
+def run(work: Path) -> None:
+    """Train to the end of SETTINGS, measure on clips that were kept back, save, and leave some to listen to."""
+    folder, lessons = work / "decoder", load_lessons(work)
+    torch.manual_seed(SETTINGS.seed)
+    decoder = build_decoder(SHAPE)
+    decoder.speaker_encoder.load_state_dict(read_weights(work / "speaker" / "speaker.safetensors"))
+    heard = [clip for number, clip in enumerate(lessons) if number % HELD_OUT_EVERY]
+    train_decoder(decoder, heard, settings=SETTINGS, folder=folder)
+    write_weights(folder / "decoder.safetensors", decoder.state_dict())
+    quality = measure(decoder, DecoderClips(lessons[::HELD_OUT_EVERY], SETTINGS), folder)
+    (folder / "quality.json").write_text(json.dumps(quality, indent=2), encoding="utf-8")
+    print(f"decoder: {quality}")
+
+
+@torch.no_grad()
+def measure(decoder: torch.nn.Module, clips: DecoderClips, folder: Path, *, crops: int = 24) -> dict[str, float]:
+    """Mean losses on crops of unheard clips; four pairs of recording and decoded sound go to `folder`."""
+    latents, speakers, sound = clips.batch(crops, np.random.default_rng(1))
+    made = decode(decoder, latents, speakers)
+    for number in range(4):
+        soundfile.write(folder / f"sample_{number}_real.wav", sound[number, 0].numpy(), OUTPUT_RATE)
+        soundfile.write(folder / f"sample_{number}_made.wav", made[number, 0].numpy(), OUTPUT_RATE)
+    losses = SpectralLoss(OUTPUT_RATE)(made, sound[..., : made.shape[2]])
+    return {name: round(loss.item(), 4) for name, loss in losses.items()}

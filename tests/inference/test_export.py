@@ -1,0 +1,115 @@
+"""Exported models: complete, loadable by stock, usable as a base; the former export survives a failure."""
+
+import errno
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.inference.stock import load_stock, stock_greedy
+from tests.sounds import make_project
+from utils.config import ExportConfig, TrainConfig
+from utils.errors import UserError
+from utils.inference import export as export_module
+from utils.inference.decode import Sampling, decode
+from utils.inference.engine import Synthesizer
+from utils.inference.export import READY_FILES, export_model
+from utils.model.base import Base, find_base
+from utils.model.weights import read_weights
+from utils.paths import Project
+from utils.training.run import fine_tune
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Project:
+    project = make_project(tmp_path_factory.mktemp("output"))
+    fine_tune(TrainConfig(project=project.name, output=project.output, num_epochs=1))
+    return project
+
+
+@pytest.fixture
+def project(trained: Project, tmp_path: Path) -> Project:
+    shutil.copytree(trained.folder, tmp_path / trained.name)
+    return Project(name=trained.name, output=tmp_path)
+
+
+def config_of(project: Project, **settings) -> ExportConfig:
+    return ExportConfig(project=project.name, output=project.output, **settings)
+
+
+def test_stock_loads_the_export_and_speaks_the_same(trained: Project) -> None:
+    ready = export_model(config_of(trained))
+    assert {path.name for path in ready.iterdir()} == set(READY_FILES)
+    ours, stock = Synthesizer(Base(ready)), load_stock(ready)
+    stock.gpt.max_gen_mel_tokens = 40
+    voice = ours.default_voice()
+    tokens = ours.tokenizer.encode("Still waters run deep.", "en")
+    said = decode(ours.gpt, voice.latents, tokens, Sampling(temperature=0), max_codes=40)
+    codes, _, wav = stock_greedy(stock, tokens, voice, repetition_penalty=2.0)
+    assert said.codes.tolist() == codes.tolist()
+    assert (ours.vocoder(said.latents, voice.embedding) - wav).abs().max() < 1e-4
+
+
+def test_stocks_speaker_list_holds_the_trained_voice(trained: Project) -> None:
+    ready = export_model(config_of(trained))
+    stock = load_stock(ready)
+    assert set(stock.speaker_manager.speakers) == {"Tiny One", "Tiny Two", trained.name}
+    entry = stock.speaker_manager.speakers[trained.name]
+    own = Synthesizer(Base(ready)).default_voice()
+    assert torch.allclose(entry["gpt_cond_latent"], own.latents) and entry["speaker_embedding"].shape == (1, 512, 1)
+
+
+def test_the_export_holds_the_trained_weights_and_says_where_they_come_from(trained: Project) -> None:
+    ready = export_model(config_of(trained))
+    run = next(trained.runs.iterdir())
+    best = read_weights(next(run.glob("checkpoints/best-*")) / "model.safetensors")
+    assert torch.equal(Base(ready).state()["gpt.mel_head.weight"], best["mel_head.weight"])
+    assert not torch.equal(best["mel_head.weight"], find_base("tiny").state()["gpt.mel_head.weight"])
+    about = json.loads((ready / "about.json").read_text())
+    assert (about["language"], about["base"]["name"], about["run"]) == ("en", "tiny", run.name)
+
+
+def test_an_export_is_a_base_for_further_training(trained: Project, tmp_path: Path) -> None:
+    ready = export_model(config_of(trained))
+    result = fine_tune(
+        TrainConfig(project="more", output=tmp_path, base=str(ready), language="en", num_epochs=1,
+                    train_csv=trained.train_csv, eval_csv=trained.eval_csv)
+    )  # fmt: skip
+    first = next(trained.runs.iterdir())
+    assert result.first_loss < json.loads(next(first.glob("checkpoints/step-*/state.json")).read_text())["first_loss"]
+
+
+def test_newest_and_named_runs(project: Project) -> None:
+    older = next(project.runs.iterdir())
+    shutil.copytree(older, project.runs / "99990101-000000-1")
+    (project.runs / "99990101-000001-1").mkdir()
+    assert json.loads((export_model(config_of(project)) / "about.json").read_text())["run"] == "99990101-000000-1"
+    named = export_model(config_of(project, run=older.name))
+    assert json.loads((named / "about.json").read_text())["run"] == older.name
+    with pytest.raises(UserError, match="has no run 'nothing'"):
+        export_model(config_of(project, run="nothing"))
+
+
+def test_a_full_disk_keeps_the_former_export(project: Project, monkeypatch) -> None:
+    ready = export_model(config_of(project))
+    before = {path.name: path.stat().st_mtime_ns for path in ready.iterdir()}
+
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(export_module.torch, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        export_model(config_of(project))
+    assert {path.name: path.stat().st_mtime_ns for path in ready.iterdir()} == before
+    assert sorted(path.name for path in project.folder.iterdir()) == ["dataset", "ready", "runs"]
+
+
+def test_what_is_missing_is_named(project: Project, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no trained run"):
+        export_model(ExportConfig(project="nobody", output=tmp_path))
+    run = next(project.runs.iterdir())
+    (run / "base.json").write_text(json.dumps({"name": "gone", "folder": str(tmp_path / "gone")}))
+    with pytest.raises(UserError, match="base gone is gone"):
+        export_model(config_of(project))

@@ -1,0 +1,71 @@
+"""Tokens are stock's; what the model cannot read is told, never dropped."""
+
+from pathlib import Path
+
+import pytest
+
+from utils.errors import UserError
+from utils.model.base import find_base
+from utils.text.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return find_base("tiny").tokenizer()
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Hello Mr. Smith, I have 14% battery & $20.", "en"),
+        ("Die Rechnung beträgt £ 20, am 1. Mai.", "de"),
+        ("Cela vous fera 20,15€ monsieur.", "fr"),
+        ("Там было 50 солдат.", "ru"),
+        ("कमरे में पचास लोग थे।", "hi"),
+    ],
+)
+def test_tokens_are_stocks(tokenizer: Tokenizer, text: str, language: str) -> None:
+    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
+
+    assert tokenizer.encode(text, language) == VoiceBpeTokenizer(tokenizer.path).encode(text.strip().lower(), language)
+
+
+def test_merges_and_spaces_round_trip(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("The thing, there.", "en")
+    assert tokenizer.decode(ids) == "[en]the thing, there."
+    assert len(ids) < len("the thing, there.") + 1, "merges were not used"
+
+
+def test_unknown_characters_are_listed_once_in_order(tokenizer: Tokenizer) -> None:
+    assert tokenizer.unknown_characters("ሰላም, hello ሰ ☃!", "en") == ["ሰ", "ላ", "ም", "☃"]
+    assert tokenizer.unknown_characters("Plain words: fine.", "en") == []
+
+
+def test_region_is_dropped_from_a_language_code(tokenizer: Tokenizer) -> None:
+    assert tokenizer.check_language("zh-cn") == "zh"
+    assert tokenizer.check_language(" EN-us ") == "en"
+
+
+@pytest.mark.parametrize("language", ["amh", "xx", "", "english"])
+def test_a_language_the_base_cannot_read_is_refused(tokenizer: Tokenizer, language: str) -> None:
+    with pytest.raises(UserError, match="cannot read the language") as error:
+        tokenizer.check_language(language)
+    assert "en, es, fr" in error.value.fix
+
+
+def test_text_rules_that_fail_become_a_user_error(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UserError, match="text rules cannot read"):
+        tokenizer.encode("a number of " + "9" * 400, "en")
+
+
+@pytest.mark.parametrize("content", ["", "not json", '{"model": 1}'])
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "vocab.json"
+    file.write_text(content)
+    with pytest.raises(UserError, match="not a tokenizer"):
+        Tokenizer(file)
+
+
+def test_a_missing_vocabulary_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no vocab\.json"):
+        Tokenizer(tmp_path / "vocab.json")
