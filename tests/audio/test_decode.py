@@ -128,6 +128,9 @@ def _bad_file(kind: str, folder: Path) -> Path:
         case "playlist":
             _write(folder / "secret.wav", np.zeros(RATE))
             path.write_text(f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{folder / 'secret.wav'}\n#EXT-X-ENDLIST\n")
+        case "list of files":
+            _write(folder / "secret.wav", np.zeros(RATE))
+            path.write_text("ffconcat version 1.0\nfile secret.wav\n")
         case "torn header":
             path.write_bytes(_write(folder / "whole.wav", np.zeros(RATE)).read_bytes()[:30])
         case "no samples":
@@ -157,6 +160,7 @@ def _bad_file(kind: str, folder: Path) -> Path:
         ("zero bytes", "is empty"),
         ("text", "cannot be read as audio"),
         ("playlist", "cannot be read as audio"),
+        ("list of files", "cannot be read as audio"),
         ("torn header", "cannot be read as audio|holds no samples"),
         ("no samples", "holds no samples"),
         ("no audio stream", "has no audio stream"),
@@ -175,6 +179,13 @@ def test_what_is_no_recording_of_speech_is_refused(tmp_path: Path, kind: str, me
     assert caught.value.where == str(path)
     assert caught.value.what.startswith("a.wav ")
     assert caught.value.fix
+
+
+@pytest.mark.parametrize("ending", ["vox", "gsm", "vox8", "au", "raw"])
+def test_text_is_not_taken_for_headerless_telephone_audio(tmp_path: Path, ending: str) -> None:
+    (tmp_path / f"a.{ending}").write_text("This is not a recording.\n" * 50)
+    with pytest.raises(UserError, match="cannot be read as audio"):
+        decode(tmp_path / f"a.{ending}")
 
 
 def test_a_header_of_zero_hertz_is_refused(tmp_path: Path) -> None:

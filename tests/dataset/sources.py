@@ -32,7 +32,7 @@ def add_row(source: Path, audio: str, text: str) -> None:
         file.write(f"{audio}|{text}|demo\n")
 
 
-def config(source: Path, output: Path, *, project: str = "voice", language: str = "en", **more: int) -> PrepareConfig:
+def config(source: Path, output: Path, *, project: str = "voice", language: str = "en", **more: float) -> PrepareConfig:
     """Settings as the command line would give them."""
     return PrepareConfig(input=source, output=output, project=project, language=language, **more)  # type: ignore[arg-type]
 

@@ -1,0 +1,104 @@
+"""The commands end to end on a small project: what they print, leave behind, and answer to bad input."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from tests.sounds import make_project
+from utils.cli import base, export, synthesize, train
+from utils.paths import Project
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Project:
+    project = make_project(tmp_path_factory.mktemp("output"))
+    train.main(["--project", project.name, "--output", str(project.output), "--num-epochs", "1", "--batch-size", "3"])
+    return project
+
+
+def flags(project: Project) -> list[str]:
+    return ["--project", project.name, "--output", str(project.output)]
+
+
+def test_train_export_and_speak(trained: Project, tmp_path: Path, capsys) -> None:
+    export.main(flags(trained))
+    assert "model.pth" in capsys.readouterr().out
+    wav = tmp_path / "hello.wav"
+    synthesize.main([*flags(trained), "--text", "No.", "--out", str(wav)])
+    assert "s of speech" in capsys.readouterr().out
+    info = soundfile.info(wav)
+    assert (info.samplerate, info.channels, info.subtype) == (24_000, 1, "PCM_16") and info.frames > 0
+
+
+def test_train_says_what_happened_and_what_comes_next(trained: Project, capsys) -> None:
+    train.main([*flags(trained), "--num-epochs", "1", "--no-sdpa", "--mixed-precision", "bf16"])
+    printed = capsys.readouterr().out
+    assert "8 used, 0 dropped" in printed and f"utils.cli.export --project {trained.name}" in printed
+
+
+def test_help_shows_units_and_defaults(capsys) -> None:
+    with pytest.raises(SystemExit) as end:
+        train.main(["--help"])
+    assert end.value.code == 0
+    printed = capsys.readouterr().out
+    assert "--num-epochs" in printed and "samples at 22 050 Hz" in printed and "255995" in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "message"),
+    [
+        (train, ["--project", "../up"], "cannot be used as a project name"),
+        (train, ["--project", "a/b"], "cannot be used as a project name"),
+        (train, ["--project", "nobody"], "has no dataset yet"),
+        (train, ["--project", "nobody", "--batch-size", "0"], "batch_size is 0"),
+        (train, ["--project", "nobody", "--base", "v2.0.3"], "utils.cli.base download v2.0.3"),
+        (export, ["--project", "nobody"], "no trained run"),
+        (synthesize, ["--project", "nobody", "--text", "Hi."], "no exported model yet"),
+        (synthesize, ["--text", "Hi."], "give either a project or a model"),
+        (synthesize, ["--model", "tiny", "--text", " "], "text is empty"),
+        (synthesize, ["--model", "tiny", "--text", "ሰላም"], "cannot read: ሰ ላ ም"),
+        (synthesize, ["--model", "tiny", "--text", "Hi.", "--language", "amh"], "cannot read the language"),
+        (synthesize, ["--model", "tiny", "--text", "Hi.", "--reference", "missing.wav"], "does not exist"),
+        (synthesize, ["--model", "tiny", "--text", "Hi.", "--out", "no/such/folder.wav"], "folder of --out"),
+    ],
+)
+def test_bad_input_gets_a_clear_error_and_exit_status_2(
+    command, args: list[str], message: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        command.main(args)
+    assert end.value.code == 2
+    printed = capsys.readouterr().err
+    assert message in printed and "Traceback" not in printed
+    assert not list(tmp_path.rglob("*.wav"))
+
+
+def test_a_real_process_exits_with_2_and_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "utils.cli.train", "--project", "nobody", "--output", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "has no dataset yet" in done.stderr and "Traceback" not in done.stderr + done.stdout
+
+
+def test_bases_are_listed_and_tiny_is_made(tmp_path: Path, capsys) -> None:
+    base.main(["list"])
+    printed = capsys.readouterr().out
+    assert "tiny" in printed and "utils.cli.base download v2.0.2" in printed
+    base.main(["make-tiny", "--out", str(tmp_path / "mine")])
+    assert (tmp_path / "mine" / "model.safetensors").is_file()
+    with pytest.raises(SystemExit) as end:
+        base.main(["make-tiny", "--out", str(tmp_path / "mine")])
+    assert end.value.code == 2
+
+
+def test_download_wants_the_licence_and_a_known_version(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for version, message in (("v9", "v9"), ("v2.0.2", "HF_HUB_OFFLINE")):
+        with pytest.raises(SystemExit) as end:
+            base.main(["download", version])
+        assert end.value.code == 2
+        assert message in capsys.readouterr().err
