@@ -1,6 +1,6 @@
 """Make the bundled voice with espeak-ng: python -m recipes.demo_voice.make (writes assets/demo_voice).
 
-One voice, sentences.txt beside this file, 16-bit FLAC at 22 050 Hz; the same espeak-ng version gives the same samples.
+One voice, sentences.txt beside this file, 16-bit FLAC at 22 050 Hz; espeak-ng 1.51 gives the same samples each time.
 The voice is held out of every training corpus of the starter base, which is fine-tuned on it.
 """
 
@@ -31,17 +31,23 @@ SOUNDS = "p b t d k ɡ tʃ dʒ f v θ ð s z ʃ ʒ h m n ŋ l ɹ j w iː ɪ eɪ 
 
 
 def main() -> None:
+    """Write assets/demo_voice anew; heldout.txt is written by hand and only checked."""
     folder = assets_folder() / "demo_voice"
     sentences = _lines(SENTENCES)
     _check_text(sentences, held_out=_lines(folder / "heldout.txt"))
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
-    clips = [_make_clip(folder / "wavs" / f"demo-{n:02}.flac", text) for n, text in enumerate(sentences, start=1)]
+    clips = [make_clip(folder / "wavs" / f"demo-{n:02}.flac", text) for n, text in enumerate(sentences, start=1)]
     write_manifest(folder / "metadata.csv", clips)
     seconds = sum(soundfile.info(clip.audio).duration for clip in clips)
     print(f"{len(clips)} clips, {seconds:.1f} s, in {folder}")
 
 
-def _make_clip(path: Path, text: str) -> Clip:
+def make_clip(path: Path, text: str) -> Clip:
+    """Speak `text` into the FLAC `path`.
+
+    Raises:
+        UserError: the sound is too long, too short, faint, clipped, or has long silence at an end.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         spoken = Path(scratch) / "spoken.wav"
         subprocess.run(["espeak-ng", *VOICE, "-w", str(spoken), text], check=True)

@@ -99,7 +99,7 @@ def test_a_full_disk_keeps_the_former_export(project: Project, monkeypatch) -> N
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(export_module.torch, "save", full)
+    monkeypatch.setattr(export_module, "write_pickle", full)
     with pytest.raises(OSError, match="No space"):
         export_model(config_of(project))
     assert {path.name: path.stat().st_mtime_ns for path in ready.iterdir()} == before

@@ -1,7 +1,9 @@
 """Bases: made, found, read, and refused when something is wrong with them."""
 
+import errno
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from utils.errors import UserError
 from utils.model.base import XTTS_CROP, Base, TrainingDefaults, find_base
 from utils.model.dvae import fingerprint, load_code_encoder
 from utils.model.tiny import make_tiny
-from utils.model.weights import read_weights, write_weights
+from utils.model.weights import read_weights, write_pickle, write_weights
 from utils.model.xtts import load_decoder, load_gpt
 
 
@@ -146,3 +148,21 @@ def test_fingerprint_follows_weights_and_scale(folder: Path) -> None:
     before = fingerprint(base.dvae, base.mel_stats())
     assert before == fingerprint(base.dvae, base.mel_stats())
     assert before != fingerprint(base.dvae, base.mel_stats() + 1)
+
+
+def test_a_full_disk_is_an_os_error_whichever_library_writes(tmp_path: Path) -> None:
+    """On a real full file system: the libraries say it each in their own way."""
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        tensor = torch.zeros(1_000_000)
+        for write, content in ((write_weights, {"a": tensor}), (write_pickle, tensor)):
+            with pytest.raises(OSError) as error:
+                write(tmp_path / "file", content)
+            assert error.value.errno == errno.ENOSPC
+            (tmp_path / "file").unlink(missing_ok=True)
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)

@@ -13,7 +13,7 @@ from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.base import Base
-from utils.model.weights import part
+from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.paths import Project, open_project
 from utils.training.run import BASE_FOLDER, REFERENCE_FILE
@@ -92,7 +92,7 @@ def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path) ->
     base, settings = run_base(run), TrainConfig.load(run / "config.yaml")
     gpt, state = load_checkpoint(checkpoint), base.state()
     mel_stats = state.get("mel_stats", base.mel_stats())
-    torch.save({"model": full_state(gpt, part(state, DECODER_PREFIX), mel_stats)}, folder / "model.pth")
+    write_pickle(folder / "model.pth", {"model": full_state(gpt, part(state, DECODER_PREFIX), mel_stats)})
     for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
         shutil.copyfile(run / BASE_FOLDER / name, folder / name)
     shutil.copyfile(run / REFERENCE_FILE, folder / "reference.wav")
@@ -120,7 +120,7 @@ def _add_own_voice(folder: Path, name: str) -> None:
     synthesizer = Synthesizer(Base(folder))
     speakers = torch.load(folder / "speakers_xtts.pth", map_location="cpu", weights_only=True)
     speakers[name] = synthesizer.voice(folder / "reference.wav").as_speaker()
-    torch.save(speakers, folder / "speakers_xtts.pth")
+    write_pickle(folder / "speakers_xtts.pth", speakers)
 
 
 def _swap(aside: Path, ready: Path) -> None:

@@ -1,6 +1,9 @@
 """Reading and writing weight files safely: safetensors, and .pth with weights_only and nothing else."""
 
+import errno
+import os
 import pickle
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +16,8 @@ from torch import Tensor
 from utils.errors import UserError
 
 State = dict[str, Tensor]
+
+_OS_ERROR = re.compile(r"os error (\d+)")
 
 
 def read_weights(path: Path) -> State:
@@ -37,8 +42,35 @@ def read_weights(path: Path) -> State:
 
 
 def write_weights(path: Path, state: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write tensors as safetensors; shared or strided storage is written out whole."""
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, path, metadata)
+    """Write tensors as safetensors; shared or strided storage is written out whole.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        # The library tells faults of the disk in words only.
+        found = _OS_ERROR.search(str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+
+
+def write_pickle(path: Path, content: object) -> None:
+    """Write a .pth file that stock software reads.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    try:
+        torch.save(content, path)
+    except RuntimeError as error:
+        # torch's own writer notices a short write and calls it an unexpected position.
+        if "inline_container" not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
 
 def part(state: Mapping[str, Tensor], prefix: str) -> State:
