@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from tests.model.stock import stock_gpt, stock_inputs, without_dropout
 from utils.model.architecture import GptShape
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.packing import IGNORED, PackedBatch, pack
+from utils.model.packing import IGNORED, PackedBatch, pack, row_length
 
 SHAPE = GptShape(
     layers=3,
@@ -102,6 +102,24 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
         if parameter.grad is not None and theirs[name].grad is not None:
             scale = max(theirs[name].grad.norm().item(), 1e-6)
             assert (parameter.grad - theirs[name].grad).norm().item() <= 1e-3 * scale, name
+
+
+def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
+    """Whatever reads a packed row finds each clip whole between its borders (its kernel itself needs a GPU)."""
+    texts, codes, _ = clips(4)
+    heard = [(3, 20), (0, 50), (7, 23), (60, 64)]
+    rows, packed = (pack(texts, codes, SHAPE, heard=heard, layout=layout) for layout in ("rows", "packed"))
+    assert packed.tight.shape == (1, 512) and rows.tight.shape == (4, 160)
+    lengths = packed.borders.diff()
+    assert lengths.tolist() == [row_length(len(t), len(c)) for t, c in zip(texts, codes, strict=True)] + [512 - 488]
+    for clip, (start, length) in enumerate(zip(packed.borders, lengths[:4], strict=False)):
+        assert torch.equal(packed.tight[0, start : start + length], rows.tight[clip, :length])
+    for name in ("text", "code"):
+        flat = [batch.tight.flatten()[getattr(batch, f"{name}_places")] for batch in (rows, packed)]
+        count = getattr(packed, f"num_{name}_targets")
+        assert torch.equal(flat[0][:count], flat[1][:count])
+        assert torch.equal(getattr(rows, f"{name}_targets"), getattr(packed, f"{name}_targets"))
+    assert packed.useful_share == 488 / 512 and rows.useful_share == 488 / 640
 
 
 def test_a_clip_heard_from_end_to_end_keeps_its_stop_targets() -> None:

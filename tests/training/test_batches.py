@@ -106,8 +106,8 @@ def test_no_row_is_ever_without_targets(clips) -> None:
     )
     for epoch in range(50):
         for number in range(len(clips)):
-            targets = collate([dataset[(epoch, number)]]).packed.code_targets
-            assert (targets != -1).sum() >= 4
+            packed = collate([dataset[(epoch, number)]]).packed
+            assert packed.num_code_targets == (packed.code_targets != -1).sum() >= 4
 
 
 def test_clips_of_like_length_share_a_batch_and_meet_others_each_epoch() -> None:

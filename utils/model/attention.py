@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 AttentionKind = Literal["explicit", "sdpa"]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -38,6 +39,22 @@ def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout: fl
     A mask, even a full one, keeps SDPA off the flash kernel: the tight layout is what makes it unnecessary.
     """
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=dropout)
+
+
+def packed_attention(q: Tensor, k: Tensor, v: Tensor, *, borders: Tensor, longest: int) -> Tensor:
+    """Causal attention within each clip of one packed row, through PyTorch's variable-length flash kernel.
+
+    Needs CUDA of compute capability 8.0 or more and half-precision inputs. The kernel has no attention dropout.
+
+    Args:
+        q, k, v: [1, H, T, C].
+        borders: where clips begin, and the end, int32 [N + 1].
+        longest: positions of the longest clip.
+    """
+    q, k, v = (t.squeeze(0).transpose(0, 1) for t in (q, k, v))
+    # (-1, 0): each position sees all before it and none after, within its clip.
+    seen = varlen_attn(q, k, v, borders, borders, longest, longest, window_size=(-1, 0))
+    return seen.transpose(0, 1).unsqueeze(0)
 
 
 def attention(kind: AttentionKind) -> Callable[..., Tensor]:

@@ -1,7 +1,7 @@
 """The GPT of XTTS with a packed training forward: the same weights and keys as coqui-tts, without its padding mask.
 
-Shapes: B rows, T positions, D model width, H heads, C channels a head, F mel frames, P = 32 latents,
-    Lp text and Mp code positions (padded), V_text and V_code vocabulary rows.
+Shapes: B clips, D model width, H heads, C channels a head, F mel frames, P = 32 latents,
+    Lp text and Mp code positions (padded), R tight rows of T positions.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
 
-from utils.model.architecture import NUM_LATENTS, GptShape
-from utils.model.attention import Attend, AttentionKind, attention
+from utils.model.architecture import GptShape
+from utils.model.attention import Attend, AttentionKind, attention, packed_attention
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
 from utils.model.packing import IGNORED, PackedBatch
 
@@ -135,12 +135,12 @@ class XttsGpt(nn.Module):
             batch: from `packing.pack`, on the model's device.
             cond_mels: mel spectrogram of each clip's conditioning crop, [B, 80, F].
         """
-        hidden = self.final_norm(self.transform(self.embed(batch, self.latents(cond_mels))))
-        text_hidden = hidden[:, NUM_LATENTS : NUM_LATENTS + batch.text.size(1)]
-        code_hidden = _rows_at(hidden, batch.code_places)
+        rows = self.transform(self.embed(batch, self.latents(cond_mels)), batch)
+        hidden = self.final_norm(rows).flatten(0, 1)
+        # Only positions that are scored go through the heads: padding and the conditioning segment cost nothing there.
         return GptLosses(
-            text=_cross_entropy_sum(self.text_head(text_hidden), batch.text_targets),
-            codes=_cross_entropy_sum(self.mel_head(code_hidden), batch.code_targets),
+            text=_cross_entropy_sum(self.text_head(hidden.index_select(0, batch.text_places)), batch.text_targets),
+            codes=_cross_entropy_sum(self.mel_head(hidden.index_select(0, batch.code_places)), batch.code_targets),
         )
 
     def latents(self, mels: Tensor) -> Tensor:
@@ -150,16 +150,17 @@ class XttsGpt(nn.Module):
         return self.conditioning_perceiver(features, kernel)
 
     def embed(self, batch: PackedBatch, latents: Tensor) -> Tensor:
-        """Tight input rows [B, T, D]: positions are added in the padded parts, before packing."""
+        """Tight input rows [R, T, D]: positions are added in the padded parts, before packing."""
         text = self.text_embedding(batch.text) + self.text_pos_embedding.first(batch.text.size(1))
         codes = self.mel_embedding(batch.codes) + self.mel_pos_embedding.first(batch.codes.size(1))
         parts = torch.cat([latents.to(text.dtype), text, codes], dim=1)
-        return _rows_at(parts, batch.tight)
+        rows = parts.flatten(0, 1).index_select(0, batch.tight.flatten())
+        return rows.view(*batch.tight.shape, parts.size(-1))
 
-    def transform(self, x: Tensor) -> Tensor:
-        """The blocks and the GPT's own last norm over tight rows, causally: [B, T, D] -> [B, T, D]."""
+    def transform(self, x: Tensor, batch: PackedBatch) -> Tensor:
+        """The blocks and the GPT's own last norm over tight rows, causally: [R, T, D] -> [R, T, D]."""
         dropout = self.options.dropout if self.training else 0.0
-        attend = partial(attention(self.options.attention), causal=True, dropout=dropout)
+        attend = self._attend(batch, dropout)
         x = _dropped(x, dropout)
         for block in self.gpt.h:
             if self.options.checkpointing and self.training:
@@ -169,10 +170,11 @@ class XttsGpt(nn.Module):
                 x = block(x, attend, dropout)
         return self.gpt.ln_f(x)
 
-
-def _rows_at(x: Tensor, places: Tensor) -> Tensor:
-    """Vectors of x [B, N, D] at places [B, K] that count over all B * N of them: [B, K, D]."""
-    return x.flatten(0, 1).index_select(0, places.flatten()).view(*places.shape, x.size(-1))
+    def _attend(self, batch: PackedBatch, dropout: float) -> Attend:
+        """Causal attention within each clip of the batch."""
+        if len(batch.borders):
+            return partial(packed_attention, borders=batch.borders, longest=batch.longest)
+        return partial(attention(self.options.attention), causal=True, dropout=dropout)
 
 
 def _dropped(x: Tensor, share: float) -> Tensor:
@@ -181,4 +183,4 @@ def _dropped(x: Tensor, share: float) -> Tensor:
 
 def _cross_entropy_sum(logits: Tensor, targets: Tensor) -> Tensor:
     """Summed in float32: a half-precision sum of thousands of terms loses the small ones."""
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+    return F.cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="sum")

@@ -1,15 +1,19 @@
-"""Lay each clip out tight, so that padding is only at the end of a row and plain causal attention is exact.
+"""Lay each clip out tight, so that padding is only at the end of a row, or nowhere, and no mask is needed.
 
-Shapes: B rows, P = 32 conditioning latents, L text tokens (language token included), M audio codes,
-    Lp and Mp the padded lengths of both parts, T = the longest P + (L + 1) + (M + 4), rounded up.
+Shapes: B clips, P = 32 conditioning latents, L text tokens (language token included), M audio codes,
+    Lp and Mp the padded lengths of both parts, R rows of T positions, K and J scored places.
 
-A row reads [32 latents | START, L text tokens | start, M codes, 3 stops]; each position predicts the next one within
+A clip reads [32 latents | START, L text tokens | start, M codes, 3 stops]; each position predicts the next one within
 its part: L text tokens and STOP, then M codes and 4 stops. Source of the counts: coqui-tts, GPT.forward, with the
 positions that its attention mask hides left out.
+
+Two layouts: "rows" gives each clip a row of its own, rounded up to few different lengths (R = B); "packed" puts all
+clips behind one another in one row (R = 1), for attention kernels that take the clips' borders.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
@@ -21,44 +25,56 @@ IGNORED = -1
 STOPS = 4
 """Stop codes that each clip must learn to say."""
 
+Layout = Literal["rows", "packed"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class PackedBatch:
-    """Token ids, targets and the index that moves embeddings from two padded parts into tight rows."""
+    """Token ids, the index that moves embeddings from two padded parts into tight rows, and what is scored where."""
 
     text: Tensor
     """START and text tokens, padded; [B, Lp]."""
     codes: Tensor
     """start, codes and 3 stops, padded; [B, Mp]."""
-    text_targets: Tensor
-    """Next text tokens, `IGNORED` beyond STOP; [B, Lp]."""
-    code_targets: Tensor
-    """Next codes, `IGNORED` beyond the fourth stop and in the conditioning segment; [B, Mp]."""
     tight: Tensor
-    """For each tight position, its place among all rows of [latents | text | codes] padded; [B, T]."""
+    """For each tight position, its place among all rows of [latents | text | codes] padded; [R, T]."""
+    text_places: Tensor
+    """Tight positions that predict text, counted over all rows; [K]."""
+    text_targets: Tensor
+    """The text tokens they must predict, `IGNORED` where K was rounded up; [K]."""
     code_places: Tensor
-    """For each padded code, its place among all tight rows; [B, Mp]."""
+    """Tight positions that predict codes, counted over all rows; [J]."""
+    code_targets: Tensor
+    """The codes they must predict, `IGNORED` where J was rounded up; [J]."""
+    borders: Tensor
+    """Where each clip of a packed row begins, and the end; padding counts as one more clip; int32, [B + 1 or 2]."""
+    num_text_targets: int
+    num_code_targets: int
+    num_positions: int
+    """Positions that belong to clips; the rest of R * T is padding."""
+    longest: int
+    """Positions of the longest clip, padding counted as one."""
 
     @property
-    def num_text_targets(self) -> int:
-        return int((self.text_targets != IGNORED).sum())
-
-    @property
-    def num_code_targets(self) -> int:
-        return int((self.code_targets != IGNORED).sum())
+    def useful_share(self) -> float:
+        """Positions that belong to clips, as a share of those computed."""
+        return self.num_positions / self.tight.numel()
 
     def to(self, device: torch.device, *, non_blocking: bool = True) -> Self:
         """The same batch on a device."""
-        moved = {item.name: getattr(self, item.name).to(device, non_blocking=non_blocking) for item in fields(self)}
-        return type(self)(**moved)
+        return self._with(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         """The same batch in page-locked memory, so that copies to a GPU overlap with work."""
-        return type(self)(**{item.name: getattr(self, item.name).pin_memory() for item in fields(self)})
+        return self._with(lambda tensor: tensor.pin_memory())
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return type(self)(**{name: change(v) if isinstance(v, Tensor) else v for name, v in values.items()})
 
 
 def row_length(num_text: int, num_codes: int) -> int:
-    """Positions of a clip's tight row: L text tokens and M codes give 32 + L + 1 + M + 4."""
+    """Positions of a clip: L text tokens and M codes give 32 + L + 1 + M + 4."""
     return NUM_LATENTS + num_text + 1 + num_codes + STOPS
 
 
@@ -68,6 +84,7 @@ def pack(
     shape: GptShape,
     *,
     heard: list[tuple[int, int]] | None = None,
+    layout: Layout = "rows",
     multiple: int = 32,
 ) -> PackedBatch:
     """Pack clips into one batch.
@@ -77,6 +94,7 @@ def pack(
         codes: audio codes of each clip, [M].
         heard: for each clip the codes [start, end) that it is conditioned on and must not be scored on; None scores
             all codes.
+        layout: a row a clip, or one row for all.
         multiple: every padded length is rounded up to this. Few different shapes keep the CPU's bf16 kernel caches
             small (they grew to 12 GB with ragged shapes) and suit the GPU's tensor cores.
 
@@ -85,39 +103,81 @@ def pack(
     """
     assert max(map(len, texts)) <= shape.max_text_tokens and max(map(len, codes)) <= shape.max_audio_tokens - 1
     text_in = [_edged(text, shape.start_text, 0, shape.stop_text) for text in texts]
-    text_out = [_edged(text, None, 1, shape.stop_text) for text in texts]
     code_in = [_edged(clip, shape.start_audio, STOPS - 1, shape.stop_audio) for clip in codes]
-    code_out = [_edged(clip, None, STOPS, shape.stop_audio) for clip in codes]
-    for index, (start, end) in enumerate(heard or []):
-        _hide(code_out[index], start, end, num_codes=len(codes[index]))
-    text_length = min(_round_up(max(map(len, text_in)), min(multiple, 16)), shape.text_positions)
-    code_length = min(_round_up(max(map(len, code_in)), multiple), shape.audio_positions)
+    text_rows = _padded(text_in, _rounded([len(t) for t in text_in], 16, shape.text_positions), shape.stop_text)
+    code_rows = _padded(code_in, _rounded([len(c) for c in code_in], multiple, shape.audio_positions), shape.stop_audio)
     parts = [(len(text), len(code)) for text, code in zip(text_in, code_in, strict=True)]
-    tight, code_places = _places(parts, text_length, code_length, multiple)
+    starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple)
+    text_scored, code_scored = _scored(texts, codes, parts, starts, heard, shape)
     return PackedBatch(
-        text=_padded(text_in, text_length, shape.stop_text),
-        codes=_padded(code_in, code_length, shape.stop_audio),
-        text_targets=_padded(text_out, text_length, IGNORED),
-        code_targets=_padded(code_out, code_length, IGNORED),
-        tight=tight,
-        code_places=code_places,
+        text=text_rows,
+        codes=code_rows,
+        tight=_tight(parts, starts, size, text_rows.size(1), code_rows.size(1)),
+        text_places=_flat(text_scored[0], 0, multiple),
+        text_targets=_flat(text_scored[1], IGNORED, multiple),
+        code_places=_flat(code_scored[0], 0, multiple),
+        code_targets=_flat(code_scored[1], IGNORED, multiple),
+        borders=_borders(parts, starts, size) if layout == "packed" else torch.zeros(0, dtype=torch.int32),
+        num_text_targets=sum(map(len, text_scored[1])),
+        num_code_targets=sum(map(len, code_scored[1])),
+        num_positions=sum(NUM_LATENTS + sum(part) for part in parts),
+        longest=_longest(parts, starts, size, layout),
     )
 
 
-def _places(parts: list[tuple[int, int]], text_padded: int, code_padded: int, multiple: int) -> tuple[Tensor, Tensor]:
-    """Where each tight position comes from, [B, T], and where each padded code went, [B, Mp], over all rows."""
-    longest = NUM_LATENTS + max(text_padded, *(text + code for text, code in parts))
-    length = _round_up(longest, multiple)
-    tight = torch.zeros(len(parts), length, dtype=torch.long)
-    code_places = torch.zeros(len(parts), code_padded, dtype=torch.long)
-    for row, (text, code) in enumerate(parts):
-        codes_at = NUM_LATENTS + text
-        tight[row, :codes_at] = torch.arange(codes_at)
-        tight[row, codes_at : codes_at + code] = torch.arange(code) + NUM_LATENTS + text_padded
-        code_places[row, :code] = torch.arange(code) + codes_at
-    row_numbers = torch.arange(len(parts)).unsqueeze(1)
+def _starts(lengths: list[int], layout: Layout, multiple: int) -> tuple[list[int], tuple[int, int]]:
+    """Where each clip begins, counted over all rows, and the size (R, T) of the tight rows."""
+    if layout == "rows":
+        length = _round_up(max(lengths), multiple)
+        return [row * length for row in range(len(lengths))], (len(lengths), length)
+    starts = [sum(lengths[:clip]) for clip in range(len(lengths))]
+    return starts, (1, _round_up(sum(lengths), multiple))
+
+
+def _tight(
+    parts: list[tuple[int, int]], starts: list[int], size: tuple[int, int], text_padded: int, code_padded: int
+) -> Tensor:
+    """For each tight position its place among the padded parts, [R, T]; padding repeats the first place."""
+    tight = torch.zeros(size[0] * size[1], dtype=torch.long)
     loose_length = NUM_LATENTS + text_padded + code_padded
-    return tight + row_numbers * loose_length, code_places + row_numbers * length
+    for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):
+        places = torch.cat([torch.arange(NUM_LATENTS + text), torch.arange(code) + NUM_LATENTS + text_padded])
+        tight[start : start + len(places)] = places + clip * loose_length
+    return tight.view(size)
+
+
+def _scored(
+    texts: list[Tensor],
+    codes: list[Tensor],
+    parts: list[tuple[int, int]],
+    starts: list[int],
+    heard: list[tuple[int, int]] | None,
+    shape: GptShape,
+) -> tuple[tuple[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]:
+    """Places and targets of each clip's text, and of its codes; only positions that are learned from."""
+    text_places, text_targets, code_places, code_targets = [], [], [], []
+    for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):
+        text_at = start + NUM_LATENTS
+        text_places.append(torch.arange(text) + text_at)
+        text_targets.append(_edged(texts[clip], None, 1, shape.stop_text))
+        kept = torch.ones(code, dtype=torch.bool)
+        if heard is not None:
+            # A clip heard from end to end keeps its stop targets.
+            kept[max(heard[clip][0], 0) : min(heard[clip][1], len(codes[clip]))] = False
+        code_places.append((torch.arange(code) + text_at + text)[kept])
+        code_targets.append(_edged(codes[clip], None, STOPS, shape.stop_audio)[kept])
+    return (text_places, text_targets), (code_places, code_targets)
+
+
+def _borders(parts: list[tuple[int, int]], starts: list[int], size: tuple[int, int]) -> Tensor:
+    ends = [*starts, starts[-1] + NUM_LATENTS + sum(parts[-1])]
+    return torch.tensor(ends if ends[-1] == size[1] else [*ends, size[1]], dtype=torch.int32)
+
+
+def _longest(parts: list[tuple[int, int]], starts: list[int], size: tuple[int, int], layout: Layout) -> int:
+    longest = max(NUM_LATENTS + sum(part) for part in parts)
+    padding = size[1] - (starts[-1] + NUM_LATENTS + sum(parts[-1])) if layout == "packed" else 0
+    return max(longest, padding)
 
 
 def _edged(ids: Tensor, first: int | None, num_last: int, last: int) -> Tensor:
@@ -126,16 +186,22 @@ def _edged(ids: Tensor, first: int | None, num_last: int, last: int) -> Tensor:
     return torch.cat(parts if first is None else [torch.tensor([first]), *parts])
 
 
-def _hide(targets: Tensor, start: int, end: int, *, num_codes: int) -> None:
-    """Ignore the codes the model was conditioned on; a clip heard from end to end keeps its stop targets."""
-    targets[max(start, 0) : min(end, num_codes)] = IGNORED
-
-
 def _padded(rows: list[Tensor], length: int, value: int) -> Tensor:
     padded = torch.full((len(rows), length), value, dtype=torch.long)
     for index, row in enumerate(rows):
         padded[index, : len(row)] = row
     return padded
+
+
+def _flat(rows: list[Tensor], value: int, multiple: int) -> Tensor:
+    """All rows behind one another, filled up with `value` to a multiple."""
+    whole = torch.cat(rows)
+    return _padded([whole], _round_up(len(whole), multiple), value)[0]
+
+
+def _rounded(lengths: list[int], multiple: int, most: int) -> int:
+    """The longest length rounded up, but not beyond the position table."""
+    return min(_round_up(max(lengths), multiple), most)
 
 
 def _round_up(value: int, multiple: int) -> int:
