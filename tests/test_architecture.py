@@ -18,7 +18,7 @@ CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
 
 LAYERS = (
-    {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.hardware"},
+    {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.runs", "utils.hardware"},
     {"utils.audio"},
     {"utils.text", "utils.model"},
     {"utils.dataset"},
@@ -53,6 +53,7 @@ LIGHT = (
     "utils.hardware",
     "utils.jobs",
     "utils.paths",
+    "utils.runs",
 )
 """What the web process may load; nothing these import, however far away, may load a library of HEAVY."""
 HEAVY = ("torch", "torchaudio", "torchcodec", "TTS", "trainer", "transformers", "accelerate", "safetensors.torch")

@@ -6,7 +6,8 @@ A field that is None takes the default of the chosen base model (see `utils.mode
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -37,8 +38,15 @@ class Config:
         Raises:
             UserError: naming all faults together.
         """
-        raise_problems(self.problems(), where=where)
+        raise_problems(self._wrong_types() or self.problems(), where=where)
         return self
+
+    def _wrong_types(self) -> list[str]:
+        """Values of another type than their field's, as a Python call or an edited file may give them."""
+        hints = get_type_hints(type(self))
+        values = {name: getattr(self, name) for name in hints}
+        wrong = {name: value for name, value in values.items() if not _fits(value, hints[name])}
+        return [f"{name} is {value!r}; use {_wanted(hints[name])}" for name, value in wrong.items()]
 
     def save(self, path: Path) -> None:
         """Write the values as YAML, one line a field."""
@@ -57,12 +65,26 @@ class Config:
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
+        if not isinstance(values, dict):
+            raise UserError(what=f"not a {cls.__name__} file", where=str(path))
+        return cls.from_values(values, where=str(path))
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any], *, where: str) -> Self:
+        """Settings from plain values; text is taken for a path where a path is wanted.
+
+        Raises:
+            UserError: a setting that does not exist, or one that must be given and is not.
+        """
         assert dataclasses.is_dataclass(cls)
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        if not isinstance(values, dict) or not set(values) <= set(fields):
-            unknown = sorted(set(values) - set(fields)) if isinstance(values, dict) else []
-            raise UserError(what=f"not a {cls.__name__} file, unknown settings: {unknown}", where=str(path))
-        return cls(**{key: _typed(value, fields[key].type) for key, value in values.items()})
+        if unknown := sorted(set(values) - set(fields)):
+            raise UserError(what=f"unknown settings: {', '.join(map(str, unknown))}", where=where)
+        required = [name for name, field in fields.items() if field.default is dataclasses.MISSING]
+        if missing := [name for name in required if name not in values]:
+            raise UserError(what=f"settings are missing: {', '.join(missing)}", where=where)
+        hints = get_type_hints(cls)
+        return cls(**{name: _typed(value, hints[name]) for name, value in values.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +101,10 @@ class PrepareConfig(Config):
     """The folder that holds all projects."""
     base: str = "tiny"
     """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
-    max_audio_length: int = 255_995
-    """Longest clip, in samples at 22 050 Hz (255 995 is 11.6 s)."""
-    max_text_length: int = 200
-    """Longest transcript, in tokens."""
+    max_audio_length: int | None = None
+    """Longest clip, in samples at 22 050 Hz; the base's limit when not given (XTTS v2: 255 995, 11.6 s)."""
+    max_text_length: int | None = None
+    """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
     eval_fraction: float = 0.1
     """Share of the clips held out for evaluation; at least one clip is."""
 
@@ -91,9 +113,9 @@ class PrepareConfig(Config):
         if not 0 < self.eval_fraction < 1:
             found.append(f"eval_fraction is {self.eval_fraction}; use a share between 0 and 1, such as 0.1")
         shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
-        if self.max_audio_length < shortest:
+        if self.max_audio_length is not None and self.max_audio_length < shortest:
             found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
-        if self.max_text_length < 1:
+        if self.max_text_length is not None and self.max_text_length < 1:
             found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
         return found
 
@@ -132,10 +154,10 @@ class TrainConfig(Config):
     """AdamW weight decay."""
     grad_clip_norm: float = 1.0
     """Gradients are scaled down to this L2 norm."""
-    max_audio_length: int = 255_995
-    """Longest clip, in samples at 22 050 Hz."""
-    max_text_length: int = 200
-    """Longest transcript, in tokens."""
+    max_audio_length: int | None = None
+    """Longest clip, in samples at 22 050 Hz; the base's limit when not given (XTTS v2: 255 995, 11.6 s)."""
+    max_text_length: int | None = None
+    """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
     seed: int = 1
     """Fixes shuffling, conditioning crops and dropout."""
     num_workers: int = 0
@@ -153,7 +175,7 @@ class TrainConfig(Config):
     device: Device = "auto"
     """Where to train; auto takes a CUDA GPU when there is one."""
     resume: Path | None = None
-    """Folder of a run to go on with, from its last checkpoint; its own settings are used, but for num_epochs."""
+    """Folder of a run to go on with, from its last checkpoint and with its own settings; num_epochs may be raised."""
 
     def problems(self) -> list[str]:
         found = [
@@ -255,6 +277,38 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _typed(value: Any, kind: Any) -> Any:
-    """YAML knows no paths: give a field declared as a path its type back."""
-    return Path(value) if isinstance(value, str) and "Path" in str(kind) else value
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The alternatives of a type hint: of `int | None`, int and None."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _typed(value: Any, hint: Any) -> Any:
+    """YAML and callers write paths as text: give a field declared as a path its type."""
+    choices = _choices(hint)
+    return Path(value) if isinstance(value, str) and Path in choices and str not in choices else value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    return any(_fits_one(value, choice) for choice in _choices(hint))
+
+
+def _fits_one(value: Any, choice: Any) -> bool:
+    if get_origin(choice) is Literal:
+        return value in get_args(choice)
+    if isinstance(value, bool):
+        return choice is bool
+    return isinstance(value, (int, float) if choice is float else choice)
+
+
+def _wanted(hint: Any) -> str:
+    """A type hint in words."""
+    words = {
+        bool: "True or False",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        Path: "a path",
+        NoneType: "None",
+    }
+    named = [" or ".join(get_args(c)) if get_origin(c) is Literal else words[c] for c in _choices(hint)]
+    return " or ".join(named)

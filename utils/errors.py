@@ -1,5 +1,9 @@
 """The one exception that is written for people: what went wrong, where, and how to fix it."""
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class UserError(Exception):
     """A fault the user can mend. Command lines print it without a traceback and exit with status 2.
@@ -36,3 +40,26 @@ def raise_problems(problems: list[str], *, where: str) -> None:
         return
     count = "1 setting is" if len(problems) == 1 else f"{len(problems)} settings are"
     raise UserError(what=f"{count} not usable:\n  - " + "\n  - ".join(problems), where=where)
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Turn what the operating system refuses into words for people; also usable as a decorator.
+
+    Raises:
+        UserError: the disk is full, or a file or folder may not be read, written or made.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = str(error.filename or "")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise UserError(what="the disk is full", where=where, fix="free some space and run again") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            fix = "choose another folder, or change its permissions"
+            raise UserError(what=f"not permitted: {error.strerror}", where=where, fix=fix) from error
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+            raise UserError(
+                what=f"not usable as it is: {error.strerror}", where=where, fix="name another path"
+            ) from error
+        raise

@@ -65,7 +65,8 @@ def train_gpt(
         use_amharic_g2p: train on the Latin form of Amharic; not available yet, True is refused.
         progress: who is told how far the run is.
         settings: any other field of `utils.config.TrainConfig`: learning_rate, schedule, warmup_steps, seed,
-            eval_batch_size, num_workers, weight_decay, grad_clip_norm, max_text_length, dropout, device, ...
+            eval_batch_size, num_workers, weight_decay, grad_clip_norm, max_text_length, dropout, device,
+            mixed_precision (instead of enable_mixed_precision), ...
 
     Returns:
         (speaker_path, config, checkpoint, vocab, exp_path, ref_audio).
@@ -78,25 +79,25 @@ def train_gpt(
             what="use_amharic_g2p is not available yet", where="train_gpt", fix="train with use_amharic_g2p=False"
         )
     folder = Path(output_path).expanduser().absolute()
-    known = TrainConfig.__dataclass_fields__
-    if unknown := sorted(set(settings) - set(known)):
-        raise UserError(what=f"unknown settings: {', '.join(unknown)}", where="train_gpt", fix="see TrainConfig")
-    config = TrainConfig(
-        project=folder.name,
-        output=folder.parent,
-        base=str(custom_model or version),
-        language=language,
-        num_epochs=num_epochs,
-        batch_size=batch_size,
-        grad_accumulation=grad_acumm,
-        train_csv=Path(train_csv),
-        eval_csv=Path(eval_csv),
-        max_audio_length=max_audio_length,
-        gradient_checkpointing=enable_grad_checkpoint,
-        sdpa=enable_sdpa,
-        mixed_precision="auto" if enable_mixed_precision else "fp32",
-        **settings,
-    )
+    named = {
+        "project": folder.name,
+        "output": folder.parent,
+        "base": str(custom_model or version),
+        "language": language,
+        "num_epochs": num_epochs,
+        "batch_size": batch_size,
+        "grad_accumulation": grad_acumm,
+        "train_csv": Path(train_csv).absolute(),
+        "eval_csv": Path(eval_csv).absolute(),
+        "max_audio_length": max_audio_length,
+        "gradient_checkpointing": enable_grad_checkpoint,
+        "sdpa": enable_sdpa,
+    }
+    if twice := sorted(set(named) & set(settings)):
+        raise UserError(what=f"given twice: {', '.join(twice)}", where="train_gpt", fix="use train_gpt's own arguments")
+    if enable_mixed_precision:
+        named["mixed_precision"] = "auto"
+    config = TrainConfig.from_values({**named, **settings}, where="train_gpt")
     # The folder is the caller's own choice: it need not obey the rules for project names.
     result = fine_tune(config, project=Project(name=folder.name, output=folder.parent), progress=progress)
     return TrainedModel(

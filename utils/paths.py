@@ -1,14 +1,17 @@
 """Where everything of a project lies on disk, and which names are safe to use there."""
 
+import itertools
 import os
-import re
 import time
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
 from utils.errors import UserError
 
-_NAME = re.compile(r"[\w-]{1,64}")
+# File systems take 255 bytes; the rest is for the endings and numbers that names get.
+_MAX_CHARACTERS, _MAX_BYTES = 64, 200
+_run_numbers = itertools.count()
 # Windows refuses these as file names whatever their case or extension.
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{stem}{digit}" for stem in ("com", "lpt") for digit in range(1, 10))}
 
@@ -16,22 +19,32 @@ BASES_VARIABLE = "XTTS_STUDIO_BASES"
 
 
 def check_name(name: str, *, kind: str = "project") -> str:
-    """Return `name` when it is safe as a folder name on every system.
+    """Return `name` when it is safe as a folder name on every system, with its accents composed (NFC).
 
     Args:
-        name: 1 to 64 letters of any script, digits, `_` or `-`.
+        name: 1 to 64 letters of any script with their marks, digits, `_` or `-`; at most 200 bytes in UTF-8.
         kind: what is being named, for the message.
 
     Raises:
-        UserError: the name holds anything else, or is reserved on Windows.
+        UserError: the name holds anything else, is too long, or is reserved on Windows.
     """
-    if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
+    composed = unicodedata.normalize("NFC", name)
+    if not _is_safe(composed):
         raise UserError(
             what=f"{name!r} cannot be used as a {kind} name",
             where=f"{kind} name",
-            fix="use 1 to 64 letters, digits, '_' or '-', and no path",
+            fix=f"use 1 to {_MAX_CHARACTERS} letters, digits, '_' or '-' ({_MAX_BYTES} bytes in UTF-8), and no path",
         )
-    return name
+    return composed
+
+
+def _is_safe(name: str) -> bool:
+    # Marks are vowels and tones in many scripts; a mark without a letter before it is no text.
+    if not name or unicodedata.category(name[0]).startswith("M") or name.lower() in _RESERVED:
+        return False
+    if not all(char in "_-" or char.isalnum() or unicodedata.category(char).startswith("M") for char in name):
+        return False
+    return len(name) <= _MAX_CHARACTERS and len(name.encode()) <= _MAX_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +92,7 @@ class Project:
         """Language code of the prepared dataset.
 
         Raises:
-            UserError: the project has no dataset yet.
+            UserError: the project has no dataset yet, or its language file cannot be read.
         """
         if not self.language_file.is_file():
             raise UserError(
@@ -87,7 +100,14 @@ class Project:
                 where=str(self.dataset),
                 fix=f"run: python -m utils.cli.prepare --project {self.name} --input FOLDER --language CODE",
             )
-        return self.language_file.read_text(encoding="utf-8").strip()
+        try:
+            return self.language_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                what=f"the language of the dataset cannot be read: {error}",
+                where=str(self.language_file),
+                fix="write the language code into it as UTF-8 text, such as en",
+            ) from error
 
 
 def open_project(name: str, output: Path) -> Project:
@@ -100,8 +120,8 @@ def open_project(name: str, output: Path) -> Project:
 
 
 def new_run_id() -> str:
-    """Name of a new run folder: local time to the second and the process id, so names sort by age."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    """Name of a new run folder, never the same: local time, process id and a count, so names sort by age."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(_run_numbers):03}"
 
 
 def bases_folder() -> Path:

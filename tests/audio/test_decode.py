@@ -93,6 +93,12 @@ def test_the_content_decides_not_the_name(tmp_path: Path, sound: Tensor) -> None
         assert decode(tmp_path / name)[1] == RATE
 
 
+def test_load_audio_stops_soon_after_the_limit(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "hour.wav", np.zeros(40 * 44_100, dtype=np.float32), 44_100)
+    assert load_audio(tmp_path / "hour.wav", SAMPLE_RATE).shape[1] == 40 * SAMPLE_RATE
+    assert SAMPLE_RATE < load_audio(tmp_path / "hour.wav", SAMPLE_RATE, max_seconds=1).shape[1] < 4 * SAMPLE_RATE
+
+
 def test_load_audio_resamples(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", tone(1, 44_100)[0].numpy(), 44_100, subtype="FLOAT")
     wav = load_audio(tmp_path / "a.wav", SAMPLE_RATE)

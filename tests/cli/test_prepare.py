@@ -1,6 +1,7 @@
 """python -m utils.cli.prepare: a dataset and a table, or a plain message and status 2 with everything as it was."""
 
 import errno
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,12 +102,20 @@ def test_bad_input_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["--language", "amh"], "cannot read the language 'amh'"),
         (["--language", "de"], "the dataset is in 'en', not 'de'"),
         (["--base", "nothing"], "there is no base 'nothing'"),
+        (["--max-audio-length", "2000000"], "max_audio_length is 2000000 samples; the base tiny takes at most"),
+        (["--language", "zh"], "pip install pypinyin"),
         (["--eval-fraction", "1.5", "--max-text-length", "0"], "2 settings are not usable"),
     ],
 )
 def test_bad_settings_exit_with_2_and_the_dataset_stays(
-    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+    project: Project,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    more: list[str],
+    message: str,
 ) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     before = snapshot(project)
     capsys.readouterr()
     with pytest.raises(SystemExit) as caught:
@@ -137,4 +146,5 @@ def test_help_shows_units_and_defaults(capsys: pytest.CaptureFixture[str]) -> No
         main(["--help"])
     assert caught.value.code == 0
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "--max-audio-length INT Longest clip, in samples at 22 050 Hz (255 995 is 11.6 s). (default: 255995)" in text
+    assert "Longest clip, in samples at 22 050 Hz; the base's limit when not given" in text
+    assert "at least one clip is. (default: 0.1)" in text

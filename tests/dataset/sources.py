@@ -1,10 +1,12 @@
 """Small inputs made of the bundled voice, and what a dataset looks like from outside."""
 
+import json
 import shutil
 from pathlib import Path
 
 from utils.config import PrepareConfig
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.model.base import find_base
 from utils.paths import Project, assets_folder
 
 DEMO_VOICE = assets_folder() / "demo_voice"
@@ -35,6 +37,15 @@ def add_row(source: Path, audio: str, text: str) -> None:
 def config(source: Path, output: Path, *, project: str = "voice", language: str = "en", **more: float) -> PrepareConfig:
     """Settings as the command line would give them."""
     return PrepareConfig(input=source, output=output, project=project, language=language, **more)  # type: ignore[arg-type]
+
+
+def copy_of_tiny(folder: Path, **training: int) -> Path:
+    """The tiny base with training defaults of its own."""
+    shutil.copytree(find_base("tiny").folder, folder)
+    about = folder / "about.json"
+    content = json.loads(about.read_text(encoding="utf-8"))
+    about.write_text(json.dumps(content | {"training": content["training"] | training}), encoding="utf-8")
+    return folder
 
 
 def snapshot(project: Project) -> dict[str, bytes]:

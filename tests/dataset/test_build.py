@@ -1,7 +1,9 @@
 """Preparing: the files that must be left behind, and every clip accounted for."""
 
 import json
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,13 +11,15 @@ import soundfile
 import torch
 
 from tests.audio.signals import encode, tone
-from tests.dataset.sources import DEMO_VOICE, add_row, config, demo_clips, make_source
+from tests.dataset.sources import DEMO_VOICE, add_row, config, copy_of_tiny, demo_clips, make_source
 from utils.audio.decode import decode, load_audio
 from utils.audio.write import write_wav
-from utils.config import SAMPLE_RATE
+from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.build import prepare
 from utils.dataset.manifest import read_manifest
 from utils.dataset.report import ClipReport, Report
+from utils.errors import UserError
+from utils.model.base import find_base
 from utils.paths import Project
 
 
@@ -132,6 +136,51 @@ def test_the_limits_of_the_settings_are_the_limits(tmp_path: Path) -> None:
     assert len(report.used) == 4
     shorter = prepare(config(source, tmp_path / "out", project="other", max_audio_length=longest - 1))
     assert [clip.reason for clip in shorter.dropped] == ["too long"]
+
+
+def test_the_base_sets_the_limits_that_the_settings_leave_open(tmp_path: Path) -> None:
+    base = copy_of_tiny(tmp_path / "base", max_audio_length=100_000, max_text_length=80)
+    settings = config(make_source(tmp_path / "in", 12), tmp_path / "out", base=str(base))  # type: ignore[arg-type]
+    settings = replace(settings, max_audio_length=None, max_text_length=None)
+    report = prepare(settings)
+    assert report.settings["max_audio_length"] == 100_000 and report.settings["max_text_length"] == 80
+    assert {clip.reason for clip in report.dropped} == {"too long", "text too long"}
+    assert all(clip.num_samples <= 100_000 and clip.num_tokens <= 80 for clip in report.used)
+    more = replace(settings, project="more", max_audio_length=200_000, max_text_length=100)
+    assert not prepare(more).dropped
+
+
+@pytest.mark.parametrize("name", ["max_audio_length", "max_text_length"])
+def test_limits_beyond_what_the_base_takes_are_refused(tmp_path: Path, name: str) -> None:
+    shape = find_base("tiny").gpt_shape()
+    longest = {
+        "max_audio_length": (shape.max_audio_tokens - 1) * CODE_SAMPLES,
+        "max_text_length": shape.max_text_tokens,
+    }[name]
+    source = make_source(tmp_path / "in", 3)
+    prepare(config(source, tmp_path / "out", **{name: longest}))
+    with pytest.raises(UserError, match=f"{name} is {longest + 1} .*takes at most {longest}"):
+        prepare(config(source, tmp_path / "out", project="other", **{name: longest + 1}))
+
+
+def test_names_that_are_not_utf8_and_endless_links_cost_only_their_clips(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 3)
+    shutil.copy(source / "wavs" / "demo-01.flac", source / os.fsdecode(b"caf\xe9.flac"))
+    (source / "loop.wav").symlink_to(source / "loop.wav")
+    add_row(source, "loop.wav", "Not there.")
+    report = prepare(config(source, tmp_path / "out"))
+    assert {name: clip.reason for name, clip in _by_name(report).items() if clip.status == "dropped"} == {
+        "loop.wav": "missing file",
+        "caf\\xe9.flac": "unreadable audio",
+    }
+    assert Report.load(Project(name="voice", output=tmp_path / "out").report) == report
+    assert "caf\\xe9.flac" in report.table()
+
+
+def test_an_input_that_is_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").symlink_to(tmp_path / "in")
+    with pytest.raises(UserError, match="the input does not exist"):
+        prepare(config(tmp_path / "in", tmp_path / "out"))
 
 
 def test_the_same_input_gives_the_same_files(tmp_path: Path) -> None:

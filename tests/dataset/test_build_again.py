@@ -99,6 +99,54 @@ def test_a_source_that_is_gone_does_not_take_its_clip_along(project: Project, so
     assert _splits(project) == before
 
 
+def test_the_next_batch_in_the_same_folder_keeps_the_clips_of_the_last(project: Project, source: Path) -> None:
+    rows = read_manifest(project.train_csv)
+    write_manifest(project.train_csv, [Clip(audio=rows[0].audio, text="Edited by hand.", speaker="x"), *rows[1:]])
+    before = _splits(project)
+    old_files = list((source / "wavs").iterdir())
+    make_source(source, 4, first=6)
+    assert all(path.exists() for path in old_files)
+    report = _again(project, source)
+    assert (report.added, report.unchanged, len(report.dropped)) == (4, 6, 0)
+    assert {text: split for text, split in _splits(project).items() if text in before} == before
+    assert {clip.speaker for clip in report.used if clip.text == "Edited by hand."} == {"x"}
+    assert _again(project, source).totals == report.totals | {"added": 0, "unchanged": 10}
+
+
+@pytest.mark.parametrize("limit", [{"max_text_length": 12}, {"max_audio_length": 30_000}])
+def test_an_edit_outlives_a_drop(project: Project, source: Path, limit: dict[str, int]) -> None:
+    rows = read_manifest(project.train_csv)
+    edited = max(rows, key=lambda clip: len(clip.text))
+    text = edited.text.replace(".", ", edited by hand.")
+    where = rows.index(edited)
+    rows[where] = Clip(audio=edited.audio, text=text, speaker="someone")
+    write_manifest(project.train_csv, rows)
+    make_source(source, 12)
+    for number in range(2):
+        write_wav(source / f"short{number}.wav", (number + 1) * 0.1 * torch.rand(1, 20_000), SAMPLE_RATE)
+        add_row(source, f"short{number}.wav", "Yes.")
+    for _ in range(2):
+        assert text not in {clip.text for clip in _again(project, source, **limit).used}
+    report = _again(project, source)
+    assert len(report.used) == 14 and not report.dropped
+    assert {clip.speaker for clip in report.used if clip.text == text} == {"someone"}
+    assert rows[where] in read_manifest(project.train_csv)
+
+
+def test_a_drop_does_not_take_the_row_of_the_same_sound_in_another_file(project: Project, source: Path) -> None:
+    take = source / "wavs" / "demo-02.flac"
+    copy = source / "copy.wav"
+    write_wav(copy, load_audio(take, SAMPLE_RATE), SAMPLE_RATE)
+    table = source / "metadata.csv"
+    row = next(line for line in table.read_text().splitlines() if "demo-02" in line)
+    table.write_text(table.read_text().replace(row, f"wavs/demo-02.flac|{'word ' * 300}|demo"))
+    add_row(source, "copy.wav", "The copy is used.")
+    for _ in range(2):
+        report = _again(project, source)
+        assert {clip.reason for clip in report.dropped} == {"text too long"}
+        assert "The copy is used." in _splits(project)
+
+
 def test_a_new_take_replaces_the_old_one(project: Project, source: Path) -> None:
     take = source / "wavs" / "demo-02.flac"
     write_wav(take, 0.5 * load_audio(take, SAMPLE_RATE), SAMPLE_RATE)

@@ -1,6 +1,7 @@
 """What is written is read back, wherever the folder lies and whatever the text holds."""
 
 import shutil
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_recordings_are_found_with_or_without_folder_and_ending(tmp_path: Path, 
     (tmp_path / "wavs" / "LJ001-0001.flac").touch()
     (tmp_path / "metadata.csv").write_text(f"{name}|One.|One.\n")
     assert read_manifest(tmp_path / "metadata.csv")[0].audio == tmp_path / "wavs" / "LJ001-0001.flac"
+
+
+@pytest.mark.parametrize("written", ["café", "हिन्दी", "が"])
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_accents_match_however_the_system_writes_them(tmp_path: Path, written: str, forms: tuple[str, str]) -> None:
+    in_table, on_disk = (unicodedata.normalize(form, written) for form in forms)
+    (tmp_path / "wavs").mkdir()
+    audio = tmp_path / "wavs" / f"{on_disk}.wav"
+    audio.touch()
+    for name in (in_table, f"{in_table}.wav", f"wavs/{in_table}.wav"):
+        (tmp_path / "metadata.csv").write_text(f"{name}|One.|One.\n", encoding="utf-8")
+        assert read_manifest(tmp_path / "metadata.csv")[0].audio == audio
 
 
 def test_an_empty_manifest_is_a_header(tmp_path: Path) -> None:

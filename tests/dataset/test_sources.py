@@ -1,5 +1,7 @@
 """Every layout gives the same recordings, every file is accounted for, and nothing outside the folder is touched."""
 
+import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,87 @@ def test_links_out_of_a_folder_of_pairs_are_not_followed(tmp_path: Path) -> None
     (source / "link.wav").symlink_to(outside)
     (source / "link.txt").write_text("Hello.")
     assert _faults(read_source(source))["link.wav"] == "outside the folder"
+
+
+@pytest.mark.parametrize("name", ["wavs/a.wav", "a", "wavs/deep/b.wav"])
+def test_a_wavs_folder_on_another_disk_belongs_to_the_folder_it_is_linked_in(tmp_path: Path, name: str) -> None:
+    disk = _touch(tmp_path / "disk", "a.wav", "deep/b.wav")
+    source = _touch(tmp_path / "in", "metadata.csv")
+    (source / "wavs").symlink_to(disk)
+    (source / "metadata.csv").write_text(f"audio_file|text\n{name}|Hello.\n")
+    assert read_source(source)[0].fault is None
+    assert sorted(_faults(read_source(source)).values()) == ["", "no transcript"], "the other one is accounted for too"
+
+
+def test_pairs_in_a_linked_folder_are_read(tmp_path: Path) -> None:
+    disk = _touch(tmp_path / "disk", "a.wav")
+    (disk / "a.txt").write_text("Hello.")
+    source = _touch(tmp_path / "in", "own.wav", "own.txt")
+    (source / "more").symlink_to(disk)
+    assert _faults(read_source(source)) == {"a.wav": "", "own.wav": ""}
+
+
+def test_what_leads_out_of_a_linked_folder_is_not_followed(tmp_path: Path) -> None:
+    secret = _touch(tmp_path / "private", "secret.wav") / "secret.wav"
+    disk = _touch(tmp_path / "disk", "a.wav")
+    (disk / "out.wav").symlink_to(secret)
+    (disk / "further").symlink_to(tmp_path / "private")
+    source = _touch(tmp_path / "in", "deep/.keep")
+    (source / "wavs").symlink_to(disk)
+    (source / "deep" / "wavs").symlink_to(disk)
+    names = ["out.wav", "wavs/further/secret.wav", "wavs/../private/secret.wav", "deep/wavs/a.wav", str(disk / "a.wav")]
+    (source / "metadata.csv").write_text("audio_file|text\n" + "".join(f"{name}|Hello.\n" for name in names))
+    found = read_source(source / "metadata.csv")
+    reasons = [recording.fault.reason if recording.fault else "" for recording in found]
+    assert reasons == ["outside the folder"] * 5
+    assert found[0].fault and "put a link to its folder directly into" in found[0].fault.detail
+
+
+def test_a_text_file_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("A secret.")
+    source = _touch(tmp_path / "in", "a.wav")
+    (source / "a.txt").symlink_to(tmp_path / "secret.txt")
+    (found,) = read_source(source)
+    assert found.fault and found.fault.reason == "outside the folder" and not found.text
+
+
+@pytest.mark.parametrize("layout", ["table", "pairs"])
+def test_a_link_to_itself_is_a_fault_of_its_clip(tmp_path: Path, layout: str) -> None:
+    source = _touch(tmp_path, "own.wav", "own.txt")
+    (source / "loop.wav").symlink_to(source / "loop.wav")
+    if layout == "table":
+        (source / "metadata.csv").write_text("audio_file|text\nown.wav|Hello.\nloop.wav|Hello.\n")
+        assert _faults(read_source(source)) == {"own.wav": "", "loop.wav": "missing file"}
+        return
+    (source / "own.txt").unlink()
+    (source / "own.txt").symlink_to(source / "own.txt")
+    assert _faults(read_source(source)) == {"own.wav": "no transcript"}
+
+
+def test_an_input_that_is_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UserError, match="the input"):
+        read_source(tmp_path / "loop")
+
+
+@pytest.mark.parametrize("layout", ["table", "pairs"])
+def test_a_file_name_that_is_not_utf8_is_a_fault_of_its_clip(tmp_path: Path, layout: str) -> None:
+    source = _touch(tmp_path, "own.wav", "own.txt")
+    for name in (b"caf\xe9.wav", b"caf\xe9.txt"):
+        (source / os.fsdecode(name)).write_text("Hello.")
+    if layout == "table":
+        (source / "metadata.csv").write_text("audio_file|text\nown.wav|Hello.\n")
+    (fault,) = (recording.fault for recording in read_source(source) if recording.audio.name != "own.wav")
+    assert fault and fault.reason == "unreadable audio"
+    assert fault.detail == "caf\\xe9.wav is not a UTF-8 name; rename the file"
+
+
+def test_pairs_match_however_the_system_writes_accents(tmp_path: Path) -> None:
+    audio, text = (unicodedata.normalize(form, "café") for form in ("NFD", "NFC"))
+    _touch(tmp_path, f"{audio}.wav")
+    (tmp_path / f"{text}.txt").write_text("Hello.")
+    (found,) = read_source(tmp_path)
+    assert found.text == "Hello." and not found.fault
 
 
 def test_the_order_is_fixed(tmp_path: Path) -> None:

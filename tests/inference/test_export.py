@@ -100,7 +100,7 @@ def test_a_full_disk_keeps_the_former_export(project: Project, monkeypatch) -> N
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(export_module, "write_pickle", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(UserError, match="disk is full"):
         export_model(config_of(project))
     assert {path.name: path.stat().st_mtime_ns for path in ready.iterdir()} == before
     assert sorted(path.name for path in project.folder.iterdir()) == ["dataset", "ready", "runs"]

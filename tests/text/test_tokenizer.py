@@ -1,5 +1,9 @@
 """Tokens are stock's; what the model cannot read is told, never dropped."""
 
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -42,8 +46,43 @@ def test_unknown_characters_are_listed_once_in_order(tokenizer: Tokenizer) -> No
 
 
 def test_region_is_dropped_from_a_language_code(tokenizer: Tokenizer) -> None:
-    assert tokenizer.check_language("zh-cn") == "zh"
+    assert tokenizer.check_language("de-at") == "de"
     assert tokenizer.check_language(" EN-us ") == "en"
+
+
+def _installed(*names: str) -> Callable[[str], ModuleSpec | None]:
+    return lambda name: ModuleSpec(name, None) if name in names else None
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "packages", "install"),
+    [
+        ("zh-cn", "zh", ("pypinyin",), "pip install pypinyin"),
+        ("ja", "ja", ("cutlet", "unidic_lite"), "pip install cutlet unidic-lite"),
+    ],
+)
+def test_a_language_whose_rules_need_a_package_is_accepted_only_with_it(
+    tokenizer: Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+    language: str,
+    code: str,
+    packages: tuple[str, ...],
+    install: str,
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", _installed())
+    for read in (tokenizer.check_language, lambda code: tokenizer.encode("Hi", code)):
+        with pytest.raises(UserError, match=f"the language '{code}' needs") as caught:
+            read(language)
+        assert install in caught.value.fix
+    loaded = set(sys.modules)
+    monkeypatch.setattr(importlib.util, "find_spec", _installed(*packages))
+    assert tokenizer.check_language(language) == code
+    assert not (set(sys.modules) - loaded) & set(packages), "looking for a package loaded it"
+
+
+def test_japanese_takes_either_dictionary(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", _installed("cutlet", "unidic"))
+    assert tokenizer.check_language("ja") == "ja"
 
 
 @pytest.mark.parametrize("language", ["amh", "xx", "", "english"])

@@ -51,12 +51,12 @@ def test_a_clip_has_the_same_codes_alone_and_beside_longer_clips(base) -> None:
 
 
 def test_codes_are_encoded_once(base, clips: list[Path], tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
+    calls: list[tuple[str, int, int | None]] = []
     first = cache_codes(clips, base, tmp_path / "codes", progress=lambda *args: calls.append(args))
-    assert calls[-1] == (3, 3)
+    assert calls[-1] == ("encoding clips", 3, 3)
     calls.clear()
     again = cache_codes(clips, base, tmp_path / "codes", progress=lambda *args: calls.append(args))
-    assert calls == []
+    assert {phase for phase, _, _ in calls} == {"reading clips"}
     assert all((first[clip] == again[clip]).all() for clip in clips)
     assert [len(first[clip]) for clip in clips] == [22, 52, 33]
 

@@ -65,7 +65,8 @@ def test_the_log_tells_every_step_and_evaluation(project: Project) -> None:
     assert steps[0]["loss"] == pytest.approx(0.01 * steps[0]["loss_text"] + steps[0]["loss_mel"], rel=1e-4)
     assert len([event for event in events if event["kind"] == "eval"]) == 2
     started = events[0]
-    assert started["sources"] == {"learning_rate": "base", "num_epochs": "you", "dropout": "base"}
+    sources = started["sources"]
+    assert (sources["learning_rate"], sources["num_epochs"], sources["dropout"]) == ("base tiny", "you", "base tiny")
     assert started["config"]["learning_rate"] == 3e-3
 
 

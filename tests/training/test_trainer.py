@@ -13,8 +13,9 @@ from utils.model.mel import conditioning_mel
 from utils.model.xtts import load_gpt
 from utils.paths import Project
 from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
+from utils.training.data import load_data
 from utils.training.optim import make_optimizer, make_schedule
-from utils.training.run import load_data, settle
+from utils.training.settings import settle
 from utils.training.trainer import Trainer
 
 

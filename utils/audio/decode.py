@@ -41,20 +41,21 @@ _CONTAINERS = "wav,w64,flac,mp3,ogg,aac,aiff,caf,matroska,webm,mov,mp4,m4a,3gp,3
 _BLOCK = 65_536
 
 
-def load_audio(path: Path, sample_rate: int) -> Tensor:
-    """A whole recording at the rate asked for.
+def load_audio(path: Path, sample_rate: int, *, max_seconds: float | None = None) -> Tensor:
+    """A recording, or its beginning, at the rate asked for.
 
     Args:
         path: a recording in any format that `decode` reads.
         sample_rate: rate of the result, in Hz.
+        max_seconds: decoding stops soon after this many seconds, see `decode`.
 
     Returns:
-        Mono float32, nominally in [-1, 1], shape [1, T].
+        Mono float32, nominally in [-1, 1], shape [1, T]; a little longer than `max_seconds` where that cut it.
 
     Raises:
         UserError: the recording cannot be used, see `decode`.
     """
-    wav, source_rate = decode(path)
+    wav, source_rate = decode(path, max_seconds=max_seconds)
     return resample(wav, source_rate, sample_rate)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from utils.cli.common import error_exits, progress_report
+from utils.cli.common import error_exits, progress_phases
 from utils.errors import UserError
 from utils.paths import bases_folder
 
@@ -39,14 +39,15 @@ def download(
     """
     from utils.model.download import download_base
 
-    with progress_report(f"downloading {version} (bytes)") as report:
+    # The bar opens with the first byte of the weights: a question inside it could be neither read nor answered.
+    with progress_phases() as report:
         folder = download_base(
             version,
             folder=bases_folder() / version,
             repository=repository,
             accept_license=accept_license,
             ask=_ask if sys.stdin.isatty() else None,
-            progress=lambda file, done, total: report(done, total),
+            progress=lambda file, done, total: report(f"downloading {version} (bytes)", done, total),
         )
     print(folder)
 

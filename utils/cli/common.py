@@ -1,6 +1,5 @@
 """What every command line shares: flags from a settings class, plain error messages, exit statuses and progress."""
 
-import errno
 import logging
 import os
 import sys
@@ -16,7 +15,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from utils.config import Config
-from utils.errors import UserError
+from utils.errors import UserError, disk_errors
 
 USER_ERROR = 2
 """Exit status for a fault that the user can mend; also that of an unknown flag."""
@@ -61,7 +60,7 @@ def error_exits() -> Iterator[None]:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     set_up_logging()
     try:
-        with user_errors():
+        with disk_errors():
             yield
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -86,25 +85,6 @@ def _program() -> str:
     """How this command was started, for the usage line."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
     return f"python -m {module.name}" if module else Path(sys.argv[0]).name
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn what the operating system refuses into words for people.
-
-    Raises:
-        UserError: the disk is full, or a file may not be read or written.
-    """
-    try:
-        yield
-    except OSError as error:
-        where = str(error.filename or "")
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(what="the disk is full", where=where, fix="free some space and run again") from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            fix = "choose another folder, or change its permissions"
-            raise UserError(what=f"not permitted: {error.strerror}", where=where, fix=fix) from error
-        raise
 
 
 def set_up_logging() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from utils.cli.common import run_command
+from utils.cli.common import progress_report, run_command
 from utils.config import ExportConfig
 
 
@@ -15,7 +15,9 @@ def _export(config: ExportConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.inference.export import export_model
 
-    ready = export_model(config)
+    with progress_report("exporting") as report:
+        ready = export_model(config)
+        report(1, 1)
     for file in sorted(ready.iterdir()):
         print(f"{file.stat().st_size / 1e6:8.1f} MB  {file}")
 

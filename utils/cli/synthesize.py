@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from utils.cli.common import run_command
+from utils.cli.common import progress_report, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
 from utils.paths import open_project
@@ -19,7 +19,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _synthesize(config: SynthesizeConfig) -> None:
-    seconds, took = synthesize(config)
+    with progress_report("speaking") as report:
+        seconds, took = synthesize(config)
+        report(1, 1)
     print(f"{config.out}: {seconds:.2f} s of speech in {took:.2f} s")
 
 
@@ -37,13 +39,18 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
 
     if not config.out.absolute().parent.is_dir():
         raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")
+    if config.out.is_dir():
+        raise UserError(what="--out is a folder", where=str(config.out), fix="name a wav file")
     base = _model(config)
+    language = config.language or base.about.get("language")
+    if not language:
+        raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
     synthesizer = Synthesizer(base)
     voice = synthesizer.voice(config.reference) if config.reference else synthesizer.default_voice()
     started = time.perf_counter()
     wav = synthesizer.speak(
         config.text,
-        language=config.language or base.about.get("language", "en"),
+        language=language,
         voice=voice,
         sampling=Sampling(
             temperature=config.temperature,

@@ -18,6 +18,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _train(config: TrainConfig) -> None:
     result = train_with_bars(config)
     print(f"run       {result.folder}")
+    for name, source in result.sources.items():
+        print(f"          {name} {getattr(result.settings, name)} (chosen by {source})")
     print(f"clips     {result.num_clips} used, {result.num_dropped} dropped")
     print(f"steps     {result.num_steps}")
     print(f"loss      {result.first_loss:.3f} at the first step, {result.last_loss:.3f} at the last")
@@ -33,10 +35,7 @@ def train_with_bars(config: TrainConfig) -> "TrainResult":
     from utils.training.run import Progresses, fine_tune
 
     with progress_phases() as report:
-        progress = Progresses(
-            codes=lambda done, total: report("encoding clips", done, total),
-            steps=lambda done, total, loss: report("training steps", done, total),
-        )
+        progress = Progresses(data=report, steps=lambda done, total, loss: report("training steps", done, total))
         return fine_tune(config, progress=progress)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from utils.config import PrepareConfig
 from utils.dataset.checks import Checks
 from utils.dataset.existing import Existing, read_existing
+from utils.dataset.locate import printable, real_path
 from utils.dataset.make_clip import ClipMaker
 from utils.dataset.manifest import Clip, write_manifest
 from utils.dataset.report import ClipReport, Report, Split, explain
@@ -47,7 +48,7 @@ def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Repor
     with staged(project) as staging:
         old = read_existing(project, checks.language)
         made = _make_clips(recordings, old, checks, staging, progress)
-        report = _report(_merge(old.clips, made), made, old, config)
+        report = _report(_merge(old.clips, made), made, old, _settings(config, checks))
         _write(report, checks.language, project, staging)
         staging.commit()
     return report
@@ -55,7 +56,9 @@ def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Repor
 
 def _check_apart(source: Path, project: Project) -> None:
     """Recordings that lie in the dataset itself would be prepared again on every run."""
-    given, dataset = source.expanduser().resolve(), project.dataset.resolve()
+    given, dataset = real_path(source.expanduser()), project.dataset.resolve()
+    if given is None:
+        return
     if given.is_relative_to(dataset) or (given.is_dir() and project.output.resolve().is_relative_to(given)):
         raise UserError(
             what="the input and the output folder lie in one another",
@@ -68,7 +71,7 @@ def _checks(config: PrepareConfig) -> Checks:
     # Imported here: the base model's module takes a second to load, after the input has been found readable.
     from utils.model.base import find_base
 
-    return Checks.of(config, find_base(config.base).tokenizer())
+    return Checks.of(config, find_base(config.base))
 
 
 def _make_clips(
@@ -112,28 +115,31 @@ def _merge(old: list[ClipReport], made: list[ClipReport]) -> list[ClipReport]:
     return [clip for clip in old if clip.source not in sources and clip.audio_hash not in sounds] + made
 
 
-def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, config: PrepareConfig) -> Report:
+def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, settings: dict[str, Any]) -> Report:
     """The clips with their splits, and the counts of this preparation.
 
     Raises:
         UserError: a set would be empty.
     """
     sounds = list(dict.fromkeys(clip.audio_hash for clip in clips if clip.status == "used"))
-    splits = assign_splits(sounds, fraction=config.eval_fraction, assigned=old.splits)
+    splits = assign_splits(sounds, fraction=settings["eval_fraction"], assigned=old.splits)
     had = {clip.audio_hash for clip in old.clips if clip.status == "used"}
     used = [clip.audio_hash for clip in made if clip.status == "used"]
     unchanged = sum(sound in had for sound in used)
     return Report(
         clips=[replace(clip, split=splits[clip.audio_hash] if clip.status == "used" else "") for clip in clips],
-        settings=_settings(config),
+        settings=settings,
         added=len(used) - unchanged,
         unchanged=unchanged,
         splits=old.splits | splits,
     )
 
 
-def _settings(config: PrepareConfig) -> dict[str, Any]:
-    return {key: str(value) if isinstance(value, Path) else value for key, value in asdict(config).items()}
+def _settings(config: PrepareConfig, checks: Checks) -> dict[str, Any]:
+    """The settings with the limits that applied."""
+    limits = {"max_audio_length": checks.max_audio_length, "max_text_length": checks.max_text_length}
+    values = asdict(config) | limits
+    return {key: printable(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
 def _write(report: Report, language: str, project: Project, staging: Staging) -> None:

@@ -2,13 +2,17 @@
 
 import unicodedata
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, PrepareConfig
+from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE, PrepareConfig
 from utils.dataset.report import Fault
-from utils.errors import UserError
+from utils.errors import UserError, raise_problems
 from utils.text.tokenizer import UNKNOWN, Tokenizer
+
+if TYPE_CHECKING:
+    from utils.model.base import Base
 
 _NAMED = 8
 """Unknown characters that a message names."""
@@ -26,17 +30,27 @@ class Checks:
     """Samples at 22 050 Hz."""
 
     @classmethod
-    def of(cls, config: PrepareConfig, tokenizer: Tokenizer) -> "Checks":
-        """The limits that the settings and the base's tokenizer set.
+    def of(cls, config: PrepareConfig, base: "Base") -> "Checks":
+        """The limits that the settings and the base set: of each the base's own where the settings name none.
 
         Raises:
-            UserError: the base cannot read the language.
+            UserError: the base cannot read the language, or has no positions for clips as long as the settings allow.
         """
+        shape = base.gpt_shape()
+        longest_audio, longest_text = (shape.max_audio_tokens - 1) * CODE_SAMPLES, shape.max_text_tokens
+        audio, text = config.max_audio_length, config.max_text_length
+        found = []
+        if audio is not None and audio > longest_audio:
+            found.append(f"max_audio_length is {audio} samples; the base {base.name} takes at most {longest_audio}")
+        if text is not None and text > longest_text:
+            found.append(f"max_text_length is {text} tokens; the base {base.name} takes at most {longest_text}")
+        raise_problems(found, where=str(base.folder))
+        tokenizer = base.tokenizer()
         return cls(
             tokenizer=tokenizer,
             language=tokenizer.check_language(config.language),
-            max_text_length=config.max_text_length,
-            max_audio_length=config.max_audio_length,
+            max_text_length=min(base.defaults.max_text_length, longest_text) if text is None else text,
+            max_audio_length=min(base.defaults.max_audio_length, longest_audio) if audio is None else audio,
         )
 
     def text(self, text: str) -> tuple[Fault | None, int]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
 from utils.config import SAMPLE_RATE
+from utils.dataset.locate import printable
 from utils.dataset.manifest import Clip, read_manifest
 from utils.dataset.report import ClipReport, Report, Split
 from utils.errors import UserError
@@ -30,17 +31,22 @@ class Existing:
     @cached_property
     def by_file(self) -> dict[str, ClipReport]:
         """Clips that have a wav, by the hash of the file they came from."""
-        return {clip.source_hash: clip for clip in self.clips if clip.clip}
+        return {clip.source_hash: clip for clip in self._with_wav}
 
     @cached_property
     def by_sound(self) -> dict[str, ClipReport]:
         """Clips that have a wav, by audio hash."""
-        return {clip.audio_hash: clip for clip in self.clips if clip.clip}
+        return {clip.audio_hash: clip for clip in self._with_wav}
 
     @cached_property
     def by_source(self) -> dict[str, ClipReport]:
         """Clips that have a wav, by the path of the file they came from."""
-        return {clip.source: clip for clip in self.clips if clip.clip}
+        return {clip.source: clip for clip in self._with_wav}
+
+    @property
+    def _with_wav(self) -> list[ClipReport]:
+        """Those in use last, because of clips with the same key the last one counts."""
+        return sorted((clip for clip in self.clips if clip.clip), key=lambda clip: clip.status == "used")
 
 
 def read_existing(project: Project, language: str) -> Existing:
@@ -66,7 +72,12 @@ def read_existing(project: Project, language: str) -> Existing:
         )
     report = Report.load(project.report)
     rows = dict(_rows(project))
-    clips = [_as_edited(clip, rows.pop(clip.clip, None), project) for clip in report.clips]
+    # One that was dropped may share its wav with one in use (the same sound in two files): the row is that one's.
+    owners = {clip.clip: clip.source for clip in sorted(report.clips, key=lambda clip: clip.status == "used")}
+    clips = [
+        _as_edited(clip, rows.pop(clip.clip, None) if owners[clip.clip] == clip.source else None, project)
+        for clip in report.clips
+    ]
     clips += [_put_in(name, *row) for name, row in rows.items()]
     edited = {clip.audio_hash: clip.split for clip in clips if clip.split}
     return Existing(clips=clips, splits=report.splits | edited)
@@ -109,6 +120,10 @@ def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Projec
     """A clip of the report, with what its row says now."""
     if not clip.clip:
         return clip
+    if row is None and clip.status == "dropped":
+        # It had no row before either. What was taken out by hand stays out, even when its wav is deleted.
+        is_kept = clip.reason == "removed by hand" or (project.dataset / clip.clip).is_file()
+        return clip if is_kept else dataclasses.replace(clip, clip="")
     if row is None:
         removed = "its row was taken out of the metadata; put it back to use it again"
         return dataclasses.replace(clip, status="dropped", reason="removed by hand", detail=removed, split="")
@@ -123,12 +138,13 @@ def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Projec
 
 def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
     """A clip for a row that was added by hand."""
+    source = printable(row.audio)
     if not row.audio.is_file():
         detail = f"a row of the {split} metadata names it, but it is not there"
-        return ClipReport(source=str(row.audio), status="dropped", reason="missing file", detail=detail, text=row.text)
+        return ClipReport(source=source, status="dropped", reason="missing file", detail=detail, text=row.text)
     pcm = to_pcm16(load_audio(row.audio, SAMPLE_RATE))
     return ClipReport(
-        source=str(row.audio),
+        source=source,
         clip=name,
         status="used",
         split=split,

@@ -12,7 +12,7 @@ from utils.audio.write import to_pcm16, write_wav
 from utils.config import SAMPLE_RATE
 from utils.dataset.checks import Checks
 from utils.dataset.existing import Existing, audio_hash, file_hash
-from utils.dataset.locate import WAVS
+from utils.dataset.locate import WAVS, printable
 from utils.dataset.report import ClipReport, Fault
 from utils.dataset.sources import Recording
 from utils.errors import UserError
@@ -39,7 +39,7 @@ class ClipMaker:
             OSError: the wav cannot be written.
         """
         clip = ClipReport(
-            source=str(recording.audio),
+            source=printable(recording.audio),
             status="dropped",
             text=recording.text,
             speaker=recording.speaker,
@@ -56,11 +56,15 @@ class ClipMaker:
         return self._keep(clip, known) if known else self._bring_in(clip, recording.audio)
 
     def _drop_unless_had(self, clip: ClipReport, fault: Fault) -> ClipReport:
-        """A file that is gone or locked now is no reason to lose the clip that was made from it."""
+        """A file that is gone, locked or no longer named is no reason to lose the clip that was made from it."""
         known = self.existing.by_source.get(clip.source)
-        if known is None or fault.reason not in ("missing file", "unreadable audio"):
+        if known is None or fault.reason not in ("missing file", "unreadable audio", "no transcript"):
             return _drop(clip, fault)
-        return self._keep(replace(clip, source_hash=known.source_hash), known)
+        clip = replace(clip, source_hash=known.source_hash)
+        if fault.reason == "no transcript":
+            # The next table of a series names its own recordings only; the clip keeps what the earlier one said.
+            clip = replace(clip, source_text=known.source_text, source_speaker=known.source_speaker)
+        return self._keep(clip, known)
 
     def _keep(self, clip: ClipReport, known: ClipReport) -> ClipReport:
         """A recording whose sound the dataset has: edits made there stand, unless the source changed as well."""
@@ -73,7 +77,11 @@ class ClipMaker:
             return replace(_drop(clip, Fault("removed by hand", known.detail)), clip=known.clip)
         fault, num_tokens = self.checks.text(clip.text)
         clip = replace(clip, num_tokens=num_tokens)
-        fault = fault or self.checks.length(clip.num_samples) or self._duplicate(clip)
+        fault = fault or self.checks.length(clip.num_samples)
+        if fault:
+            # With its wav and its text, so that under other limits it comes back as it was edited.
+            return replace(_drop(clip, fault), clip=known.clip)
+        fault = self._duplicate(clip)
         return _drop(clip, fault) if fault else self._use(clip, known.clip)
 
     def _bring_in(self, clip: ClipReport, audio: Path) -> ClipReport:

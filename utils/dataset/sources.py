@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES
-from utils.dataset.locate import files_in, find_audio, is_file, is_inside
+from utils.dataset.locate import composed, files_in, find_audio, find_text, is_file, is_inside, printable, real_path
 from utils.dataset.report import Fault
 from utils.dataset.table import DEFAULT_SPEAKER, clean, read_table, read_utf8
 from utils.errors import UserError
 
 _TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
+_HOW_TO_ALLOW = "copy it in, or put a link to its folder directly into the folder you give"
 _LAYOUTS = "give a folder with metadata.csv, a folder of recordings with same-named .txt files, or the path of a CSV"
 
 
@@ -66,7 +67,7 @@ def _listed(table: Path, root: Path) -> list[Recording]:
         if not row.audio:
             fault = Fault("missing file", f"{table.name}, line {row.line} names no file")
         elif not is_inside(audio, root):
-            fault = Fault("outside the folder", f"{table.name}, line {row.line} leads out of {root}")
+            fault = _outside(f"{table.name}, line {row.line}", audio, root)
         elif not is_file(audio):
             fault = Fault("missing file", f"{table.name}, line {row.line} names {row.audio!r}, which is not there")
         found.append(Recording(audio=audio, text=row.text, speaker=row.speaker, fault=fault))
@@ -76,10 +77,16 @@ def _listed(table: Path, root: Path) -> list[Recording]:
 def _table_and_rest(table: Path, root: Path) -> list[Recording]:
     """The rows of a table, then the recordings in its folder that no row names."""
     listed = _listed(table, root)
-    named = {recording.audio.resolve() for recording in listed}
+    named = {real_path(recording.audio) for recording in listed}
     fault = Fault("no transcript", f"{table.name} has no row for it")
-    rest = (path for path in files_in(root, AUDIO_SUFFIXES) if path.resolve() not in named)
-    return listed + [Recording(audio=path, fault=fault) for path in rest]
+    rest = (path for path in files_in(root, AUDIO_SUFFIXES) if real_path(path) not in named)
+    return listed + [Recording(audio=path, fault=_name_fault(path) or fault) for path in rest]
+
+
+def _outside(what: str, path: Path, root: Path) -> Fault:
+    if real_path(path) is None:
+        return Fault("missing file", f"{what} names a link that leads to itself")
+    return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
 
 
 def _pairs(folder: Path) -> list[Recording]:
@@ -87,20 +94,32 @@ def _pairs(folder: Path) -> list[Recording]:
     audio = files_in(folder, AUDIO_SUFFIXES)
     if not audio:
         return []
-    voiced = {path.with_suffix("") for path in audio}
+    voiced = {composed(path.with_suffix("")) for path in audio}
     fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
-    lonely = (path for path in files_in(folder, (".txt",)) if path.with_suffix("") not in voiced)
+    lonely = (path for path in files_in(folder, (".txt",)) if composed(path.with_suffix("")) not in voiced)
     paired = [_with_transcript(path, folder) for path in audio]
     return paired + [Recording(audio=path, fault=fault) for path in lonely]
 
 
 def _with_transcript(audio: Path, folder: Path) -> Recording:
-    text = audio.with_suffix(".txt")
-    if not is_inside(audio, folder):
-        return Recording(audio=audio, fault=Fault("outside the folder", f"a link that leads out of {folder}"))
-    if not is_file(text):
-        return Recording(audio=audio, fault=Fault("no transcript", f"no file {text.name} beside it"))
+    text = find_text(audio)
+    fault = _name_fault(audio)
+    if not fault and not is_inside(audio, folder):
+        fault = _outside("a link that", audio, folder)
+    if not fault and not is_file(text):
+        fault = Fault("no transcript", f"no file {text.name} beside it")
+    if not fault and not is_inside(text, folder):
+        fault = _outside(f"{text.name} is a link that", text, folder)
+    if fault:
+        return Recording(audio=audio, fault=fault)
     try:
         return Recording(audio=audio, text=clean(read_utf8(text)))
     except UserError as error:
         return Recording(audio=audio, fault=Fault("no transcript", f"{text.name}: {error.what}"))
+
+
+def _name_fault(path: Path) -> Fault | None:
+    """Names in another encoding than UTF-8 can be neither opened by libsndfile nor written to the metadata."""
+    if printable(path) == str(path):
+        return None
+    return Fault("unreadable audio", f"{printable(path.name)} is not a UTF-8 name; rename the file")

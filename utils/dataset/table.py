@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pandas as pd
-
+from utils.dataset.normalized import is_normalized
 from utils.errors import UserError
 
 AUDIO, TEXT, SPEAKER = "audio_file", "text", "speaker_name"
@@ -24,7 +23,6 @@ _SEPARATORS = "|,;\t"
 _HEADER_WORDS = frozenset(
     {"audio", "audio_path", "clip", "file", "filename", "id", "path", "text", "transcript", "wav"}
 )
-_LJSPEECH = ["id", "text", "normalized"]
 _EXPECTED = f"{AUDIO}|{TEXT}|{SPEAKER}"
 
 
@@ -69,20 +67,8 @@ def read_table(path: Path) -> list[Row]:
     """
     content = _read_text(path)
     layout = _find_layout(path, content)
-    lines = _check_rows(path, content, layout)
-    frame = pd.read_csv(
-        io.StringIO(content),
-        sep=layout.separator,
-        header=None if layout.header is None else 0,
-        names=_LJSPEECH if layout.header is None else layout.header,
-        quoting=layout.quoting,
-        dtype=str,
-        keep_default_na=False,
-        na_filter=False,
-        index_col=False,
-    )
-    assert len(frame) == len(lines), (len(frame), len(lines))
-    return _ljspeech_rows(path, frame, lines) if layout.header is None else _named_rows(frame, lines)
+    fields = _read_fields(path, content, layout)
+    return _ljspeech_rows(path, fields) if layout.header is None else _named_rows(fields[1:], layout.header)
 
 
 def clean(text: str) -> str:
@@ -124,13 +110,12 @@ def _read_text(path: Path) -> str:
 
 
 def _find_layout(path: Path, content: str) -> _Layout:
-    first = content.lstrip("\n").split("\n", 1)[0]
+    # The first line that `_read_fields` does not skip either.
+    first = next((line for line in content.split("\n") if line.strip().strip('"').strip()), "")
     for separator in _SEPARATORS:
         header = _cells(first, separator)
         if {AUDIO, TEXT} <= set(header):
-            # Names must differ for pandas; of columns with the same name the first counts.
-            unique = [name if name not in header[:i] else f"{name}.{i}" for i, name in enumerate(header)]
-            return _Layout(separator=separator, header=unique)
+            return _Layout(separator=separator, header=header)
     cells = _cells(first, "|")
     if len(cells) == 1 or AUDIO in cells or cells[0] in _HEADER_WORDS:
         raise UserError(
@@ -145,16 +130,16 @@ def _cells(line: str, separator: str) -> list[str]:
     return [cell.strip().strip('"').lower() for cell in line.split(separator)]
 
 
-def _check_rows(path: Path, content: str, layout: _Layout) -> list[int]:
-    """Line number of every row; pandas would mend or swallow broken rows in silence."""
+def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, list[str]]]:
+    """Line number and fields of every row, the header too. Strict: pandas would mend broken rows in silence."""
     reader = csv.reader(io.StringIO(content), delimiter=layout.separator, quoting=layout.quoting, strict=True)
-    lines: list[int] = []
+    rows: list[tuple[int, list[str]]] = []
     begin = 1
     try:
         for fields in reader:
             if any(map(str.strip, fields)) or len(fields) > 1:
                 _check_width(fields, layout, f"{path}, line {begin}")
-                lines.append(begin)
+                rows.append((begin, fields))
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
@@ -162,7 +147,7 @@ def _check_rows(path: Path, content: str, layout: _Layout) -> list[int]:
             where=f"{path}, line {begin}",
             fix='put text that holds quotes or separators in quotes, doubling the quotes inside: "He said ""yes"""',
         ) from error
-    return lines if layout.header is None else lines[1:]
+    return rows
 
 
 def _check_width(fields: list[str], layout: _Layout, where: str) -> None:
@@ -175,23 +160,39 @@ def _check_width(fields: list[str], layout: _Layout, where: str) -> None:
     )
 
 
-def _named_rows(frame: pd.DataFrame, lines: list[int]) -> list[Row]:
-    speakers = frame[SPEAKER] if SPEAKER in frame else [""] * len(frame)
+def _named_rows(rows: list[tuple[int, list[str]]], header: list[str]) -> list[Row]:
+    """Rows by column name; of columns with the same name the first counts."""
+    audio, text = header.index(AUDIO), header.index(TEXT)
+    speaker = header.index(SPEAKER) if SPEAKER in header else None
     return [
-        Row(line=line, audio=audio.strip(), text=clean(text), speaker=clean(speaker) or DEFAULT_SPEAKER)
-        for line, audio, text, speaker in zip(lines, frame[AUDIO], frame[TEXT], speakers, strict=True)
+        Row(
+            line=line,
+            audio=fields[audio].strip(),
+            text=clean(fields[text]),
+            speaker=(clean(fields[speaker]) if speaker is not None else "") or DEFAULT_SPEAKER,
+        )
+        for line, fields in rows
     ]
 
 
-def _ljspeech_rows(path: Path, frame: pd.DataFrame, lines: list[int]) -> list[Row]:
-    normalized = frame["normalized"]
-    if len(frame) > 1 and normalized.nunique() == 1 and normalized[0] and frame["text"].nunique() > 1:
+def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:
+    """Rows without a header; the third column counts where it is filled.
+
+    Raises:
+        UserError: the third column does not hold what the second says, so it names speakers.
+    """
+    named = [
+        (line, fields[0].strip(), clean(fields[1]), clean(fields[2] if len(fields) > 2 else ""))
+        for line, fields in rows
+    ]
+    if not is_normalized([(second, third) for _, _, second, third in named if third]):
+        line, third = next((line, third) for line, _, _, third in named if third)
         raise UserError(
-            what=f"the third column is {normalized[0]!r} in every row: a speaker, not the normalised text of LJSpeech",
-            where=str(path),
+            what=f"the third column, {third[:40]!r} in its first row, does not hold the words of the second: "
+            "speakers, not the normalised text of LJSpeech",
+            where=f"{path}, line {line}",
             fix=f"begin the file with the line {_EXPECTED}",
         )
     return [
-        Row(line=line, audio=name.strip(), text=clean(third) or clean(second), speaker=DEFAULT_SPEAKER)
-        for line, name, second, third in zip(lines, frame["id"], frame["text"], normalized, strict=True)
+        Row(line=line, audio=name, text=third or second, speaker=DEFAULT_SPEAKER) for line, name, second, third in named
     ]

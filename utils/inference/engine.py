@@ -1,6 +1,7 @@
 """Load a model once, speak many times."""
 
 import logging
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from utils.inference.vocoder import Vocoder
 from utils.inference.voices import ReferenceLimits, Voice, load_reference, make_voice
 from utils.model.base import Base
 from utils.model.gpt import ForwardOptions
-from utils.model.weights import State, read_weights
+from utils.model.weights import State, read_pickle, read_weights
 from utils.model.xtts import build_gpt, load_decoder, load_gpt
 from utils.text.split import split_text
 
@@ -68,11 +69,7 @@ class Synthesizer:
         """The reference voices that came with the model, by name."""
         if not self.base.speakers.is_file():
             return {}
-        entries = torch.load(self.base.speakers, map_location="cpu", weights_only=True)
-        return {
-            name: Voice(latents=entry["gpt_cond_latent"], embedding=entry["speaker_embedding"])
-            for name, entry in entries.items()
-        }
+        return read_speakers(self.base.speakers)
 
     def default_voice(self) -> Voice:
         """The model's own voice: its reference.wav, else its first reference voice.
@@ -135,6 +132,8 @@ class Synthesizer:
         """Token ids of each piece, all checked before the first is spoken."""
         code = self.tokenizer.check_language(language)
         limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
+        # Composed letters, as preparation writes them: the vocabulary has "é" but no accent of its own.
+        text = unicodedata.normalize("NFC", text)
         texts = split_text(text, limit)
         if not texts:
             raise UserError(what="there is no text to speak", fix="give some words")
@@ -151,6 +150,22 @@ class Synthesizer:
                 fix="put spaces or full stops into it",
             )
         return pieces
+
+
+def read_speakers(path: Path) -> dict[str, Voice]:
+    """Reference voices of a speakers_xtts.pth, by name.
+
+    Raises:
+        UserError: missing, damaged, or not such a file.
+    """
+    content = read_pickle(path)
+    try:
+        return {
+            name: Voice(latents=entry["gpt_cond_latent"], embedding=entry["speaker_embedding"])
+            for name, entry in content.items()
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(what=f"not a file of reference voices: {error}", where=str(path)) from error
 
 
 def checkpoint_synthesizer(base: Base, checkpoint: Path, *, device: str | torch.device = "cpu") -> Synthesizer:

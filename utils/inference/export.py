@@ -2,26 +2,24 @@
 
 import json
 import shutil
-import tempfile
 import time
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, Literal
 
 from utils.config import ExportConfig, TrainConfig
-from utils.errors import UserError
+from utils.errors import UserError, disk_errors
 from utils.inference.engine import Synthesizer
 from utils.model.base import Base
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
-from utils.paths import Project, open_project
+from utils.paths import Project, check_name, open_project
 from utils.training.run import BASE_FOLDER, REFERENCE_FILE
 from utils.training.state import Checkpoints, load_checkpoint
 
 READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
 
 
+@disk_errors()
 def export_model(config: ExportConfig) -> Path:
     """Write the project's ready/ folder from a run; the former one is replaced once the new one is complete.
 
@@ -35,14 +33,15 @@ def export_model(config: ExportConfig) -> Path:
         UserError: no such run or checkpoint, its base is gone, or a file is damaged.
     """
     project = open_project(config.project, config.output)
-    run = find_run(project, config.run)
-    checkpoints = Checkpoints(run / "checkpoints")
-    checkpoint = checkpoints.best() if config.checkpoint == "best" else checkpoints.last()
+    run = find_run(project, config.run, config.checkpoint)
+    checkpoint = _checkpoint(run, config.checkpoint)
     if checkpoint is None:
         raise UserError(
             what=f"the run has no complete {config.checkpoint} checkpoint", where=str(run), fix="train it further"
         )
-    aside = Path(tempfile.mkdtemp(prefix=".ready-", dir=project.folder))
+    aside = project.folder / ".ready-writing"
+    shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
+    aside.mkdir()
     try:
         _write_ready(aside, project, run, checkpoint)
         _swap(aside, project.ready)
@@ -51,17 +50,18 @@ def export_model(config: ExportConfig) -> Path:
     return project.ready
 
 
-def find_run(project: Project, name: str | None) -> Path:
-    """The run of that name, or the newest one with a complete checkpoint.
+def find_run(project: Project, name: str | None, checkpoint: Literal["best", "last"] = "best") -> Path:
+    """The run of that name, or the newest one with such a complete checkpoint.
 
     Raises:
         UserError: there is none.
     """
     if name is not None:
+        check_name(name, kind="run")
         runs = [project.runs / name] if (project.runs / name / "config.yaml").is_file() else []
     else:
         found = sorted(project.runs.glob("*/config.yaml"), reverse=True)
-        runs = [path.parent for path in found if Checkpoints(path.parent / "checkpoints").best()]
+        runs = [path.parent for path in found if _checkpoint(path.parent, checkpoint)]
     if not runs:
         raise UserError(
             what=f"project {project.name!r} has no run {name!r}"
@@ -73,14 +73,22 @@ def find_run(project: Project, name: str | None) -> Path:
     return runs[0]
 
 
+def _checkpoint(run: Path, which: Literal["best", "last"]) -> Path | None:
+    checkpoints = Checkpoints(run / "checkpoints")
+    return checkpoints.best() if which == "best" else checkpoints.last()
+
+
 def run_base(run: Path) -> Base:
     """The base a run started from.
 
     Raises:
         UserError: its folder is gone.
     """
-    origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
-    folder = Path(origin["folder"])
+    try:
+        origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
+        folder = Path(origin["folder"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
     if not folder.is_dir():
         raise UserError(
             what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
@@ -118,9 +126,8 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
 def _add_own_voice(folder: Path, name: str) -> None:
     """Put the trained voice beside the base's reference voices, heard through the fine-tuned weights."""
     synthesizer = Synthesizer(Base(folder))
-    speakers = torch.load(folder / "speakers_xtts.pth", map_location="cpu", weights_only=True)
-    speakers[name] = synthesizer.voice(folder / "reference.wav").as_speaker()
-    write_pickle(folder / "speakers_xtts.pth", speakers)
+    voices = synthesizer.speakers() | {name: synthesizer.voice(folder / "reference.wav")}
+    write_pickle(folder / "speakers_xtts.pth", {name: voice.as_speaker() for name, voice in voices.items()})
 
 
 def _swap(aside: Path, ready: Path) -> None:

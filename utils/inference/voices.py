@@ -67,7 +67,7 @@ def load_reference(path: Path, limits: ReferenceLimits) -> Tensor:
     Raises:
         UserError: not readable, or shorter than 0.33 s.
     """
-    wav = load_audio(path, SAMPLE_RATE)[:, : limits.max_seconds * SAMPLE_RATE]
+    wav = load_audio(path, SAMPLE_RATE, max_seconds=limits.max_seconds)[:, : limits.max_seconds * SAMPLE_RATE]
     if wav.shape[1] < MIN_SECONDS * SAMPLE_RATE:
         raise UserError(
             what=f"the reference recording lasts {wav.shape[1] / SAMPLE_RATE:.2f} s",

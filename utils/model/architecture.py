@@ -12,6 +12,19 @@ NUM_LATENTS = 32
 """Conditioning latents that the perceiver makes of any recording."""
 NUM_MELS = 80
 """Mel channels of conditioning and DVAE spectrograms."""
+NEEDED_ARGUMENTS = (
+    "gpt_layers",
+    "gpt_n_model_channels",
+    "gpt_n_heads",
+    "gpt_num_audio_tokens",
+    "gpt_start_audio_token",
+    "gpt_stop_audio_token",
+    "gpt_max_text_tokens",
+    "gpt_max_audio_tokens",
+    "decoder_input_dim",
+    "d_vector_dim",
+)
+"""Sizes that config.json must give."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +100,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     arguments = config.get("model_args") if isinstance(config, dict) else None
     if not isinstance(arguments, dict) or not arguments.get("gpt_use_perceiver_resampler"):
         raise UserError(what="this is not the config.json of an XTTS v2 model", where=str(path))
+    if missing := [name for name in NEEDED_ARGUMENTS if not isinstance(arguments.get(name), int)]:
+        raise UserError(what=f"config.json lacks model_args: {', '.join(missing)}", where=str(path))
     return config
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from utils.errors import UserError
-from utils.model.architecture import DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
+from utils.model.architecture import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
 from utils.model.weights import State, read_weights
 from utils.paths import assets_folder, bases_folder
 from utils.text.tokenizer import Tokenizer
@@ -53,7 +53,9 @@ class Base:
             about = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         except ValueError as error:
             raise UserError(what=f"about.json is not JSON: {error}", where=str(path)) from error
-        return about if isinstance(about, dict) else {}
+        if not isinstance(about, dict) or not all(isinstance(about.get(key, {}), dict) for key in ("training", "base")):
+            raise UserError(what="about.json is not a description of a model", where=str(path), fix="remove the file")
+        return about
 
     @property
     def name(self) -> str:
@@ -116,6 +118,8 @@ class Base:
         """Scale of each mel channel, [80]."""
         path = self.folder / "mel_stats.pth"
         state = read_weights(path) if path.is_file() else self.state()
+        if "mel_stats" not in state or state["mel_stats"].shape != (NUM_MELS,):
+            raise UserError(what=f"no mel_stats of {NUM_MELS} channels", where=str(path), fix="get the base again")
         return state["mel_stats"].float()
 
     def _file(self, *names: str) -> Path:

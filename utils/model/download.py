@@ -102,7 +102,7 @@ class _Download:
             read_text=self._license_text,
         )
         for entry in missing:
-            self._receive(entry)
+            self._receive(entry, report=self.progress)
         self._finish()
 
     def _is_received(self, entry: FileEntry) -> bool:
@@ -147,12 +147,13 @@ class _Download:
         for entry in self.lock.files:
             if entry.name == LICENSE_FILE:
                 if not self._is_received(entry):
-                    self._receive(entry)
+                    # Without progress: the question that follows must not stand below a moving bar.
+                    self._receive(entry, report=None)
                 here = self.folder if (self.folder / entry.name).exists() else self.incoming
                 return (here / entry.name).read_text(encoding="utf-8", errors="replace")
         return ""
 
-    def _receive(self, entry: FileEntry) -> None:
+    def _receive(self, entry: FileEntry, *, report: Progress | None) -> None:
         """Fetch one file, or the rest of it, and check it.
 
         Raises:
@@ -164,9 +165,12 @@ class _Download:
         others = [other.name for other in self.lock.files if other != entry]
         before = sum(_size(self.incoming / name) or _size(self.folder / name) for name in others)
         total = sum(other.size for other in self.lock.files)
-        report = self.progress or (lambda name, done, whole: None)
-        commit = self.lock.commit
-        self.hub.fetch(entry, commit=commit, part=part, report=lambda here: report(entry.name, before + here, total))
+
+        def received(here: int) -> None:
+            if report is not None:
+                report(entry.name, before + here, total)
+
+        self.hub.fetch(entry, commit=self.lock.commit, part=part, report=received)
         if not entry.matches(part, hashes=True):
             part.unlink()
             raise UserError(

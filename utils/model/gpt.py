@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
 
 from utils.model.architecture import GptShape
-from utils.model.attention import Attend, AttentionKind, attention, packed_attention
+from utils.model.attention import Attend, AttentionKind, attention, packed_attention, varlen_attention
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
 from utils.model.packing import IGNORED, PackedBatch
 
@@ -117,6 +117,8 @@ class XttsGpt(nn.Module):
         super().__init__()
         self.shape = shape
         self.options = options or ForwardOptions()
+        self.block_runs = 0
+        """Forward passes of single blocks so far, recomputations included."""
         self.conditioning_encoder = ConditioningEncoder(shape.width, shape.heads)
         self.conditioning_perceiver = PerceiverResampler(shape.width)
         self.text_embedding = nn.Embedding(shape.text_rows, shape.width)
@@ -165,15 +167,24 @@ class XttsGpt(nn.Module):
         for block in self.gpt.h:
             if self.options.checkpointing and self.training:
                 # The RNG state is replayed only where dropout draws from it: saving it costs a device sync a block.
-                x = checkpoint(block, x, attend, dropout, use_reentrant=False, preserve_rng_state=dropout > 0)
+                rng = dropout > 0
+                x = checkpoint(self.run_block, block, x, attend, dropout, use_reentrant=False, preserve_rng_state=rng)
             else:
-                x = block(x, attend, dropout)
+                x = self.run_block(block, x, attend, dropout)
         return self.gpt.ln_f(x)
+
+    def run_block(self, block: nn.Module, x: Tensor, attend: Attend, dropout: float) -> Tensor:
+        """One block, counted: a recomputation shows as a run beyond the forward pass's own."""
+        self.block_runs += 1
+        out: Tensor = block(x, attend, dropout)
+        return out
 
     def _attend(self, batch: PackedBatch, dropout: float) -> Attend:
         """Causal attention within each clip of the batch."""
-        if len(batch.borders):
-            return partial(packed_attention, borders=batch.borders, longest=batch.longest)
+        if batch.lengths and batch.tight.is_cuda:
+            return partial(varlen_attention, borders=batch.borders, longest=max(batch.lengths))
+        if batch.lengths:
+            return partial(packed_attention, lengths=batch.lengths, dropout=dropout)
         return partial(attention(self.options.attention), causal=True, dropout=dropout)
 
 

@@ -12,8 +12,9 @@ clips behind one another in one row (R = 1), for attention kernels that take the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Literal, Self
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -47,13 +48,13 @@ class PackedBatch:
     code_targets: Tensor
     """The codes they must predict, `IGNORED` where J was rounded up; [J]."""
     borders: Tensor
-    """Where each clip of a packed row begins, and the end; padding counts as one more clip; int32, [B + 1 or 2]."""
+    """Where each clip of a packed row begins, and the end; padding counts as one more clip; int32, [N + 1]."""
     num_text_targets: int
     num_code_targets: int
     num_positions: int
     """Positions that belong to clips; the rest of R * T is padding."""
-    longest: int
-    """Positions of the longest clip, padding counted as one."""
+    lengths: tuple[int, ...]
+    """Positions of each clip of a packed row, and of its padding; empty in the rows layout."""
 
     @property
     def useful_share(self) -> float:
@@ -69,8 +70,9 @@ class PackedBatch:
         return self._with(lambda tensor: tensor.pin_memory())
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return type(self)(**{name: change(v) if isinstance(v, Tensor) else v for name, v in values.items()})
+        tensors = {item.name: getattr(self, item.name) for item in fields(self) if item.type is Tensor}
+        changed: dict[str, Any] = {name: change(tensor) for name, tensor in tensors.items()}
+        return replace(self, **changed)
 
 
 def row_length(num_text: int, num_codes: int) -> int:
@@ -109,6 +111,7 @@ def pack(
     parts = [(len(text), len(code)) for text, code in zip(text_in, code_in, strict=True)]
     starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple)
     text_scored, code_scored = _scored(texts, codes, parts, starts, heard, shape)
+    lengths = _lengths(parts, size[1]) if layout == "packed" else ()
     return PackedBatch(
         text=text_rows,
         codes=code_rows,
@@ -117,11 +120,11 @@ def pack(
         text_targets=_flat(text_scored[1], IGNORED, multiple),
         code_places=_flat(code_scored[0], 0, multiple),
         code_targets=_flat(code_scored[1], IGNORED, multiple),
-        borders=_borders(parts, starts, size) if layout == "packed" else torch.zeros(0, dtype=torch.int32),
+        borders=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
         num_text_targets=sum(map(len, text_scored[1])),
         num_code_targets=sum(map(len, code_scored[1])),
         num_positions=sum(NUM_LATENTS + sum(part) for part in parts),
-        longest=_longest(parts, starts, size, layout),
+        lengths=lengths,
     )
 
 
@@ -169,15 +172,11 @@ def _scored(
     return (text_places, text_targets), (code_places, code_targets)
 
 
-def _borders(parts: list[tuple[int, int]], starts: list[int], size: tuple[int, int]) -> Tensor:
-    ends = [*starts, starts[-1] + NUM_LATENTS + sum(parts[-1])]
-    return torch.tensor(ends if ends[-1] == size[1] else [*ends, size[1]], dtype=torch.int32)
-
-
-def _longest(parts: list[tuple[int, int]], starts: list[int], size: tuple[int, int], layout: Layout) -> int:
-    longest = max(NUM_LATENTS + sum(part) for part in parts)
-    padding = size[1] - (starts[-1] + NUM_LATENTS + sum(parts[-1])) if layout == "packed" else 0
-    return max(longest, padding)
+def _lengths(parts: list[tuple[int, int]], total: int) -> tuple[int, ...]:
+    """Positions of each clip of a packed row of `total` positions, and of its padding if there is any."""
+    clips = [NUM_LATENTS + sum(part) for part in parts]
+    padding = total - sum(clips)
+    return tuple(clips if padding == 0 else [*clips, padding])
 
 
 def _edged(ids: Tensor, first: int | None, num_last: int, last: int) -> Tensor:

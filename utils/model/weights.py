@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -29,10 +30,27 @@ def read_weights(path: Path) -> State:
     Raises:
         UserError: missing, damaged, or a pickle that holds anything but tensors and plain values.
     """
-    try:
+    with _readable(path):
         if path.suffix == ".safetensors":
             return load_file(path)
         return _tensors(_read_pickle(path), path)
+
+
+def read_pickle(path: Path) -> Any:
+    """Tensors and plain values of a .pth file, as they were put in.
+
+    Raises:
+        UserError: missing, damaged, or a pickle that holds anything else.
+    """
+    with _readable(path):
+        return _read_pickle(path)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what can go wrong in reading weights into words for people."""
+    try:
+        yield
     except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         raise UserError(
             what=f"the weights cannot be read: {_first_line(error)}",

@@ -1,5 +1,6 @@
 """Text to token ids, exactly as stock coqui-tts reads it, with faults reported instead of raised in mid-training."""
 
+import importlib.util
 from functools import cached_property
 from pathlib import Path
 
@@ -77,7 +78,8 @@ class Tokenizer:
         """The plain code of `language` when this base reads it (`zh-cn` is `zh`).
 
         Raises:
-            UserError: unknown code, or a language the base cannot read yet.
+            UserError: unknown code, a language the base cannot read yet, or one whose text rules need a package that
+                is not installed.
         """
         code = language.strip().lower().split("-")[0]
         if code not in self.languages:
@@ -86,6 +88,7 @@ class Tokenizer:
                 where=str(self.path),
                 fix=f"use one of: {', '.join(self.languages)}",
             )
+        _require_packages(code)
         return code
 
     def normalize(self, text: str, language: str) -> str:
@@ -102,7 +105,7 @@ class Tokenizer:
             return self._cleaner.preprocess_text(text.strip().lower(), code).strip()
         except ImportError as error:
             raise UserError(
-                what=f"language {code!r} needs another package: {error}", fix=_EXTRA.get(code, "")
+                what=f"language {code!r} needs another package: {error}", fix=_install_line(code)
             ) from error
         except (ArithmeticError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
             raise UserError(what=f"the {code} text rules cannot read {text[:60]!r}: {error}") from error
@@ -144,4 +147,25 @@ class Tokenizer:
         return VoiceBpeTokenizer()
 
 
-_EXTRA = {"ja": "pip install cutlet unidic-lite", "zh": "pip install pypinyin"}
+_PACKAGES = {"ja": ("cutlet", "unidic_lite"), "zh": ("pypinyin",)}
+"""Modules that stock's text rules of a language import when they are first used."""
+
+
+def _require_packages(code: str) -> None:
+    """Look for what the language's rules need, without loading it.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    missing = [name for name in _PACKAGES.get(code, ()) if importlib.util.find_spec(name) is None]
+    # cutlet works with the large dictionary as well.
+    if missing == ["unidic_lite"] and importlib.util.find_spec("unidic") is not None:
+        return
+    if missing:
+        names = " and ".join(name.replace("_", "-") for name in missing)
+        raise UserError(what=f"the language {code!r} needs {names}, not installed here", fix=_install_line(code))
+
+
+def _install_line(code: str) -> str:
+    packages = " ".join(_PACKAGES.get(code, ())).replace("_", "-")
+    return f"run: pip install {packages}" if packages else ""

@@ -1,5 +1,6 @@
 """The clips a run trains on, and the reason for each that it does not."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,9 @@ class Selection:
     """{clip, reason} of every other clip of the manifest."""
 
 
-def select_clips(csv: Path, tokenizer: Tokenizer, language: str) -> Selection:
+def select_clips(
+    csv: Path, tokenizer: Tokenizer, language: str, progress: Callable[[str, int, int | None], None] | None = None
+) -> Selection:
     """Read a manifest and tokenize it; text the model cannot read is dropped with its reason.
 
     Raises:
@@ -81,7 +84,9 @@ def select_clips(csv: Path, tokenizer: Tokenizer, language: str) -> Selection:
     _check_files(csv, manifest)
     code = tokenizer.check_language(language)
     clips, tokens, dropped = [], [], []
-    for clip in manifest:
+    for number, clip in enumerate(manifest, start=1):
+        if progress is not None:
+            progress(f"tokenizing {csv.name}", number, len(manifest))
         try:
             ids = tokenizer.encode(clip.text, code)
         except UserError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,8 +24,8 @@ from utils.model.dvae import CodeEncoder, fingerprint, load_code_encoder
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[int, int], None]
-"""Called with (done, total) while work goes on."""
+Progress = Callable[[str, int, int | None], None]
+"""Called with (phase, done, total) while work goes on."""
 
 BATCH_SECONDS = 60
 """Audio encoded at a time: bounds memory, and fills a GPU."""
@@ -41,27 +42,34 @@ class CodeCache:
         folder.mkdir(parents=True, exist_ok=True)
         self._codes_file = folder / "codes.bin"
         self._index_file = folder / "index.jsonl"
+        self._lock = FileLock(folder / ".lock")
         self._index = dict(_read_index(self._index_file))
 
     def __contains__(self, audio: str) -> bool:
         return audio in self._index
 
-    def __getitem__(self, audio: str) -> NDArray[np.int16]:
-        """Codes of one clip, [M] int16, read from disk when they are used."""
-        offset, length = self._index[audio]
-        return np.memmap(self._codes_file, dtype=np.int16, mode="r", offset=2 * offset, shape=(length,))
+    def codes(self, audio: list[str]) -> list[NDArray[np.int16]]:
+        """Codes of some clips, [M] int16 each, read from disk when they are used.
+
+        All are parts of one mapping: a mapping, and its file handle, for each clip would run into the system's limits
+        with a thousand clips.
+        """
+        count = self._codes_file.stat().st_size // 2
+        whole = np.memmap(self._codes_file, dtype=np.int16, mode="r", shape=(count,))
+        spans = [self._index[name] for name in audio]
+        return [whole[offset : offset + length] for offset, length in spans]
 
     def add(self, codes: dict[str, Tensor]) -> None:
-        """Append clips: {hash: codes [M] int16}."""
+        """Append clips: {hash: codes [M] int16}; several processes may."""
         lines = []
-        with self._codes_file.open("ab") as file:
+        with self._lock, self._codes_file.open("ab") as file:
             # An odd byte left by a kill would shift every code behind it.
             file.write(b"\0" * (file.tell() % 2))
             for audio, clip in codes.items():
                 self._index[audio] = (file.tell() // 2, len(clip))
                 lines.append(json.dumps({"audio": audio, "offset": file.tell() // 2, "length": len(clip)}))
                 file.write(clip.numpy().tobytes())
-        with self._index_file.open("a", encoding="ascii") as file:
+        with self._lock, self._index_file.open("a", encoding="ascii") as file:
             # The line break comes first: it closes a line that a kill left torn.
             file.write("\n" + "\n".join(lines) + "\n")
 
@@ -76,7 +84,7 @@ def cache_codes(
         base: whose DVAE encodes.
         folder: where caches are kept; each DVAE has its own folder below.
         device: where to encode.
-        progress: told (clips done, clips in all).
+        progress: told (phase, clips done, clips in all).
 
     Returns:
         For each clip its codes, [ceil(samples / 1024)], memory-mapped int16.
@@ -86,7 +94,11 @@ def cache_codes(
     """
     mel_stats = base.mel_stats()
     cache = CodeCache(folder / fingerprint(base.dvae, mel_stats))
-    hashes = {clip: audio_hash(clip) for clip in clips}
+    hashes = {}
+    for number, clip in enumerate(clips, start=1):
+        hashes[clip] = audio_hash(clip)
+        if progress is not None:
+            progress("reading clips", number, len(clips))
     missing = [clip for clip in clips if hashes[clip] not in cache]
     if missing:
         encoder = load_code_encoder(base.dvae, mel_stats).to(device)
@@ -95,9 +107,9 @@ def cache_codes(
             cache.add({hashes[name]: clip for name, clip in zip(names, codes, strict=True)})
             done += len(names)
             if progress is not None:
-                progress(done, len(clips))
+                progress("encoding clips", done, len(clips))
         log.info("encoded %d clips, %d were cached", len(missing), len(clips) - len(missing))
-    return {clip: cache[hashes[clip]] for clip in clips}
+    return dict(zip(clips, cache.codes([hashes[clip] for clip in clips]), strict=True))
 
 
 def audio_hash(path: Path) -> str:

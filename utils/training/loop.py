@@ -1,5 +1,6 @@
 """The training loop: load, step, log, evaluate, save, stop."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from torch.utils.data import DataLoader
 
+from utils.errors import UserError
 from utils.events import EventWriter
 from utils.training.batches import Batch
 from utils.training.state import Checkpoints, load_checkpoint, load_optimizer, read_state
@@ -16,7 +18,7 @@ from utils.training.trainer import Losses, StepResult, Trainer
 Progress = Callable[[int, int, float], None]
 """Called with (steps done, steps in all, loss) after each optimizer step."""
 
-RESUMED = ("epoch", "batches_done", "losses", "epoch_losses", "best_loss", "first_loss", "last_loss")
+RESUMED = ("data", "epoch", "batches_done", "losses", "epoch_losses", "best_loss", "first_loss", "last_loss")
 """Fields of a run that a checkpoint carries."""
 
 
@@ -29,13 +31,14 @@ class Run:
     """Micro-batches of an epoch, by its number and the first batch wanted."""
     eval_loader: Iterable[Batch]
     checkpoints: Checkpoints
-    events: EventWriter
+    events: EventWriter | None
+    """None in all processes of a distributed run but the first: they only compute."""
+    data: str
+    """Fingerprint of the clips."""
     num_epochs: int
     steps_per_epoch: int
     grad_accumulation: int
     checkpoint_every: int
-    is_main: bool
-    """Whether this process writes; the others of a distributed run only compute."""
     progress: Progress | None = None
     epoch: int = 0
     batches_done: int = 0
@@ -83,7 +86,7 @@ def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> N
     run.first_loss = loss if step == 1 else run.first_loss
     run.last_loss = loss
     run.losses.append(loss)
-    if run.is_main:
+    if run.events:
         run.events.write(
             "step",
             step=step,
@@ -97,15 +100,31 @@ def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> N
             data_s=data_s,
             audio_s=result.audio_seconds,
         )
+    check_number(loss, "loss", run)
     if run.progress is not None:
         run.progress(step, run.total_steps, loss)
 
 
+def check_number(value: float, name: str, run: Run) -> None:
+    """Stop a run that has diverged: from here on it could only spoil its weights.
+
+    Raises:
+        UserError: the value is infinite or not a number.
+    """
+    if not math.isfinite(value):
+        raise UserError(
+            what=f"the {name} is no longer a number after step {run.trainer.num_steps}",
+            where=f"epoch {run.epoch}",
+            fix="lower learning_rate, keep grad_clip_norm at 1.0, or train in fp32",
+        )
+
+
 def keep_best(run: Run, losses: Losses) -> None:
     """Log an evaluation; weights better than any before are kept beside the last ones."""
+    check_number(losses.total, "evaluation loss", run)
     is_best = losses.total < run.best_loss
     run.best_loss = min(run.best_loss, losses.total)
-    if not run.is_main:
+    if run.events is None:
         return
     step = run.trainer.num_steps
     run.events.write(
@@ -124,7 +143,7 @@ def keep_best(run: Run, losses: Losses) -> None:
 
 def save(run: Run) -> None:
     """Write the checkpoint a run can go on from."""
-    if not run.is_main:
+    if run.events is None:
         return
     started = time.perf_counter()
     step = run.trainer.num_steps
@@ -140,6 +159,12 @@ def resume(run: Run, folder: Path) -> None:
         UserError: the checkpoint is incomplete, damaged, or of another model.
     """
     state = read_state(folder)
+    if state["data"] != run.data:
+        raise UserError(
+            what="the dataset has changed since this run was cut: its place in the data means nothing now",
+            where=str(folder),
+            fix="start a new run",
+        )
     run.trainer.gpt.load_state_dict(load_checkpoint(folder))
     load_optimizer(folder, run.trainer.gpt, run.trainer.optimizer)
     run.trainer.load_state(state["trainer"])

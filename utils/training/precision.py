@@ -1,8 +1,12 @@
 """Which data type the matrix products get on this device."""
 
-import torch
+import os
 
-from utils.config import Precision
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+
+from utils.config import Device, Precision
 from utils.errors import UserError
 
 AMPERE = (8, 0)
@@ -29,6 +33,24 @@ def choose_precision(precision: Precision, device: torch.device) -> str:
     if device.type == "cpu":
         return "bf16" if cpu_has_bf16() else "fp32"
     return "bf16" if torch.cuda.get_device_capability(device) >= AMPERE else "fp16"
+
+
+def make_accelerator(device: Device) -> Accelerator:
+    """The device and the processes of a run.
+
+    Raises:
+        UserError: a CUDA GPU was asked for and there is none that torch can use.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            what="device cuda was asked for, but torch sees no CUDA GPU",
+            where="device",
+            fix="use --device auto or cpu, or check the driver with nvidia-smi",
+        )
+    if "WORLD_SIZE" not in os.environ:
+        # accelerate keeps the first run's device for the whole process; each run chooses its own.
+        AcceleratorState._reset_state(reset_partial_state=True)
+    return Accelerator(cpu=device == "cpu")
 
 
 def cpu_has_bf16() -> bool:

@@ -4,33 +4,34 @@ import json
 import logging
 import math
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from torch.utils.data import DataLoader
 
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE, TrainConfig
-from utils.errors import UserError, raise_problems
+from utils.errors import UserError, disk_errors
 from utils.events import EventWriter
 from utils.model.base import Base, find_base
 from utils.model.gpt import ForwardOptions
 from utils.model.mel import conditioning_mel
 from utils.model.packing import row_length
+from utils.model.weights import write_pickle
 from utils.model.xtts import load_gpt
 from utils.paths import Project, new_run_id, open_project
 from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
-from utils.training.clips import Limits, TrainingClip, require_clips, select_clips, within_limits
-from utils.training.codes import Progress as CodeProgress
-from utils.training.codes import cache_codes
+from utils.training.clips import TrainingClip
+from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.loop import Progress, Run, fit, resume
 from utils.training.optim import make_optimizer, make_schedule
-from utils.training.precision import choose_precision
+from utils.training.precision import choose_precision, make_accelerator
+from utils.training.settings import last_checkpoint, settle, sources_of, with_saved_settings
 from utils.training.state import MODEL_FILE, Checkpoints
 from utils.training.trainer import Trainer
 
@@ -39,16 +40,6 @@ log = logging.getLogger(__name__)
 BASE_FOLDER = "base"
 """Folder in a run with the small files of its base."""
 REFERENCE_FILE = "reference.wav"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingData:
-    """The clips of a run."""
-
-    train: list[TrainingClip]
-    evaluate: list[TrainingClip]
-    dropped: list[dict[str, Any]]
-    """{clip, reason} of every clip of both manifests that is not used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +55,10 @@ class TrainResult:
     speakers: Path
     reference: Path
     """The longest training clip: what the exported model speaks like."""
+    settings: TrainConfig
+    """As they were applied, open ones filled in."""
+    sources: dict[str, str]
+    """Who chose each setting that may be left open."""
     num_steps: int
     num_clips: int
     num_dropped: int
@@ -79,14 +74,17 @@ class TrainResult:
 class Progresses:
     """Who is told how far the run is; each may be left out."""
 
-    codes: CodeProgress | None = None
+    data: PhaseProgress | None = None
     steps: Progress | None = None
 
 
+@disk_errors()
 def fine_tune(
     config: TrainConfig, *, project: Project | None = None, progress: Progresses | None = None
 ) -> TrainResult:
     """Train on a prepared dataset; a new run folder is made each time, and nothing older is touched.
+
+    Started by `accelerate launch` or torchrun, all processes share one run; the first one writes.
 
     Args:
         config: the settings.
@@ -94,117 +92,72 @@ def fine_tune(
         progress: who is told how far the run is.
 
     Raises:
-        UserError: any fault of settings, base or data, before a run folder exists; or a full disk.
+        UserError: any fault of settings, base or data, before a run folder exists; a full disk; or a loss that is no
+            longer a number.
     """
-    config = _with_saved_settings(config.validate(where="training settings"))
+    config = with_saved_settings(config.validate(where="training settings"))
     progress = progress or Progresses()
     project = project or open_project(config.project, config.output)
     base = find_base(config.base)
     settled = settle(config, project, base)
-    accelerator = Accelerator(cpu=config.device == "cpu")
+    accelerator = make_accelerator(config.device)
     precision = choose_precision(config.mixed_precision, accelerator.device)
-    data = load_data(settled, project, base, accelerator, progress.codes)
-    folder = config.resume or project.runs / new_run_id()
-    if accelerator.is_main_process and not config.resume:
-        _furnish(folder, settled, base, data)
-    accelerator.wait_for_everyone()
-    run = _assemble(settled, base, data, folder, accelerator, precision)
+    data = load_data(settled, project, base, accelerator, progress.data)
+    trainer = _make_trainer(settled, base, data, accelerator, precision)
+    folder = _make_folder(settled, project, base, data, accelerator)
+    run = _make_run(settled, base, data, folder, trainer)
     run.progress = progress.steps
     if config.resume:
-        resume(run, _last_checkpoint(config.resume))
-    run.events.write(
-        "started",
-        base=base.name,
-        config=json.loads(json.dumps(vars(settled), default=str)),
-        sources=sources_of(config),
-        clips=len(data.train),
-        eval_clips=len(data.evaluate),
-        dropped=data.dropped,
-        precision=precision,
-        device=str(accelerator.device),
-        total_steps=run.total_steps,
-    )
+        resume(run, last_checkpoint(config.resume))
+    sources = sources_of(config, base)
+    if run.events:
+        _tell_start(run.events, settled, base, data, sources, trainer, run.total_steps)
     _fit_to_the_end(run)
-    return _result(run, folder, data)
+    accelerator.wait_for_everyone()
+    return _result(run, folder, data, settled, sources)
 
 
-def _with_saved_settings(config: TrainConfig) -> TrainConfig:
-    """A resumed run's own settings, so that it goes on as it began; only the number of epochs may change.
-
-    Raises:
-        UserError: the folder is not a run.
-    """
-    if config.resume is None:
-        return config
-    _last_checkpoint(config.resume)
-    saved = TrainConfig.load(config.resume / "config.yaml")
-    return replace(saved, num_epochs=config.num_epochs or saved.num_epochs, resume=config.resume)
-
-
-def _last_checkpoint(folder: Path) -> Path:
-    found = Checkpoints(folder / "checkpoints").last() if (folder / "config.yaml").is_file() else None
-    if found is None:
-        raise UserError(
-            what="there is no complete checkpoint to go on from", where=str(folder), fix="name a run's folder"
-        )
-    return found
-
-
-def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
-    """The settings with every open value filled in from the project and the base.
-
-    Raises:
-        UserError: the base cannot read the language, a limit exceeds the model's, or there is no dataset.
-    """
-    language = base.tokenizer().check_language(config.language or project.language())
-    defaults = base.defaults
-    settled = replace(
-        config,
-        language=language,
-        train_csv=config.train_csv or project.train_csv,
-        eval_csv=config.eval_csv or project.eval_csv,
-        num_epochs=config.num_epochs or defaults.num_epochs,
-        learning_rate=config.learning_rate or defaults.learning_rate,
-        dropout=defaults.dropout if config.dropout is None else config.dropout,
+def _make_trainer(
+    config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, precision: str
+) -> Trainer:
+    """The model on its device with optimizer and schedule."""
+    assert config.num_epochs and config.learning_rate and config.dropout is not None
+    options = ForwardOptions(
+        attention="sdpa" if config.sdpa else "explicit",
+        checkpointing=config.gradient_checkpointing,
+        dropout=config.dropout,
     )
-    raise_problems(_limits(settled).problems(base.gpt_shape()), where=f"base {base.name}")
-    return settled
+    gpt = load_gpt(base, options).to(accelerator.device)
+    optimizer = make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+    steps_per_epoch = _steps_per_epoch(config, data, accelerator.num_processes)
+    return Trainer(
+        model=gpt,
+        optimizer=optimizer,
+        schedule=make_schedule(
+            optimizer,
+            config.schedule,
+            warmup_steps=config.warmup_steps,
+            total_steps=config.num_epochs * steps_per_epoch,
+        ),
+        mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
+        accelerator=accelerator,
+        precision=precision,
+        grad_clip_norm=config.grad_clip_norm,
+        seed=config.seed,
+    )
 
 
-def sources_of(config: TrainConfig) -> dict[str, str]:
-    """For each setting that may be left open: who chose it, "you" or "base"."""
-    return {
-        name: "base" if getattr(config, name) is None else "you" for name in ("learning_rate", "num_epochs", "dropout")
-    }
-
-
-def load_data(
-    config: TrainConfig, project: Project, base: Base, accelerator: Accelerator, progress: CodeProgress | None = None
-) -> TrainingData:
-    """Read, check, tokenize and encode the clips of both manifests.
-
-    Raises:
-        UserError: see `select_clips` and `cache_codes`; or no clip is left to train or evaluate on.
-    """
-    assert config.train_csv and config.eval_csv and config.language
-    tokenizer, limits = base.tokenizer(), _limits(config)
-    kept: dict[str, list[TrainingClip]] = {}
-    dropped: list[dict[str, Any]] = []
-    for purpose, csv in (("train on", config.train_csv), ("evaluate with", config.eval_csv)):
-        kept[purpose], lost = within_limits(select_clips(csv, tokenizer, config.language), limits)
-        require_clips(kept[purpose], lost, csv=csv, purpose=purpose)
-        dropped += lost
-    audio = [clip.audio for clips in kept.values() for clip in clips]
-    with accelerator.main_process_first():
-        codes = cache_codes(audio, base, project.dataset / "codes", device=accelerator.device, progress=progress)
-    train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
-    for drop in dropped:
-        log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
-    return TrainingData(train=train, evaluate=evaluate, dropped=dropped)
-
-
-def _limits(config: TrainConfig) -> Limits:
-    return Limits(max_audio_length=config.max_audio_length, max_text_length=config.max_text_length)
+def _make_folder(
+    config: TrainConfig, project: Project, base: Base, data: TrainingData, accelerator: Accelerator
+) -> Path:
+    """The run's folder, the same for all processes: the resumed run's, or a new one that the first process makes."""
+    name = [str(config.resume or project.runs / new_run_id())]
+    broadcast_object_list(name)
+    folder = Path(name[0])
+    if accelerator.is_main_process and not config.resume:
+        _furnish(folder, config, base, data)
+    accelerator.wait_for_everyone()
+    return folder
 
 
 def _furnish(folder: Path, config: TrainConfig, base: Base, data: TrainingData) -> None:
@@ -218,64 +171,41 @@ def _furnish(folder: Path, config: TrainConfig, base: Base, data: TrainingData) 
             shutil.copyfile(base.folder / name, own / name)
     if not (own / "speakers_xtts.pth").is_file():
         # v2.0.2 has no studio speakers; stock reads an empty list of them just as well.
-        torch.save({}, own / "speakers_xtts.pth")
+        write_pickle(own / "speakers_xtts.pth", {})
     origin = {"name": base.name, "folder": str(base.folder.absolute())}
     (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
     longest = max(data.train, key=lambda clip: clip.num_samples)
     write_wav(folder / REFERENCE_FILE, load_audio(longest.audio, SAMPLE_RATE), SAMPLE_RATE)
 
 
-def _assemble(
-    config: TrainConfig, base: Base, data: TrainingData, folder: Path, accelerator: Accelerator, precision: str
-) -> Run:
-    assert config.num_epochs and config.learning_rate and config.dropout is not None
-    gpt = load_gpt(
-        base,
-        ForwardOptions(
-            attention="sdpa" if config.sdpa else "explicit",
-            checkpointing=config.gradient_checkpointing,
-            dropout=config.dropout,
-        ),
-    )
-    gpt.to(accelerator.device)
-    batches = EpochBatches(
+def _make_run(config: TrainConfig, base: Base, data: TrainingData, folder: Path, trainer: Trainer) -> Run:
+    assert config.num_epochs
+    processes = trainer.accelerator
+    train_batches = EpochBatches(
         [row_length(len(clip.tokens), len(clip.codes)) for clip in data.train],
         config.batch_size,
         seed=config.seed,
-        rank=accelerator.process_index,
-        world=accelerator.num_processes,
+        rank=processes.process_index,
+        world=processes.num_processes,
     )
     eval_batches = EpochBatches([0] * len(data.evaluate), config.eval_batch_size, seed=None)
-    steps_per_epoch = math.ceil(len(batches) / config.grad_accumulation)
-    optimizer = make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    schedule = make_schedule(
-        optimizer,
-        config.schedule,
-        warmup_steps=config.warmup_steps,
-        total_steps=config.num_epochs * steps_per_epoch,
-    )
-    trainer = Trainer(
-        model=gpt,
-        optimizer=optimizer,
-        schedule=schedule,
-        mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
-        accelerator=accelerator,
-        precision=precision,
-        grad_clip_norm=config.grad_clip_norm,
-        seed=config.seed,
-    )
     return Run(
         trainer=trainer,
-        make_train_loader=partial(_loader, config, data.train, batches, base),
+        make_train_loader=partial(_loader, config, data.train, train_batches, base),
         eval_loader=_loader(config, data.evaluate, eval_batches, base, 0, 0),
         checkpoints=Checkpoints(folder / "checkpoints"),
-        events=EventWriter(folder / "events.jsonl"),
+        events=EventWriter(folder / "events.jsonl") if processes.is_main_process else None,
+        data=data.fingerprint(),
         num_epochs=config.num_epochs,
-        steps_per_epoch=steps_per_epoch,
+        steps_per_epoch=_steps_per_epoch(config, data, processes.num_processes),
         grad_accumulation=config.grad_accumulation,
         checkpoint_every=config.checkpoint_every,
-        is_main=accelerator.is_main_process,
     )
+
+
+def _steps_per_epoch(config: TrainConfig, data: TrainingData, num_processes: int) -> int:
+    num_batches = math.ceil(len(data.train) / (config.batch_size * num_processes))
+    return math.ceil(num_batches / config.grad_accumulation)
 
 
 def _loader(
@@ -292,20 +222,54 @@ def _loader(
     )
 
 
+def _tell_start(
+    events: EventWriter,
+    config: TrainConfig,
+    base: Base,
+    data: TrainingData,
+    sources: dict[str, str],
+    trainer: Trainer,
+    total_steps: int,
+) -> None:
+    events.write(
+        "started",
+        base=base.name,
+        config=json.loads(json.dumps(vars(config), default=str)),
+        sources=sources,
+        clips=len(data.train),
+        eval_clips=len(data.evaluate),
+        dropped=data.dropped,
+        precision=trainer.precision,
+        device=str(trainer.device),
+        processes=trainer.accelerator.num_processes,
+        total_steps=total_steps,
+    )
+
+
 def _fit_to_the_end(run: Run) -> None:
     """Train; whatever ends the run is the last event of its log."""
     try:
         fit(run)
     except BaseException as error:
-        run.events.write("failed", step=run.trainer.num_steps, error=f"{type(error).__name__}: {error}")
+        _tell_end(
+            run, "failed", error=error.what if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        )
         raise
-    else:
-        run.events.write("finished", step=run.trainer.num_steps, best_loss=run.best_loss)
-    finally:
+    _tell_end(run, "finished", best_loss=run.best_loss)
+
+
+def _tell_end(run: Run, kind: str, **fields: object) -> None:
+    if run.events is None:
+        return
+    try:
+        run.events.write(kind, step=run.trainer.num_steps, **fields)
         run.events.close()
+    except (OSError, UserError):
+        # What ended the run is on its way to the user; a log that cannot be written must not take its place.
+        log.exception("the end of the run could not be logged")
 
 
-def _result(run: Run, folder: Path, data: TrainingData) -> TrainResult:
+def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, sources: dict[str, str]) -> TrainResult:
     best = run.checkpoints.best()
     assert best is not None, "each epoch ends with an evaluation, and the first one is the best so far"
     return TrainResult(
@@ -315,6 +279,8 @@ def _result(run: Run, folder: Path, data: TrainingData) -> TrainResult:
         vocab=folder / BASE_FOLDER / "vocab.json",
         speakers=folder / BASE_FOLDER / "speakers_xtts.pth",
         reference=folder / REFERENCE_FILE,
+        settings=settings,
+        sources=sources,
         num_steps=run.trainer.num_steps,
         num_clips=len(data.train) + len(data.evaluate),
         num_dropped=len(data.dropped),

@@ -83,8 +83,10 @@ class Checkpoints:
         return self._newest(BEST)
 
     def _newest(self, prefix: str) -> Path | None:
-        found = sorted(self.folder.glob(f"{prefix}*"), reverse=True)
-        return next((folder for folder in found if is_complete(folder)), None)
+        # A kill between removing a step's former folder and renaming the new one leaves the new one, complete, aside.
+        found = [*self.folder.glob(f"{prefix}*"), *self.folder.glob(f"{ASIDE}{prefix}*")]
+        newest_first = sorted(found, key=lambda folder: folder.name.removeprefix(ASIDE), reverse=True)
+        return next((folder for folder in newest_first if is_complete(folder)), None)
 
     def _publish(self, prefix: str, step: int, fill: Callable[[Path], None]) -> Path:
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
@@ -98,7 +100,7 @@ class Checkpoints:
             if error.errno != errno.ENOSPC:
                 raise
             raise UserError(
-                what="the disk is full: the checkpoint was not written, the previous one is kept",
+                what=f"the disk is full: the checkpoint of step {step} was not written; earlier ones are kept",
                 where=str(self.folder),
                 fix="free some space, then train again",
             ) from error
@@ -119,10 +121,7 @@ def load_checkpoint(folder: Path) -> State:
     """
     if not is_complete(folder):
         raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
-    marks = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
-    if _sha256(folder / MODEL_FILE) != marks[MODEL_FILE]["sha256"]:
-        raise UserError(what="the checkpoint's weights are damaged", where=str(folder), fix="name another checkpoint")
-    return read_weights(folder / MODEL_FILE)
+    return _read_marked(folder / MODEL_FILE)
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -158,10 +157,18 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         UserError: the file is missing or damaged.
     """
     parameters = dict(model.named_parameters())
-    for key, tensor in read_weights(folder / OPTIMIZER_FILE).items():
+    for key, tensor in _read_marked(folder / OPTIMIZER_FILE).items():
         name, field = key.rsplit("/", 1)
         parameter = parameters[name]
         optimizer.state[parameter][field] = tensor.to(parameter.device)
+
+
+def _read_marked(file: Path) -> State:
+    """Tensors of a checkpoint's file, if it is what was written."""
+    marks = json.loads((file.parent / COMPLETE_FILE).read_text(encoding="utf-8"))
+    if _sha256(file) != marks[file.name]["sha256"]:
+        raise UserError(what=f"the checkpoint's {file.name} is damaged", where=str(file), fix="name another checkpoint")
+    return read_weights(file)
 
 
 def _mark_complete(folder: Path) -> None:

@@ -1,0 +1,68 @@
+"""python -m utils.cli.base: the licence is asked for in peace, and a file in the way is named."""
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import rich
+import rich.progress
+
+from tests.model.hub_server import HubServer, base_files
+from utils.cli.base import main
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
+    for name in ("HF_HUB_OFFLINE", "XTTS_STUDIO_REPOSITORY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("XTTS_STUDIO_BASES", str(tmp_path / "bases"))
+    huggingface_hub.close_session()
+    with HubServer(revisions={"v2.0.2": base_files(2)}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address())
+        yield server
+    huggingface_hub.close_session()
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_the_licence_is_asked_for_before_the_bar_opens(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str
+) -> None:
+    seen: list[str] = []
+
+    def ask(prompt: str) -> str:
+        seen.append(prompt)
+        return answer
+
+    monkeypatch.setattr("builtins.input", ask)
+    monkeypatch.setattr(sys, "stdin", _Terminal())
+    monkeypatch.setattr(rich.progress.Progress, "start", lambda bar: seen.append("bar"))
+    if answer == "y":
+        main(["download", "v2.0.2"])
+        assert seen == ["Do you accept this licence? [y/N] ", "bar"]
+        assert (tmp_path / "bases" / "v2.0.2" / "model.pth").is_file()
+        return
+    with pytest.raises(SystemExit) as caught:
+        main(["download", "v2.0.2"])
+    assert caught.value.code == 2
+    assert seen == ["Do you accept this licence? [y/N] "]
+
+
+@pytest.mark.parametrize("below", ["", "x", "x/y"])
+def test_a_file_where_the_tiny_base_should_go_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SystemExit) as caught:
+        main(["make-tiny", "--out", str(tmp_path / "file" / below)])
+    assert caught.value.code == 2
+    assert f"where: {tmp_path / 'file'}" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"

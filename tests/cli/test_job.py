@@ -1,0 +1,198 @@
+"""python -m utils.cli.job: the command a job folder names, with its end as the last event, however it ends."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dataset.sources import make_source
+from tests.sounds import make_project
+from utils import jobs
+from utils.cli import job as job_command
+from utils.cli.job import Command, Report, main
+from utils.config import Config, ExportConfig, PrepareConfig, TrainConfig
+from utils.errors import UserError
+from utils.events import EventWriter, read_events
+from utils.jobs.record import JobRecord, read_record, write_record
+
+Work = Callable[[Any, Report], None]
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A job as `jobs.start` leaves it to the child."""
+    return saved(tmp_path / "job", "export", ExportConfig(project="voice", output=tmp_path))
+
+
+def saved(folder: Path, kind: str, config: Config) -> Path:
+    folder.mkdir()
+    config.save(folder / "config.yaml")
+    record = JobRecord(
+        kind=kind,
+        state="starting",
+        host=os.uname().nodename,
+        command=(),
+        cwd="",
+        config="config.yaml",
+        started=time.time(),
+    )
+    write_record(folder, record)
+    return folder
+
+
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, work: Work) -> list[dict[str, Any]]:
+    """The events of a job that does this, without their times."""
+    monkeypatch.setitem(job_command.COMMANDS, "export", Command(ExportConfig, work))
+    try:
+        main(["--folder", str(folder)])
+    finally:
+        events = [event for event in read_events(folder / "events.jsonl") if event.pop("time")]
+    return events
+
+
+def events_of(folder: Path) -> list[dict[str, Any]]:
+    return [event for event in read_events(folder / "events.jsonl") if event.pop("time")]
+
+
+def test_the_work_gets_its_saved_settings_and_ends_as_finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Config] = []
+    assert run(folder, monkeypatch, lambda config, _: seen.append(config)) == [{"kind": "finished"}]
+    assert seen == [ExportConfig(project="voice", output=folder.parent)]
+    record = read_record(folder)
+    assert record is not None and (record.pid, record.state) == (os.getpid(), "running")
+
+
+def test_progress_is_told_a_few_times_a_second_with_both_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(_: ExportConfig, report: Report) -> None:
+        for done in range(1, 10_001):
+            report("counting", done, 10_000)
+        report("packing", 0, None)
+
+    *progress, end = run(folder, monkeypatch, work)
+    assert [(event["what"], event["done"], event["total"]) for event in (progress[0], *progress[-2:])] == [
+        ("counting", 1, 10_000),
+        ("counting", 10_000, 10_000),
+        ("packing", 0, None),
+    ]
+    assert len(progress) < 20 and end == {"kind": "finished"}
+
+
+def _fail(error: BaseException) -> Work:
+    def work(*_: object) -> None:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "kind", "message"),
+    [
+        (UserError(what="it broke", fix="mend it"), SystemExit, "failed", "it broke\n  fix:   mend it"),
+        (ZeroDivisionError("by zero"), ZeroDivisionError, "failed", "ZeroDivisionError: by zero"),
+        (KeyboardInterrupt(), SystemExit, "stopped", None),
+    ],
+)
+def test_a_fault_is_the_last_event(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    raised: type[BaseException],
+    kind: str,
+    message: str | None,
+) -> None:
+    with pytest.raises(raised):
+        run(folder, monkeypatch, _fail(error))
+    (end,) = events_of(folder)
+    assert (end["kind"], end.get("error")) == (kind, message)
+
+
+def test_a_request_to_stop_tidies_up_and_exits_with_143(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tidied: list[bool] = []
+
+    def work(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(30)
+        finally:
+            tidied.append(True)
+
+    with pytest.raises(SystemExit) as caught:
+        run(folder, monkeypatch, work)
+    assert caught.value.code == 143
+    assert tidied and events_of(folder) == [{"kind": "stopped"}]
+
+
+def test_the_end_that_the_work_wrote_itself_is_not_written_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: object) -> None:
+        EventWriter(folder / "events.jsonl").write("failed", error="its own words")
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        run(folder, monkeypatch, work)
+    assert events_of(folder) == [{"kind": "failed", "error": "its own words"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("dance", None, "there is no job of kind 'dance'"),
+        ("export", "{project: voice, speed: 3}", "unknown settings: speed"),
+        ("train", "{project: voice, batch_size: 0}", "batch_size is 0"),
+    ],
+)
+def test_jobs_that_cannot_be_done_say_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, settings: str | None, message: str
+) -> None:
+    folder = saved(tmp_path / "job", kind, ExportConfig(project="voice", output=tmp_path))
+    if settings:
+        (folder / "config.yaml").write_text(settings)
+    with pytest.raises(SystemExit) as caught:
+        main(["--folder", str(folder)])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+    (event,) = read_events(folder / "events.jsonl")
+    assert event["kind"] == "failed" and message in event["error"]
+
+
+def test_a_folder_that_is_no_job_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--folder", str(tmp_path)])
+    assert caught.value.code == 2
+    assert "error: there is no job here" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_real_job_from_start_to_end(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 3)
+    config = PrepareConfig(project="voice", output=tmp_path / "out", input=source, language="en")
+    attachment = jobs.attach(jobs.start("prepare", config).folder)
+    done = attachment.wait(120)
+    assert done.state == "finished", attachment.log_tail()
+    events = attachment.new_events()
+    assert events[-2]["kind"] == "progress" and (events[-2]["done"], events[-2]["total"]) == (3, 3)
+    assert (tmp_path / "out" / "voice" / "dataset" / "report.json").is_file()
+    assert any("given" in line for line in attachment.log_tail())
+
+
+@pytest.mark.skipif("run_id" not in TrainConfig.__dataclass_fields__, reason="TrainConfig has no run_id yet")
+def test_a_real_training_in_the_folder_that_start_made(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    config = TrainConfig(project=project.name, output=project.output, device="cpu", num_epochs=1)
+    job = jobs.start("train", config)
+    attachment = jobs.attach(job.folder)
+    assert attachment.wait(120).state == "finished", attachment.log_tail()
+    assert [path.name for path in project.runs.iterdir()] == [job.name]
+    kinds = [event["kind"] for event in attachment.new_events()]
+    assert kinds[0] == "progress" and kinds[-1] == "finished" and kinds.count("finished") == 1
+    assert list((job.folder / "checkpoints").glob("best-*"))

@@ -1,0 +1,42 @@
+"""Loader settings follow the data and the machine, and the user's own choice wins."""
+
+import pytest
+
+from utils.hardware import loader_settings
+
+GB = 1_000_000_000
+MANY = {"cpu_count": 16, "memory_bytes": 64 * GB, "shared_bytes": 32 * GB}
+
+
+@pytest.mark.parametrize(
+    ("given", "workers", "prefetch", "why"),
+    [
+        ({"device": "cpu"}, 0, None, "the cores that load would be missing where they compute"),
+        ({"device": "cuda"}, 4, 2, "10000 clips, which stay in memory once read"),
+        ({"device": "cuda:1", "num_clips": 50}, 2, 2, "50 clips"),
+        ({"device": "cuda", "dataset_bytes": 40 * GB}, 8, 4, "come from the disk each time"),
+        ({"device": "cuda", "cpu_count": 3}, 2, 2, "3 hardware threads, one of them left"),
+        ({"device": "cuda", "cpu_count": 1}, 1, 2, "1 hardware threads"),
+        ({"device": "cuda", "memory_bytes": 4 * GB}, 2, 2, "each process takes about 500 MB"),
+        ({"device": "cuda", "shared_bytes": 64_000_000}, 1, 2, "--shm-size"),
+        ({"device": "cuda", "shared_bytes": 1_000_000}, 0, None, "--shm-size"),
+        ({"device": "cuda", "num_workers": 7}, 7, 2, "as chosen"),
+        ({"device": "cuda", "num_workers": 0}, 0, None, "as chosen"),
+    ],
+)
+def test_processes_that_load(monkeypatch, given, workers, prefetch, why):
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    settings = loader_settings(**({"num_clips": 10_000} | MANY | given))
+    assert (settings.num_workers, settings.prefetch_factor) == (workers, prefetch)
+    assert why in settings.reasons[0]
+    assert settings.persistent_workers == (workers > 0)
+    assert settings.pin_memory == given["device"].startswith("cuda")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_this_machine_has_settings_that_a_loader_takes(device):
+    from torch.utils.data import DataLoader
+
+    settings = loader_settings(num_clips=1_000, device=device)
+    loader = DataLoader(list(range(8)), **(settings.arguments | {"pin_memory": False}))
+    assert loader.num_workers == settings.num_workers

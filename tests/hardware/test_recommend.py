@@ -1,0 +1,236 @@
+"""What is recommended fits the machine and the purpose, says why, and names what would make it better."""
+
+from functools import partial
+from itertools import product
+
+import pytest
+import torch
+
+from tests.hardware.machines import GIB, make_gpu, make_machine
+from utils.config import TrainConfig
+from utils.hardware import USE_CASES, XTTS_V2, Cpu, Memory, Recommendation, Step, estimate, memory_tier, recommend
+from utils.hardware.estimates import FULL_BLOCK, HALF_BLOCK
+from utils.model.architecture import GptShape
+from utils.model.attention import sdpa_attention
+from utils.model.gpt import Block, XttsGpt
+
+
+def chosen(result: Recommendation) -> str:
+    """The settings in short, for tables."""
+    flags = [name for name in ("eight_bit_optimizer", "offload_optimizer", "lora") if getattr(result, name)]
+    size = f"{result.batch_size}x{result.grad_accumulation}"
+    return " ".join([size, result.gradient_checkpointing, result.mixed_precision, *flags])
+
+
+PASCAL, VOLTA, TURING, AMPERE, HOPPER = (6, 1), (7, 0), (7, 5), (8, 6), (9, 0)
+BY_MEMORY = {
+    4: "8x1 full bf16 lora",
+    6: "2x4 full bf16 offload_optimizer",
+    8: "8x1 full bf16 eight_bit_optimizer",
+    11: "4x2 selective bf16",
+    12: "4x2 none bf16",
+    16: "8x1 none bf16",
+    24: "16x1 none bf16",
+    80: "16x1 none bf16",
+}
+
+
+@pytest.mark.parametrize(("gib", "expected"), BY_MEMORY.items(), ids=lambda value: str(value).split()[0])
+def test_the_matrix_by_gpu_memory(gib, expected):
+    assert chosen(recommend("production", make_machine(make_gpu(gib, AMPERE)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("gib", "tier"),
+    [
+        (4, "< 8 GB"),
+        (7.99, "8-12 GB"),
+        (11, "8-12 GB"),
+        (11.99, "12-16 GB"),
+        (15, "12-16 GB"),
+        (16, "16-24 GB"),
+        (23.99, "16-24 GB"),
+        (32, "> 24 GB"),
+    ],
+)
+def test_rows_are_named_as_cards_are_sold(gib, tier):
+    assert memory_tier(round(gib * GIB)) == tier
+
+
+BY_ARCHITECTURE = [
+    (PASCAL, 8, "fp32", "offload_optimizer", "no matrix units for half precision"),
+    (PASCAL, 6, "fp16", "offload_optimizer", "is not faster for it"),
+    (VOLTA, 8, "fp16", "offload_optimizer", "fp16 with gradient scaling"),
+    (TURING, 8, "fp16", "eight_bit_optimizer", "no bf16 units"),
+    (AMPERE, 8, "bf16", "eight_bit_optimizer", "needs no gradient scaling"),
+    (HOPPER, 8, "bf16", "eight_bit_optimizer", "Hopper has matrix units for it"),
+]
+
+
+@pytest.mark.parametrize(("capability", "gib", "precision", "optimizer", "why"), BY_ARCHITECTURE)
+def test_the_matrix_by_architecture(capability, gib, precision, optimizer, why):
+    result = recommend("production", make_machine(make_gpu(gib, capability)))
+    assert (result.mixed_precision, getattr(result, optimizer)) == (precision, True)
+    assert any(why in reason for reason in result.reasons)
+    assert result.compile == ("default" if capability >= (8, 0) else "off")
+
+
+BY_USE_CASE = {
+    "production": ("8x1 none bf16", True, "default", False),
+    "experiments": ("8x1 none bf16", True, "off", False),
+    "limited memory": ("2x4 full bf16 eight_bit_optimizer", True, "off", True),
+    "maximum quality": ("8x2 none fp32", True, "default", False),
+    "debugging": ("2x4 none fp32", False, "off", False),
+}
+
+
+@pytest.mark.parametrize("use_case", USE_CASES)
+def test_the_matrix_by_use_case(use_case):
+    result = recommend(use_case, make_machine(make_gpu(16, AMPERE)))
+    assert (chosen(result), result.sdpa, result.compile, result.freeze_conditioning) == BY_USE_CASE[use_case]
+
+
+BF16, PLAIN = frozenset({"avx512f", "amx_bf16"}), frozenset({"avx2"})
+BY_CPU = [
+    (BF16, 48, "production", "4x2 none bf16"),
+    (PLAIN, 48, "production", "4x2 none fp32"),
+    (BF16, 12, "production", "4x2 full bf16"),
+    (BF16, 7, "production", "4x2 full bf16 lora"),
+    (BF16, 48, "debugging", "2x4 none fp32"),
+    (BF16, 48, "limited memory", "2x4 full bf16"),
+]
+
+
+@pytest.mark.parametrize(("flags", "gib", "use_case", "expected"), BY_CPU)
+def test_the_matrix_by_processor(flags, gib, use_case, expected):
+    processor = Cpu(model="Test CPU", physical_cores=2, usable_cpus=2, flags=flags)
+    free = Memory(total_bytes=64 * GIB, available_bytes=gib * GIB, process_bytes=0)
+    result = recommend(use_case, make_machine(cpu=processor, memory=free))
+    assert (result.device, chosen(result)) == ("cpu", expected)
+    assert not result.eight_bit_optimizer and not result.offload_optimizer and result.compile == "off"
+
+
+@pytest.mark.parametrize("use_case", USE_CASES)
+def test_every_row_fits_and_trains_on_8_to_16_clips(use_case):
+    machines = [make_machine(make_gpu(gib, cap)) for gib, cap in product((4, 6, 8, 12, 16, 24, 80), (PASCAL, AMPERE))]
+    for machine in [*machines, make_machine()]:
+        result = recommend(use_case, machine)
+        assert 8 <= result.batch_size * result.grad_accumulation <= 16
+        capacity = machine.gpu.total_bytes if machine.gpu else machine.memory.available_bytes
+        assert result.estimate.total <= 0.9 * capacity
+        assert not result.problems
+        assert len(result.reasons) >= 6 and all(result.reasons)
+
+
+def test_settings_have_the_names_of_the_training_settings():
+    settings = recommend("production", make_machine()).settings
+    ours = {"batch_size", "grad_accumulation", "gradient_checkpointing", "sdpa", "mixed_precision", "device"}
+    assert ours <= set(settings) and ours <= set(TrainConfig.__dataclass_fields__)
+    assert not {"reasons", "problems", "estimate"} & set(settings)
+
+
+def test_a_gpu_that_pytorch_cannot_use_trains_on_the_cpu_and_says_what_to_install():
+    machine = make_machine(make_gpu(8, PASCAL), gpu_problems=["no kernels: run: pip install ..."])
+    result = recommend("production", machine)
+    assert result.device == "cpu"
+    assert result.problems == ("no kernels: run: pip install ...",)
+    assert "PyTorch cannot use the GPU yet" in result.reasons[0]
+    assert "no driver" in recommend("production", make_machine(gpu_reason="no driver")).reasons[0]
+
+
+def test_a_crowded_gpu_is_planned_by_what_is_free():
+    result = recommend("production", make_machine(make_gpu(24, AMPERE, used_bytes=16 * GIB)))
+    assert chosen(result) == BY_MEMORY[8]
+    assert "8.0 GiB that other programs leave free" in result.reasons[0]
+
+
+def test_compile_is_off_with_the_reason_where_it_cannot_work():
+    gpu = make_gpu(16, AMPERE)
+    for machine, why in (
+        (make_machine(gpu, system="Windows"), "no Triton"),
+        (make_machine(gpu, compiler=""), "compiler"),
+    ):
+        result = recommend("production", machine)
+        assert result.compile == "off"
+        assert any("compile off" in reason and why in reason for reason in result.reasons)
+
+
+def test_an_8_bit_optimizer_is_only_recommended_where_it_is_installed():
+    result = recommend("production", make_machine(make_gpu(8, AMPERE), eight_bit_library=""))
+    assert result.offload_optimizer and not result.eight_bit_optimizer
+    assert any("pip install bitsandbytes" in reason for reason in result.reasons)
+
+
+def test_moments_are_only_offloaded_into_memory_that_is_there():
+    little = Memory(total_bytes=8 * GIB, available_bytes=3 * GIB, process_bytes=0)
+    result = recommend("production", make_machine(make_gpu(8, VOLTA), memory=little))
+    assert result.lora and not result.offload_optimizer
+
+
+def test_a_machine_too_small_for_any_plan_is_told_so():
+    result = recommend("production", make_machine(make_gpu(2, AMPERE)))
+    assert "even the smallest plan needs" in result.problems[0]
+
+
+def test_the_estimate_is_the_stated_bytes_a_parameter():
+    def state(**more: bool) -> float:
+        needed = estimate(Step(device="cuda", batch_size=1, **more))
+        return (needed.weights + needed.gradients + needed.optimizer) / 1e9
+
+    assert state() == pytest.approx(7.06, abs=0.005)  # 16 bytes
+    assert state(eight_bit_optimizer=True) == pytest.approx(4.41, abs=0.005)  # 10 bytes
+    assert state(offload_optimizer=True) == pytest.approx(3.53, abs=0.005)  # 8 bytes
+    assert state(lora=True) < 2.2
+    assert "7.1" not in str(estimate(Step(device="cuda", batch_size=1)))  # parts, and that they are calculated
+    assert "by calculation" in str(estimate(Step(device="cuda", batch_size=1)))
+
+
+def test_activations_shrink_in_the_order_of_the_checkpointing_modes():
+    def activations(mode: str, precision: str = "bf16") -> int:
+        step = Step(device="cuda", batch_size=4, gradient_checkpointing=mode, mixed_precision=precision)
+        return estimate(step).activations
+
+    assert activations("full") < activations("selective") < activations("none") < activations("none", "fp32")
+
+
+def test_the_estimate_counts_the_parameters_of_the_real_model():
+    shape = GptShape(
+        layers=XTTS_V2.layers,
+        width=XTTS_V2.width,
+        heads=XTTS_V2.heads,
+        text_rows=XTTS_V2.text_rows,
+        audio_rows=XTTS_V2.audio_rows,
+        start_text=261,
+        stop_text=0,
+        start_audio=1024,
+        stop_audio=1025,
+        max_text_tokens=402,
+        max_audio_tokens=605,
+    )
+    with torch.device("meta"):
+        model = XttsGpt(shape)
+    frozen = (model.conditioning_encoder, model.conditioning_perceiver)
+    assert sum(p.numel() for p in model.parameters()) == XTTS_V2.num_parameters
+    assert sum(p.numel() for part in frozen for p in part.parameters()) == XTTS_V2.num_conditioning
+
+
+@pytest.mark.parametrize(("half", "expected"), [(False, FULL_BLOCK), (True, HALF_BLOCK)])
+def test_calculated_activations_are_what_autograd_keeps_of_a_block(half, expected):
+    width, length = 256, 128
+    block = Block(width, 4)
+    weights = {tuple(weight.shape) for weight in block.parameters()}
+    kept: dict[int, int] = {}
+
+    def count(tensor: torch.Tensor) -> torch.Tensor:
+        # The weights and their half-precision copies are counted elsewhere.
+        if not {tuple(tensor.shape), tuple(reversed(tensor.shape))} & weights:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    x = torch.randn(1, length, width, requires_grad=True)
+    attend = partial(sdpa_attention, causal=True)
+    hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
+    with hooks, torch.autocast("cpu", torch.bfloat16, enabled=half):
+        out = block(x, attend)
+    assert out.requires_grad
+    assert sum(kept.values()) / (length * width) == pytest.approx(expected, rel=0.15)

@@ -1,0 +1,88 @@
+"""Two jobs never share a GPU, nor two trainings the CPU; the second one is told who is first."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.children import FINISHES, POLITE, SILENT, child, ended, started
+from utils import jobs
+from utils.config import ExportConfig
+from utils.errors import UserError
+from utils.hardware.gpu import Gpu
+from utils.jobs import device as device_module
+
+
+def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output: Path, tmp_path: Path) -> None:
+    first = started(output, POLITE)
+    with pytest.raises(UserError, match=f"the CPU is in use by the train job '{first.name}'"):
+        started(output, SILENT, project="other")
+    assert not (output / "other").exists()
+    elsewhere = started(tmp_path / "elsewhere", SILENT)
+    jobs.stop(elsewhere.folder)
+    export = jobs.start("export", ExportConfig(project="voice", output=output), command=child(FINISHES))
+    assert ended(export).state == "finished"
+    jobs.stop(first.folder)
+    ended(first)
+    assert ended(started(output, FINISHES, project="other")).state == "finished"
+
+
+def test_of_many_starts_at_once_one_wins(output: Path) -> None:
+    results: list[object] = []
+
+    def attempt() -> None:
+        try:
+            results.append(started(output, SILENT))
+        except UserError as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(isinstance(result, jobs.Job) for result in results) == 1
+    assert len(jobs.running(output)) == 1
+
+
+GPUS = [Gpu(index=n, name="a", uuid=f"GPU-{n}{n}", total_bytes=1, free_bytes=1, used_bytes=0) for n in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("requested", "visible", "found", "device"),
+    [
+        ("auto", None, GPUS, "cuda:0"),
+        ("auto", None, [], "cpu"),
+        ("auto", "", GPUS, "cpu"),
+        ("auto", "-1", GPUS, "cpu"),
+        ("auto", "1,0", GPUS, "cuda:1"),
+        ("cuda", "GPU-1", GPUS, "cuda:1"),
+        ("cuda", "MIG-5", GPUS, "cuda:MIG-5"),
+        ("cuda", None, [], "cuda:0"),
+        ("cpu", None, GPUS, "cpu"),
+    ],
+)
+def test_the_device_a_job_is_going_to_take(
+    requested: str, visible: str | None, found: list[Gpu], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_module, "gpus", lambda: found)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert device_module.wanted_device(requested) == device
+
+
+def test_a_gpu_is_one_for_all_output_folders(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    first = started(output, POLITE, device="auto")
+    assert first.device == "cuda:0"
+    with pytest.raises(UserError, match=rf"the GPU cuda:0 is in use by the train job '{first.name}'"):
+        started(tmp_path / "elsewhere", SILENT, device="cuda")
+    on_cpu = started(output, SILENT, device="cpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    on_other = started(tmp_path / "elsewhere", SILENT, device="cuda")
+    assert on_other.device == "cuda:1"
+    for job in (first, on_cpu, on_other):
+        jobs.stop(job.folder)
+        assert ended(job).state == "stopped"

@@ -1,0 +1,79 @@
+"""A stop is a request first; asked again, or after a time, the whole tree of processes is ended."""
+
+import errno
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.jobs.children import (
+    FINISHES,
+    POLITE,
+    SILENT,
+    STUBBORN,
+    begun,
+    edit_record,
+    ended,
+    eventually,
+    is_running,
+    started,
+)
+from utils import jobs
+from utils.errors import UserError
+from utils.jobs import record as record_module
+from utils.jobs.record import JOB_FILE, read_record
+
+
+def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
+    job = started(output, STUBBORN)
+    (event,) = begun(job).new_events()
+    assert len(event["pids"]) == 4 and all(psutil.pid_exists(pid) for pid in event["pids"])
+    assert jobs.stop(job.folder).state == "stopping"
+    time.sleep(0.1)
+    assert jobs.status(job.folder).state == "stopping"
+    assert jobs.stop(job.folder).state == "stopped"
+    assert not any(is_running(pid) for pid in event["pids"])
+
+
+def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output: Path) -> None:
+    job = started(output, STUBBORN)
+    (event,) = begun(job).new_events()
+    jobs.stop(job.folder, timeout_s=0.3)
+    assert all(is_running(pid) for pid in event["pids"])
+    eventually(lambda: not any(is_running(pid) for pid in event["pids"]))
+    assert ended(job).state == "stopped"
+
+
+def test_who_attaches_takes_over_the_time_limit_of_a_stop(output: Path) -> None:
+    job = started(output, STUBBORN)
+    begun(job)
+    edit_record(job, stop_requested=time.time(), stop_deadline=time.time() + 0.2)
+    assert jobs.status(job.folder).state == "stopping"
+    assert jobs.attach(job.folder).wait(15).state == "stopped"
+
+
+def test_a_job_that_was_stopped_before_it_could_hear_is_stopped(output: Path) -> None:
+    job = started(output, SILENT)
+    jobs.stop(job.folder)
+    assert ended(job).state == "stopped"
+
+
+def test_stopping_what_has_ended_changes_nothing(output: Path) -> None:
+    job = ended(started(output, FINISHES))
+    eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)
+    before = (job.folder / JOB_FILE).read_bytes()
+    assert jobs.stop(job.folder).state == "finished"
+    assert (job.folder / JOB_FILE).read_bytes() == before
+
+
+def test_a_job_can_be_stopped_on_a_full_disk(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job = started(output, POLITE)
+    begun(job)
+    monkeypatch.setattr(record_module, "write_whole", full)
+    with pytest.raises(UserError, match="the disk is full"):
+        jobs.stop(job.folder)
+    assert ended(job).state == "stopped"

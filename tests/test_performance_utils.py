@@ -1,0 +1,293 @@
+"""The batch size that is found really trains, throughput is counted as stated, and settings change what they say."""
+
+import logging
+import subprocess
+import sys
+import time
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.test_architecture import ROOT
+from utils.errors import UserError
+from utils.hardware import usable_cpus
+from utils.performance_utils import (
+    BatchSizeOptimizer,
+    PerformanceTracker,
+    is_out_of_memory,
+    loader_settings,
+    log_performance_info,
+    log_system_info,
+    optimize_torch_settings,
+    timed,
+    timing,
+)
+
+MB = 1_000_000
+
+
+class Model(nn.Module):
+    """A small model with every kind of state that a trial could disturb."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.register_buffer("steps", torch.zeros(()))
+
+    steps: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += 1
+        return self.inner(self.frozen(x))
+
+
+def rows(batch_size: int) -> Tensor:
+    return torch.ones(batch_size, 8)
+
+
+def refuses_above(largest: int, error: BaseException) -> Any:
+    """A source of batches that runs out of memory above a size."""
+
+    def sample(batch_size: int) -> Tensor:
+        if batch_size > largest:
+            raise error
+        return rows(batch_size)
+
+    return sample
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(1, 1), (2, 2), (3, 3), (5, 5), (8, 8), (13, 13), (64, 32)])
+def test_the_largest_size_that_does_not_run_out_of_memory_is_found(largest, expected):
+    sample = refuses_above(largest, torch.OutOfMemoryError("CUDA out of memory"))
+    search = BatchSizeOptimizer(Model(), sample, 1, 32)
+    assert search.find_optimal_batch_size() == expected
+    assert {trial.batch_size: trial.fits for trial in search.trials}[expected]
+    assert all(trial.fits == (trial.batch_size <= largest) for trial in search.trials)
+    assert all((trial.clips_per_second > 0) == trial.fits for trial in search.trials)
+
+
+def test_a_large_search_stops_within_an_eighth():
+    found = BatchSizeOptimizer(Model(), refuses_above(100, MemoryError()), 1, 256).find_optimal_batch_size()
+    assert 88 <= found <= 100
+
+
+def test_the_model_is_left_as_it_was():
+    model = Model().eval()
+    model(rows(4)).sum().backward()
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    gradients = [parameter.grad for parameter in model.parameters()]
+    random_state = torch.get_rng_state()
+    BatchSizeOptimizer(model, refuses_above(6, MemoryError()), 2, 16).find_optimal_batch_size()
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is before for parameter, before in zip(model.parameters(), gradients, strict=True))
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert not any(module.training for module in model.modules())
+
+
+def test_nothing_fits_is_told_with_what_helps():
+    with pytest.raises(UserError) as caught:
+        BatchSizeOptimizer(Model(), refuses_above(3, MemoryError()), 4, 8).find_optimal_batch_size()
+    assert "a batch of 4 does not fit" in caught.value.what and "checkpointing" in caught.value.fix
+
+
+@pytest.mark.parametrize(("smallest", "largest"), [(0, 4), (5, 4)])
+def test_sizes_that_cannot_be_searched_are_refused(smallest, largest):
+    with pytest.raises(UserError):
+        BatchSizeOptimizer(Model(), rows, smallest, largest)
+
+
+def test_other_faults_are_not_taken_for_a_lack_of_memory():
+    model = Model()
+    gradient = torch.ones_like(model.inner[0].weight)
+    model.inner[0].weight.grad = gradient
+    with pytest.raises(ValueError, match="a fault"):
+        BatchSizeOptimizer(model, refuses_above(2, ValueError("a fault")), 1, 8).find_optimal_batch_size()
+    assert model.inner[0].weight.grad is gradient
+
+
+def test_what_torch_raises_when_the_cpu_has_no_memory_left_is_recognised():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60)
+    assert is_out_of_memory(caught.value)
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+class Wide(nn.Module):
+    """Keeps 16 MB of activations a clip for the backward pass, and counts its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1_000_000))
+        self.largest = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.largest = max(self.largest, len(x))
+        kept = x
+        for _ in range(4):
+            kept = (kept * self.scale).exp()
+        return kept.sum()
+
+
+def test_on_the_cpu_growth_of_memory_is_held_against_the_limit():
+    model = Wide()
+    search = BatchSizeOptimizer(model, lambda size: torch.zeros(size, 1_000_000), 1, 64, memory_limit=500 * MB)
+    found = search.find_optimal_batch_size()
+    # 4 exponentials and 4 products of 4 MB a clip, some more while they are made, and 16 MB of gradients and moments.
+    assert 6 <= found <= 16
+    assert all(trial.peak_bytes > 32 * MB * trial.batch_size for trial in search.trials if trial.fits)
+    assert model.largest < 64
+
+
+def test_the_moments_of_the_optimizer_count():
+    model = nn.Linear(4_000, 4_000)  # 64 MB, so 64 of gradients and 128 of moments
+    sizes = [
+        BatchSizeOptimizer(model, lambda size: torch.ones(size, 4_000), 1, 1, optimizer_bytes=size) for size in (8, 0)
+    ]
+    peaks = [search.find_optimal_batch_size() and search.trials[0].peak_bytes for search in sizes]
+    assert peaks[0] - peaks[1] > 100 * MB
+
+
+class Losses(NamedTuple):
+    text: Tensor
+    codes: Tensor
+
+
+class Packed(nn.Module):
+    """Takes several inputs and returns several losses, as the GPT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, batch: Tensor, mels: Tensor) -> Losses:
+        return Losses(text=self.weight * batch.sum(), codes=self.weight * mels.sum())
+
+
+def test_models_of_several_inputs_and_losses():
+    tuples = BatchSizeOptimizer(Packed(), lambda size: (torch.ones(size), torch.ones(size)), 1, 2)
+    names = BatchSizeOptimizer(Packed(), lambda size: {"batch": torch.ones(size), "mels": torch.ones(size)}, 1, 2)
+    own = BatchSizeOptimizer(Packed(), torch.ones, 1, 2, loss_fn=lambda model, batch: model(batch, batch).codes)
+    assert [search.find_optimal_batch_size() for search in (tuples, names, own)] == [2, 2, 2]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_search_recovers_from_a_real_lack_of_memory():
+    device = torch.device("cuda")
+    free, _ = torch.cuda.mem_get_info(device)
+    row = free // 40 // 4  # a 40th of the GPU for each tensor of a clip, of which a step holds about five
+    model = nn.Linear(1, 1).to(device)
+    search = BatchSizeOptimizer(
+        model,
+        lambda size: torch.ones(size, row, device=device),
+        1,
+        64,
+        loss_fn=lambda model, batch: (model.weight * batch).square().mean(),
+    )
+    assert 2 <= search.find_optimal_batch_size() <= 20
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_allocated(device) < 100 * MB
+
+
+def test_throughput_is_counted_over_steps_and_waiting():
+    tracker = PerformanceTracker(0, peak_flops=1e12)
+    for loss in (3.0, 1.0):
+        tracker.update(0.9, 4, loss, audio_seconds=20.0, tokens=1_000, data_seconds=0.1, flops=4e11)
+    summary = tracker.log_summary()
+    assert (summary.steps, summary.seconds, summary.step_seconds, summary.loss) == (2, pytest.approx(2.0), 0.9, 2.0)
+    assert summary.clips_per_second == pytest.approx(4)
+    assert summary.audio_seconds_per_second == pytest.approx(20)
+    assert summary.tokens_per_second == pytest.approx(1_000)
+    assert summary.data_share == pytest.approx(0.1)
+    assert summary.mfu == pytest.approx(0.4)
+
+
+def test_what_was_not_reported_at_every_step_is_not_claimed():
+    tracker = PerformanceTracker(0)
+    tracker.update(1.0, 2, 1.0, audio_seconds=10.0, flops=1e9)
+    tracker.update(1.0, 2, 1.0, flops=1e9)
+    summary = tracker.summary()
+    assert summary.clips_per_second == 2
+    assert (summary.audio_seconds_per_second, summary.tokens_per_second, summary.data_share) == (None, None, None)
+    assert summary.mfu is None  # no peak is known
+    assert PerformanceTracker().summary().steps == 0
+
+
+def test_every_interval_is_logged_by_itself(caplog):
+    tracker = PerformanceTracker(2, warmup_steps=1)
+    with caplog.at_level(logging.INFO):
+        for seconds in (60.0, 1.0, 1.0, 3.0, 3.0):
+            tracker.update(seconds, 1, 1.0, audio_seconds=6.0)
+    assert [record.message.split(",")[1] for record in caplog.records] == [" 1.000 s a step", " 3.000 s a step"]
+    assert "6.0 s of audio a second" in caplog.messages[0]
+    assert tracker.summary().steps == 4  # the first is the warm-up
+
+
+def test_threads_are_held_to_what_the_process_may_use():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(usable_cpus() + 3)
+        assert optimize_torch_settings("cpu") == {"torch.num_threads": usable_cpus()}
+        assert torch.get_num_threads() == usable_cpus()
+        torch.set_num_threads(1)
+        assert optimize_torch_settings("cpu") == {}  # fewer are the user's choice
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_tf32_is_set_so_that_both_of_torchs_interfaces_can_be_read():
+    # In a process of its own: the setting is global. Mixed interfaces raise, which breaks torch.compile's autotuning.
+    code = """
+import torch
+torch.cuda.get_device_capability = lambda device: (8, 0)
+from utils.performance_utils import optimize_torch_settings
+changed = optimize_torch_settings("cuda")
+assert torch.backends.cuda.matmul.fp32_precision == "tf32" and torch.backends.cudnn.conv.fp32_precision == "tf32"
+assert changed == {"torch.float32_matmul_precision": "high", "torch.backends.cudnn.benchmark": True}
+assert torch.backends.cudnn.benchmark and optimize_torch_settings("cuda") == {}
+assert torch.get_float32_matmul_precision() == "high" and torch.backends.cuda.matmul.allow_tf32
+torch.set_float32_matmul_precision("highest")
+torch.cuda.get_device_capability = lambda device: (7, 5)
+assert optimize_torch_settings("cuda") == {}
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_machine_and_settings_are_logged(caplog):
+    with caplog.at_level(logging.INFO):
+        system, performance = log_system_info(), log_performance_info()
+    assert system["torch"].startswith(torch.__version__)
+    assert {"system", "python", "cpu", "memory"} <= set(system)
+    assert performance["threads"].startswith(f"{torch.get_num_threads()} of")
+    assert len(caplog.messages) == len(system) + len(performance)
+    assert any(name.startswith("gpu") for name in system)  # a GPU, or why there is none
+
+
+def test_a_block_and_a_function_are_timed(caplog):
+    @timed("resting")
+    def rest(seconds: float) -> str:
+        time.sleep(seconds)
+        return "rested"
+
+    @timed
+    def count() -> int:
+        return 3
+
+    with caplog.at_level(logging.INFO):
+        with timing("work") as work:
+            assert rest(0.05) == "rested" and count() == 3
+        with pytest.raises(KeyError), timing("failing") as failing:
+            raise KeyError
+    assert rest.__name__ == "rest"
+    assert 0.05 <= work.seconds < 5 and failing.seconds > 0
+    assert [message.split(":")[0] for message in caplog.messages] == ["resting", count.__qualname__, "work", "failing"]
+
+
+def test_loader_settings_are_here_too():
+    assert loader_settings(num_clips=10, device="cpu").num_workers == 0

@@ -1,0 +1,165 @@
+"""What only shows at scale or in bad luck: many clips, many processes, divergence, full disks, two writers."""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.sounds import speech
+from tests.training.test_run import config_of
+from utils.audio.write import write_wav
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.events import read_events
+from utils.gpt_train import train_gpt
+from utils.model.base import find_base
+from utils.paths import Project
+from utils.training.codes import CodeCache, cache_codes
+from utils.training.run import fine_tune
+from utils.training.state import COMPLETE_FILE, Checkpoints
+
+
+def test_a_thousand_clips_need_no_thousand_file_handles(tmp_path: Path) -> None:
+    paths = []
+    for number in range(80):
+        paths.append(tmp_path / f"{number}.wav")
+        write_wav(paths[-1], speech(0.5, seed=number), 22_050)
+    open_now, hard = len(list(Path("/proc/self/fd").iterdir())), resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 30, hard))
+    try:
+        codes = cache_codes(paths, find_base("tiny"), tmp_path / "codes")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert {len(clip) for clip in codes.values()} == {11}
+
+
+def test_two_writers_of_one_cache_do_not_mix_their_codes(tmp_path: Path) -> None:
+    first, second = CodeCache(tmp_path), CodeCache(tmp_path)
+    first.add({"a": torch.full((5,), 11, dtype=torch.int16)})
+    second.add({"b": torch.full((7,), 22, dtype=torch.int16)})
+    first.add({"c": torch.full((3,), 33, dtype=torch.int16)})
+    found = CodeCache(tmp_path).codes(["a", "b", "c"])
+    assert [clip.tolist() for clip in found] == [[11] * 5, [22] * 7, [33] * 3]
+
+
+def test_two_processes_share_one_run(project: Project) -> None:
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
+        *("-m", "utils.cli.train", "--project", project.name, "--output", str(project.output)),
+        *("--num-epochs", "1", "--batch-size", "2", "--device", "cpu"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (folder,) = project.runs.iterdir()
+    events = list(read_events(folder / "events.jsonl"))
+    assert [event["kind"] for event in events].count("started") == 1 and events[-1]["kind"] == "finished"
+    # 6 clips, 2 processes, 2 clips each: two steps, and the first covers 4 different clips.
+    assert [event["step"] for event in events if event["kind"] == "step"] == [1, 2]
+    alone = fine_tune(config_of(project, num_epochs=1, batch_size=4, device="cpu"))
+    assert events[1]["loss"] == pytest.approx(alone.first_loss, rel=0.1)
+
+
+def test_a_diverged_run_stops_and_says_so(project: Project) -> None:
+    wild = config_of(project, learning_rate=0.99, grad_clip_norm=1e9, schedule="constant", mixed_precision="bf16")
+    with pytest.raises(UserError, match="no longer a number after step") as error:
+        fine_tune(replace(wild, num_epochs=40))
+    assert "lower learning_rate" in error.value.fix
+    last = list(read_events(next(project.runs.iterdir()) / "events.jsonl"))[-1]
+    assert last["kind"] == "failed" and "no longer a number" in last["error"]
+
+
+def test_a_full_disk_is_a_user_error_from_python_too(prepared: Project, tmp_path: Path) -> None:
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", tmp_path], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        with pytest.raises(UserError, match="disk is full"):
+            train_gpt(None, "tiny", "en", 1, 2, 1, prepared.train_csv, prepared.eval_csv, tmp_path / "voice")
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+def test_cuda_that_is_not_there_is_not_replaced_in_silence(project: Project) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA GPU")
+    with pytest.raises(UserError, match="torch sees no CUDA GPU"):
+        fine_tune(config_of(project, device="cuda"))
+    assert not project.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"schedule": "exponential"}, "schedule is 'exponential'; use linear or cosine"),
+        ({"eval_batch_size": "3"}, "eval_batch_size is '3'; use a whole number"),
+        ({"dropout": "0.1"}, "dropout is '0.1'; use a number or None"),
+        ({"device": "gpu"}, "device is 'gpu'"),
+        ({"sdpa": True}, "given twice: sdpa"),
+        ({"colour": 1}, "unknown settings: colour"),
+        ({"resume": "nowhere"}, "no complete checkpoint"),
+    ],
+)
+def test_odd_values_from_python_are_told(prepared: Project, tmp_path: Path, settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        train_gpt(None, "tiny", "en", 1, 2, 1, prepared.train_csv, prepared.eval_csv, tmp_path, **settings)
+
+
+def test_odd_values_of_a_settings_file_are_told(project: Project) -> None:
+    folder = fine_tune(config_of(project, num_epochs=1)).folder
+    text = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(text.replace("batch_size: 2", "batch_size: four", 1))
+    with pytest.raises(UserError, match="batch_size is 'four'"):
+        fine_tune(TrainConfig(project=project.name, output=project.output, resume=folder))
+
+
+def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(find_base("tiny").folder, tmp_path / "base"))
+    vocabulary = json.loads((base / "vocab.json").read_text(encoding="utf-8"))
+    vocabulary["model"]["vocab"]["zzz"] = 500
+    (base / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    with pytest.raises(UserError, match="in the weights"):
+        fine_tune(config_of(project, base=str(base)))
+    assert not project.runs.exists()
+
+
+def test_resuming_with_other_settings_or_clips_is_refused(project: Project) -> None:
+    result = fine_tune(config_of(project, num_epochs=1))
+    again = TrainConfig(project=project.name, output=project.output, resume=result.folder, num_epochs=2)
+    with pytest.raises(UserError, match="given anew: grad_accumulation, learning_rate"):
+        fine_tune(replace(again, learning_rate=1e-4, grad_accumulation=2))
+    lines = project.train_csv.read_text(encoding="utf-8").splitlines(keepends=True)
+    project.train_csv.write_text("".join(lines[:-1]), encoding="utf-8")
+    with pytest.raises(UserError, match="dataset has changed"):
+        fine_tune(again)
+    project.train_csv.write_text("".join(lines), encoding="utf-8")
+    assert fine_tune(again).num_steps == 2 * result.num_steps
+
+
+def test_damaged_moments_are_refused(project: Project) -> None:
+    result = fine_tune(config_of(project, num_epochs=1))
+    file = next(result.folder.glob("checkpoints/step-*")) / "optimizer.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-100:] = bytes(100)
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"optimizer\.safetensors is damaged"):
+        fine_tune(TrainConfig(project=project.name, output=project.output, resume=result.folder, num_epochs=2))
+
+
+def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoints = Checkpoints(tmp_path)
+    folder = checkpoints.save_last(6, model, optimizer, {})
+    folder.rename(tmp_path / ".writing-step-00000006")
+    assert checkpoints.last() == tmp_path / ".writing-step-00000006"
+    (tmp_path / ".writing-step-00000006" / COMPLETE_FILE).unlink()
+    assert checkpoints.last() is None

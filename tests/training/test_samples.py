@@ -1,0 +1,257 @@
+"""Samples while training: spoken beside it, passed on as events, and never in its way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import wave
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from tests.jobs.children import eventually, is_running
+from utils.config import TrainConfig
+from utils.events import Event, EventWriter, read_events
+from utils.model.base import find_base
+from utils.model.xtts import load_gpt
+from utils.paths import Project
+from utils.training.run import fine_tune
+from utils.training.samples import MAX_FAILURES, SampleWorker
+from utils.training.state import Checkpoints
+
+HEAD = """
+import json, os, sys, time
+folder = os.path.join(sys.argv[1], "samples")
+def tell(kind, **fields):
+    with open(os.path.join(folder, "samples.jsonl"), "a") as log:
+        log.write(json.dumps({"time": time.time(), "kind": kind, **fields}) + "\\n")
+def requests():
+    while True:
+        line = sys.stdin.readline()
+        if not line:
+            sys.exit(0)
+        yield json.loads(line)
+"""
+SPEAKS = """
+for request in requests():
+    for number, text in enumerate(request["sentences"], start=1):
+        tell("sample", step=request["step"], sentence=number, text=text, path="a.wav")
+    tell("finished", step=request["step"])
+"""
+WAITS = """
+for request in requests():
+    while not os.path.exists(os.path.join(folder, "go")):
+        time.sleep(0.01)
+    tell("sample", step=request["step"], sentence=1, text="", path="a.wav")
+    tell("finished", step=request["step"])
+"""
+FAILS = """
+for request in requests():
+    tell("failed", step=request["step"], error="cannot read this")
+"""
+LATE = """
+for request in requests():
+    tell("stopped", step=request["step"], error="its checkpoint was replaced before it was read")
+"""
+DIES = "next(requests()); sys.exit(3)"
+DEAF = "time.sleep(60)"
+
+Make = Callable[..., SampleWorker]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """Makes sample workers that are closed after the test."""
+    workers = []
+
+    def worker(body: str, *, sentences: tuple[str, ...] = ("Hello.",)) -> SampleWorker:
+        command = [sys.executable, "-S", "-c", HEAD + body, str(tmp_path)]
+        events = EventWriter(tmp_path / "events.jsonl")
+        workers.append(SampleWorker(tmp_path, sentences, language="en", events=events, command=command))
+        return workers[-1]
+
+    yield worker
+    for worker in workers:
+        worker.close()
+
+
+def events_of(run: Path, kind: str) -> list[Event]:
+    return list(read_events(run / "events.jsonl", kind=kind))
+
+
+def idle(worker: SampleWorker) -> bool:
+    worker.poll()
+    return worker.is_idle
+
+
+def test_what_was_spoken_becomes_events_of_the_run(tmp_path: Path, make: Make) -> None:
+    worker = make(SPEAKS, sentences=("One.", "Two."))
+    worker.request(4, tmp_path)
+    eventually(lambda: idle(worker))
+    worker.request(8, tmp_path)
+    samples = worker.close(wait_s=15)
+    assert [(e["step"], e["sentence"], e["text"]) for e in samples] == [(8, 1, "One."), (8, 2, "Two.")]
+    assert [(e["step"], e["path"]) for e in events_of(tmp_path, "sample")] == [
+        (4, "a.wav"),
+        (4, "a.wav"),
+        (8, "a.wav"),
+        (8, "a.wav"),
+    ]
+    assert events_of(tmp_path, "warning") == []
+
+
+def test_training_waits_for_nothing_and_only_the_newest_request_is_kept(tmp_path: Path, make: Make) -> None:
+    worker = make(WAITS)
+    begun = time.perf_counter()
+    for step in (1, 2, 3, 4):
+        worker.request(step, tmp_path)
+        for _ in range(100):
+            worker.poll()
+    assert time.perf_counter() - begun < 2
+    (tmp_path / "samples" / "go").touch()
+    assert [event["step"] for event in worker.close(wait_s=15)] == [1, 4]
+    dropped = [event["message"] for event in events_of(tmp_path, "warning")]
+    assert dropped == [f"no sample of step {step}: the one before is still being spoken" for step in (2, 3)]
+
+
+@pytest.mark.parametrize(("body", "reason"), [(FAILS, "cannot read this"), (DIES, "ended (status 3)")])
+def test_failures_are_warnings_and_after_some_no_more_is_tried(
+    tmp_path: Path, make: Make, body: str, reason: str
+) -> None:
+    worker = make(body)
+    for step in range(1, MAX_FAILURES + 3):
+        worker.request(step, tmp_path)
+        eventually(lambda: idle(worker))
+    warnings = [event["message"] for event in events_of(tmp_path, "warning")]
+    assert len(warnings) == MAX_FAILURES
+    assert all(f"no sample of step {n}: " in text and reason in text for n, text in enumerate(warnings, start=1))
+    assert warnings[-1].endswith("no more samples are spoken in this run")
+
+
+def test_a_program_that_cannot_be_started_is_a_warning(tmp_path: Path) -> None:
+    events = EventWriter(tmp_path / "events.jsonl")
+    worker = SampleWorker(tmp_path, ["Hello."], language="en", events=events, command=[str(tmp_path / "nothing")])
+    worker.request(1, tmp_path)
+    assert worker.is_idle
+    assert "no sample of step 1" in events_of(tmp_path, "warning")[0]["message"]
+
+
+def test_a_checkpoint_that_was_replaced_meanwhile_is_no_failure(tmp_path: Path, make: Make) -> None:
+    worker = make(LATE)
+    for step in range(MAX_FAILURES + 2):
+        worker.request(step, tmp_path)
+        eventually(lambda: idle(worker))
+    warnings = [event["message"] for event in events_of(tmp_path, "warning")]
+    assert len(warnings) == MAX_FAILURES + 2 and all("was replaced" in text for text in warnings)
+
+
+def test_a_worker_that_does_not_listen_is_ended(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("utils.training.samples.END_TIMEOUT_S", 0.2)
+    worker = make(DEAF)
+    worker.request(1, tmp_path)
+    process = worker._process
+    assert process is not None
+    worker.close()
+    assert process.returncode is not None
+    assert "training ended before it was spoken" in events_of(tmp_path, "warning")[0]["message"]
+
+
+def test_a_resumed_run_passes_on_no_old_samples(tmp_path: Path, make: Make) -> None:
+    first = make(SPEAKS)
+    first.request(1, tmp_path)
+    assert len(first.close(wait_s=15)) == 1
+    second = make(SPEAKS)
+    second.request(2, tmp_path)
+    assert [event["step"] for event in second.close(wait_s=15)] == [2]
+
+
+# The real process
+
+TRAINER = """
+import sys, time
+from pathlib import Path
+from utils.events import EventWriter
+from utils.training.samples import SampleWorker
+run = Path(sys.argv[1])
+worker = SampleWorker(run, ["Hello."], language="en", events=EventWriter(run / "events.jsonl"))
+worker.request(1, next(run.glob("checkpoints/best-*")))
+print(worker._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(prepared: Project) -> Path:
+    """The folder of a run on the tiny base."""
+    config = TrainConfig(project=prepared.name, output=prepared.output, num_epochs=1, device="cpu")
+    return fine_tune(config).folder
+
+
+def seconds_of(path: Path) -> float:
+    with wave.open(str(path)) as wav:
+        return wav.getnframes() / wav.getframerate()
+
+
+@pytest.mark.slow
+def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
+    events = EventWriter(trained / "events.jsonl")
+    worker = SampleWorker(trained, ["Yes.", "No."], language="en", events=events)
+    checkpoints = Checkpoints(trained / "checkpoints")
+    best = checkpoints.best()
+    assert best is not None
+    worker.request(6, best)
+    process = worker._process
+    assert process is not None
+    eventually(lambda: idle(worker), timeout_s=90)
+    facts = psutil.Process(process.pid)
+    assert facts.nice() == 10
+    torch.manual_seed(0)
+    gpt = load_gpt(find_base("tiny"))
+    worker.request(7, checkpoints.save_best(7, gpt, {}))
+    worker.request(8, trained / "checkpoints" / "gone")
+    samples = worker.close(wait_s=60)
+    assert process.returncode == 0
+    made = events_of(trained, "sample")
+    assert samples == [{k: v for k, v in event.items() if k not in ("time", "kind")} for event in made[2:]]
+    assert [(event["step"], event["path"]) for event in made] == [
+        (step, f"samples/step-{step:08d}-{number}.wav") for step in (6, 7) for number in (1, 2)
+    ]
+    for event in made:
+        assert seconds_of(trained / event["path"]) == pytest.approx(event["audio_s"], abs=1e-3)
+        assert event["audio_s"] > 0 and event["took_s"] > 0
+    first, second = ((trained / made[n]["path"]).read_bytes() for n in (0, 2))
+    assert first != second, "other weights, another sound"
+    assert ["was replaced" in event["message"] for event in events_of(trained, "warning")] == [True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", [0.0, 12.0])
+def test_the_worker_dies_with_a_trainer_that_is_killed(trained: Path, delay_s: float) -> None:
+    trainer = subprocess.Popen([sys.executable, "-c", TRAINER, str(trained)], stdout=subprocess.PIPE, text=True)
+    assert trainer.stdout is not None
+    pid = int(trainer.stdout.readline())
+    assert is_running(pid)
+    time.sleep(delay_s)
+    os.kill(trainer.pid, signal.SIGKILL)
+    trainer.wait()
+    trainer.stdout.close()
+    eventually(lambda: not is_running(pid), timeout_s=30)
+
+
+def test_a_worker_that_listens_dies_with_a_trainer_that_is_killed(tmp_path: Path) -> None:
+    body = TRAINER.replace(
+        'EventWriter(run / "events.jsonl"))',
+        "EventWriter(run / \"events.jsonl\"), command=[sys.executable, '-S', '-c', sys.argv[2], str(run)])",
+    ).replace('next(run.glob("checkpoints/best-*"))', "run")
+    command = [sys.executable, "-c", body, str(tmp_path), HEAD + SPEAKS]
+    trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert trainer.stdout is not None
+    pid = int(trainer.stdout.readline())
+    trainer.kill()
+    trainer.wait()
+    trainer.stdout.close()
+    eventually(lambda: not is_running(pid))

@@ -1,0 +1,166 @@
+"""Do a saved job, as the page and `utils.jobs` start it: python -m utils.cli.job --folder output/NAME/runs/ID.
+
+The folder holds job.json, which names the command, and that command's settings. What the command does, and how it
+ended, is written to events.jsonl there; everything it says goes to this process's output.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from utils import jobs
+from utils.cli.common import error_exits
+from utils.config import Config, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.errors import UserError
+from utils.events import FINAL, EventWriter, tail
+from utils.jobs.record import EVENTS_FILE
+
+STOPPED = 143
+"""Exit status after SIGTERM, as shells have it: 128 + SIGTERM."""
+PROGRESS_EVERY_S = 0.5
+
+Report = Callable[[str, int, int | None], None]
+"""Called with (what is being done, done, in all)."""
+ConfigType = TypeVar("ConfigType", bound=Config)
+
+
+@dataclass(frozen=True)
+class Command(Generic[ConfigType]):
+    """A kind of job."""
+
+    settings: type[ConfigType]
+    work: Callable[[ConfigType, Report], None]
+
+    def run(self, settings_file: Path, report: Report) -> None:
+        """Do the work with saved settings.
+
+        Raises:
+            UserError: the settings are not usable, or whatever the work finds.
+        """
+        config = self.settings.load(settings_file)
+        self.work(config.validate(where=str(settings_file)), report)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The command; see `utils.cli.common.error_exits` for its exit statuses; 143 after SIGTERM."""
+    with error_exits():
+        tyro.cli(run_job, prog="python -m utils.cli.job", args=args, config=(tyro.conf.OmitArgPrefixes,))
+
+
+def run_job(folder: Annotated[Path, tyro.conf.arg(metavar="DIR")]) -> None:
+    """Do the saved job in a folder.
+
+    Args:
+        folder: a run's folder, or another job's.
+    """
+    record = jobs.announce(folder)
+    command = COMMANDS.get(record.kind)
+    with told(folder / EVENTS_FILE, record.events_offset):
+        if command is None:
+            raise UserError(what=f"there is no job of kind {record.kind!r}", fix=f"use one of {', '.join(COMMANDS)}")
+        command.run(folder / record.config, ProgressEvents(folder / EVENTS_FILE))
+
+
+@contextmanager
+def told(events: Path, offset: int) -> Iterator[None]:
+    """Make the end of the work the last event of its log, unless the work wrote its own end.
+
+    Args:
+        events: the job's events.jsonl.
+        offset: where this job's events begin, in bytes.
+    """
+    signal.signal(signal.SIGTERM, _leave)
+    if hasattr(signal, "SIGBREAK"):
+        signal.signal(signal.SIGBREAK, _leave)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        _tell_end(events, offset, "stopped")
+        raise
+    except UserError as error:
+        _tell_end(events, offset, "failed", error=str(error))
+        raise
+    except BaseException as error:
+        _tell_end(events, offset, "failed", error=f"{type(error).__name__}: {error}")
+        raise
+    _tell_end(events, offset, "finished")
+
+
+def _leave(number: int, frame: object) -> None:
+    """A request to stop: what was begun is tidied up on the way out. Training has a better way of its own."""
+    sys.exit(STOPPED)
+
+
+def _tell_end(events: Path, offset: int, kind: str, **fields: Any) -> None:
+    last = tail(events, 1, start=offset)
+    if not last or last[0]["kind"] not in FINAL:
+        with closing(EventWriter(events)) as writer:
+            writer.write(kind, **fields)
+
+
+class ProgressEvents:
+    """Writes how far the work is, a few times a second at most.
+
+    The log has one writer at a time: this opens it for one event only, and training opens it after these reports.
+    """
+
+    def __init__(self, events: Path) -> None:
+        self._events = events
+        self._what = ""
+        self._next = 0.0
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if what == self._what and now < self._next and done != total:
+            return
+        self._what, self._next = what, now + PROGRESS_EVERY_S
+        with closing(EventWriter(self._events)) as writer:
+            writer.write("progress", what=what, done=done, total=total)
+
+
+def _prepare(config: PrepareConfig, report: Report) -> None:
+    from utils.dataset.build import prepare
+
+    print(prepare(config, progress=lambda done, total: report("preparing clips", done, total)).table())
+
+
+def _train(config: TrainConfig, report: Report) -> None:
+    from utils.training.run import Progresses, fine_tune
+
+    print(fine_tune(config, progress=Progresses(data=report)).folder)
+
+
+def _export(config: ExportConfig, report: Report) -> None:
+    from utils.inference.export import export_model
+
+    report("exporting", 0, 1)
+    print(export_model(config))
+    report("exporting", 1, 1)
+
+
+def _synthesize(config: SynthesizeConfig, report: Report) -> None:
+    from utils.cli.synthesize import synthesize
+
+    report("speaking", 0, 1)
+    synthesize(config)
+    report("speaking", 1, 1)
+    print(config.out)
+
+
+COMMANDS: dict[str, Command[Any]] = {
+    "prepare": Command(PrepareConfig, _prepare),
+    "train": Command(TrainConfig, _train),
+    "export": Command(ExportConfig, _export),
+    "synthesize": Command(SynthesizeConfig, _synthesize),
+}
+
+
+if __name__ == "__main__":
+    main()

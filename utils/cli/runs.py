@@ -1,0 +1,209 @@
+"""See what was trained, and make room: python -m utils.cli.runs list | show RUN | clean --run RUN."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from utils.cli.common import error_exits
+from utils.errors import UserError
+from utils.events import Event, tail
+from utils.paths import Project, open_project
+from utils.runs import (
+    CheckpointFolder,
+    RunInfo,
+    changed_settings,
+    find_run,
+    list_runs,
+    plan_removal,
+    read_run,
+    remove,
+)
+
+OUTPUT = Path("output")
+NUM_EVENTS = 5
+
+
+def list_all(project: str | None = None, output: Path = OUTPUT) -> None:
+    """List training runs, the newest first.
+
+    Args:
+        project: only the runs of this project.
+        output: the folder that holds all projects.
+    """
+    projects = [open_project(project, output)] if project else _projects(output)
+    rows = [_row(owner, info) for owner in projects for info in list_runs(owner)]
+    if not rows:
+        print(f"no runs in {projects[0].runs if project else output}")
+        return
+    header = ("project", "run", "state", "steps", "best loss", "size", "age")
+    for line in _aligned([header, *rows]):
+        print(line)
+
+
+def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Path = OUTPUT) -> None:
+    """Show one run: its settings, how far it is, its last events and its checkpoints.
+
+    Args:
+        run: its name, as `list` shows it.
+        project: the run's project.
+        output: the folder that holds all projects.
+    """
+    info = read_run(find_run(open_project(project, output), run))
+    for line in (*_progress(info), *_settings(info.folder), *_events(info), *_checkpoints(info)):
+        print(line)
+
+
+def clean(
+    project: str,
+    output: Path = OUTPUT,
+    run: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    keep_best: bool = False,
+    yes: bool = False,
+) -> None:
+    """Remove runs or their spare checkpoints; without --yes only say what would go.
+
+    Args:
+        project: whose runs.
+        output: the folder that holds all projects.
+        run: a run that goes as a whole; give the flag again for another one.
+        keep_best: no run goes, but in those named (in all when none is) every checkpoint except the best weights.
+        yes: remove it now.
+    """
+    owner = open_project(project, output)
+    if not run and not keep_best:
+        raise UserError(
+            what="nothing was chosen to be removed",
+            where="command line",
+            fix="name a run (--run ID), or free the checkpoints that are not the best ones (--keep-best)",
+        )
+    plan = plan_removal(owner, run, keep_best=keep_best)
+    if not plan:
+        print("there is nothing to remove")
+        return
+    for line in _aligned([(_size(item.num_bytes), str(item.path), item.what) for item in plan], right=(0,)):
+        print(line)
+    total = _size(sum(item.num_bytes for item in plan))
+    if not yes:
+        print(
+            f"would remove {total}; add --yes to remove it" + (", a run can then not be resumed" if keep_best else "")
+        )
+        return
+    for item in plan:
+        remove(item)
+    print(f"removed {total}")
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The command; see `utils.cli.common.error_exits` for its exit statuses."""
+    with error_exits():
+        tyro.extras.subcommand_cli_from_dict(
+            {"list": list_all, "show": show, "clean": clean},
+            prog="python -m utils.cli.runs",
+            description="List, show and remove training runs.",
+            args=args,
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
+
+
+def _projects(output: Path) -> list[Project]:
+    folders = sorted(output.iterdir()) if output.is_dir() else []
+    return [Project(name=folder.name, output=output) for folder in folders if (folder / "runs").is_dir()]
+
+
+def _row(project: Project, info: RunInfo) -> tuple[str, ...]:
+    best = f"{info.best_loss:.3f}" if info.best_loss is not None else "-"
+    return (
+        project.name,
+        info.folder.name,
+        info.job.state,
+        _steps(info),
+        best,
+        _size(info.num_bytes),
+        _age(info.last_write),
+    )
+
+
+def _progress(info: RunInfo) -> Iterable[str]:
+    yield f"run       {info.folder}"
+    yield f"state     {info.job.state}" + (f": {_first_line(info.job.message)}" if info.job.message else "")
+    if info.job.alive and info.job.pid is not None:
+        yield f"process   {info.job.pid} on {info.job.host}, {info.job.device}"
+    yield f"steps     {_steps(info)}"
+    if info.loss is not None:
+        yield f"loss      {info.loss:.3f} at the last step"
+    if info.best_loss is not None:
+        yield f"eval      {info.best_loss:.3f} at best"
+    yield f"size      {_size(info.num_bytes)}"
+    yield f"age       {_age(info.last_write)} since it wrote something"
+
+
+def _settings(folder: Path) -> Iterable[str]:
+    yield "settings that differ from the defaults"
+    if not (folder / "config.yaml").is_file():
+        yield "  none were saved"
+        return
+    yield from _aligned([("", name, str(value)) for name, value in changed_settings(folder).items()])
+
+
+def _events(info: RunInfo) -> Iterable[str]:
+    yield "last events"
+    yield from _aligned([("", *_event(event)) for event in tail(info.job.events, NUM_EVENTS)])
+
+
+def _event(event: Event) -> tuple[str, ...]:
+    said = {name: value for name, value in event.items() if name not in ("time", "kind")}
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.get("time", 0)))
+    text = ", ".join(f"{name} {_short(value)}" for name, value in said.items() if not isinstance(value, dict | list))
+    return at, event["kind"], text
+
+
+def _checkpoints(info: RunInfo) -> Iterable[str]:
+    yield "checkpoints"
+    yield from _aligned([("", *_checkpoint(checkpoint)) for checkpoint in info.checkpoints], right=(2,))
+
+
+def _checkpoint(checkpoint: CheckpointFolder) -> tuple[str, ...]:
+    what = "best weights" if checkpoint.is_best else "to resume from"
+    return checkpoint.path.name, _size(checkpoint.num_bytes), what if checkpoint.is_complete else "incomplete"
+
+
+def _steps(info: RunInfo) -> str:
+    return f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:.2f} GB"
+
+
+def _age(moment: float) -> str:
+    seconds = max(0.0, time.time() - moment)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else _first_line(str(value))
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> Iterable[str]:
+    """Rows as lines whose columns stand below one another; the columns in `right` end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+if __name__ == "__main__":
+    main()

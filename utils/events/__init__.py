@@ -1,0 +1,21 @@
+"""A run's event log, events.jsonl: one JSON object a line, appended while it runs and readable while it grows."""
+
+from utils.events.follow import EventFollower
+from utils.events.read import Event, events_backwards, last_lines, parse_event, read_events, tail
+from utils.events.series import Series, series
+from utils.events.write import FINAL, KINDS, EventWriter
+
+__all__ = [
+    "FINAL",
+    "KINDS",
+    "Event",
+    "EventFollower",
+    "EventWriter",
+    "Series",
+    "events_backwards",
+    "last_lines",
+    "parse_event",
+    "read_events",
+    "series",
+    "tail",
+]

@@ -1,0 +1,66 @@
+"""Follow a growing log: each call gives the events that were added since the last one."""
+
+from pathlib import Path
+
+from utils.events.read import Event, forward_lines, may_hold, parse_event
+
+FINGERPRINT = 64
+"""Bytes of the log's beginning that tell it from another one: its first event holds the time it was written."""
+
+
+class EventFollower:
+    """Reads what is new in a log; a line that is torn now is read once it is complete.
+
+    A log that was truncated or replaced is read from its beginning again, and `num_restarts` counts it.
+
+    Args:
+        path: an events.jsonl; it may not exist yet.
+        kind: only events of this kind.
+        offset: begin at this byte, the first of a line, such as a former follower's `offset`.
+    """
+
+    def __init__(self, path: Path, *, kind: str | None = None, offset: int = 0) -> None:
+        self.path = path
+        self.kind = kind
+        self.offset = offset
+        """Byte after the last line that was read."""
+        self.num_restarts = 0
+        """How often the log turned out to be another one than before."""
+        self._beginning = b""
+
+    def new(self, limit: int | None = None) -> list[Event]:
+        """Events that were completed since the last call, in order.
+
+        Args:
+            limit: at most this many; the rest comes with the next call.
+        """
+        found: list[Event] = []
+        try:
+            log_file = self.path.open("rb")
+        except FileNotFoundError:
+            self._restart()
+            return found
+        with log_file:
+            beginning = log_file.read(FINGERPRINT)
+            if self._is_another(beginning, log_file.seek(0, 2)):
+                self._restart()
+            log_file.seek(self.offset)
+            for line in forward_lines(log_file):
+                if not line.endswith(b"\n") or (limit is not None and len(found) >= limit):
+                    break
+                # forward_lines passes over overlong lines, so only the file knows where it is.
+                self.offset = log_file.tell()
+                event = parse_event(line) if may_hold(line, self.kind) else None
+                if event is not None and self.kind in (None, event["kind"]):
+                    found.append(event)
+            self._beginning = beginning[: self.offset]
+        return found
+
+    def _is_another(self, beginning: bytes, size: int) -> bool:
+        """Whether the file is no continuation of what was read: inode numbers are used again, contents are not."""
+        return size < self.offset or not beginning.startswith(self._beginning)
+
+    def _restart(self) -> None:
+        self.num_restarts += self.offset > 0
+        self.offset = 0
+        self._beginning = b""

@@ -1,0 +1,200 @@
+"""What NVIDIA's driver says about the GPUs of this machine, without loading torch."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+import pynvml
+
+log = logging.getLogger(__name__)
+
+Version = tuple[int, int]
+"""(major, minor) of a compute capability or of CUDA."""
+
+ARCHITECTURES: tuple[tuple[Version, str], ...] = (
+    ((10, 0), "Blackwell"),
+    ((9, 0), "Hopper"),
+    ((8, 9), "Ada"),
+    ((8, 0), "Ampere"),
+    ((7, 5), "Turing"),
+    ((7, 0), "Volta"),
+    ((6, 0), "Pascal"),
+    ((5, 0), "Maxwell"),
+    ((3, 0), "Kepler"),
+)
+"""First compute capability of each architecture, newest first (NVIDIA, CUDA GPU compute capability)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU at the moment of asking."""
+
+    index: int
+    """Number in the driver's order, that of nvidia-smi; torch counts so only with CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    name: str
+    uuid: str = ""
+    total_bytes: int
+    """Memory of the GPU; the machine's own memory where `shares_memory`."""
+    free_bytes: int
+    used_bytes: int
+    """By all processes and the driver."""
+    shares_memory: bool = False
+    """The GPU has no memory of its own and uses the machine's (Grace, Jetson)."""
+    utilization: int | None = None
+    """Share of the last moment in which a kernel ran, in percent; None when the driver does not tell."""
+    temperature: int | None = None
+    """Degrees Celsius; None when the driver does not tell."""
+    capability: Version | None = None
+    """Compute capability, such as (8, 9); None when the driver does not tell."""
+    driver: str = ""
+    """Version of the driver, such as 580.65.06."""
+    cuda: Version | None = None
+    """Newest CUDA version that the driver supports."""
+    processes: dict[int, int | None] = field(default_factory=dict)
+    """Bytes used by each process id that computes here; None where the driver does not tell (Windows, display mode)."""
+
+    @property
+    def architecture(self) -> str:
+        """Pascal, Volta, Turing, Ampere, ...; empty when the driver does not tell the compute capability."""
+        return architecture(self.capability)
+
+    def used_by(self, pid: int) -> int | None:
+        """Bytes that a process uses here: 0 when it uses none, None when the driver does not tell.
+
+        In a container the driver may count processes by the host's ids, which differ from the container's.
+        """
+        return self.processes.get(pid, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuSurvey:
+    """The GPUs that were found, and why there are none or fewer than there could be."""
+
+    gpus: tuple[Gpu, ...]
+    reason: str = ""
+    """Why the list is empty or incomplete; empty when nothing went wrong."""
+
+
+def gpus() -> list[Gpu]:
+    """The NVIDIA GPUs of this machine in the driver's order; `find_gpus` also tells why there are none."""
+    return list(find_gpus().gpus)
+
+
+def find_gpus() -> GpuSurvey:
+    """The NVIDIA GPUs of this machine, with the reason when there are none.
+
+    The driver's library is opened and closed each time: a driver that is updated or crashes while the page is open
+    is then seen as it is.
+    """
+    try:
+        with _driver():
+            return _survey()
+    except pynvml.NVMLError as error:
+        return GpuSurvey(gpus=(), reason=_explained(error))
+
+
+def architecture(capability: Version | None) -> str:
+    """Name of the architecture that a compute capability belongs to; empty when unknown."""
+    if capability is None:
+        return ""
+    return next((name for first, name in ARCHITECTURES if capability >= first), "")
+
+
+@contextmanager
+def _driver() -> Iterator[None]:
+    pynvml.nvmlInit()
+    try:
+        yield
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _survey() -> GpuSurvey:
+    count = pynvml.nvmlDeviceGetCount()
+    if count == 0:
+        return GpuSurvey(gpus=(), reason="the NVIDIA driver is running but sees no GPU")
+    found, lost = [], []
+    driver = _told(pynvml.nvmlSystemGetDriverVersion) or ""
+    cuda = _cuda_version()
+    for index in range(count):
+        try:
+            found.append(_read(index, driver, cuda))
+        except pynvml.NVMLError as error:
+            # One GPU that fell off the bus must not hide the others.
+            lost.append(f"GPU {index} does not answer: {_explained(error)}")
+    return GpuSurvey(gpus=tuple(found), reason="; ".join(lost))
+
+
+def _read(index: int, driver: str, cuda: Version | None) -> Gpu:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    shared = psutil.virtual_memory()
+    utilization = _told(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    return Gpu(
+        index=index,
+        name=_told(pynvml.nvmlDeviceGetName, handle) or f"GPU {index}",
+        uuid=_told(pynvml.nvmlDeviceGetUUID, handle) or "",
+        total_bytes=memory.total if memory else shared.total,
+        free_bytes=memory.free if memory else shared.available,
+        used_bytes=memory.used if memory else shared.total - shared.available,
+        shares_memory=memory is None,
+        utilization=utilization.gpu if utilization else None,
+        temperature=_temperature(handle),
+        capability=_told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+        driver=driver,
+        cuda=cuda,
+        processes=_processes(handle),
+    )
+
+
+def _temperature(handle: Any) -> int | None:
+    """Drivers before 570 know only the older of the two questions."""
+    asks = (pynvml.nvmlDeviceGetTemperatureV, pynvml.nvmlDeviceGetTemperature)
+    answers = (_told(ask, handle, pynvml.NVML_TEMPERATURE_GPU) for ask in asks)
+    return next((answer for answer in answers if answer is not None), None)
+
+
+def _processes(handle: Any) -> dict[int, int | None]:
+    """Bytes by process id, compute and graphics together: a process that does both is named in both lists."""
+    found: dict[int, int | None] = {}
+    for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
+        for process in _told(ask, handle) or []:
+            known, used = found.get(process.pid), process.usedGpuMemory
+            found[process.pid] = used if known is None else max(known, used or 0)
+    return found
+
+
+def _cuda_version() -> Version | None:
+    """The driver gives 13 000 for CUDA 13.0 and 12 080 for 12.8."""
+    number = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _told(pynvml.nvmlSystemGetCudaDriverVersion)
+    return divmod(number // 10, 100) if number else None
+
+
+def _told(ask: Callable[..., Any], *args: Any) -> Any:
+    """The driver's answer, or None where this GPU or this driver has none."""
+    try:
+        return ask(*args)
+    except (
+        pynvml.NVMLError_NotSupported,
+        pynvml.NVMLError_FunctionNotFound,
+        pynvml.NVMLError_NoPermission,
+        pynvml.NVMLError_NoData,
+    ) as error:
+        log.debug("%s: %s", getattr(ask, "__name__", ask), error)
+        return None
+
+
+def _explained(error: pynvml.NVMLError) -> str:
+    reasons = {
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver is installed (its library NVML is not here)",
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is installed but not running; restart the computer",
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+            "the NVIDIA driver was updated while it was running; restart the computer"
+        ),
+        pynvml.NVML_ERROR_NO_PERMISSION: "this user may not ask the NVIDIA driver",
+        pynvml.NVML_ERROR_GPU_IS_LOST: "the GPU has fallen off the bus; restart the computer",
+    }
+    return reasons.get(error.value, f"the NVIDIA driver answers: {error}")

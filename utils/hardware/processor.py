@@ -1,0 +1,132 @@
+"""What this machine computes with when it is not a GPU: processor, its matrix units, usable cores, compilers.
+
+Read from the operating system, without loading torch.
+"""
+
+import math
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from utils.hardware.resources import cgroup_folders, read_number
+
+CPUINFO = Path("/proc/cpuinfo")
+BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Flags of processors that multiply bf16 matrices in hardware: two of x86, and Arm's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cpu:
+    """The processor."""
+
+    model: str
+    physical_cores: int
+    """Of the whole machine."""
+    usable_cpus: int
+    """Hardware threads that this process may use: affinity and container limits counted."""
+    flags: frozenset[str] = frozenset()
+    """Instruction sets by their Linux names; only those that this operating system tells."""
+    flags_known: bool = True
+    """False where the operating system does not tell them all (Windows)."""
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether it is known to multiply bf16 matrices in hardware."""
+        return bool(self.flags & BF16_FLAGS)
+
+    @property
+    def has_avx512(self) -> bool:
+        return "avx512f" in self.flags
+
+
+def cpu() -> Cpu:
+    """The processor of this machine."""
+    model, flags, known = _identity()
+    return Cpu(
+        model=model or platform.processor() or platform.machine() or "unknown processor",
+        physical_cores=psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
+        usable_cpus=usable_cpus(),
+        flags=flags,
+        flags_known=known,
+    )
+
+
+def usable_cpus() -> int:
+    """Hardware threads that this process may use, at least 1.
+
+    A container limited to two CPUs of a large machine still sees all of them, and a thread on each makes it slower.
+    """
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(affinity, _quota())))
+
+
+def compiler() -> str:
+    """Path of the C++ compiler that torch.compile would use, or empty: $CXX when it is set, else the usual names."""
+    chosen = os.environ.get("CXX")
+    names = [chosen] if chosen else ["cl"] if platform.system() == "Windows" else ["g++", "c++", "clang++"]
+    return next((path for name in names if (path := shutil.which(name))), "")
+
+
+def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
+    """Model name and flags of the first processor of a /proc/cpuinfo; x86 and Arm name them differently."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip().lower(), value.strip())
+    return fields.get("model name", ""), frozenset((fields.get("flags") or fields.get("features") or "").split())
+
+
+@cache
+def _identity() -> tuple[str, frozenset[str], bool]:
+    """Model name, flags and whether all flags are known; a processor does not change while we run."""
+    if CPUINFO.is_file():
+        return *parse_cpuinfo(CPUINFO.read_text(encoding="utf-8", errors="replace")), True
+    if platform.system() == "Darwin":
+        flags = {"bf16"} if _sysctl("hw.optional.arm.FEAT_BF16") == "1" else set()
+        return _sysctl("machdep.cpu.brand_string"), frozenset(flags), True
+    if platform.system() == "Windows":
+        return *_windows(), False
+    return "", frozenset(), False
+
+
+def _sysctl(name: str) -> str:
+    """A value of macOS, or empty when it has none of that name."""
+    done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _windows() -> tuple[str, frozenset[str]]:
+    """The registry's name of the processor, and the one flag that Windows tells: it has no number for bf16 units."""
+    import ctypes
+    import winreg
+
+    avx512f = 41  # PF_AVX512F_INSTRUCTIONS_AVAILABLE
+    with winreg.OpenKey(  # type: ignore[attr-defined, unused-ignore]
+        winreg.HKEY_LOCAL_MACHINE,  # type: ignore[attr-defined, unused-ignore]
+        r"HARDWARE\DESCRIPTION\System\CentralProcessor\0",
+    ) as key:
+        name = winreg.QueryValueEx(key, "ProcessorNameString")[0]  # type: ignore[attr-defined, unused-ignore]
+    has = ctypes.windll.kernel32.IsProcessorFeaturePresent(avx512f)  # type: ignore[attr-defined, unused-ignore]
+    return str(name).strip(), frozenset({"avx512f"} if has else ())
+
+
+def _quota() -> float:
+    """CPUs that the control groups of this process allow; infinite when they set no limit."""
+    allowed = [float("inf")]
+    for folder in cgroup_folders("cpu"):
+        try:
+            quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            quota, period = (
+                str(read_number(folder / "cpu.cfs_quota_us")),
+                str(read_number(folder / "cpu.cfs_period_us")),
+            )
+        if quota.isdecimal() and period.isdecimal() and int(period) > 0:
+            allowed.append(int(quota) / int(period))
+    return min(allowed)

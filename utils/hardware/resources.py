@@ -1,0 +1,125 @@
+"""Memory and disk that this process really has: container limits counted, read without loading torch."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+SHARED_MEMORY = Path("/dev/shm")
+UNLIMITED = 1 << 60
+"""Control groups of version 1 write about 2^63 where there is no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """The machine's memory, as far as this process may use it."""
+
+    total_bytes: int
+    """Of the machine, or of the container where that is less."""
+    available_bytes: int
+    """What can still be taken without swapping."""
+    process_bytes: int
+    """Resident memory of this process."""
+    limited_by: str = ""
+    """The control group file that sets the limit; empty when the machine itself does."""
+
+
+def memory() -> Memory:
+    """Memory of the machine and of this process."""
+    machine = psutil.virtual_memory()
+    total, available, source = machine.total, machine.available, ""
+    for limit, used, file in _limits():
+        if limit < total:
+            total, source = limit, str(file)
+        available = min(available, max(limit - used, 0))
+    return Memory(total_bytes=total, available_bytes=available, process_bytes=process_memory(), limited_by=source)
+
+
+def process_memory(pid: int | None = None, *, children: bool = False) -> int:
+    """Resident bytes of a process; 0 when it has ended.
+
+    Args:
+        pid: this process when not given.
+        children: add those of all processes it started; memory they share is counted for each.
+    """
+    try:
+        process = psutil.Process(pid)
+        family = [process, *(process.children(recursive=True) if children else ())]
+    except psutil.Error:
+        return 0
+    return sum(map(_resident, family))
+
+
+def disk_free(path: Path) -> int:
+    """Free bytes on the disk that `path` lies on, or will lie on once it is made."""
+    existing = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    return shutil.disk_usage(existing).free
+
+
+def shared_memory_free() -> int | None:
+    """Free bytes of /dev/shm, through which loader processes hand over batches; None where there is none (Windows).
+
+    Docker gives a container 64 MB of it unless told otherwise; a loader that needs more dies with a bus error.
+    """
+    return shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
+
+
+def cgroup_folders(controller: str) -> Iterator[Path]:
+    """Folders of the control groups that this process belongs to, from its own up to the root, versions 1 and 2.
+
+    A container often sees its own group as the root, whatever path it is told: folders that do not exist are left out.
+    """
+    try:
+        lines = MEMBERSHIP.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = CGROUPS / controllers if controllers else CGROUPS
+        own = root / path.lstrip("/")
+        for folder in (own, *own.parents):
+            if folder.is_relative_to(root) and folder.is_dir():
+                yield folder
+
+
+def read_number(file: Path) -> int | None:
+    """The whole number that a file holds; None when it is missing, or says `max`."""
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _limits() -> Iterator[tuple[int, int, Path]]:
+    """Each memory limit on this process as (limit, used, file), in bytes."""
+    for folder in cgroup_folders("memory"):
+        for limit_name, used_name, cached in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            limit = read_number(folder / limit_name)
+            if limit is not None and limit < UNLIMITED:
+                used = read_number(folder / used_name) or 0
+                # Cached file content counts as used but is given up when memory is asked for.
+                yield limit, max(used - _statistic(folder / "memory.stat", cached), 0), folder / limit_name
+
+
+def _statistic(file: Path, name: str) -> int:
+    try:
+        lines = file.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)

@@ -1,0 +1,35 @@
+"""Long work in child processes that outlive whoever started them, known only by what they leave on disk.
+
+A job's folder holds config.yaml (its settings), job.json (its process), events.jsonl (what happened) and a log. Whoever
+wants to know how a job is doing reads these and the process table: a page, a second page, a restarted server and a
+shell all see the same.
+
+    job = jobs.start("train", config)          # a child process begins
+    jobs.status(job.folder).state              # starting, running, stopping, finished, stopped, failed or lost
+    jobs.attach(job.folder).new_events()       # follow it from anywhere
+    jobs.stop(job.folder)                      # finish the step, save, end; asked again: end at once
+"""
+
+from utils.jobs.attach import Attachment, attach
+from utils.jobs.child import announce, register
+from utils.jobs.job import LIVE, Job, State, last_write, running, status
+from utils.jobs.job import list_jobs as list
+from utils.jobs.start import start
+from utils.jobs.stop import STOP_TIMEOUT_S, stop
+
+__all__ = [
+    "LIVE",
+    "STOP_TIMEOUT_S",
+    "Attachment",
+    "Job",
+    "State",
+    "announce",
+    "attach",
+    "last_write",
+    "list",
+    "register",
+    "running",
+    "start",
+    "status",
+    "stop",
+]

@@ -1,0 +1,73 @@
+"""What the working process says of itself: that it is the one, also when nobody started it as a job."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from utils.errors import UserError
+from utils.jobs.device import Claim, wanted_device
+from utils.jobs.job import refuse_second, status
+from utils.jobs.process import ProcessId, host_name, identify
+from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
+
+
+def announce(folder: Path) -> JobRecord:
+    """Say, as the child, that this process does the job: who started it may have died before it could note that.
+
+    Raises:
+        UserError: the folder holds no job.
+    """
+    record = read_record(folder)
+    if record is None:
+        raise UserError(what="there is no job here", where=str(folder), fix="name the folder of a job")
+    # On Windows, Python in a virtual environment is the child of a launcher, and the launcher was noted.
+    if record.pid not in (os.getpid(), os.getppid()):
+        identify(folder, os.getpid())
+    update_record(folder, state="running")
+    return record
+
+
+def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
+    """Make a run that was started by hand known, so that it is listed, followed and stopped like any other job.
+
+    Does nothing in a process that was started as this job.
+
+    Args:
+        folder: the run's folder; it exists.
+        kind: train, ...
+        device: auto, cpu or cuda, as in the settings.
+        output: the folder that holds all projects.
+
+    Raises:
+        UserError: another job has the device, or another process works in this folder.
+    """
+    record = read_record(folder)
+    if record is not None and record.spawned and record.pid in (os.getpid(), os.getppid()):
+        return
+    if record is not None and status(folder).alive:
+        raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
+    events = folder / EVENTS_FILE
+    wanted = wanted_device(device)
+    claim = Claim(wanted, output)
+    with claim.lock():
+        refuse_second(claim)
+        identity = ProcessId.of(os.getpid())
+        own = JobRecord(
+            kind=kind,
+            state="running",
+            host=host_name(),
+            command=tuple(sys.orig_argv),
+            cwd=str(Path.cwd()),
+            config="config.yaml",
+            device=wanted,
+            spawned=False,
+            started=time.time(),
+            events_offset=events.stat().st_size if events.is_file() else 0,
+            pid=identity.pid,
+            create_time=identity.create_time,
+            boot_time=identity.boot_time,
+            boot_id=identity.boot_id,
+        )
+        write_record(folder, own)
+        claim.give(folder)

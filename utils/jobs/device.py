@@ -1,0 +1,97 @@
+"""Which device a job computes on, and who has it: two trainings on one GPU would both fail, or crawl."""
+
+import getpass
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock
+
+from utils.errors import UserError, disk_errors
+from utils.hardware.gpu import gpus
+from utils.jobs.process import host_name
+from utils.jobs.record import write_whole
+
+CPU = "cpu"
+GPU_FOLDER = "xtts-finetuning-studio"
+
+
+def wanted_device(requested: str) -> str:
+    """The device that PyTorch is going to take for a setting of auto, cpu or cuda, without loading PyTorch.
+
+    Args:
+        requested: auto takes the first GPU there is. Where PyTorch then cannot use it, nobody else can either.
+
+    Returns:
+        cpu, or cuda:N with the GPU's number on this computer, whichever GPUs CUDA_VISIBLE_DEVICES shows.
+    """
+    if requested == CPU:
+        return CPU
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    found = gpus()
+    if first in ("", "-1") or not found:
+        return CPU if requested == "auto" else "cuda:0"
+    # It may also hold the beginning of a GPU's long name; a part of a GPU (MIG) is a device of its own.
+    number = next((str(gpu.index) for gpu in found if first.startswith("GPU-") and gpu.uuid.startswith(first)), first)
+    return f"cuda:{number}"
+
+
+class Claim:
+    """The file that names the job which has a device; it is only believed while that job lives.
+
+    A GPU belongs to the computer, so its file lies in the user's part of the temporary folder; the CPU is
+    shared out within one output folder.
+
+    Args:
+        device: cpu or cuda:N.
+        output: the folder that holds all projects.
+
+    Raises:
+        UserError: the file's folder cannot be made or is another user's.
+    """
+
+    def __init__(self, device: str, output: Path) -> None:
+        self.title = "the CPU" if device == CPU else f"the GPU {device}"
+        """The device's name for people."""
+        folder = output / ".jobs" if device == CPU else _gpu_folder()
+        with disk_errors():
+            folder.mkdir(parents=True, exist_ok=True)
+        if device != CPU:
+            _check_own(folder)
+        self._file = folder / f"{host_name()}-{device.replace(':', '-')}.txt"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """While this is held, no other process starts a job on the device."""
+        with disk_errors(), FileLock(self._file.with_suffix(".lock")):
+            yield
+
+    def holder(self) -> Path | None:
+        """Folder of the job that had the device last."""
+        try:
+            folder = Path(self._file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return None
+        return folder if folder.is_dir() else None
+
+    def give(self, folder: Path) -> None:
+        """Name the job that has the device from now on."""
+        with disk_errors():
+            write_whole(self._file, str(folder.absolute()))
+
+
+def _gpu_folder() -> Path:
+    user = os.getuid() if os.name == "posix" else getpass.getuser()
+    return Path(tempfile.gettempdir()) / f"{GPU_FOLDER}-{user}"
+
+
+def _check_own(folder: Path) -> None:
+    """Anyone may make folders in the temporary folder, also one that looks like ours."""
+    if os.name == "posix" and folder.stat().st_uid != os.getuid():
+        raise UserError(
+            what="the folder that tells which job has the GPU belongs to another user",
+            where=str(folder),
+            fix="remove it, or set TMPDIR to a folder of your own",
+        )

@@ -1,0 +1,206 @@
+"""Begin a job in a child process that outlives this one."""
+
+import dataclasses
+import itertools
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+from utils.config import Config
+from utils.errors import UserError, disk_errors
+from utils.events import EventWriter
+from utils.jobs.device import CPU, Claim, wanted_device
+from utils.jobs.job import Job, jobs_folder, log_file, refuse_second, status
+from utils.jobs.process import host_name, identify, spawn
+from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
+from utils.paths import Project, check_name, new_run_id, open_project
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder that holds utils."""
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[Path], Sequence[str]]
+"""Gives the program and arguments of the child, from the job's folder."""
+
+
+def start(kind: str, config: Config, *, command: Command | None = None) -> Job:
+    """Begin a job in a child process that goes on when this one ends.
+
+    Args:
+        kind: the command to run: train, prepare, export, synthesize, ...; see `utils.cli.job`.
+        config: its settings. With `resume`, training goes on in the folder of that run.
+        command: another child than `utils.cli.job`.
+
+    Returns:
+        The job; its folder is the name for everything else.
+
+    Raises:
+        UserError: a setting is not usable, another job has the device, the run is still running, the disk is
+            full, or no process could be started.
+    """
+    check_name(kind, kind="job")
+    config.validate(where=f"{kind} settings")
+    project = _project(config)
+    device = _device(kind, config)
+    claim = Claim(device, project.output) if device else None
+    with claim.lock() if claim else nullcontext():
+        if claim:
+            refuse_second(claim)
+        folder, settings_file, settings = _make_folder(kind, config, project)
+        with disk_errors():
+            settings.save(folder / settings_file)
+        write_record(folder, _new_record(kind, folder, settings_file, device, command or _command))
+        if claim:
+            claim.give(folder)
+        _begin(folder)
+    return status(folder)
+
+
+def _device(kind: str, config: Config) -> str | None:
+    """The device that the job must have for itself: the GPU always, the CPU only to train."""
+    requested = getattr(config, "device", None)
+    device = wanted_device(requested) if requested is not None else None
+    return device if device != CPU or kind == "train" else None
+
+
+def _project(config: Config) -> Project:
+    """The project of the settings; jobs of no project share a hidden one.
+
+    Raises:
+        UserError: the project's name is not usable.
+    """
+    output: Path = getattr(config, "output", Path("output"))
+    name: str | None = getattr(config, "project", None)
+    return open_project(name, output) if name else Project(name=".jobs", output=output)
+
+
+def _make_folder(kind: str, config: Config, project: Project) -> tuple[Path, str, Config]:
+    """The job's folder, the file for its settings there, and the settings with the run's name filled in."""
+    resumed = getattr(config, "resume", None)
+    if resumed is not None:
+        # The run's own config.yaml says how it began, and stays.
+        return _resumed_run(Path(resumed)), "resume.yaml", config
+    folder = _new_folder(kind, config, project)
+    if kind == "train" and any(field.name == "run_id" for field in _fields(config)):
+        config = dataclasses.replace(config, run_id=folder.name)  # type: ignore[type-var]
+    return folder, "config.yaml", config
+
+
+def _fields(config: Config) -> tuple[dataclasses.Field, ...]:
+    assert dataclasses.is_dataclass(config)
+    return dataclasses.fields(config)
+
+
+def _resumed_run(path: Path) -> Path:
+    """The run folder that a run or one of its checkpoints lies in.
+
+    Raises:
+        UserError: there is none, or the run is still running.
+    """
+    folder = next((place for place in (path, path.parent.parent) if (place / "config.yaml").is_file()), None)
+    if folder is None:
+        raise UserError(what="there is no run to go on with", where=str(path), fix="name a run's folder")
+    if status(folder).alive:
+        raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
+    return folder
+
+
+def _new_folder(kind: str, config: Config, project: Project) -> Path:
+    """A folder that no job had before.
+
+    Raises:
+        UserError: the settings name a run that exists, or the folder cannot be made.
+    """
+    parent = project.runs if kind == "train" else jobs_folder(project)
+    given = getattr(config, "run_id", None) if kind == "train" else None
+    with disk_errors():
+        parent.mkdir(parents=True, exist_ok=True)
+        if given is not None:
+            return _make_named(parent / check_name(given, kind="run"))
+        stem = new_run_id() if kind == "train" else f"{kind}-{new_run_id()}"
+        for number in itertools.count(1):
+            folder = parent / (stem if number == 1 else f"{stem}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    raise AssertionError("unreachable")
+
+
+def _make_named(folder: Path) -> Path:
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise UserError(
+            what=f"there is a run {folder.name!r} already", where=str(folder), fix="choose another run_id, or resume it"
+        ) from None
+    return folder
+
+
+def _new_record(kind: str, folder: Path, settings_file: str, device: str | None, command: Command) -> JobRecord:
+    events = folder / EVENTS_FILE
+    return JobRecord(
+        kind=kind,
+        state="starting",
+        host=host_name(),
+        command=tuple(command(folder.absolute())),
+        cwd=str(Path.cwd()),
+        config=settings_file,
+        device=device,
+        started=time.time(),
+        events_offset=events.stat().st_size if events.is_file() else 0,
+    )
+
+
+def _command(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "utils.cli.job", "--folder", str(folder)]
+
+
+def _begin(folder: Path) -> None:
+    """Start the process of a job's record and write down who it is.
+
+    Raises:
+        UserError: no process could be started.
+    """
+    record = read_record(folder)
+    assert record is not None
+    try:
+        child = spawn(record.command, log=log_file(folder, record.kind), env=_environment())
+    except OSError as error:
+        refusal = UserError(what=f"the process could not be started: {error}", where=" ".join(record.command))
+        with closing(EventWriter(folder / EVENTS_FILE)) as events:
+            events.write("failed", error=str(refusal))
+        raise refusal from error
+    identify(folder, child.pid)
+    threading.Thread(target=_see_the_end, args=(folder, child), name=f"wait {folder.name}", daemon=True).start()
+
+
+def _see_the_end(folder: Path, child: subprocess.Popen[bytes]) -> None:
+    """Wait for the child, so that it does not stay as a zombie, and note its exit status for people."""
+    code = child.wait()
+    try:
+        record = read_record(folder)
+        if record is not None and record.pid == child.pid:
+            update_record(folder, exit_code=code, state=status(folder).state)
+    except (UserError, OSError) as error:
+        log.warning("the exit status of %s could not be noted: %s", folder.name, error)
+
+
+def _environment() -> dict[str, str]:
+    """The child's: it imports the same utils, wherever it is started, and says things when they happen."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "OMP_WAIT_POLICY": "PASSIVE",
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }

@@ -1,0 +1,100 @@
+"""End a job: by request first, by force when asked again or after a time."""
+
+import dataclasses
+import logging
+import threading
+import time
+from pathlib import Path
+
+from utils.errors import UserError
+from utils.jobs.job import Job, is_process_alive, status
+from utils.jobs.process import ProcessId, ask_to_stop, end_tree, host_name
+from utils.jobs.record import JobRecord, change_record, read_record
+
+STOP_TIMEOUT_S = 300.0
+"""A job that was asked to stop may finish its step and save for this long."""
+POLL_S = 0.1
+
+log = logging.getLogger(__name__)
+
+
+def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S) -> Job:
+    """Ask a job to finish its step, save and end; asked a second time, it is ended at once with all its processes.
+
+    A request returns at once. The process that asked also ends the job by force after `timeout_s`; when that process
+    is gone, so is the deadline, until someone attaches to the job.
+
+    Args:
+        folder: the job's folder.
+        timeout_s: how long it may take to stop by itself.
+
+    Raises:
+        UserError: there is no such job, it runs on another computer, or its process is not known; or the request
+            cannot be noted in its folder, and was made all the same.
+    """
+    job = status(folder)
+    if not job.alive and not job.process_alive:
+        return job
+    identity = _local_process(job)
+    try:
+        before = change_record(folder, lambda record: _requested(record, timeout_s))
+    except UserError:
+        # Nothing can be noted, as on a full disk; then stopping matters all the more.
+        ask_to_stop(identity)
+        raise
+    if before is not None and before.stop_requested is None:
+        ask_to_stop(identity)
+        watch_deadline(folder)
+    else:
+        _end(folder)
+    return status(folder)
+
+
+def watch_deadline(folder: Path) -> None:
+    """From a thread of this process, end a job by force once the time it was given to stop is over."""
+    threading.Thread(target=_end_at_deadline, args=(folder,), name=f"stop {folder.name}", daemon=True).start()
+
+
+def _requested(record: JobRecord, timeout_s: float) -> JobRecord:
+    if record.stop_requested is not None:
+        return record
+    now = time.time()
+    return dataclasses.replace(record, state="stopping", stop_requested=now, stop_deadline=now + timeout_s)
+
+
+def _end_at_deadline(folder: Path) -> None:
+    while (record := read_record(folder)) and record.stop_deadline is not None and is_process_alive(record):
+        left = record.stop_deadline - time.time()
+        if left <= 0:
+            log.warning("%s did not stop in time and is ended", folder.name)
+            _end(folder)
+            return
+        time.sleep(min(left, POLL_S))
+
+
+def _end(folder: Path) -> None:
+    record = read_record(folder)
+    identity = ProcessId.in_record(record) if record else None
+    if record is not None and identity is not None:
+        end_tree(identity, whole_session=record.spawned)
+
+
+def _local_process(job: Job) -> ProcessId:
+    """The process of a job on this computer.
+
+    Raises:
+        UserError: it runs elsewhere, or is not known.
+    """
+    record = read_record(job.folder)
+    identity = ProcessId.in_record(record) if record else None
+    if record is not None and record.host != host_name():
+        raise UserError(
+            what=f"the job runs on {record.host}", where=str(job.folder), fix=f"stop it there: kill {record.pid}"
+        )
+    if identity is None:
+        raise UserError(
+            what="which process does this job is not known",
+            where=str(job.folder),
+            fix="if it was started just now, try again in a moment; else stop it where it was started",
+        )
+    return identity

@@ -1,0 +1,23 @@
+"""Measure and tune training: the largest batch that fits, throughput, torch's settings, loaders, the machine."""
+
+from utils.hardware import LoaderSettings, loader_settings
+from utils.performance_utils.batch_size import BatchSizeOptimizer, Trial, is_out_of_memory
+from utils.performance_utils.settings import log_performance_info, log_system_info, optimize_torch_settings
+from utils.performance_utils.timing import Timing, timed, timing
+from utils.performance_utils.tracker import PerformanceTracker, Summary
+
+__all__ = [
+    "BatchSizeOptimizer",
+    "LoaderSettings",
+    "PerformanceTracker",
+    "Summary",
+    "Timing",
+    "Trial",
+    "is_out_of_memory",
+    "loader_settings",
+    "log_performance_info",
+    "log_system_info",
+    "optimize_torch_settings",
+    "timed",
+    "timing",
+]

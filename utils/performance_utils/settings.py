@@ -1,0 +1,111 @@
+"""torch's global settings for this machine, and what machine and settings are, for the log."""
+
+import logging
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from utils.hardware import cpu, find_gpus, memory, process_memory, usable_cpus
+
+log = logging.getLogger(__name__)
+
+AMPERE = (8, 0)
+"""First compute capability with TF32 units."""
+GB = 1e9
+
+
+def optimize_torch_settings(device: str | torch.device | None = None) -> dict[str, Any]:
+    """Set what makes torch faster on a device, and nothing that does not.
+
+    CUDA: TF32 in matrix products and convolutions where the GPU has units for it, and cuDNN's choice of the fastest
+    kernel. CPU: no more threads than this process may use, which torch does not see in a container.
+
+    Args:
+        device: where training runs; a CUDA GPU when there is one.
+
+    Returns:
+        Name and new value of each setting that was changed; empty when all were as they should be.
+    """
+    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    changed: dict[str, Any] = {}
+    if torch.get_num_threads() > usable_cpus():
+        torch.set_num_threads(usable_cpus())
+        changed["torch.num_threads"] = usable_cpus()
+    if chosen.type == "cuda":
+        if torch.cuda.get_device_capability(chosen) >= AMPERE:
+            changed |= _use_tf32()
+        if not torch.backends.cudnn.benchmark:
+            torch.backends.cudnn.benchmark = True
+            changed["torch.backends.cudnn.benchmark"] = True
+    for name, value in changed.items():
+        log.info("set %s to %s", name, value)
+    return changed
+
+
+def log_system_info() -> dict[str, str]:
+    """Log and return what this machine is: system, versions, processor, memory, GPUs."""
+    processor, free, survey = cpu(), memory(), find_gpus()
+    matrix = ", bf16 units" if processor.has_bf16 else ""
+    limit = f" (limited by {free.limited_by})" if free.limited_by else ""
+    info = {
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}",
+        "transformers": version("transformers"),
+        "cpu": f"{processor.model}, {processor.usable_cpus} usable of {processor.physical_cores} cores{matrix}",
+        "memory": f"{free.available_bytes / GB:.1f} of {free.total_bytes / GB:.1f} GB free{limit}",
+    }
+    for gpu in survey.gpus:
+        info[f"gpu {gpu.index}"] = (
+            f"{gpu.name}, {gpu.architecture}, {gpu.free_bytes / GB:.1f} of {gpu.total_bytes / GB:.1f} GB free, "
+            f"driver {gpu.driver}"
+        )
+    if survey.reason:
+        info["gpu" if not survey.gpus else "gpus"] = survey.reason
+    return _logged(info)
+
+
+def log_performance_info() -> dict[str, str]:
+    """Log and return the settings in force and the memory in use; what ran is told by the run's optimizations event."""
+    info = {
+        "threads": f"{torch.get_num_threads()} of {usable_cpus()} usable",
+        "process memory": f"{process_memory(children=True) / GB:.2f} GB",
+    }
+    if torch.cuda.is_available():
+        device = torch.cuda.current_device()
+        allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+        info |= {
+            "matrix products": torch.backends.cuda.matmul.fp32_precision,
+            "convolutions": torch.backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
+            "cuDNN": f"{torch.backends.cudnn.version()}, benchmark {'on' if torch.backends.cudnn.benchmark else 'off'}",
+            "gpu memory": (
+                f"{allocated / GB:.2f} GB allocated, {reserved / GB:.2f} GB reserved, "
+                f"{torch.cuda.max_memory_allocated(device) / GB:.2f} GB allocated at most"
+            ),
+        }
+    return _logged(info)
+
+
+def _use_tf32() -> dict[str, Any]:
+    """Matrix products and convolutions in TF32.
+
+    Products through `set_float32_matmul_precision`: it writes torch's older and newer setting alike. Writing the newer
+    one (`cuda.matmul.fp32_precision`) alone makes reading the older one raise, as torch.compile's max-autotune does.
+    """
+    changed = {}
+    if torch.backends.cuda.matmul.fp32_precision != "tf32":
+        torch.set_float32_matmul_precision("high")
+        changed["torch.float32_matmul_precision"] = "high"
+    convolution = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    if convolution.fp32_precision != "tf32":
+        convolution.fp32_precision = "tf32"
+        changed["torch.backends.cudnn.conv.fp32_precision"] = "tf32"
+    return changed
+
+
+def _logged(info: dict[str, str]) -> dict[str, str]:
+    for name, value in info.items():
+        log.info("%-15s %s", name, value)
+    return info

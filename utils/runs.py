@@ -1,0 +1,248 @@
+"""What lies in a project's run folders, and removing what someone chose to remove; without loading torch."""
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils import jobs
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.events import Event, events_backwards, tail
+from utils.paths import Project, check_name
+
+CHECKPOINTS = "checkpoints"
+LAST, BEST = "step-", "best-"
+ASIDE = ".writing-"
+"""Prefix of a checkpoint that is being written."""
+REMOVING = ".removing-"
+"""A folder that is being removed gets this prefix first: what is half gone must not look whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFolder:
+    """One checkpoint on disk."""
+
+    path: Path
+    step: int
+    is_best: bool
+    """Holds weights only, of the best evaluation when it was written."""
+    is_complete: bool
+    num_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """What a run's folder says."""
+
+    job: jobs.Job
+    step: int
+    """Optimizer steps done."""
+    total_steps: int | None
+    """None before training began."""
+    loss: float | None
+    """Of the last step; None when there is none, or it was not finite."""
+    best_loss: float | None
+    """Lowest evaluation loss; None before the first evaluation."""
+    checkpoints: list[CheckpointFolder]
+    num_bytes: int
+    """Of the whole folder."""
+    last_write: float
+    """When the run wrote something last, in seconds since 1970."""
+
+    @property
+    def folder(self) -> Path:
+        return self.job.folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """A folder that can go."""
+
+    path: Path
+    what: str
+    """What it is, for people."""
+    run: Path
+    """The run it belongs to."""
+    num_bytes: int
+
+
+def list_runs(project: Project) -> list[RunInfo]:
+    """The runs of a project, the newest first."""
+    return [read_run(job.folder) for job in jobs.list(project) if job.folder.parent == project.runs]
+
+
+def find_run(project: Project, name: str) -> Path:
+    """The folder of a run.
+
+    Raises:
+        UserError: the project has no such run.
+    """
+    folder = project.runs / check_name(name, kind="run")
+    # A link could lead out of the project.
+    if not folder.is_dir() or folder.is_symlink():
+        raise UserError(
+            what=f"project {project.name!r} has no run {name!r}",
+            where=str(project.runs),
+            fix=f"see its runs: python -m utils.cli.runs list --project {project.name}",
+        )
+    return folder
+
+
+def read_run(folder: Path) -> RunInfo:
+    """What a run's folder says.
+
+    Raises:
+        UserError: the folder holds no run.
+    """
+    job = jobs.status(folder)
+    started = next(iter(tail(job.events, 1, kind="started")), {})
+    step = next(iter(tail(job.events, 1, kind="step")), {})
+    best = next((event for event in events_backwards(job.events, kind="eval") if event.get("is_best")), {})
+    return RunInfo(
+        job=job,
+        step=int(step.get("step", 0)),
+        total_steps=started.get("total_steps"),
+        loss=_number(step, "loss"),
+        best_loss=_number(best, "loss"),
+        checkpoints=checkpoints_of(folder),
+        num_bytes=size_of(folder),
+        last_write=jobs.last_write(folder),
+    )
+
+
+def checkpoints_of(run: Path) -> list[CheckpointFolder]:
+    """The checkpoints of a run, by step."""
+    found = []
+    for path in (run / CHECKPOINTS).glob("*-*"):
+        name = path.name.removeprefix(ASIDE)
+        kind, number = name[: len(LAST)], name[len(LAST) :]
+        is_complete = _is_complete(path)
+        # A kill just before the last renaming leaves a checkpoint whole under its temporary name.
+        if kind in (LAST, BEST) and number.isdigit() and path.is_dir() and (is_complete or name == path.name):
+            found.append(
+                CheckpointFolder(
+                    path=path,
+                    step=int(number),
+                    is_best=kind == BEST,
+                    is_complete=is_complete,
+                    num_bytes=size_of(path),
+                )
+            )
+    return sorted(found, key=lambda checkpoint: (checkpoint.step, checkpoint.is_best))
+
+
+def changed_settings(run: Path) -> dict[str, Any]:
+    """The settings of a run that are not their defaults.
+
+    Raises:
+        UserError: the run's config.yaml cannot be read.
+    """
+    config = TrainConfig.load(run / "config.yaml")
+    plain = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    changed = {name: value for name, value in vars(config).items() if value != plain[name]}
+    # These say where the run lies, not what it is.
+    return {name: value for name, value in changed.items() if name not in ("project", "output", "run_id")}
+
+
+def plan_removal(project: Project, names: Sequence[str], *, keep_best: bool) -> list[Removal]:
+    """What would go; nothing is removed.
+
+    Args:
+        project: whose runs.
+        names: the runs meant; with `keep_best`, all when none is named.
+        keep_best: only what the best weights can do without: other checkpoints, and what a kill left behind.
+
+    Raises:
+        UserError: a named run does not exist, or is still running.
+    """
+    folders = [find_run(project, name) for name in dict.fromkeys(names)]
+    for folder in folders:
+        require_ended(folder)
+    if keep_best and not folders:
+        folders = [info.folder for info in list_runs(project) if not info.job.alive]
+    plan = _left_by_clean(project.runs) if folders else []
+    for folder in folders:
+        plan += _all_but_best(folder) if keep_best else [_removal(folder, "the whole run", folder)]
+    return plan
+
+
+def remove(removal: Removal) -> None:
+    """Remove one folder of a plan.
+
+    Raises:
+        UserError: its run was started again meanwhile.
+        OSError: the system does not allow it.
+    """
+    if removal.run.exists():
+        require_ended(removal.run)
+    aside = removal.path
+    if not aside.name.startswith(REMOVING):
+        aside = aside.with_name(REMOVING + aside.name)
+        shutil.rmtree(aside, ignore_errors=True)
+        removal.path.rename(aside)
+    shutil.rmtree(aside)
+
+
+def require_ended(run: Path) -> None:
+    """Do nothing when no process works in a run's folder.
+
+    Raises:
+        UserError: one does, or may.
+    """
+    job = jobs.status(run)
+    if job.alive or job.process_alive:
+        raise UserError(
+            what=f"run {run.name!r} is {job.state}", where=str(run), fix="stop it, or wait until it has ended"
+        )
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below a folder; links are not followed, and what vanishes meanwhile counts nothing."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.lstat().st_size if not path.is_dir() else 0
+        except OSError:
+            continue
+    return total
+
+
+def _all_but_best(run: Path) -> list[Removal]:
+    checkpoints = checkpoints_of(run)
+    complete = [checkpoint for checkpoint in checkpoints if checkpoint.is_complete]
+    # Without an evaluation the last checkpoint holds the only weights there are.
+    kept = next((c for c in reversed(complete) if c.is_best), complete[-1] if complete else None)
+    others = [checkpoint for checkpoint in checkpoints if checkpoint is not kept]
+    plan = [_removal(c.path, "weights" if c.is_best else "checkpoint to resume from", run) for c in others]
+    whole = [checkpoint.path for checkpoint in checkpoints]
+    leftovers = [path for path in (run / CHECKPOINTS).glob(f"{ASIDE}*") if path.is_dir() and path not in whole]
+    return plan + [_removal(path, "unfinished checkpoint", run) for path in leftovers]
+
+
+def _left_by_clean(runs: Path) -> list[Removal]:
+    places = [runs, *runs.glob(f"*/{CHECKPOINTS}")]
+    found = [path for place in places for path in place.glob(f"{REMOVING}*")]
+    return [_removal(path, "left by a removal that was cut", path) for path in found]
+
+
+def _removal(path: Path, what: str, run: Path) -> Removal:
+    return Removal(path=path, what=what, run=run, num_bytes=size_of(path))
+
+
+def _is_complete(checkpoint: Path) -> bool:
+    """Whether every file is there in its full size, as utils.training.state marked it."""
+    try:
+        marks = json.loads((checkpoint / "complete.json").read_text(encoding="utf-8"))
+        return all((checkpoint / name).stat().st_size == mark["size"] for name, mark in marks.items())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
+def _number(event: Event, name: str) -> float | None:
+    value = event.get(name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

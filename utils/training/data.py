@@ -1,0 +1,74 @@
+"""The clips of a run: read, checked, tokenized and encoded, with every clip that is left out named."""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from utils.config import TrainConfig
+from utils.model.base import Base
+from utils.paths import Project
+from utils.training.clips import TrainingClip, require_clips, select_clips, within_limits
+from utils.training.codes import cache_codes
+from utils.training.settings import limits_of
+
+log = logging.getLogger(__name__)
+
+PhaseProgress = Callable[[str, int, int | None], None]
+"""Called with (phase, done, total)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """The clips of a run."""
+
+    train: list[TrainingClip]
+    evaluate: list[TrainingClip]
+    dropped: list[dict[str, Any]]
+    """{clip, reason} of every clip of both manifests that is not used."""
+
+    def fingerprint(self) -> str:
+        """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
+        digest = hashlib.sha256()
+        for clip in (*self.train, *self.evaluate):
+            digest.update(f"{clip.audio.name} {clip.num_samples}".encode("utf-8", "surrogateescape"))
+            digest.update(clip.tokens.numpy().tobytes())
+            digest.update(clip.codes.tobytes())
+        return digest.hexdigest()[:12]
+
+
+def load_data(
+    config: TrainConfig, project: Project, base: Base, accelerator: Accelerator, progress: PhaseProgress | None = None
+) -> TrainingData:
+    """Read, check, tokenize and encode the clips of both manifests.
+
+    Args:
+        config: settled settings.
+        project: its dataset folder keeps the codes.
+        base: its tokenizer reads the texts, its DVAE encodes the clips.
+        accelerator: the first process encodes, the others find the codes ready.
+        progress: told how far it is.
+
+    Raises:
+        UserError: see `select_clips` and `cache_codes`; or no clip is left to train or evaluate on.
+    """
+    assert config.train_csv and config.eval_csv and config.language
+    tokenizer, limits = base.tokenizer(), limits_of(config)
+    kept: dict[str, list[TrainingClip]] = {}
+    dropped: list[dict[str, Any]] = []
+    for purpose, csv in (("train on", config.train_csv), ("evaluate with", config.eval_csv)):
+        selection = select_clips(csv, tokenizer, config.language, progress)
+        kept[purpose], lost = within_limits(selection, limits)
+        require_clips(kept[purpose], lost, csv=csv, purpose=purpose)
+        dropped += lost
+    audio: list[Path] = [clip.audio for clips in kept.values() for clip in clips]
+    with accelerator.main_process_first():
+        codes = cache_codes(audio, base, project.dataset / "codes", device=accelerator.device, progress=progress)
+    train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
+    for drop in dropped:
+        log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
+    return TrainingData(train=train, evaluate=evaluate, dropped=dropped)

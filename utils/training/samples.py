@@ -1,0 +1,233 @@
+"""Samples while training: a process of its own speaks with the newest weights, and training never waits for it.
+
+The run's log has one writer, the trainer. The worker therefore writes wavs and a small log of its own,
+runs/<id>/samples/samples.jsonl, and `SampleWorker.poll` passes on what is new there as `sample` events.
+"""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from utils.events import Event, EventFollower, EventWriter
+
+SAMPLES_FOLDER = "samples"
+SAMPLES_FILE = "samples.jsonl"
+WORKER_LOG = "worker.log"
+MAX_FAILURES = 3
+"""After so many failures in a row nothing more is spoken in this run."""
+POLL_S = 0.05
+END_TIMEOUT_S = 5.0
+"""A worker that was told to end is killed after this time."""
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder that holds utils."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRequest:
+    """Speak with these weights."""
+
+    step: int
+    checkpoint: Path
+    """Folder of a complete checkpoint."""
+
+
+class SampleWorker:
+    """The trainer's side: requests go out, finished samples come back as events.
+
+    At most one request is being spoken and one is waiting; a newer one takes the place of the waiting one, with a
+    warning event. No method but `close` waits for anything, and none raises because speaking failed.
+
+    Args:
+        run: the run's folder, furnished: its base and reference.wav are what speaks.
+        sentences: texts to speak each time.
+        language: their language code.
+        events: the run's log.
+        command: program and arguments of the worker; given for tests.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        sentences: Sequence[str],
+        *,
+        language: str,
+        events: EventWriter,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        assert sentences, "nothing to speak"
+        self._folder = run / SAMPLES_FOLDER
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._command = command or [sys.executable, "-m", "utils.training.sample_worker", "--run", str(run.absolute())]
+        self._sentences, self._language = list(sentences), language
+        self._events = events
+        told = self._folder / SAMPLES_FILE
+        # What an earlier part of a resumed run spoke was passed on then.
+        self._follower = EventFollower(told, offset=told.stat().st_size if told.is_file() else 0)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._speaking: SampleRequest | None = None
+        self._waiting: SampleRequest | None = None
+        self._num_failures = 0
+
+    def request(self, step: int, checkpoint: Path) -> None:
+        """Have the sentences spoken with a checkpoint's weights, as soon as the worker is free.
+
+        Args:
+            step: optimizer steps done, for the names of the wavs.
+            checkpoint: folder of a complete checkpoint.
+        """
+        if self._is_off:
+            return
+        if self._waiting is not None:
+            self._warn(f"no sample of step {self._waiting.step}: the one before is still being spoken")
+        self._waiting = SampleRequest(step=step, checkpoint=checkpoint)
+        self.poll()
+
+    def poll(self) -> list[Event]:
+        """Pass on what was spoken since the last call, and give the worker what waits; quick enough for every step.
+
+        Returns:
+            The fields of each new `sample` event: step, sentence, text, path (below the run's folder), audio_s and
+            took_s, in seconds.
+        """
+        samples = self._take_answers()
+        if self._process is not None and self._process.poll() is not None:
+            samples += self._take_answers()
+            self._bury(self._process.returncode)
+        if self._speaking is None and self._waiting is not None and not self._is_off:
+            self._send(self._waiting)
+        return samples
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being spoken or waits."""
+        return self._speaking is None and self._waiting is None
+
+    def close(self, wait_s: float = 0.0) -> list[Event]:
+        """End the worker.
+
+        Args:
+            wait_s: let it finish what was asked for, up to this time.
+
+        Returns:
+            The samples that came meanwhile, as `poll`.
+        """
+        samples = self.poll()
+        deadline = time.monotonic() + wait_s
+        while not self.is_idle and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            samples += self.poll()
+        if not self.is_idle:
+            unsaid = self._speaking or self._waiting
+            assert unsaid is not None
+            self._warn(f"no sample of step {unsaid.step}: training ended before it was spoken")
+        self._speaking = self._waiting = None
+        self._end_process()
+        return samples
+
+    @property
+    def _is_off(self) -> bool:
+        return self._num_failures >= MAX_FAILURES
+
+    def _take_answers(self) -> list[Event]:
+        samples = []
+        for answer in self._follower.new():
+            fields = {name: value for name, value in answer.items() if name not in ("time", "kind")}
+            if answer["kind"] == "sample":
+                self._events.write("sample", **fields)
+                samples.append(fields)
+            elif answer["kind"] == "failed":
+                self._fail(f"no sample of step {answer.get('step')}: {answer.get('error')}")
+            elif answer["kind"] == "stopped":
+                self._speaking = None
+                self._warn(f"no sample of step {answer.get('step')}: {answer.get('error')}")
+            elif answer["kind"] == "finished":
+                self._speaking, self._num_failures = None, 0
+        return samples
+
+    def _fail(self, message: str) -> None:
+        self._speaking = None
+        self._num_failures += 1
+        if self._is_off:
+            self._waiting = None
+            message += f"; after {MAX_FAILURES} failures no more samples are spoken in this run"
+        self._warn(message)
+
+    def _warn(self, message: str) -> None:
+        log.warning(message)
+        self._events.write("warning", message=message, source="samples")
+
+    def _send(self, request: SampleRequest) -> None:
+        self._waiting, self._speaking = None, request
+        message = {
+            "step": request.step,
+            "checkpoint": str(request.checkpoint.absolute()),
+            "sentences": self._sentences,
+            "language": self._language,
+        }
+        try:
+            self._process = self._process or self._begin()
+            assert self._process.stdin is not None
+            # Only one request is under way, so that the pipe is empty and takes it at once.
+            self._process.stdin.write((json.dumps(message) + "\n").encode())
+            self._process.stdin.flush()
+        except OSError as error:
+            self._end_process()
+            self._fail(f"no sample of step {request.step}: {error}")
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        with (self._folder / WORKER_LOG).open("ab") as output:
+            return subprocess.Popen(
+                list(self._command),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+                # Ctrl-C in a terminal is for the trainer: it then closes this one.
+                process_group=0 if os.name == "posix" else None,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+
+    def _bury(self, exit_code: int) -> None:
+        """The worker ended by itself: what it was speaking is lost."""
+        self._end_process()
+        if self._speaking is not None:
+            self._fail(f"no sample of step {self._speaking.step}: the process that speaks ended (status {exit_code})")
+
+    def _end_process(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        _close(process.stdin)
+        try:
+            process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    """The end of its input tells the worker to end."""
+    assert pipe is not None
+    try:
+        pipe.close()
+    except BrokenPipeError:
+        return
+
+
+def _environment() -> dict[str, str]:
+    """One thread, no GPU, the same utils as here."""
+    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = dict.fromkeys(threads, "1") | {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "PASSIVE"}
+    # A distributed trainer's variables would make the worker wait for other processes.
+    inherited = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")}
+    return {**inherited, **own, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
