@@ -98,7 +98,8 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True, help="the run's folder")
     run = parser.parse_args().run
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    psutil.Process().nice(NICE if os.name == "posix" else psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    # The second name exists on Windows only.
+    psutil.Process().nice(NICE if os.name == "posix" else getattr(psutil, "BELOW_NORMAL_PRIORITY_CLASS"))  # noqa: B009
     speaker, events = Speaker(run), EventWriter(run / SAMPLES_FOLDER / SAMPLES_FILE)
     for request in requests():
         serve(speaker, request, events)
