@@ -26,6 +26,9 @@ def tokenizer() -> Tokenizer:
         ("Cela vous fera 20,15€ monsieur.", "fr"),
         ("Там было 50 солдат.", "ru"),
         ("कमरे में पचास लोग थे।", "hi"),
+        ("今天天气很好，有50人。", "zh-cn"),
+        ("今日は天気がいいです。", "ja"),
+        ("오늘 날씨가 좋아요 50.", "ko"),
     ],
 )
 def test_tokens_are_stocks(tokenizer: Tokenizer, text: str, language: str) -> None:

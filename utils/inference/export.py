@@ -57,7 +57,7 @@ def find_run(project: Project, name: str | None, checkpoint: Literal["best", "la
         UserError: there is none.
     """
     if name is not None:
-        check_name(name, kind="run")
+        name = check_name(name, kind="run")
         runs = [project.runs / name] if (project.runs / name / "config.yaml").is_file() else []
     else:
         found = sorted(project.runs.glob("*/config.yaml"), reverse=True)
