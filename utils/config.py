@@ -176,6 +176,8 @@ class TrainConfig(Config):
     """Where to train; auto takes a CUDA GPU when there is one."""
     resume: Path | None = None
     """Folder of a run to go on with, from its last checkpoint and with its own settings; num_epochs may be raised."""
+    run_id: str | None = None
+    """Name of the new run's folder; made from the time when not given."""
 
     def problems(self) -> list[str]:
         found = [

@@ -29,6 +29,7 @@ def test_a_run_leaves_exactly_these_files(project: Project) -> None:
     assert files == {
         "config.yaml",
         "base.json",
+        "job.json",
         "events.jsonl",
         "reference.wav",
         "base/config.json",

@@ -133,8 +133,12 @@ def _prepare(config: PrepareConfig, report: Report) -> None:
 
 def _train(config: TrainConfig, report: Report) -> None:
     from utils.training.run import Progresses, fine_tune
+    from utils.training.stopping import EXIT_BASE
 
-    print(fine_tune(config, progress=Progresses(data=report)).folder)
+    result = fine_tune(config, progress=Progresses(data=report))
+    print(result.folder)
+    if result.stop_signal is not None:
+        raise SystemExit(EXIT_BASE + result.stop_signal)
 
 
 def _export(config: ExportConfig, report: Report) -> None:

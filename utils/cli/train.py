@@ -16,6 +16,8 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _train(config: TrainConfig) -> None:
+    from utils.training.stopping import EXIT_BASE
+
     result = train_with_bars(config)
     print(f"run       {result.folder}")
     for name, source in result.sources.items():
@@ -26,6 +28,9 @@ def _train(config: TrainConfig) -> None:
     print(f"by epoch  {', '.join(f'{loss:.3f}' for loss in result.epoch_losses)}")
     print(f"eval      {result.best_loss:.3f} at best")
     print(f"weights   {result.checkpoint}")
+    if result.stop_signal is not None:
+        print(f"stopped   go on with: python -m utils.cli.train --project {config.project} --resume {result.folder}")
+        raise SystemExit(EXIT_BASE + result.stop_signal)
     print(f"next      python -m utils.cli.export --project {config.project} --output {config.output}")
 
 

@@ -13,6 +13,7 @@ from utils.errors import UserError
 from utils.events import EventWriter
 from utils.training.batches import Batch
 from utils.training.state import Checkpoints, load_checkpoint, load_optimizer, read_state
+from utils.training.stopping import StopRequest
 from utils.training.trainer import Losses, StepResult, Trainer
 
 Progress = Callable[[int, int, float], None]
@@ -40,6 +41,7 @@ class Run:
     grad_accumulation: int
     checkpoint_every: int
     progress: Progress | None = None
+    stop: StopRequest = field(default_factory=StopRequest)
     epoch: int = 0
     batches_done: int = 0
     """Micro-batches of this epoch that were trained on."""
@@ -57,7 +59,7 @@ class Run:
 
 
 def fit(run: Run) -> None:
-    """Train to the last epoch; each epoch ends with an evaluation and a checkpoint."""
+    """Train to the last epoch or until asked to stop; each epoch ends with an evaluation and a checkpoint."""
     while run.epoch < run.num_epochs:
         loader = run.make_train_loader(run.epoch, run.batches_done)
         for batches, data_s in timed(grouped(loader, run.grad_accumulation)):
@@ -65,8 +67,11 @@ def fit(run: Run) -> None:
             result = run.trainer.step(batches)
             run.batches_done += len(batches)
             log_step(run, result, step_s=time.perf_counter() - started, data_s=data_s)
-            if run.checkpoint_every and run.trainer.num_steps % run.checkpoint_every == 0:
+            stopping = run.trainer.any_process(run.stop.number is not None)
+            if stopping or (run.checkpoint_every and run.trainer.num_steps % run.checkpoint_every == 0):
                 save(run)
+            if stopping:
+                return
         keep_best(run, run.trainer.evaluate(run.eval_loader))
         end_epoch(run)
         save(run)

@@ -4,6 +4,8 @@ import json
 import logging
 import math
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch.utils.data import DataLoader
 
+from utils import jobs
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE, TrainConfig
@@ -49,7 +52,7 @@ class TrainResult:
     folder: Path
     """runs/<id>/."""
     checkpoint: Path
-    """GPT weights of the best evaluation."""
+    """GPT weights of the best evaluation; of the last step when the run was stopped before the first one."""
     config: Path
     vocab: Path
     speakers: Path
@@ -68,6 +71,8 @@ class TrainResult:
     last_loss: float
     best_loss: float
     """Lowest evaluation loss."""
+    stop_signal: int | None
+    """The signal that stopped the run early; None when it came to its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +110,15 @@ def fine_tune(
     data = load_data(settled, project, base, accelerator, progress.data)
     trainer = _make_trainer(settled, base, data, accelerator, precision)
     folder = _make_folder(settled, project, base, data, accelerator)
+    sources = sources_of(config, base)
     run = _make_run(settled, base, data, folder, trainer)
     run.progress = progress.steps
-    if config.resume:
-        resume(run, last_checkpoint(config.resume))
-    sources = sources_of(config, base)
-    if run.events:
-        _tell_start(run.events, settled, base, data, sources, trainer, run.total_steps)
-    _fit_to_the_end(run)
+    with _told(run), run.stop:
+        if config.resume:
+            resume(run, last_checkpoint(config.resume))
+        if run.events:
+            _tell_start(run.events, settled, base, data, sources, trainer, run.total_steps)
+        fit(run)
     accelerator.wait_for_everyone()
     return _result(run, folder, data, settled, sources)
 
@@ -151,18 +157,37 @@ def _make_folder(
     config: TrainConfig, project: Project, base: Base, data: TrainingData, accelerator: Accelerator
 ) -> Path:
     """The run's folder, the same for all processes: the resumed run's, or a new one that the first process makes."""
-    name = [str(config.resume or project.runs / new_run_id())]
+    name = [str(config.resume or project.runs / (config.run_id or new_run_id()))]
     broadcast_object_list(name)
     folder = Path(name[0])
-    if accelerator.is_main_process and not config.resume:
-        _furnish(folder, config, base, data)
+    if accelerator.is_main_process:
+        if not config.resume:
+            _furnish(folder, config, base, data)
+        _claim(folder, config, project)
     accelerator.wait_for_everyone()
     return folder
 
 
+def _claim(folder: Path, config: TrainConfig, project: Project) -> None:
+    """Make the run known as the one on its device.
+
+    Raises:
+        UserError: another run has the device; a folder that was just made for nothing is taken away again.
+    """
+    try:
+        jobs.register(folder, "train", device=config.device, output=project.output)
+    except UserError:
+        if not config.resume:
+            shutil.rmtree(folder)
+        raise
+
+
 def _furnish(folder: Path, config: TrainConfig, base: Base, data: TrainingData) -> None:
     """Make the run folder with its settings, the base's small files and the reference recording."""
-    folder.mkdir(parents=True)
+    # A job's folder is made by who starts the job, with the settings in it; a run's own files come with the run.
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "base.json").exists():
+        raise UserError(what=f"run {folder.name!r} exists already", where=str(folder), fix="choose another run_id")
     config.save(folder / "config.yaml")
     own = folder / BASE_FOLDER
     own.mkdir()
@@ -246,16 +271,23 @@ def _tell_start(
     )
 
 
-def _fit_to_the_end(run: Run) -> None:
-    """Train; whatever ends the run is the last event of its log."""
+@contextmanager
+def _told(run: Run) -> Iterator[None]:
+    """Make the end of the run the last event of its log, whatever the end is."""
     try:
-        fit(run)
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        _tell_end(run, "stopped", signal=run.stop.number)
+        raise
     except BaseException as error:
         _tell_end(
-            run, "failed", error=error.what if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            run, "failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         )
         raise
-    _tell_end(run, "finished", best_loss=run.best_loss)
+    if run.epoch < run.num_epochs:
+        _tell_end(run, "stopped", signal=run.stop.number)
+    else:
+        _tell_end(run, "finished", best_loss=run.best_loss)
 
 
 def _tell_end(run: Run, kind: str, **fields: object) -> None:
@@ -270,8 +302,8 @@ def _tell_end(run: Run, kind: str, **fields: object) -> None:
 
 
 def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, sources: dict[str, str]) -> TrainResult:
-    best = run.checkpoints.best()
-    assert best is not None, "each epoch ends with an evaluation, and the first one is the best so far"
+    best = run.checkpoints.best() or run.checkpoints.last()
+    assert best is not None, "a run ends after an epoch's evaluation or with a checkpoint"
     return TrainResult(
         folder=folder,
         checkpoint=best / MODEL_FILE,
@@ -288,4 +320,5 @@ def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, s
         first_loss=run.first_loss,
         last_loss=run.last_loss,
         best_loss=run.best_loss,
+        stop_signal=run.stop.number if run.epoch < run.num_epochs else None,
     )

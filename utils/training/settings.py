@@ -12,7 +12,7 @@ from utils.training.state import Checkpoints
 
 OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_length")
 """Settings that belong to the base when the user gives none."""
-MAY_CHANGE = ("project", "output", "resume", "num_epochs", "device", "num_workers", "checkpoint_every")
+MAY_CHANGE = ("project", "output", "resume", "run_id", "num_epochs", "device", "num_workers", "checkpoint_every")
 """Settings a resumed run may be given anew: they do not change what it computes, except that it goes on longer."""
 
 

@@ -159,6 +159,12 @@ class Trainer:
         reduced: Tensor = self.accelerator.reduce(tensor, reduction="sum")
         return reduced
 
+    def any_process(self, flag: bool) -> bool:
+        """Whether the flag is set in any process, so that all do the same next."""
+        if self.accelerator.num_processes == 1:
+            return flag
+        return bool(self._reduced([int(flag)])[0] > 0)
+
     def _step_seed(self) -> int:
         rank = self.accelerator.process_index
         return hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF

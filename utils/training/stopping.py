@@ -1,0 +1,41 @@
+"""A stop that loses nothing: a signal asks the run to finish its step, write a checkpoint and leave."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGBREAK") if hasattr(signal, name))
+"""SIGTERM comes from job schedulers and our own stop, SIGINT from Ctrl-C, SIGBREAK stands for both on Windows."""
+EXIT_BASE = 128
+"""Shells report the end by a signal as 128 plus its number."""
+
+
+class StopRequest:
+    """Listens for signals while a run is training.
+
+    The first one is a request, kept in `number`. A second one ends the process at once: checkpoints appear whole or not
+    at all, so even that costs no more than the steps since the last one.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        """The signal that asked for the stop; None while nobody did."""
+        self._former: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        # Python lets only the main thread set handlers; a run in another thread is stopped by its caller.
+        if threading.current_thread() is threading.main_thread():
+            self._former = {number: signal.signal(number, self._hear) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            raise SystemExit(EXIT_BASE + number)
+        self.number = number
