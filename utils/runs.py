@@ -121,15 +121,15 @@ def checkpoints_of(run: Path) -> list[CheckpointFolder]:
     for path in (run / CHECKPOINTS).glob("*-*"):
         name = path.name.removeprefix(ASIDE)
         kind, number = name[: len(LAST)], name[len(LAST) :]
-        is_complete = _is_complete(path)
+        whole = is_complete(path)
         # A kill just before the last renaming leaves a checkpoint whole under its temporary name.
-        if kind in (LAST, BEST) and number.isdigit() and path.is_dir() and (is_complete or name == path.name):
+        if kind in (LAST, BEST) and number.isdigit() and path.is_dir() and (whole or name == path.name):
             found.append(
                 CheckpointFolder(
                     path=path,
                     step=int(number),
                     is_best=kind == BEST,
-                    is_complete=is_complete,
+                    is_complete=whole,
                     num_bytes=size_of(path),
                 )
             )
@@ -234,8 +234,8 @@ def _removal(path: Path, what: str, run: Path) -> Removal:
     return Removal(path=path, what=what, run=run, num_bytes=size_of(path))
 
 
-def _is_complete(checkpoint: Path) -> bool:
-    """Whether every file is there in its full size, as utils.training.state marked it."""
+def is_complete(checkpoint: Path) -> bool:
+    """Whether every file of a checkpoint is there in its full size, as utils.training.state marked it."""
     try:
         marks = json.loads((checkpoint / "complete.json").read_text(encoding="utf-8"))
         return all((checkpoint / name).stat().st_size == mark["size"] for name, mark in marks.items())

@@ -73,6 +73,11 @@ class Base:
         return read_config(self.folder)
 
     def tokenizer(self) -> Tokenizer:
+        """The base's tokenizer, read once."""
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
         return Tokenizer(self.vocab)
 
     @property

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from utils.errors import UserError
 from utils.model.weights import State, read_weights, write_weights
+from utils.runs import is_complete
 
 log = logging.getLogger(__name__)
 
@@ -128,15 +129,6 @@ def read_state(folder: Path) -> dict[str, Any]:
     """Where the run was at this checkpoint."""
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     return state
-
-
-def is_complete(folder: Path) -> bool:
-    """Whether every file is there in its full size."""
-    try:
-        marks = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
-        return all((folder / name).stat().st_size == mark["size"] for name, mark in marks.items())
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return False
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
