@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from webui.interface import create_ui
-from webui.theme import create_theme
+from webui.theme import create_theme, style
 
 
 def main() -> int:
@@ -15,12 +15,15 @@ def main() -> int:
         The exit status: 0, or 2 when the address cannot be used.
     """
     flags = read_flags()
-    page = create_ui(flags.output.resolve())
+    output = flags.output.resolve()
+    page = create_ui(output)
     try:
         page.launch(
             server_name=flags.host,
             server_port=flags.port,
             theme=create_theme(),
+            css=style(),
+            allowed_paths=[str(output)],
             footer_links=[],
             run_history=False,
             enable_monitoring=False,

@@ -18,7 +18,8 @@ CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
 
 LAYERS = (
-    {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.runs", "utils.hardware"},
+    {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.runs", "utils.hardware"}
+    | {"utils.projects"},
     {"utils.audio"},
     {"utils.text", "utils.model"},
     {"utils.dataset"},
@@ -52,7 +53,9 @@ LIGHT = (
     "utils.events",
     "utils.hardware",
     "utils.jobs",
+    "utils.model.catalog",
     "utils.paths",
+    "utils.projects",
     "utils.runs",
 )
 """What the web process may load; nothing these import, however far away, may load a library of HEAVY."""

@@ -1,4 +1,4 @@
-"""Compose the page: tabs, then the events between them."""
+"""Compose the page: project bar, tabs, then the events between them."""
 
 from pathlib import Path
 
@@ -6,9 +6,17 @@ import gradio as gr
 
 from webui import text
 from webui.events import wire_events
+from webui.events.wiring import Frame
 from webui.registry import Registry
-from webui.tabs.commands import create_commands_tab
-from webui.tabs.projects import create_projects_tab
+from webui.studio import Studio
+from webui.tabs.data import create_data_tab
+from webui.tabs.inference import create_inference_tab
+from webui.tabs.project import create_project_bar
+from webui.tabs.system import create_system_tab
+from webui.tabs.train import create_train_tab
+
+MAX_WAITING = 64
+"""So many requests may wait for their turn; more are refused at once instead of piling up."""
 
 
 def create_ui(output: Path) -> gr.Blocks:
@@ -18,11 +26,18 @@ def create_ui(output: Path) -> gr.Blocks:
         output: the folder that holds all projects; it need not exist yet.
     """
     registry = Registry()
-    with gr.Blocks(title=text.TITLE, analytics_enabled=False) as page:
-        gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}")
-        with gr.Tab(text.PROJECTS_TAB):
-            registry.add("projects", create_projects_tab(output))
-        with gr.Tab(text.COMMANDS_TAB):
-            registry.add("commands", create_commands_tab())
-        wire_events(page, registry, output=output)
+    with gr.Blocks(title=text.TITLE, analytics_enabled=False, fill_width=True) as page:
+        gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
+        registry.add("project", create_project_bar())
+        with gr.Tabs():
+            with gr.Tab(text.DATA_TAB, id="data"):
+                registry.add("data", create_data_tab())
+            with gr.Tab(text.TRAIN_TAB, id="train"):
+                registry.add("train", create_train_tab())
+            with gr.Tab(text.INFERENCE_TAB, id="inference"):
+                registry.add("inference", create_inference_tab())
+            with gr.Tab(text.SYSTEM_TAB, id="system"):
+                registry.add("system", create_system_tab())
+        wire_events(Frame(page=page, registry=registry, studio=Studio(output=output)))
+    page.queue(max_size=MAX_WAITING)
     return page

@@ -1,5 +1,6 @@
 """Every component of the page by its id, "tab.component"."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from gradio.blocks import Block
@@ -26,3 +27,21 @@ class Registry:
     def __getitem__(self, key: str) -> Any:
         """The component with this id, typed Any because each kind has its own events; KeyError when there is none."""
         return self._components[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._components
+
+    def expand(self, patterns: Iterable[str]) -> list[str]:
+        """Ids in order, with a pattern such as "train.set_*" replaced by all ids that begin so.
+
+        Raises:
+            KeyError: a pattern or id names no component.
+        """
+        found: dict[str, None] = {}
+        for pattern in patterns:
+            prefix = pattern.removesuffix("*")
+            keys = [key for key in self._components if key == pattern or (prefix != pattern and key.startswith(prefix))]
+            if not keys:
+                raise KeyError(pattern)
+            found.update(dict.fromkeys(keys))
+        return list(found)

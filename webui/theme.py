@@ -1,5 +1,7 @@
 """The look of the page, with fonts that every system has, so that nothing is fetched from outside."""
 
+from pathlib import Path
+
 import gradio as gr
 
 FONT = ("system-ui", "sans-serif")
@@ -9,3 +11,8 @@ FONT_MONO = ("ui-monospace", "Consolas", "monospace")
 def create_theme() -> gr.themes.Base:
     """The theme that `launch` takes: light and dark follow the browser."""
     return gr.themes.Soft(font=FONT, font_mono=FONT_MONO)
+
+
+def style() -> str:
+    """The page's own style sheet."""
+    return (Path(__file__).parent / "style.css").read_text(encoding="utf-8")

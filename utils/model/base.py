@@ -10,14 +10,11 @@ from torch import Tensor
 
 from utils.errors import UserError
 from utils.model.architecture import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
+from utils.model.catalog import DOWNLOADED, EMBEDDED, STARTER
 from utils.model.weights import State, read_weights
 from utils.paths import assets_folder, bases_folder
 from utils.text.tokenizer import Tokenizer
 
-DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
-"""Published XTTS v2 revisions."""
-EMBEDDED = ("tiny",)
-"""Bases that need no download."""
 XTTS_CROP = (66_150, 132_300)
 """Shortest and longest conditioning crop that XTTS v2 was trained with, in samples: 3 and 6 s (coqui-tts, GPTArgs)."""
 
@@ -178,8 +175,8 @@ def _tupled(value: Any) -> Any:
 def _folder_of(name: str) -> Path:
     if name in DOWNLOADED:
         return bases_folder() / name
-    if name == "starter":
-        return assets_folder() / "starter"
+    if name == STARTER:
+        return assets_folder() / STARTER
     return Path(name).expanduser()
 
 

@@ -1,0 +1,86 @@
+"""The frame: ids are given once, values travel by name, faults become escaped text, polls send what changed."""
+
+import inspect
+
+import gradio as gr
+import pytest
+
+from utils.errors import UserError
+from webui.change import Change
+from webui.events.wiring import Frame, wire, wire_poll
+from webui.registry import Registry
+from webui.studio import Studio
+
+
+@pytest.fixture
+def frame(tmp_path):
+    registry = Registry()
+    with gr.Blocks(analytics_enabled=False) as page:
+        registry.add(
+            "tab", {"button": gr.Button(), "first": gr.Textbox(), "second": gr.Number(), "label": gr.Markdown()}
+        )
+        yield Frame(page=page, registry=registry, studio=Studio(output=tmp_path))
+
+
+def function(frame):
+    """What the only event runs."""
+    (dependency,) = frame.page.fns.values()
+    return dependency.fn
+
+
+def test_a_component_id_is_given_once():
+    registry = Registry()
+    registry.add("tab", {"button": gr.Button()})
+    with pytest.raises(ValueError, match=r"tab\.button"):
+        registry.add("tab", {"button": gr.Button()})
+
+
+def test_a_pattern_names_the_components_that_begin_so(frame):
+    assert frame.registry.expand(["tab.s*", "tab.button"]) == ["tab.second", "tab.button"]
+    with pytest.raises(KeyError, match="nothing"):
+        frame.registry.expand(["nothing.*"])
+
+
+def test_values_travel_by_name(frame):
+    def add(studio, values):
+        return {"tab.label": f"{values['tab.first']} {values['tab.second']}"}
+
+    wire(frame, ["tab.button:click"], add, inputs=["tab.first", "tab.second"], outputs=["tab.label"], api_name="add")
+    assert list(function(frame)("a", 2).values()) == ["a 2"]
+    assert list(inspect.signature(function(frame)).parameters) == ["first", "second"]
+
+
+def test_two_parameters_with_one_name_are_refused(frame):
+    frame.registry.add("other", {"first": gr.Textbox()})
+    with pytest.raises(ValueError, match="share a name"):
+        wire(frame, ["tab.button:click"], print, inputs=["tab.first", "other.first"], outputs=[], api_name="x")
+
+
+def test_a_fault_reaches_the_page_as_escaped_text(frame):
+    def fail(studio, values):
+        raise UserError(what="no project <img src=x>", fix="choose another")
+
+    wire(frame, ["tab.button:click"], fail, outputs=["tab.label"], api_name="fail")
+    with pytest.raises(gr.Error, match="no project &lt;img src=x&gt;"):
+        function(frame)()
+
+
+def test_a_handler_may_not_write_what_its_wiring_does_not_name(frame):
+    wire(frame, ["tab.button:click"], lambda s, v: {"tab.first": ""}, outputs=["tab.label"], api_name="x")
+    with pytest.raises(AssertionError):
+        function(frame)()
+
+
+def test_a_poll_sends_only_what_changed(frame):
+    answers = iter(
+        [{"tab.label": "a", "tab.first": Change(visible=True)}, {"tab.label": "b", "tab.first": Change(visible=True)}]
+    )
+    outputs = ["tab.label", "tab.first"]
+    wire_poll(
+        frame, ["tab.button:click"], lambda s, v: next(answers), inputs=["tab.second"], outputs=outputs, api_name="p"
+    )
+    first = function(frame)(1, {})
+    (seen,) = (value for component, value in first.items() if isinstance(component, gr.State))
+    assert len(first) == 3
+    second = function(frame)(1, seen)
+    assert [value for component, value in second.items() if not isinstance(component, gr.State)] == ["b"]

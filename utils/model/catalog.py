@@ -1,0 +1,80 @@
+"""Which base models there are, where they lie and what they recommend; without loading torch."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from utils.paths import assets_folder, bases_folder
+
+DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
+"""Published XTTS v2 revisions."""
+EMBEDDED = ("tiny",)
+"""Bases that need no download."""
+STARTER = "starter"
+"""The base that ships with the project."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseEntry:
+    """A base model by its name."""
+
+    name: str
+    folder: Path | None
+    """Where it lies; None when it is made on first use."""
+    is_here: bool
+    """Whether it can be used without a download."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """The folder's about.json; empty when there is none."""
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The base's own training defaults, as far as its about.json names them."""
+        own = self.about.get("training")
+        return own if isinstance(own, dict) else {}
+
+    @property
+    def license(self) -> str:
+        return str(self.about.get("license", "CPML" if self.name in DOWNLOADED else ""))
+
+
+def known_bases() -> list[BaseEntry]:
+    """Every base that can be named, those that need no download first."""
+    tiny = newest_tiny()
+    entries = [_entry(name, tiny if name == "tiny" else None, is_here=True) for name in EMBEDDED]
+    starter = assets_folder() / STARTER
+    if (starter / "config.json").is_file():
+        entries.insert(0, _entry(STARTER, starter, is_here=True))
+    for name in DOWNLOADED:
+        folder = bases_folder() / name
+        entries.append(_entry(name, folder, is_here=has_weights(folder)))
+    return entries
+
+
+def find_entry(name: str) -> BaseEntry | None:
+    """The known base of that name."""
+    return next((entry for entry in known_bases() if entry.name == name), None)
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds a model that can be loaded."""
+    return any((folder / name).is_file() for name in ("model.safetensors", "model.pth"))
+
+
+def newest_tiny() -> Path | None:
+    """Folder of the tiny base, once it was made."""
+    made = sorted(bases_folder().glob("tiny-*/about.json"), key=lambda path: path.stat().st_mtime)
+    return made[-1].parent if made else None
+
+
+def _entry(name: str, folder: Path | None, *, is_here: bool) -> BaseEntry:
+    return BaseEntry(name=name, folder=folder, is_here=is_here, about=read_about(folder) if folder else {})
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """A model folder's about.json; empty when it is missing or spoiled."""
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return about if isinstance(about, dict) else {}

@@ -1,0 +1,25 @@
+"""What a handler returns for a component when more than its value changes; knows no gradio, so handlers need none."""
+
+from typing import Any
+
+Values = dict[str, Any]
+"""Values of components by id, such as {"project.project": "maria"}."""
+Updates = dict[str, Any]
+"""New values, or a `Change`, by component id; TOAST is a message that fades."""
+TOAST = "toast"
+
+
+class Change:
+    """New properties of a component by name: value, choices, visible, interactive, label, placeholder, ..."""
+
+    def __init__(self, **properties: Any) -> None:
+        self.properties = properties
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Change) and other.properties == self.properties
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.properties))
+
+    def __repr__(self) -> str:
+        return f"Change({self.properties})"

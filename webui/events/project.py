@@ -1,0 +1,47 @@
+"""Events of the project bar."""
+
+from webui.events.wiring import Frame, wire
+from webui.handlers import project
+
+BAR = ("project.project", "project.language", "project.base", "project.last", "project.new_project")
+
+
+def wire_project(frame: Frame) -> None:
+    """Load, create and choose projects, and keep their language and base."""
+    wire(
+        frame,
+        [frame.page.load],
+        project.show_projects,
+        inputs=["project.project", "project.last"],
+        outputs=BAR,
+        api_name="project_load",
+        public=False,
+        queue=False,
+    )
+    wire(
+        frame,
+        ["project.new_project:submit", "project.create:click"],
+        project.create,
+        inputs=["project.new_project", "project.language", "project.base"],
+        outputs=BAR,
+        api_name="project_create",
+    )
+    wire(
+        frame,
+        ["project.project:input"],
+        project.choose,
+        inputs=["project.project"],
+        outputs=BAR,
+        api_name="project_choose",
+        queue=False,
+    )
+    for name in ("language", "base"):
+        wire(
+            frame,
+            [f"project.{name}:input"],
+            project.keep_choices,
+            inputs=["project.project", "project.language", "project.base"],
+            outputs=["project.language", "project.base"],
+            api_name=f"project_set_{name}",
+            queue=False,
+        )

@@ -1,0 +1,182 @@
+"""Bind a handler to events: values go in by id, new values come out by id, faults become messages."""
+
+import hashlib
+import inspect
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from utils.errors import UserError
+from webui.change import TOAST, Change, Updates, Values
+from webui.markup import lines
+from webui.registry import Registry
+from webui.studio import Studio
+
+Handler = Callable[[Studio, Values], Updates]
+Trigger = str | Callable[..., Any]
+"""An event: "train.start:click", or one of gradio's own, such as `page.load`, or `.then` of what `wire` returned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """What wiring needs."""
+
+    page: gr.Blocks
+    registry: Registry
+    studio: Studio
+
+    def trigger(self, trigger: Trigger) -> Callable[..., Any]:
+        """The event that a trigger names."""
+        if not isinstance(trigger, str):
+            return trigger
+        key, event = trigger.rsplit(":", 1)
+        return getattr(self.registry[key], event)
+
+
+def wire(
+    frame: Frame,
+    triggers: Sequence[Trigger],
+    handler: Handler,
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str],
+    api_name: str,
+    public: bool = True,
+    queue: bool = True,
+    show_progress: bool = True,
+    **options: Any,
+) -> Any:
+    """Run `handler` on any of `triggers`; a fault that the user can mend becomes a message on the page.
+
+    Args:
+        frame: the page, its components and the app.
+        triggers: events; see `Trigger`.
+        handler: gets the app and the values of `inputs` by id, returns new values by id.
+        inputs: ids, or patterns such as "train.*".
+        outputs: ids the handler may return; an id it leaves out stays as it is.
+        api_name: the stable name under which scripts call it; its parameters are called like the inputs.
+        public: whether the API's description shows it.
+        queue: long work waits its turn; a quick answer need not.
+        show_progress: dim the outputs while the handler works.
+        options: further arguments of `gradio.on`.
+
+    Returns:
+        gradio's dependency; its `.then` and `.success` are triggers.
+    """
+    keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
+
+    def call(*values: Any) -> dict[Any, Any]:
+        with faults_told():
+            return _components(frame, handler(frame.studio, dict(zip(keys, values, strict=True))), shown)
+
+    return gr.on(
+        triggers=[frame.trigger(trigger) for trigger in triggers],
+        fn=named(call, keys),
+        inputs=[frame.registry[key] for key in keys],
+        outputs=[frame.registry[key] for key in shown],
+        api_name=api_name,
+        api_description=inspect.getdoc(_function(handler)) or False,
+        api_visibility="public" if public else "undocumented",
+        queue=queue,
+        show_progress="minimal" if show_progress else "hidden",
+        **options,
+    )
+
+
+def wire_poll(
+    frame: Frame,
+    triggers: Sequence[Trigger],
+    handler: Handler,
+    *,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    api_name: str,
+) -> None:
+    """Run `handler` again and again; what is as it was when this browser asked last is not sent again.
+
+    Only a poll may write its `outputs`: it would not notice that something else changed them.
+
+    Args:
+        frame: the page, its components and the app.
+        triggers: events; see `Trigger`.
+        handler: must not raise UserError: a message every two seconds helps nobody.
+        inputs: ids, or patterns.
+        outputs: ids the handler may return.
+        api_name: name of the endpoint, which scripts have no use for.
+    """
+    keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
+    seen = gr.State({})
+
+    def call(*values: Any) -> dict[Any, Any]:
+        known: dict[str, str] = values[-1] or {}
+        updates = handler(frame.studio, dict(zip(keys, values[:-1], strict=True)))
+        prints = {key: _fingerprint(value) for key, value in updates.items()}
+        new = {key: value for key, value in updates.items() if known.get(key) != prints[key]}
+        return _components(frame, new, shown) | {seen: known | prints}
+
+    gr.on(
+        triggers=[frame.trigger(trigger) for trigger in triggers],
+        fn=named(call, [*keys, "poll.seen"]),
+        inputs=[*(frame.registry[key] for key in keys), seen],
+        outputs=[*(frame.registry[key] for key in shown), seen],
+        api_name=api_name,
+        api_visibility="private",
+        queue=False,
+        show_progress="hidden",
+        trigger_mode="once",
+    )
+
+
+@contextmanager
+def faults_told() -> Iterator[None]:
+    """Turn a UserError into gradio's message.
+
+    Raises:
+        gradio.Error: with escaped text, because the page shows messages as HTML and they may quote what a user typed.
+    """
+    try:
+        yield
+    except UserError as error:
+        raise gr.Error(lines(error), print_exception=False, duration=20) from error
+
+
+def named(function: Callable[..., Any], keys: Sequence[str]) -> Callable[..., Any]:
+    """The function with parameters called like the last part of each id, which the API shows to scripts.
+
+    Raises:
+        ValueError: two ids would give the same name.
+    """
+    names = [key.rsplit(".", 1)[-1] for key in keys]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two inputs share a name: {sorted(names)}")
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind, default=None) for name in names]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return function
+
+
+def _components(frame: Frame, updates: Updates, allowed: Sequence[str]) -> dict[Any, Any]:
+    """New values by component."""
+    updates = dict(updates)
+    message = updates.pop(TOAST, "")
+    if message:
+        gr.Info(lines(message), duration=8)
+    assert updates.keys() <= set(allowed), updates.keys() - set(allowed)
+    return {frame.registry[key]: _gradio(value) for key, value in updates.items()}
+
+
+def _gradio(value: Any) -> Any:
+    return gr.update(**value.properties) if isinstance(value, Change) else value
+
+
+def _fingerprint(value: Any) -> str:
+    plain = value.properties if isinstance(value, Change) else value
+    return hashlib.md5(pickle.dumps(plain), usedforsecurity=False).hexdigest()
+
+
+def _function(handler: Any) -> Any:
+    return getattr(handler, "func", handler)

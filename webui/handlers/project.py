@@ -1,0 +1,95 @@
+"""The project bar: which projects there are, which one is chosen, in which language and from which base it is made."""
+
+from dataclasses import replace
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.model.catalog import known_bases
+from utils.paths import Project
+from utils.projects import ProjectSettings, create_project, list_projects, project_language
+from webui import text
+from webui.change import TOAST, Change, Updates, Values
+from webui.studio import Studio
+
+DEFAULT_BASE = TrainConfig(project="any").base
+"""The base that needs no download: what the command line takes as well."""
+DEFAULT_LANGUAGE = "en"
+
+
+def show_projects(studio: Studio, values: Values) -> Updates:
+    """Fill the project bar: the project this browser had last, or the first one."""
+    names = [project.name for project in list_projects(studio.output)]
+    wanted = (values.get("project.project"), values.get("project.last"))
+    chosen = next((name for name in wanted if name in names), names[0] if names else None)
+    return _bar(studio, names, chosen)
+
+
+def create(studio: Studio, values: Values) -> Updates:
+    """Create a project and choose it."""
+    name = str(values["project.new_project"] or "").strip()
+    if not name:
+        raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
+    settings = ProjectSettings(
+        language=values["project.language"] or DEFAULT_LANGUAGE, base=values["project.base"] or DEFAULT_BASE
+    )
+    project = create_project(name, studio.output, settings)
+    names = [other.name for other in list_projects(studio.output)]
+    return _bar(studio, names, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
+
+
+def choose(studio: Studio, values: Values) -> Updates:
+    """Choose a project that exists."""
+    project = studio.project(values["project.project"])
+    return _bar(studio, [other.name for other in list_projects(studio.output)], project.name)
+
+
+def keep_choices(studio: Studio, values: Values) -> Updates:
+    """Keep language and base with the project; a dataset's language stays what it is."""
+    language, base = values["project.language"], values["project.base"]
+    if not values["project.project"]:
+        return {}
+    project = studio.project(values["project.project"])
+    known = [entry.name for entry in known_bases()]
+    # An earlier model of the project is a base as well.
+    if base not in known and base != chosen_base(project):
+        raise UserError(what=f"there is no base {base!r}", where=text.BASE, fix=f"use one of {', '.join(known)}")
+    settings = replace(ProjectSettings.load(project), language=str(language or ""), base=str(base or ""))
+    settings.save(project)
+    return {"project.language": _language(project)}
+
+
+def chosen_base(project: Project) -> str:
+    """The base that a project is prepared and trained with."""
+    return ProjectSettings.load(project).base or DEFAULT_BASE
+
+
+def base_choices() -> list[tuple[str, str]]:
+    """Every known base as (what people read, its name)."""
+    return [(text.base_choice(entry.name, is_here=entry.is_here), entry.name) for entry in known_bases()]
+
+
+def _bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:
+    if chosen is None:
+        return {
+            "project.project": Change(choices=names, value=None),
+            "project.language": Change(value=DEFAULT_LANGUAGE, interactive=True),
+            "project.base": Change(choices=base_choices(), value=DEFAULT_BASE),
+            "project.last": "",
+        }
+    project = studio.project(chosen)
+    return {
+        "project.project": Change(choices=names, value=chosen),
+        "project.language": _language(project),
+        "project.base": Change(choices=base_choices(), value=chosen_base(project)),
+        "project.last": chosen,
+    }
+
+
+def _language(project: Project) -> Change:
+    """The language, which cannot be changed any more once there is a dataset."""
+    has_dataset = project.language_file.is_file()
+    return Change(
+        value=project_language(project) or DEFAULT_LANGUAGE,
+        interactive=not has_dataset,
+        info=text.LANGUAGE_FIXED if has_dataset else text.LANGUAGE_HELP,
+    )

@@ -1,0 +1,54 @@
+"""The bar above all tabs: project, language and base."""
+
+import gradio as gr
+from gradio.blocks import Block
+
+from webui import text
+
+STORAGE_KEY = "xtts-studio-project"
+
+
+def create_project_bar() -> dict[str, Block]:
+    """Lay out the bar."""
+    # A fixed secret lets the name survive a restart of the app; a project's name needs no secrecy in its own browser.
+    last = gr.BrowserState("", storage_key=STORAGE_KEY, secret=STORAGE_KEY)
+    # Custom values are allowed because scripts name projects that this page has not listed; handlers check every name.
+    with gr.Row(elem_id="project-bar", equal_height=False):
+        project = gr.Dropdown(
+            [],
+            allow_custom_value=True,
+            label=text.PROJECT,
+            info=text.PROJECT_HELP,
+            scale=3,
+            elem_id="project",
+            min_width=200,
+        )
+        language = gr.Dropdown(
+            text.LANGUAGES,
+            value=None,
+            label=text.LANGUAGE,
+            info=text.LANGUAGE_HELP,
+            allow_custom_value=True,
+            scale=2,
+            elem_id="language",
+        )
+        base = gr.Dropdown(
+            [], allow_custom_value=True, label=text.BASE, info=text.BASE_HELP, scale=3, elem_id="base", min_width=200
+        )
+        with gr.Column(scale=3, min_width=240):
+            new_project = gr.Textbox(
+                label=text.NEW_PROJECT,
+                info=text.NEW_PROJECT_HELP,
+                placeholder=text.NEW_PROJECT_EXAMPLE,
+                max_length=64,
+                elem_id="new-project",
+            )
+            create = gr.Button(text.CREATE_PROJECT, size="sm", elem_id="create-project")
+    return {
+        "project": project,
+        "language": language,
+        "base": base,
+        "new_project": new_project,
+        "create": create,
+        "last": last,
+    }
