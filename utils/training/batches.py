@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -42,6 +42,8 @@ class Batch:
     """Speech in this batch, without padding."""
     names: list[str]
     """File names of the clips, for messages."""
+    places: list[Place]
+    """Which clips these are, so that the batch can be made again in smaller ones."""
 
     def pin_memory(self) -> Self:
         """The same batch in page-locked memory; the loader calls this."""
@@ -50,10 +52,22 @@ class Batch:
             heard=self.heard.pin_memory(),
             audio_seconds=self.audio_seconds,
             names=self.names,
+            places=self.places,
         )
 
 
-class ClipDataset(Dataset[tuple[TrainingClip, Tensor, tuple[int, int]]]):
+class Sample(NamedTuple):
+    """A clip and what of it is heard."""
+
+    place: Place
+    clip: TrainingClip
+    heard: Tensor
+    """The crop, padded to the longest, [S]."""
+    span: tuple[int, int]
+    """The crop's (start, end), in samples."""
+
+
+class ClipDataset(Dataset[Sample]):
     """Clips with a conditioning crop each.
 
     Args:
@@ -71,15 +85,17 @@ class ClipDataset(Dataset[tuple[TrainingClip, Tensor, tuple[int, int]]]):
         self.training = training
         self.crop = crop
 
-    def __getitem__(self, place: Place) -> tuple[TrainingClip, Tensor, tuple[int, int]]:
-        """The clip, its crop padded to the longest, [S], and the crop's (start, end) in samples."""
-        epoch, number = place
-        clip = self.clips[number]
-        start, end = self._span(clip.num_samples, np.random.default_rng([self.seed, epoch, number]))
+    def __getitem__(self, place: Place) -> Sample:
+        """The clip with its crop."""
+        clip, (start, end) = self.clips[place[1]], self.span(place)
         heard = torch.zeros(self.crop[1])
         crop = _read(clip, start, end - start)
         heard[: len(crop)] = crop
-        return clip, heard, (start, end)
+        return Sample(place, clip, heard, (start, end))
+
+    def span(self, place: Place) -> tuple[int, int]:
+        """Where the crop at a place lies, (start, end) in samples; always the same."""
+        return self._span(self.clips[place[1]].num_samples, np.random.default_rng([self.seed, *place]))
 
     def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
         """Where the crop lies; of a clip shorter than the crop, half is heard (coqui-tts, get_prompt_slice)."""
@@ -143,9 +159,9 @@ class Collate:
         self.shape = shape
         self.mask_heard = mask_heard
 
-    def __call__(self, samples: list[tuple[TrainingClip, Tensor, tuple[int, int]]]) -> Batch:
-        clips = [clip for clip, _, _ in samples]
-        spans = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for _, _, (start, end) in samples]
+    def __call__(self, samples: list[Sample]) -> Batch:
+        clips = [sample.clip for sample in samples]
+        spans = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for *_, (start, end) in samples]
         packed = pack(
             [clip.tokens for clip in clips],
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
@@ -154,10 +170,22 @@ class Collate:
         )
         return Batch(
             packed=packed,
-            heard=torch.stack([heard for _, heard, _ in samples]),
+            heard=torch.stack([sample.heard for sample in samples]),
             audio_seconds=sum(clip.seconds for clip in clips),
             names=[clip.audio.name for clip in clips],
+            places=[sample.place for sample in samples],
         )
+
+
+def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:
+    """The same clips, heard the same, in batches of `max_clips` or fewer; nothing is read again."""
+    if len(batch.places) <= max_clips:
+        return [batch]
+    samples = [
+        Sample(place, dataset.clips[place[1]], heard, dataset.span(place))
+        for place, heard in zip(batch.places, batch.heard, strict=True)
+    ]
+    return [collate(samples[at : at + max_clips]) for at in range(0, len(samples), max_clips)]
 
 
 def make_loader(

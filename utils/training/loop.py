@@ -10,8 +10,10 @@ from pathlib import Path
 from torch.utils.data import DataLoader
 
 from utils.errors import UserError
-from utils.events import EventWriter
 from utils.training.batches import Batch
+from utils.training.divergence import Divergence
+from utils.training.recovery import Recovery
+from utils.training.run_log import RunLog
 from utils.training.state import Checkpoints, load_checkpoint, load_optimizer, read_state
 from utils.training.stopping import StopRequest
 from utils.training.trainer import Losses, StepResult, Trainer
@@ -32,8 +34,11 @@ class Run:
     """Micro-batches of an epoch, by its number and the first batch wanted."""
     eval_loader: Iterable[Batch]
     checkpoints: Checkpoints
-    events: EventWriter | None
-    """None in all processes of a distributed run but the first: they only compute."""
+    log: RunLog
+    recovery: Recovery
+    """Takes the trainer's steps, in smaller pieces where memory runs out."""
+    divergence: Divergence
+    """Counts the steps that were left out."""
     data: str
     """Fingerprint of the clips."""
     num_epochs: int
@@ -57,6 +62,11 @@ class Run:
     def total_steps(self) -> int:
         return self.num_epochs * self.steps_per_epoch
 
+    @property
+    def is_writer(self) -> bool:
+        """Whether this is the process that writes the run's files."""
+        return self.trainer.accelerator.is_main_process
+
 
 def fit(run: Run) -> None:
     """Train to the last epoch or until asked to stop; each epoch ends with an evaluation and a checkpoint."""
@@ -64,22 +74,24 @@ def fit(run: Run) -> None:
         loader = run.make_train_loader(run.epoch, run.batches_done)
         for batches, data_s in timed(grouped(loader, run.grad_accumulation)):
             started = time.perf_counter()
-            result = run.trainer.step(batches)
+            result = run.recovery.step(batches)
             run.batches_done += len(batches)
             log_step(run, result, step_s=time.perf_counter() - started, data_s=data_s)
+            run.divergence.note(result, [name for batch in batches for name in batch.names], step=run.trainer.num_steps)
             stopping = run.trainer.any_process(run.stop.number is not None)
             if stopping or (run.checkpoint_every and run.trainer.num_steps % run.checkpoint_every == 0):
                 save(run)
             if stopping:
                 return
-        keep_best(run, run.trainer.evaluate(run.eval_loader))
+        keep_best(run, run.recovery.evaluate(run.eval_loader))
         end_epoch(run)
         save(run)
 
 
 def end_epoch(run: Run) -> None:
     """Close the books of an epoch."""
-    run.epoch_losses.append(sum(run.losses) / len(run.losses))
+    # Steps that were left out are no part of it; an epoch of nothing else has no loss.
+    run.epoch_losses.append(sum(run.losses) / len(run.losses) if run.losses else math.nan)
     run.losses = []
     run.epoch += 1
     run.batches_done = 0
@@ -90,49 +102,30 @@ def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> N
     step, loss = run.trainer.num_steps, result.losses.total
     run.first_loss = loss if step == 1 else run.first_loss
     run.last_loss = loss
-    run.losses.append(loss)
-    if run.events:
-        run.events.write(
-            "step",
-            step=step,
-            epoch=run.epoch,
-            loss=loss,
-            loss_text=result.losses.text,
-            loss_mel=result.losses.codes,
-            lr=result.learning_rate,
-            grad_norm=result.grad_norm,
-            step_s=step_s,
-            data_s=data_s,
-            audio_s=result.audio_seconds,
-        )
-    check_number(loss, "loss", run)
+    if not result.skipped:
+        run.losses.append(loss)
+    run.log.write(
+        "step",
+        step=step,
+        epoch=run.epoch,
+        loss=loss,
+        loss_text=result.losses.text,
+        loss_mel=result.losses.codes,
+        lr=result.learning_rate,
+        grad_norm=result.grad_norm,
+        step_s=step_s,
+        data_s=data_s,
+        audio_s=result.audio_seconds,
+        **({"skipped": result.skipped} if result.skipped else {}),
+    )
     if run.progress is not None:
         run.progress(step, run.total_steps, loss)
 
 
-def check_number(value: float, name: str, run: Run) -> None:
-    """Stop a run that has diverged: from here on it could only spoil its weights.
-
-    Raises:
-        UserError: the value is infinite or not a number.
-    """
-    if not math.isfinite(value):
-        raise UserError(
-            what=f"the {name} is no longer a number after step {run.trainer.num_steps}",
-            where=f"epoch {run.epoch}",
-            fix="lower learning_rate, keep grad_clip_norm at 1.0, or train in fp32",
-        )
-
-
 def keep_best(run: Run, losses: Losses) -> None:
     """Log an evaluation; weights better than any before are kept beside the last ones."""
-    check_number(losses.total, "evaluation loss", run)
-    is_best = losses.total < run.best_loss
-    run.best_loss = min(run.best_loss, losses.total)
-    if run.events is None:
-        return
-    step = run.trainer.num_steps
-    run.events.write(
+    step, is_best = run.trainer.num_steps, losses.total < run.best_loss
+    run.log.write(
         "eval",
         step=step,
         epoch=run.epoch,
@@ -141,20 +134,27 @@ def keep_best(run: Run, losses: Losses) -> None:
         loss_mel=losses.codes,
         is_best=is_best,
     )
+    if not math.isfinite(losses.total):
+        run.log.warn(
+            f"the evaluation loss at step {step} is not a number: it counts as no evaluation", source="numbers"
+        )
     if is_best:
-        folder = run.checkpoints.save_best(step, run.trainer.gpt, {"epoch": run.epoch, "eval_loss": losses.total})
-        run.events.write("checkpoint", step=step, path=str(folder), what="best")
+        run.best_loss = losses.total
+        if run.is_writer:
+            folder = run.checkpoints.save_best(step, run.trainer.gpt, {"epoch": run.epoch, "eval_loss": losses.total})
+            run.log.write("checkpoint", step=step, path=str(folder), what="best")
 
 
 def save(run: Run) -> None:
     """Write the checkpoint a run can go on from."""
-    if run.events is None:
+    if not run.is_writer:
         return
     started = time.perf_counter()
     step = run.trainer.num_steps
-    state = {name: getattr(run, name) for name in RESUMED} | {"trainer": run.trainer.state()}
+    state = {name: getattr(run, name) for name in RESUMED}
+    state |= {"trainer": run.trainer.state(), "recovery": run.recovery.state(), "skipped": run.divergence.num_skipped}
     folder = run.checkpoints.save_last(step, run.trainer.gpt, run.trainer.optimizer, state)
-    run.events.write("checkpoint", step=step, path=str(folder), what="last", save_s=time.perf_counter() - started)
+    run.log.write("checkpoint", step=step, path=str(folder), what="last", save_s=time.perf_counter() - started)
 
 
 def resume(run: Run, folder: Path) -> None:
@@ -173,6 +173,9 @@ def resume(run: Run, folder: Path) -> None:
     run.trainer.gpt.load_state_dict(load_checkpoint(folder))
     load_optimizer(folder, run.trainer.gpt, run.trainer.optimizer)
     run.trainer.load_state(state["trainer"])
+    run.divergence.num_skipped = state.get("skipped", 0)
+    if "recovery" in state:
+        run.recovery.load_state(state["recovery"])
     for name in RESUMED:
         setattr(run, name, state[name])
 

@@ -39,6 +39,18 @@ def make_schedule(
     return LambdaLR(optimizer, _factor(schedule, warmup_steps, max(total_steps, 1)))
 
 
+def set_schedule(schedule: LambdaLR, step: int) -> None:
+    """Give the optimizer the learning rate of a step: from the settings and the step alone, never from what was saved.
+
+    A run that goes on with more epochs or another learning rate is then where it would be had it begun with them.
+    """
+    schedule.last_epoch = step
+    rates = [rate * shape(step) for rate, shape in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]
+    for group, rate in zip(schedule.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    schedule._last_lr = rates
+
+
 def _factor(schedule: Schedule, warmup_steps: int, total_steps: int) -> Callable[[int], float]:
     shapes: dict[Schedule, Callable[[float], float]] = {
         "linear": lambda share: 1 - share,

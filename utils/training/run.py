@@ -20,7 +20,6 @@ from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE, TrainConfig
 from utils.errors import UserError, disk_errors
-from utils.events import EventWriter
 from utils.model.base import Base, find_base
 from utils.model.gpt import ForwardOptions
 from utils.model.mel import conditioning_mel
@@ -28,12 +27,15 @@ from utils.model.packing import row_length
 from utils.model.weights import write_pickle
 from utils.model.xtts import load_gpt
 from utils.paths import Project, new_run_id, open_project
-from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
+from utils.training.batches import Batch, ClipDataset, Collate, EpochBatches, make_loader, split_batch
 from utils.training.clips import TrainingClip
 from utils.training.data import PhaseProgress, TrainingData, load_data
+from utils.training.divergence import Divergence
 from utils.training.loop import Progress, Run, fit, resume
 from utils.training.optim import make_optimizer, make_schedule
 from utils.training.precision import choose_precision, make_accelerator
+from utils.training.recovery import Recovery, Split
+from utils.training.run_log import RunLog
 from utils.training.settings import last_checkpoint, settle, sources_of, with_saved_settings
 from utils.training.state import MODEL_FILE, Checkpoints
 from utils.training.trainer import Trainer
@@ -116,8 +118,8 @@ def fine_tune(
     with _told(run), run.stop:
         if config.resume:
             resume(run, last_checkpoint(config.resume))
-        if run.events:
-            _tell_start(run.events, settled, base, data, sources, trainer, run.total_steps)
+        if run.is_writer:
+            _tell_start(run.log, settled, base, data, sources, trainer, run.total_steps)
         fit(run)
     accelerator.wait_for_everyone()
     return _result(run, folder, data, settled, sources)
@@ -214,12 +216,20 @@ def _make_run(config: TrainConfig, base: Base, data: TrainingData, folder: Path,
         world=processes.num_processes,
     )
     eval_batches = EpochBatches([0] * len(data.evaluate), config.eval_batch_size, seed=None)
+    run_log = RunLog(folder / "events.jsonl" if processes.is_main_process else None)
     return Run(
         trainer=trainer,
         make_train_loader=partial(_loader, config, data.train, train_batches, base),
         eval_loader=_loader(config, data.evaluate, eval_batches, base, 0, 0),
         checkpoints=Checkpoints(folder / "checkpoints"),
-        events=EventWriter(folder / "events.jsonl") if processes.is_main_process else None,
+        log=run_log,
+        recovery=Recovery(
+            trainer,
+            split_train=_splitter(config, data.train, base, training=True),
+            split_eval=_splitter(config, data.evaluate, base, training=False),
+            warn=run_log.warn,
+        ),
+        divergence=Divergence(run_log.warn, precision=trainer.precision),
         data=data.fingerprint(),
         num_epochs=config.num_epochs,
         steps_per_epoch=_steps_per_epoch(config, data, processes.num_processes),
@@ -236,10 +246,10 @@ def _steps_per_epoch(config: TrainConfig, data: TrainingData, num_processes: int
 def _loader(
     config: TrainConfig, clips: list[TrainingClip], batches: EpochBatches, base: Base, epoch: int, start: int
 ) -> DataLoader:
-    """Micro-batches of an epoch; only shuffled ones, those of training, are cropped at random and masked."""
+    """Micro-batches of an epoch; only shuffled ones are those of training."""
     training = batches.seed is not None
     return make_loader(
-        ClipDataset(clips, seed=config.seed, training=training, crop=base.defaults.crop),
+        _dataset(config, clips, base, training=training),
         list(batches.epoch(epoch, start=start)),
         Collate(base.gpt_shape(), mask_heard=training),
         num_workers=config.num_workers if training else 0,
@@ -247,8 +257,24 @@ def _loader(
     )
 
 
+def _dataset(config: TrainConfig, clips: list[TrainingClip], base: Base, *, training: bool) -> ClipDataset:
+    """Clips that are cropped at random where they train."""
+    return ClipDataset(clips, seed=config.seed, training=training, crop=base.defaults.crop)
+
+
+def _splitter(config: TrainConfig, clips: list[TrainingClip], base: Base, *, training: bool) -> Split:
+    """Makes smaller batches of one that `_loader` made."""
+    dataset = _dataset(config, clips, base, training=training)
+    collate = Collate(base.gpt_shape(), mask_heard=training)
+
+    def split(batch: Batch, max_clips: int) -> list[Batch]:
+        return split_batch(batch, dataset, collate, max_clips=max_clips)
+
+    return split
+
+
 def _tell_start(
-    events: EventWriter,
+    run_log: RunLog,
     config: TrainConfig,
     base: Base,
     data: TrainingData,
@@ -256,7 +282,7 @@ def _tell_start(
     trainer: Trainer,
     total_steps: int,
 ) -> None:
-    events.write(
+    run_log.write(
         "started",
         base=base.name,
         config=json.loads(json.dumps(vars(config), default=str)),
@@ -291,11 +317,9 @@ def _told(run: Run) -> Iterator[None]:
 
 
 def _tell_end(run: Run, kind: str, **fields: object) -> None:
-    if run.events is None:
-        return
     try:
-        run.events.write(kind, step=run.trainer.num_steps, **fields)
-        run.events.close()
+        run.log.write(kind, step=run.trainer.num_steps, skipped_steps=run.divergence.num_skipped, **fields)
+        run.log.close()
     except (OSError, UserError):
         # What ended the run is on its way to the user; a log that cannot be written must not take its place.
         log.exception("the end of the run could not be logged")

@@ -1,5 +1,6 @@
 """One optimizer step and one evaluation: the packed forward, losses in fp32, the backward, clipping, AdamW."""
 
+import math
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -9,14 +10,17 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
+from torch.optim.lr_scheduler import LambdaLR
 
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel
 from utils.training.batches import Batch
+from utils.training.optim import set_schedule
 from utils.training.precision import DTYPES
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
+OVERFLOW = "fp16 overflow"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,24 @@ class StepResult:
     """L2 norm of all gradients before clipping."""
     learning_rate: float
     audio_seconds: float
+    skipped: str = ""
+    """Why the weights were left as they were; empty when they moved."""
+
+    @property
+    def is_overflow(self) -> bool:
+        """Whether fp16 overflowed, which its scaler mends by itself."""
+        return self.skipped == OVERFLOW
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """Gradients of one optimizer step that are not applied yet."""
+
+    sums: Tensor
+    """Loss sums of text and codes over all micro-batches, [2]."""
+    counts: Tensor
+    """Their valid targets, [2]."""
+    audio_seconds: float
 
 
 class Trainer:
@@ -61,7 +83,7 @@ class Trainer:
         *,
         model: XttsGpt,
         optimizer: torch.optim.Optimizer,
-        schedule: torch.optim.lr_scheduler.LRScheduler,
+        schedule: LambdaLR,
         mel: LogMel,
         accelerator: Accelerator,
         precision: str,
@@ -84,14 +106,12 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Counters and schedules as JSON values; weights and moments are saved beside them."""
-        return {"num_steps": self.num_steps, "schedule": self.schedule.state_dict(), "scaler": self.scaler.state_dict()}
+        return {"num_steps": self.num_steps, "scaler": self.scaler.state_dict()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` gave."""
         self.num_steps = state["num_steps"]
-        self.schedule.load_state_dict(state["schedule"])
-        for group, rate in zip(self.optimizer.param_groups, self.schedule.get_last_lr(), strict=True):
-            group["lr"] = rate
+        set_schedule(self.schedule, self.num_steps)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
 
@@ -101,6 +121,10 @@ class Trainer:
         The sums of all micro-batches are divided by the number of targets in all of them: accumulating equals one
         large batch, whatever the clips' lengths.
         """
+        return self.update(self.gather(batches))
+
+    def gather(self, batches: list[Batch]) -> Gathered:
+        """The gradients of a step; when this fails, `discard` makes it as if it had not been tried."""
         self.model.train()
         torch.manual_seed(self._step_seed())
         counts = self._reduced(
@@ -115,14 +139,35 @@ class Trainer:
                 # DistributedDataParallel averages over processes; these are shares of one sum.
                 self.scaler.scale(loss * self.accelerator.num_processes).backward()
             sums += torch.stack([losses.text, losses.codes]).detach()
+        audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
+        return Gathered(sums=self._reduced(sums), counts=counts, audio_seconds=audio_seconds)
+
+    def discard(self) -> None:
+        """Forget gradients that were not applied."""
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def update(self, gathered: Gathered) -> StepResult:
+        """Apply the gradients; where a number is not finite the weights stay as they are and only the step passes."""
         learning_rate = self.optimizer.param_groups[0]["lr"]
-        grad_norm = self._update()
-        text, codes = (self._reduced(sums) / counts).tolist()
+        self.scaler.unscale_(self.optimizer)
+        norm = clip_grad_norm_(self.gpt.parameters(), self.grad_clip_norm)
+        # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run.
+        text, codes, grad_norm = torch.cat([gathered.sums / gathered.counts, norm.reshape(1)]).tolist()
+        losses = Losses(text=text, codes=codes)
+        skipped = self._fault(losses, grad_norm)
+        if not skipped:
+            self.scaler.step(self.optimizer)
+        self.scaler.update()
+        # The schedule follows the place in the data, skipped or not, and so ends where the data ends.
+        self.num_steps += 1
+        set_schedule(self.schedule, self.num_steps)
+        self.discard()
         return StepResult(
-            losses=Losses(text=text, codes=codes),
+            losses=losses,
             grad_norm=grad_norm,
             learning_rate=learning_rate,
-            audio_seconds=sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes,
+            audio_seconds=gathered.audio_seconds,
+            skipped=skipped,
         )
 
     @torch.no_grad()
@@ -143,15 +188,14 @@ class Trainer:
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
             return (model or self.model)(batch.packed.to(self.device), mels)
 
-    def _update(self) -> float:
-        self.scaler.unscale_(self.optimizer)
-        grad_norm = clip_grad_norm_(self.gpt.parameters(), self.grad_clip_norm)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.schedule.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.num_steps += 1
-        return float(grad_norm)
+    def _fault(self, losses: Losses, grad_norm: float) -> str:
+        if not math.isfinite(losses.total):
+            return "the loss is not a number"
+        if math.isfinite(grad_norm):
+            return ""
+        # A scale above 1 may be what made it too large: the scaler then lowers it, as it is meant to.
+        scaled = self.scaler.is_enabled() and self.scaler.get_scale() > 1
+        return OVERFLOW if scaled else "the gradient is not a number"
 
     def _reduced(self, values: Tensor | list[int]) -> Tensor:
         """Summed over all processes, on the device, float32."""

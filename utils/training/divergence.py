@@ -1,0 +1,73 @@
+"""Steps whose loss or gradient is not a number: left out one by one, and when they do not end, the end of the run."""
+
+from utils.errors import UserError
+from utils.training.recovery import Warn
+from utils.training.trainer import StepResult
+
+MAX_IN_A_ROW = 10
+"""So many steps without a usable gradient are no accident."""
+NUM_NAMED = 8
+"""Clips named in a message at most."""
+
+
+class Divergence:
+    """Counts the steps that were left out.
+
+    Args:
+        warn: told of each.
+        precision: of the matrix products, for the advice.
+    """
+
+    def __init__(self, warn: Warn, *, precision: str) -> None:
+        self._warn = warn
+        self._precision = precision
+        self.num_skipped = 0
+        """Steps left out in the whole run, those that fp16's scaler mends by itself included."""
+        self._in_a_row: list[list[str]] = []
+        """Clips of the steps left out since the last good one."""
+
+    def note(self, result: StepResult, names: list[str], *, step: int) -> None:
+        """Take note of a step.
+
+        Args:
+            result: what it did.
+            names: file names of its clips.
+            step: its number.
+
+        Raises:
+            UserError: no step in a row of many had a usable gradient.
+        """
+        if not result.skipped:
+            self._in_a_row.clear()
+            return
+        self.num_skipped += 1
+        if result.is_overflow:
+            # The scaler halves its scale and the next step is likely to be fine: nothing is wrong with the numbers.
+            return
+        self._in_a_row.append(names)
+        self._warn(
+            f"step {step} was left out, the weights are untouched: {result.skipped}; its clips: {_listed(names)}",
+            source="numbers",
+            step=step,
+            clips=names,
+            in_a_row=len(self._in_a_row),
+        )
+        if len(self._in_a_row) >= MAX_IN_A_ROW:
+            raise self._gives_up(result, step)
+
+    def _gives_up(self, result: StepResult, step: int) -> UserError:
+        in_all = set.intersection(*map(set, self._in_a_row))
+        suspects = f"clips in all of them: {_listed(sorted(in_all))}" if in_all else "no clip was in all of them"
+        precision = "" if self._precision == "fp32" else f", or train in fp32 instead of {self._precision}"
+        return UserError(
+            what=f"{result.skipped} in {len(self._in_a_row)} steps in a row, up to step {step}; the weights are those "
+            f"before them ({suspects}; clips of the last one: {_listed(self._in_a_row[-1])})",
+            where=f"step {step}",
+            fix=f"lower learning_rate, keep grad_clip_norm at 1.0{precision}, and listen to the clips named; "
+            "then go on from the last checkpoint with --resume and --allow-changes, or train anew",
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NUM_NAMED} more" if len(names) > NUM_NAMED else ""
+    return ", ".join(names[:NUM_NAMED]) + more

@@ -1,0 +1,184 @@
+"""Out of memory in the middle of a run: the same step in smaller micro-batches, and the run goes on.
+
+A step's gradients are sums over its clips, divided by the number of their targets: in how many pieces they are computed
+changes the memory they take and, but for rounding, nothing else. The effective batch stays what it was.
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import torch
+
+from utils.errors import UserError
+from utils.performance_utils import is_out_of_memory
+from utils.training.batches import Batch
+from utils.training.trainer import Gathered, Losses, StepResult, Trainer
+
+Split = Callable[[Batch, int], list[Batch]]
+"""The same clips in batches of so many or fewer."""
+
+log = logging.getLogger(__name__)
+
+
+class Warn(Protocol):
+    """Tells the user of something that did not stop the run."""
+
+    def __call__(self, message: str, *, source: str, **facts: Any) -> None: ...
+
+
+class Recovery:
+    """Takes a run's steps and evaluations, and makes the micro-batches smaller when memory runs out.
+
+    Not for distributed runs: the other processes would wait for one that tries again.
+
+    Args:
+        trainer: takes the steps.
+        split_train, split_eval: make smaller batches of one for training or evaluation.
+        warn: told what was changed.
+    """
+
+    def __init__(self, trainer: Trainer, *, split_train: Split, split_eval: Split, warn: Warn) -> None:
+        self.trainer = trainer
+        self._split_train, self._split_eval = split_train, split_eval
+        self._warn = warn
+        self.max_clips: int | None = None
+        """Clips in a training micro-batch; None while memory never ran out."""
+        self.max_eval_clips: int | None = None
+        self.forced_checkpointing = False
+        """Whether gradient checkpointing was turned on because memory ran out."""
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run must know: it computes in the same pieces, and does not run out of memory again."""
+        return {"max_clips": self.max_clips, "max_eval_clips": self.max_eval_clips, "forced": self.forced_checkpointing}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.max_clips, self.max_eval_clips = state["max_clips"], state["max_eval_clips"]
+        if state["forced"]:
+            self._force_checkpointing()
+
+    def step(self, batches: list[Batch]) -> StepResult:
+        """One optimizer step, in as small pieces as it takes.
+
+        Raises:
+            UserError: one clip alone needs more memory than there is.
+        """
+        gathered = self._gather(batches)
+        try:
+            return self.trainer.update(gathered)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            # Not tried again: an optimizer that fails half-way has moved some weights already.
+            raise UserError(
+                what=f"out of memory in the optimizer at step {self.trainer.num_steps + 1}",
+                where=str(self.trainer.device),
+                fix="free memory that other programs use, then go on from the last checkpoint with --resume",
+            ) from error
+
+    def evaluate(self, batches: Iterable[Batch]) -> Losses:
+        """Mean losses over an evaluation set.
+
+        Raises:
+            UserError: one clip alone needs more memory than there is.
+        """
+        while True:
+            try:
+                return self.trainer.evaluate(self._pieces(batches))
+            except (RuntimeError, MemoryError) as error:
+                self._require_memory_fault(error)
+            self._shrink_eval()
+
+    def _gather(self, batches: list[Batch]) -> Gathered:
+        while True:
+            pieces = [piece for batch in batches for piece in self._smaller(batch)]
+            try:
+                return self.trainer.gather(pieces)
+            except (RuntimeError, MemoryError) as error:
+                self._require_memory_fault(error)
+            # Outside the handler: the traceback held on to the activations of the failed forward.
+            self.trainer.discard()
+            self._shrink(pieces)
+
+    def _smaller(self, batch: Batch) -> list[Batch]:
+        return [batch] if self.max_clips is None else self._split_train(batch, self.max_clips)
+
+    def _pieces(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self._largest_eval = len(batch.places)
+            yield from [batch] if self.max_eval_clips is None else self._split_eval(batch, self.max_eval_clips)
+
+    def _require_memory_fault(self, error: BaseException) -> None:
+        """Pass on every other error, and this one too where trying again cannot help."""
+        if not is_out_of_memory(error) or self.trainer.accelerator.num_processes > 1:
+            raise error
+
+    def _shrink(self, pieces: list[Batch]) -> None:
+        """Halve the micro-batch; when it is a single clip already, keep fewer activations."""
+        largest = max(len(piece.places) for piece in pieces)
+        _free_memory(self.trainer.device)
+        if largest > 1:
+            self.max_clips = -(-largest // 2)
+            offer = "" if self._checkpointing else "; with --gradient-checkpointing it may fit whole"
+            self._warn(
+                f"out of memory at step {self.trainer.num_steps + 1}: micro-batches have at most {self.max_clips} "
+                f"clips from here on instead of {largest}, and more of them make a step: the result stays the same"
+                f"{offer}",
+                source="memory",
+                micro_batch=self.max_clips,
+                pieces=sum(-(-len(piece.places) // self.max_clips) for piece in pieces),
+            )
+        elif not self._checkpointing:
+            self._force_checkpointing()
+            self._warn(
+                f"out of memory at step {self.trainer.num_steps + 1} with one clip in a micro-batch: gradient "
+                "checkpointing is on from here on; the result stays the same, steps take about a third longer",
+                source="memory",
+                micro_batch=1,
+                gradient_checkpointing=True,
+            )
+        else:
+            raise _too_large(pieces)
+
+    def _shrink_eval(self) -> None:
+        _free_memory(self.trainer.device)
+        largest = min(self._largest_eval, self.max_eval_clips or self._largest_eval)
+        if largest == 1:
+            raise UserError(
+                what="out of memory while evaluating a single clip",
+                where=f"step {self.trainer.num_steps}",
+                fix="lower max_audio_length, or free memory that other programs use",
+            )
+        self.max_eval_clips = -(-largest // 2)
+        self._warn(
+            f"out of memory while evaluating: {self.max_eval_clips} clips at a time from here on, instead of {largest}",
+            source="memory",
+            eval_batch=self.max_eval_clips,
+        )
+
+    @property
+    def _checkpointing(self) -> bool:
+        return self.trainer.gpt.options.checkpointing
+
+    def _force_checkpointing(self) -> None:
+        self.trainer.gpt.options.checkpointing = True
+        self.forced_checkpointing = True
+
+
+def _too_large(pieces: list[Batch]) -> UserError:
+    longest = max(pieces, key=lambda piece: piece.audio_seconds)
+    return UserError(
+        what=f"out of memory with one clip in a micro-batch and gradient checkpointing on; the longest is "
+        f"{longest.names[0]} with {longest.audio_seconds:.1f} s",
+        where="training step",
+        fix="lower max_audio_length, use mixed_precision auto, or free memory that other programs use",
+    )
+
+
+def _free_memory(device: torch.device) -> None:
+    """Give back what the failed attempt held."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
