@@ -81,7 +81,7 @@ def test_crop_lengths_and_places_are_stocks(clips) -> None:
     dataset = ClipDataset(clips, seed=5, training=True)
     for epoch in range(20):
         for number, clip in enumerate(clips):
-            _, heard, (start, end) = dataset[(epoch, number)]
+            _, _, heard, (start, end) = dataset[(epoch, number)]
             assert len(heard) == LONGEST
             assert 0 <= start < end <= clip.num_samples
             assert SHORTEST <= end - start <= LONGEST or end - start == clip.num_samples // 2
@@ -90,7 +90,7 @@ def test_crop_lengths_and_places_are_stocks(clips) -> None:
 
 def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -> None:
     dataset = ClipDataset(clips, seed=5, training=False)
-    assert dataset[(0, 2)][2] == dataset[(9, 2)][2] == (0, (SHORTEST + LONGEST) // 2)
+    assert dataset[(0, 2)].span == dataset[(9, 2)].span == (0, (SHORTEST + LONGEST) // 2)
     shape = find_base("tiny").gpt_shape()
     samples = [dataset[(0, number)] for number in range(len(clips))]
     scored = Collate(shape, mask_heard=False)(samples).packed.num_code_targets
