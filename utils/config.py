@@ -23,6 +23,7 @@ MIN_CLIP_SECONDS = 0.5
 Schedule = Literal["linear", "cosine", "polynomial", "constant"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
+Split = Literal["joined", "sentences", "quick"]
 
 
 class Config:
@@ -226,23 +227,14 @@ class ExportConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesizeConfig(Config):
-    """Speak a text with an exported model or a base."""
+class SpeechSettings(Config):
+    """How a text is spoken, by whichever model."""
 
-    text: str
-    """What to say."""
-    project: str | None = None
-    """Project whose ready/ model speaks."""
-    output: Path = Path("output")
-    """The folder that holds all projects."""
-    model: str | None = None
-    """A base name or a model folder to speak with instead of the project's ready/ model."""
-    out: Path = Path("speech.wav")
-    """Wav file to write: 24 000 Hz, mono, 16 bit."""
     language: str | None = None
     """Language code of the text; the model's own when not given."""
-    reference: Path | None = None
-    """Recording whose voice to speak with; the model's reference.wav when not given."""
+    split: Split = "joined"
+    """What is spoken in one go: joined, as many sentences as fit (even prosody); sentences, each alone; quick, the
+    first alone and the rest joined (sound starts soon)."""
     temperature: float = 0.65
     """Sampling temperature; 0 takes the likeliest code each time (greedy)."""
     top_k: int = 50
@@ -258,10 +250,6 @@ class SynthesizeConfig(Config):
 
     def problems(self) -> list[str]:
         found = []
-        if not self.text.strip():
-            found.append("text is empty; give the words to speak")
-        if (self.project is None) == (self.model is None):
-            found.append("give either a project or a model")
         if not 0 <= self.temperature <= 2:
             found.append(f"temperature is {self.temperature}; use 0 (greedy) to 2")
         if not 0 < self.top_p <= 1:
@@ -272,6 +260,34 @@ class SynthesizeConfig(Config):
             found.append(f"repetition_penalty is {self.repetition_penalty}; use 1 (none) to 20")
         if not 0.25 <= self.speed <= 4:
             found.append(f"speed is {self.speed}; use 0.25 to 4")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            found.append(f"seed is {self.seed}; use 0 or more")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizeConfig(SpeechSettings):
+    """Speak a text with an exported model or a base."""
+
+    text: str
+    """What to say."""
+    project: str | None = None
+    """Project whose ready/ model speaks."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    model: str | None = None
+    """A base name or a model folder to speak with instead of the project's ready/ model."""
+    out: Path = Path("speech.wav")
+    """Wav file to write: 24 000 Hz, mono, 16 bit."""
+    reference: Path | None = None
+    """Recording whose voice to speak with; the model's reference.wav when not given."""
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not self.text.strip():
+            found.append("text is empty; give the words to speak")
+        if (self.project is None) == (self.model is None):
+            found.append("give either a project or a model")
         return found
 
 

@@ -60,6 +60,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         ),
         speed=config.speed,
         seed=config.seed,
+        split=config.split,
     )
     write_wav(config.out, wav, OUTPUT_RATE)
     return wav.shape[1] / OUTPUT_RATE, time.perf_counter() - started

@@ -3,6 +3,7 @@
 Shapes: P = 32 latents, L text tokens, M codes, H heads, C channels a head, D model width, V code vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +30,10 @@ class Sampling:
     """Keep the likeliest codes that together reach this probability."""
     repetition_penalty: float = 2.0
     """Scores of codes already spoken are divided by this (multiplied when negative); 1 is none."""
+
+
+class CancelledError(Exception):
+    """Whoever asked for speech no longer wants it."""
 
 
 class Decoded(NamedTuple):
@@ -74,6 +79,7 @@ def decode(
     *,
     generator: torch.Generator | None = None,
     max_codes: int | None = None,
+    is_cancelled: Callable[[], bool] = bool,
 ) -> Decoded:
     """Speak one text as codes.
 
@@ -84,6 +90,10 @@ def decode(
         sampling: how codes are drawn.
         generator: source of randomness on the CPU.
         max_codes: give up after this many codes; the model's own limit when not given.
+        is_cancelled: asked before each code; never, when not given.
+
+    Raises:
+        CancelledError: it was.
 
     Source: coqui-tts, GPT.generate; its order of repetition penalty, temperature, top-k and top-p is Hugging Face's.
     Stock runs the whole text again for the latents; the hidden states seen while decoding are the same.
@@ -97,6 +107,8 @@ def decode(
     codes, hidden_states = [], []
     x = prompt
     for position in range(1, limit + 1):
+        if is_cancelled():
+            raise CancelledError
         hidden = _advance(gpt, x, cache)
         code = _draw(gpt.mel_head(hidden)[0].float(), spoken, sampling, generator)
         codes.append(code)

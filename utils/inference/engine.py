@@ -2,13 +2,14 @@
 
 import logging
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, SAMPLE_RATE, Split
 from utils.errors import UserError
 from utils.inference.decode import Sampling, decode
 from utils.inference.vocoder import Vocoder
@@ -17,7 +18,7 @@ from utils.model.base import Base
 from utils.model.gpt import ForwardOptions
 from utils.model.weights import State, read_pickle, read_weights
 from utils.model.xtts import build_gpt, load_decoder, load_gpt
-from utils.text.split import split_text
+from utils.text.split import split_quick, split_sentences, split_text
 
 SENTENCE_CHARACTERS = 250
 """Longest piece spoken at once where the language has no shorter limit (coqui-tts, VoiceBpeTokenizer.char_limits)."""
@@ -27,7 +28,30 @@ CHARACTER_LIMITS = {"zh": 82, "ja": 71, "ko": 95, "hi": 150, "ar": 166, "ru": 18
 PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
 """A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
 
+SPLITTERS: dict[Split, Callable[[str, int], list[str]]] = {
+    "joined": split_text,
+    "sentences": split_sentences,
+    "quick": split_quick,
+}
+
 log = logging.getLogger(__name__)
+
+
+class Piece(NamedTuple):
+    """What is spoken in one go."""
+
+    text: str
+    tokens: list[int]
+
+
+class Spoken(NamedTuple):
+    """A piece as sound."""
+
+    text: str
+    wav: Tensor
+    """float32 in [-1, 1] at 24 000 Hz, [1, N]."""
+    finished: bool
+    """Whether the model ended by itself; it was cut off otherwise."""
 
 
 class Synthesizer:
@@ -95,6 +119,7 @@ class Synthesizer:
         sampling: Sampling | None = None,
         speed: float = 1.0,
         seed: int | None = None,
+        split: Split = "joined",
     ) -> Tensor:
         """Speech of a text of any length.
 
@@ -105,6 +130,7 @@ class Synthesizer:
             sampling: how codes are drawn.
             speed: 2 speaks twice as fast.
             seed: fixes the sampling; None draws anew each time.
+            split: what is spoken in one go, see `SpeechSettings.split`.
 
         Returns:
             float32 in [-1, 1] at 24 000 Hz, [1, N].
@@ -112,29 +138,67 @@ class Synthesizer:
         Raises:
             UserError: the language or characters of the text are not readable by this model, or it is empty.
         """
-        return torch.cat(list(self.sentences(text, language, voice, sampling or Sampling(), speed, seed)), dim=1)
+        pieces = self.pieces(text, language, split=split)
+        spoken = self.sentences(pieces, voice=voice, sampling=sampling or Sampling(), speed=speed, seed=seed)
+        return torch.cat([sentence.wav for sentence in spoken], dim=1)
 
     def sentences(
-        self, text: str, language: str, voice: Voice, sampling: Sampling, speed: float, seed: int | None
-    ) -> Iterator[Tensor]:
-        """Speech piece by piece, as `speak`: the first can be heard while the rest is spoken."""
-        pieces = self._pieces(text, language)
+        self,
+        pieces: list[Piece],
+        *,
+        voice: Voice,
+        sampling: Sampling,
+        speed: float = 1.0,
+        seed: int | None = None,
+        is_cancelled: Callable[[], bool] = bool,
+    ) -> Iterator[Spoken]:
+        """Speech piece by piece: the first can be heard while the rest is spoken.
+
+        Args:
+            pieces: what to say, from `pieces`.
+            voice: who says it.
+            sampling: how codes are drawn.
+            speed: 2 speaks twice as fast.
+            seed: fixes the sampling; None draws anew each time.
+            is_cancelled: asked before each code; never, when not given.
+
+        Raises:
+            CancelledError: it was.
+        """
         voice = voice.to(self.device)
         generator = torch.Generator().manual_seed(seed) if seed is not None else None
-        for tokens in pieces:
+        for text, tokens in pieces:
             limit = int((PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * SAMPLE_RATE / CODE_SAMPLES)
-            said = decode(self.gpt, voice.latents, tokens, sampling, generator=generator, max_codes=limit)
+            said = decode(
+                self.gpt,
+                voice.latents,
+                tokens,
+                sampling,
+                generator=generator,
+                max_codes=limit,
+                is_cancelled=is_cancelled,
+            )
             if not said.stopped:
-                log.warning("cut off after %d codes: the model did not end %r", limit, self.tokenizer.decode(tokens))
-            yield self.vocoder(said.latents, voice.embedding, speed=speed)
+                log.warning("cut off after %d codes: the model did not end %r", limit, text)
+            wav = self.vocoder(said.latents, voice.embedding, speed=speed)
+            yield Spoken(text=text, wav=wav, finished=said.stopped)
 
-    def _pieces(self, text: str, language: str) -> list[list[int]]:
-        """Token ids of each piece, all checked before the first is spoken."""
+    def pieces(self, text: str, language: str, *, split: Split = "joined") -> list[Piece]:
+        """What is spoken one after the other, all checked before the first is spoken.
+
+        Args:
+            text: what to say.
+            language: code the model reads.
+            split: see `SpeechSettings.split`.
+
+        Raises:
+            UserError: the language or characters of the text are not readable by this model, or it is empty.
+        """
         code = self.tokenizer.check_language(language)
         limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
         # Composed letters, as preparation writes them: the vocabulary has "é" but no accent of its own.
         text = unicodedata.normalize("NFC", text)
-        texts = split_text(text, limit)
+        texts = SPLITTERS[split](text, limit)
         if not texts:
             raise UserError(what="there is no text to speak", fix="give some words")
         unknown = self.tokenizer.unknown_characters(text, code)
@@ -142,8 +206,8 @@ class Synthesizer:
             raise UserError(
                 what=f"this model cannot read: {' '.join(unknown)}", where=text[:60], fix="spell them differently"
             )
-        pieces = [self.tokenizer.encode(piece, code) for piece in texts]
-        longest = max(pieces, key=len)
+        pieces = [Piece(text=piece, tokens=self.tokenizer.encode(piece, code)) for piece in texts]
+        longest = max(pieces, key=lambda piece: len(piece.tokens)).tokens
         if len(longest) > self.gpt.shape.max_text_tokens:
             raise UserError(
                 what=f"a word takes {len(longest)} tokens; the model reads {self.gpt.shape.max_text_tokens}",

@@ -1,0 +1,24 @@
+"""An empty project, and a desk whose worker is quick."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.speech.workers import worker
+from utils.paths import Project
+from utils.speech.desk import SpeechDesk
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(name="voice", output=tmp_path)
+    project.folder.mkdir()
+    return project
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[SpeechDesk]:
+    desk = SpeechDesk(tmp_path, device="cpu", worker=worker(tmp_path))
+    yield desk
+    desk.release("the test is over")

@@ -1,0 +1,174 @@
+"""Takes are spoken in their order, survive what happens to the worker, and say what happened."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.jobs.children import FINISHES, POLITE, begun, eventually, started
+from tests.speech.workers import ended, submit, until, worker
+from utils import jobs
+from utils.config import SpeechSettings
+from utils.errors import UserError
+from utils.speech import desk as desk_module
+from utils.speech.desk import SpeechDesk, checked_texts
+from utils.speech.takes import list_takes, read_take
+
+
+def test_takes_are_spoken_one_after_the_other_by_one_process(desk, project):
+    takes = [submit(desk, project, f"number {number}") for number in range(4)]
+    done = [ended(take) for take in takes]
+    assert [take.state for take in done] == ["finished"] * 4
+    written = [(take.folder / "0001.wav").stat().st_mtime_ns for take in done]
+    assert written == sorted(written)
+    assert [take.folder for take in list_takes(project)] == [take.folder for take in reversed(takes)]
+    assert done[0].checkpoint == "step-00000007" and done[0].device == "cpu" and done[0].first_sound_s > 0
+
+
+def test_the_first_sentence_is_there_while_the_rest_is_spoken(desk, project):
+    take = submit(desk, project, "slow", "later")
+    now = until(take, lambda take: bool(take.sentences))
+    assert now.state == "speaking"
+    assert (take.folder / now.sentences[0].file).is_file()
+    desk.stop(take.folder)
+    assert ended(take).state == "stopped"
+
+
+def test_a_stopped_take_goes_on_with_the_lines_that_are_missing(desk, project):
+    take = submit(desk, project, "one", "slow two", "three")
+    until(take, lambda take: len(take.sentences) == 2)
+    desk.stop(take.folder)
+    stopped = ended(take)
+    assert [line.state for line in stopped.lines] == ["finished", "waiting", "waiting"]
+    first = (take.folder / "0001.wav").stat().st_mtime_ns
+    desk.resume(project, take.id)
+    until(take, lambda take: take.lines[0].state == "finished" and bool(take.lines[1].sentences))
+    assert (take.folder / "0001.wav").stat().st_mtime_ns == first
+    desk.stop(take.folder)
+    assert "slow" in ended(take).sentences[-1].text
+
+
+def test_a_waiting_take_can_be_stopped_before_it_begins(desk, project):
+    first, second = submit(desk, project, "slow"), submit(desk, project, "second")
+    desk.stop(second.folder)
+    assert (read_take(second.folder).state, read_take(second.folder).sentences) == ("stopped", [])
+    desk.stop(first.folder)
+    assert ended(first).state == "stopped"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills by signal")
+def test_a_crash_is_told_and_the_next_take_gets_a_new_process(desk, project):
+    crashed, fine = submit(desk, project, "fine", "crash"), submit(desk, project, "after")
+    now = ended(crashed)
+    assert now.state == "failed"
+    assert "killed by signal 9" in now.message and "no room for the weights" in now.message
+    assert "speak on the CPU" in now.message
+    assert [line.state for line in now.lines] == ["finished", "waiting"]
+    assert ended(fine).state == "finished"
+
+
+def test_one_unreadable_line_does_not_keep_the_others_from_being_spoken(desk, project):
+    now = ended(submit(desk, project, "one", "unreadable", "three"))
+    assert [line.state for line in now.lines] == ["finished", "failed", "finished"]
+    assert now.state == "finished" and "1 of 3 lines could not be spoken" in now.message
+    assert ended(submit(desk, project, "unreadable")).state == "failed"
+
+
+def test_releasing_ends_the_process_and_tells_every_take(desk, project):
+    first, second = submit(desk, project, "slow"), submit(desk, project, "second")
+    until(first, lambda take: bool(take.sentences))
+    assert desk.worker.state == "busy"
+    assert desk.release("stopped for training")
+    assert desk.worker.state == "off"
+    for take in (first, second):
+        now = ended(take)
+        assert (now.state, now.message) == ("stopped", "stopped for training")
+    assert not desk.release("again")
+
+
+def test_training_that_takes_the_device_elsewhere_ends_the_speaking_process(desk, project, tmp_path):
+    take = submit(desk, project, "slow")
+    until(take, lambda take: bool(take.sentences))
+    job = started(tmp_path, POLITE)
+    try:
+        now = ended(take)
+        assert now.state == "stopped" and job.name in now.message and "train" in now.message
+        eventually(lambda: desk.worker.state == "off")
+        # Asked again, it speaks beside the training: the CPU is shared.
+        assert ended(submit(desk, project, "beside it")).state == "finished"
+    finally:
+        begun(job).stop()
+        jobs.attach(job.folder).wait(15)
+
+
+def test_an_earlier_training_does_not_end_the_speaking_process(desk, project, tmp_path):
+    jobs.attach(started(tmp_path, FINISHES).folder).wait(15)
+    assert ended(submit(desk, project, "fine")).state == "finished"
+    time.sleep(1.2)
+    assert desk.worker.state == "ready"
+
+
+def test_a_process_that_nobody_needs_ends(project, tmp_path):
+    desk = SpeechDesk(tmp_path, device="cpu", worker=worker(tmp_path, idle_s=0.3))
+    assert ended(submit(desk, project, "one")).state == "finished"
+    eventually(lambda: desk.worker.state == "off")
+    assert ended(submit(desk, project, "two")).state == "finished"
+    desk.release("over")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills by signal")
+def test_a_killed_app_takes_its_worker_with_it_and_its_take_reads_as_cut(project, tmp_path):
+    program = f"""
+import sys, time
+from pathlib import Path
+from tests.speech.workers import submit, until, worker
+from utils.paths import Project
+from utils.speech.desk import SpeechDesk
+output = Path({str(tmp_path)!r})
+desk = SpeechDesk(output, device="cpu", worker=worker(output))
+take = submit(desk, Project(name="voice", output=output), "slow", "later")
+until(take, lambda take: bool(take.sentences))
+print(desk.worker._process.pid, flush=True)
+time.sleep(60)
+"""
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True) as app:
+        pid = int(app.stdout.readline())
+        app.send_signal(signal.SIGKILL)
+        app.wait()
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    (take,) = list_takes(project)
+    assert take.state == "cut" and len(take.sentences) == 1 and "continue" in take.message
+
+
+def test_what_cannot_be_spoken_is_refused_before_anything_is_made(desk, project, monkeypatch):
+    for texts, fault in (((), "no text"), ((" ", "\n"), "no text"), (("x" * 500_001,), "500001 characters")):
+        with pytest.raises(UserError, match=fault):
+            submit(desk, project, *texts)
+    with pytest.raises(UserError, match="no model"):
+        desk.submit(project, ["text"], model="base/none", settings=SpeechSettings())
+    with pytest.raises(UserError, match="2 settings"):
+        desk.submit(project, ["text"], model="base/tiny", settings=SpeechSettings(temperature=-1, speed=0))
+    monkeypatch.setattr(desk_module, "MAX_WAITING", 0)
+    with pytest.raises(UserError, match="waiting already"):
+        submit(desk, project, "text")
+    assert list_takes(project) == []
+
+
+def test_text_is_checked_line_by_line():
+    assert checked_texts(["  one ", "", "two\t"]) == ["one", "two"]
+
+
+def test_the_worker_gets_no_shell(project, tmp_path):
+    """A program name with shell characters is looked up as it stands, and not found."""
+    made = tmp_path / "made"
+    bad = worker(tmp_path)
+    bad._command = [f"touch {made}; true"]
+    desk = SpeechDesk(tmp_path, device="cpu", worker=bad)
+    now = ended(submit(desk, project, "text"))
+    assert now.state == "failed" and "could not be started" in now.message and not made.exists()

@@ -1,0 +1,191 @@
+"""The process that speaks for the web page: python -m utils.inference.worker --device auto|cpu|cuda.
+
+It reads requests from its input and answers on its output, one JSON object a line; see `utils.speech.worker_client`.
+The last model stays loaded; another checkpoint of the same base only brings its own GPT weights. The process ends with
+its input.
+"""
+
+import argparse
+import json
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from utils.errors import UserError, disk_errors
+from utils.speech.wavs import join_wavs
+
+if TYPE_CHECKING:
+    from utils.inference.loaded import LoadedModel, Models
+
+log = logging.getLogger(__name__)
+
+Request = dict[str, Any]
+Reply = Callable[..., None]
+"""Called with the kind of the answer and its fields."""
+
+
+class Requests:
+    """Requests in their order; a cancelling overtakes them, and the end of the input ends this process."""
+
+    def __init__(self, source: IO[str]) -> None:
+        self._lines: queue.Queue[Request] = queue.Queue()
+        self.cancelled: set[int] = set()
+        """Ids of requests that are no longer wanted, also of those whose turn has not come."""
+        threading.Thread(target=self._read, args=(source,), daemon=True).start()
+
+    def __iter__(self) -> Iterator[Request]:
+        while True:
+            yield self._lines.get()
+
+    def _read(self, source: IO[str]) -> None:
+        for line in source:
+            request = json.loads(line)
+            if request["do"] == "cancel":
+                self.cancelled.add(request["id"])
+            else:
+                self._lines.put(request)
+        # The web app closed the pipe, or died: wavs appear whole or not at all, so nothing needs to be tidied up.
+        os._exit(0)
+
+
+def main() -> None:
+    """Serve requests until the input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute")
+    device = parser.parse_args().device
+    answers = _own_output()
+    requests = Requests(sys.stdin)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    # Imported late: loading takes seconds, in which the end of the web app must be heard.
+    from utils.inference.loaded import Models
+
+    models = Models(device)
+    for request in requests:
+        serve(request, models, answers, partial(requests.cancelled.__contains__, request["id"]))
+
+
+def serve(request: Request, models: "Models", answers: IO[str], is_cancelled: Callable[[], bool]) -> None:
+    """Do one request; every request ends with one of done, cancelled or failed."""
+    from utils.inference.decode import CancelledError
+
+    def reply(kind: str, **fields: Any) -> None:
+        answers.write(json.dumps({"kind": kind, "id": request["id"], **fields}) + "\n")
+        answers.flush()
+
+    try:
+        with disk_errors():
+            model = _load(request, models, reply)
+            if request["do"] == "speak":
+                speak(request, model, reply, is_cancelled)
+    except CancelledError:
+        reply("cancelled")
+    except UserError as error:
+        reply("failed", error=str(error))
+    except Exception as error:
+        log.exception("request %s", request["id"])
+        reply("failed", error=_in_words(error))
+    else:
+        reply("done")
+
+
+def _load(request: Request, models: "Models", reply: Reply) -> "LoadedModel":
+    begun = time.perf_counter()
+    model = models.load(**request["model"])
+    reply(
+        "loaded",
+        load_s=time.perf_counter() - begun,
+        device=str(model.synthesizer.device),
+        checkpoint=model.checkpoint,
+        language=model.language,
+        languages=list(model.synthesizer.tokenizer.languages),
+        speakers=sorted(model.speakers),
+    )
+    return model
+
+
+def speak(request: Request, model: "LoadedModel", reply: Reply, is_cancelled: Callable[[], bool]) -> None:
+    """Write the wavs of every line; a line that cannot be spoken does not keep the others from it.
+
+    Raises:
+        UserError: the voice or the language cannot be used, or the disk is full.
+        CancelledError: it was.
+    """
+    settings = request["settings"]
+    language = settings["language"] or model.language
+    if not language:
+        raise UserError(what="this model does not say which language it speaks", fix="choose the language")
+    model.synthesizer.tokenizer.check_language(language)
+    voice = model.voice(request.get("reference"), request.get("speaker"))
+    for line in request["lines"]:
+        try:
+            pieces = model.synthesizer.pieces(line["text"], language, split=settings["split"])
+        except UserError as error:
+            reply("line_failed", line=line["number"], error=str(error))
+            continue
+        spoken = model.synthesizer.sentences(
+            pieces,
+            voice=voice,
+            sampling=_sampling(settings),
+            speed=settings["speed"],
+            seed=settings["seed"],
+            is_cancelled=is_cancelled,
+        )
+        _write_line(Path(request["folder"]), line["number"], spoken, reply)
+
+
+def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) -> None:
+    from utils.audio.write import write_wav
+    from utils.inference.vocoder import OUTPUT_RATE
+
+    begun, parts = time.perf_counter(), []
+    for number, sentence in enumerate(spoken, start=1):
+        part = folder / f"{line:04}-{number:03}.wav"
+        write_wav(part, sentence.wav, OUTPUT_RATE)
+        parts.append(part)
+        reply(
+            "sentence",
+            line=line,
+            text=sentence.text,
+            file=part.name,
+            audio_s=sentence.wav.shape[1] / OUTPUT_RATE,
+            took_s=time.perf_counter() - begun,
+            finished=sentence.finished,
+        )
+        begun = time.perf_counter()
+    whole = folder / f"{line:04}.wav"
+    join_wavs(parts, whole)
+    reply("line", line=line, file=whole.name)
+
+
+def _sampling(settings: dict[str, Any]) -> Any:
+    from utils.inference.decode import Sampling
+
+    return Sampling(**{name: settings[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty")})
+
+
+def _in_words(error: Exception) -> str:
+    """What went wrong, for people; the traceback is in the log."""
+    if "out of memory" in str(error).lower() or isinstance(error, MemoryError):
+        return str(
+            UserError(what="the device has too little free memory for this model", fix="close other programs, or "
+                      "speak on the CPU")
+        )  # fmt: skip
+    return f"{type(error).__name__}: {error}"
+
+
+def _own_output() -> IO[str]:
+    """The pipe to the web app; what libraries print goes to the log instead."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return answers
+
+
+if __name__ == "__main__":
+    main()

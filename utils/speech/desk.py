@@ -1,0 +1,258 @@
+"""Takes are asked for here and spoken one after the other by one worker; what comes is written to take.json."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from utils.config import Device, SpeechSettings
+from utils.errors import UserError
+from utils.paths import Project
+from utils.speech.models import find_model
+from utils.speech.takes import Line, Sentence, Take, find_take, new_take, read_take, this_process
+from utils.speech.worker_client import ReleasedError, Reply, SpeechWorker
+
+MAX_WAITING = 50
+"""More takes than this are refused while others wait."""
+MAX_LINES, MAX_CHARACTERS = 5_000, 500_000
+"""Of one take: hours of speech."""
+
+log = logging.getLogger(__name__)
+
+
+class SpeechDesk:
+    """One a process. Takes are spoken in the order they were asked for, whoever asked, and whether or not he waits.
+
+    Args:
+        output: the folder that holds all projects.
+        device: where to compute.
+        worker: who speaks; given for tests.
+    """
+
+    def __init__(self, output: Path, *, device: Device = "auto", worker: SpeechWorker | None = None) -> None:
+        self.worker = worker or SpeechWorker(output)
+        self._device: Device = device
+        self._waiting: deque[tuple[Project, Path, float]] = deque()
+        self._current: Path | None = None
+        self._unwanted: set[Path] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def submit(
+        self,
+        project: Project,
+        texts: Sequence[str],
+        *,
+        model: str,
+        settings: SpeechSettings,
+        reference: Path | None = None,
+        reference_name: str = "",
+        speaker: str = "",
+        comparison: str = "",
+    ) -> Take:
+        """Ask for a take; it is on disk when this returns, and spoken when its turn comes.
+
+        Args:
+            project: whose take.
+            texts: its lines; empty ones are left out.
+            model: id of the model, see `utils.speech.models`.
+            settings: how it is spoken.
+            reference: recording whose voice speaks; the model's own voice when neither this nor `speaker` is given.
+            reference_name: what the user calls that recording.
+            speaker: name of a reference voice of the model.
+            comparison: id of the comparison it belongs to.
+
+        Raises:
+            UserError: no such model, no or too much text, an unusable setting, or too many takes wait already.
+        """
+        settings.validate(where="speech settings")
+        find_model(project, model)
+        texts = checked_texts(texts)
+        with self._changed:
+            if len(self._waiting) >= MAX_WAITING:
+                raise UserError(
+                    what=f"{len(self._waiting)} takes are waiting already", fix="wait until some are spoken"
+                )
+        take = new_take(
+            project,
+            texts,
+            model=model,
+            settings=settings,
+            reference=reference,
+            reference_name=reference_name,
+            speaker=speaker,
+            comparison=comparison,
+        )
+        self._queue(project, take)
+        return take
+
+    def resume(self, project: Project, take_id: str) -> Take:
+        """Speak the lines of a take that are missing; those that are there stay as they are.
+
+        Raises:
+            UserError: there is no such take, it is being spoken, or nothing is missing.
+        """
+        take = find_take(project, take_id)
+        if take.is_live:
+            raise UserError(what=f"take {take.id!r} is {take.state}", where=str(take.folder), fix="wait until it ends")
+        if all(line.state == "finished" for line in take.lines):
+            raise UserError(what="every line of this take is spoken", where=str(take.folder))
+        lines = tuple(
+            line if line.state == "finished" else Line(number=line.number, text=line.text) for line in take.lines
+        )
+        take = take.changed(state="waiting", message="", lines=lines, owner=this_process())
+        take.save()
+        self._queue(project, take)
+        return take
+
+    def stop(self, folder: Path) -> None:
+        """Stop a take; what was spoken of it stays, and it can be continued."""
+        with self._changed:
+            kept = [item for item in self._waiting if item[1] != folder]
+            was_waiting = len(kept) < len(self._waiting)
+            self._waiting = deque(kept)
+            is_current = self._current == folder
+            if is_current:
+                self._unwanted.add(folder)
+        if was_waiting:
+            read_take(folder).changed(state="stopped", message="stopped before it began").save()
+        if is_current:
+            self.worker.cancel()
+
+    def release(self, reason: str) -> bool:
+        """Free the device at once, as for training: the worker ends, and takes that are not complete are stopped.
+
+        Args:
+            reason: what those takes say to people; they can be continued later.
+
+        Returns:
+            Whether anything was loaded or waiting, so that the user should be told.
+        """
+        with self._changed:
+            dropped, self._waiting = list(self._waiting), deque()
+        for _, folder, _ in dropped:
+            read_take(folder).changed(state="stopped", message=reason).save()
+        return self.worker.release(reason) or bool(dropped)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    def _queue(self, project: Project, take: Take) -> None:
+        with self._changed:
+            self._waiting.append((project, take.folder, time.monotonic()))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="speech desk", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._unwanted.discard(self._current)
+                self._current = None
+                self._changed.wait_for(lambda: bool(self._waiting))
+                project, folder, asked = self._waiting.popleft()
+                self._current = folder
+            try:
+                self._speak(project, folder, asked)
+            except Exception:  # the edge of this thread: the next take must not suffer
+                log.exception("take %s", folder)
+                with suppress(UserError):
+                    read_take(folder).changed(
+                        state="failed", message="an internal fault; the app's log tells more"
+                    ).save()
+
+    def _speak(self, project: Project, folder: Path, asked: float) -> None:
+        take = read_take(folder).changed(state="speaking")
+        try:
+            take.save()
+            model = find_model(project, take.model)
+            request = request_of(take, model.request())
+            answers = self.worker.ask(request, device=self._device, is_unwanted=lambda: folder in self._unwanted)
+            for reply in answers:
+                take = after(take, reply, asked)
+                take.save()
+        except ReleasedError as error:
+            take.changed(state="stopped", message=error.what).save()
+        except UserError as error:
+            take.changed(state="failed", message=str(error)).save()
+
+
+def checked_texts(texts: Sequence[str]) -> list[str]:
+    """The lines that have words.
+
+    Raises:
+        UserError: there are none, or more than a take holds.
+    """
+    lines = [text.strip() for text in texts if text.strip()]
+    num_characters = sum(map(len, lines))
+    if not lines:
+        raise UserError(what="there is no text to speak", fix="give some words")
+    if len(lines) > MAX_LINES or num_characters > MAX_CHARACTERS:
+        raise UserError(
+            what=f"the text has {len(lines)} lines and {num_characters} characters; a take holds {MAX_LINES} lines and "
+            f"{MAX_CHARACTERS} characters",
+            fix="speak it in parts",
+        )
+    return lines
+
+
+def request_of(take: Take, model: dict[str, str]) -> dict[str, object]:
+    """What the worker is told: the lines that are missing, and everything they are spoken with."""
+    return {
+        "do": "speak",
+        "model": model,
+        "folder": str(take.folder.absolute()),
+        "reference": str((take.folder / take.reference).absolute()) if take.reference else None,
+        "speaker": take.speaker or None,
+        "settings": vars(take.settings),
+        "lines": [{"number": line.number, "text": line.text} for line in take.lines if line.state != "finished"],
+    }
+
+
+def after(take: Take, reply: Reply, asked: float) -> Take:
+    """The take with what an answer of the worker says.
+
+    Args:
+        take: as it was.
+        reply: the answer.
+        asked: when the take was asked for, by the monotonic clock.
+    """
+    lines = {line.number: line for line in take.lines}
+    if reply["kind"] == "loaded":
+        return take.changed(device=reply["device"], checkpoint=reply["checkpoint"])
+    if reply["kind"] == "sentence":
+        line = lines[reply["line"]]
+        spoken = Sentence(**{name: reply[name] for name in ("text", "file", "audio_s", "took_s", "finished")})
+        heard = take.first_sound_s if take.first_sound_s is not None else round(time.monotonic() - asked, 3)
+        grown = Line(number=line.number, text=line.text, sentences=(*line.sentences, spoken))
+        return take.with_line(grown).changed(first_sound_s=heard)
+    if reply["kind"] == "line":
+        line = lines[reply["line"]]
+        done = Line(number=line.number, text=line.text, state="finished", file=reply["file"], sentences=line.sentences)
+        return take.with_line(done)
+    if reply["kind"] == "line_failed":
+        line = lines[reply["line"]]
+        return take.with_line(Line(number=line.number, text=line.text, state="failed", error=reply["error"]))
+    return _ended(take, reply)
+
+
+def _ended(take: Take, reply: Reply) -> Take:
+    if reply["kind"] == "cancelled":
+        return take.changed(state="stopped", message="stopped; continue it when you like")
+    if reply["kind"] == "failed":
+        return take.changed(state="failed", message=reply["error"])
+    assert reply["kind"] == "done", reply
+    failed = [line for line in take.lines if line.state == "failed"]
+    if len(failed) == len(take.lines):
+        return take.changed(state="failed", message=failed[0].error)
+    cut = sum(not sentence.finished for sentence in take.sentences)
+    notes = [f"{len(failed)} of {len(take.lines)} lines could not be spoken"] if failed else []
+    notes += (
+        [f"in {cut} of {len(take.sentences)} pieces the model did not end by itself and was cut off"] if cut else []
+    )
+    return take.changed(state="finished", message="; ".join(notes))

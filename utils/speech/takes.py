@@ -1,0 +1,258 @@
+"""Takes on disk: what was spoken, with which model and settings, and every wav of it.
+
+output/<project>/takes/<id>/ holds take.json, the reference recording if one was given, NNNN-MMM.wav for sentence M of
+line N as soon as it is spoken, and NNNN.wav for the whole line. take.json is replaced whole after each sentence:
+whoever shows a take reads it, and a killed process loses at most the sentence that was being spoken.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from utils.config import SpeechSettings
+from utils.errors import UserError, disk_errors
+from utils.jobs.process import ProcessId
+from utils.jobs.record import write_whole
+from utils.paths import Project, check_name, new_run_id
+
+TAKES_FOLDER = "takes"
+TAKE_FILE = "take.json"
+
+TakeState = Literal["waiting", "speaking", "finished", "stopped", "failed", "cut"]
+LineState = Literal["waiting", "finished", "failed"]
+LIVE = ("waiting", "speaking")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """One piece of speech."""
+
+    text: str
+    file: str
+    """Name of its wav in the take's folder."""
+    audio_s: float
+    took_s: float
+    finished: bool
+    """Whether the model ended by itself; it was cut off otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One text of a take."""
+
+    number: int
+    """From 1."""
+    text: str
+    state: LineState = "waiting"
+    error: str = ""
+    """Why it could not be spoken."""
+    file: str = ""
+    """Name of the wav of the whole line, once it is complete."""
+    sentences: tuple[Sentence, ...] = ()
+
+    @property
+    def audio_s(self) -> float:
+        return sum(sentence.audio_s for sentence in self.sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Take:
+    """The contents of take.json."""
+
+    folder: Path
+    created: float
+    """In seconds since 1970."""
+    model: str
+    """Id of the model, see `utils.speech.models`."""
+    settings: SpeechSettings
+    lines: tuple[Line, ...]
+    state: TakeState = "waiting"
+    message: str = ""
+    """Why it stopped or failed, or what else a person should know."""
+    reference: str = ""
+    """Name of the reference recording in the take's folder; empty for the model's own voice."""
+    reference_name: str = ""
+    """What the user calls that recording; only for display."""
+    speaker: str = ""
+    """Name of one of the model's reference voices; empty for none."""
+    checkpoint: str = ""
+    """Which checkpoint spoke, as step-00000012; empty for other models."""
+    device: str = ""
+    """What it was computed on."""
+    first_sound_s: float | None = None
+    """From asking to the first sentence, loading included."""
+    comparison: str = ""
+    """Id of the comparison it belongs to; empty for none."""
+    owner: dict[str, Any] = field(default_factory=dict)
+    """The process that has it spoken."""
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+    @property
+    def audio_s(self) -> float:
+        return sum(line.audio_s for line in self.lines)
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """All that was spoken so far, in order."""
+        return [sentence for line in self.lines for sentence in line.sentences]
+
+    @property
+    def wavs(self) -> list[Path]:
+        """Wavs of the lines that are complete."""
+        return [self.folder / line.file for line in self.lines if line.file]
+
+    def changed(self, **changes: Any) -> Self:
+        return dataclasses.replace(self, **changes)
+
+    def with_line(self, line: Line) -> Self:
+        """The take with one line replaced by another of the same number."""
+        return self.changed(lines=tuple(line if old.number == line.number else old for old in self.lines))
+
+    @disk_errors()
+    def save(self) -> None:
+        """Replace take.json.
+
+        Raises:
+            UserError: the disk is full, or the folder may not be written.
+        """
+        values = dataclasses.asdict(self)
+        del values["folder"]
+        write_whole(self.folder / TAKE_FILE, json.dumps(values, ensure_ascii=False, indent=1))
+
+
+@disk_errors()
+def new_take(
+    project: Project,
+    texts: list[str],
+    *,
+    model: str,
+    settings: SpeechSettings,
+    reference: Path | None = None,
+    reference_name: str = "",
+    speaker: str = "",
+    comparison: str = "",
+) -> Take:
+    """Make the folder of a take that is waiting to be spoken.
+
+    Args:
+        project: whose take.
+        texts: its lines.
+        model: id of the model.
+        settings: how it is spoken.
+        reference: recording whose voice speaks; it is copied, so that the take can be told and continued later.
+        reference_name: what the user calls it.
+        speaker: name of a reference voice of the model, instead of a recording.
+        comparison: id of the comparison it belongs to.
+
+    Raises:
+        UserError: the recording is gone, or the disk is full.
+    """
+    folder = project.folder / TAKES_FOLDER / new_run_id()
+    folder.mkdir(parents=True)
+    copied = ""
+    if reference is not None:
+        if not reference.is_file():
+            raise UserError(what="the reference recording is gone", where=reference_name, fix="choose it again")
+        copied = f"reference{_suffix(reference)}"
+        shutil.copyfile(reference, folder / copied)
+    take = Take(
+        folder=folder,
+        created=time.time(),
+        model=model,
+        settings=settings,
+        lines=tuple(Line(number=number, text=text) for number, text in enumerate(texts, start=1)),
+        reference=copied,
+        reference_name=reference_name if copied else "",
+        speaker=speaker,
+        comparison=comparison,
+        owner=this_process(),
+    )
+    take.save()
+    return take
+
+
+def read_take(folder: Path) -> Take:
+    """What take.json says; a take whose process is gone reads as cut.
+
+    Raises:
+        UserError: the folder holds no take.
+    """
+    try:
+        take = _parse(folder, json.loads((folder / TAKE_FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(what=f"this take cannot be read: {error}", where=str(folder)) from error
+    if take.is_live and not _is_alive(take.owner):
+        return take.changed(state="cut", message="the app ended while this was being spoken; continue it when you like")
+    return take
+
+
+def list_takes(project: Project, *, limit: int | None = None) -> list[Take]:
+    """The takes of a project, the newest first; folders that hold none are left out.
+
+    Args:
+        project: whose takes.
+        limit: at most so many.
+    """
+    places = project.folder / TAKES_FOLDER
+    folders = sorted(places.iterdir(), reverse=True) if places.is_dir() else []
+    takes: list[Take] = []
+    for folder in folders:
+        if limit is not None and len(takes) >= limit:
+            break
+        try:
+            takes.append(read_take(folder))
+        except UserError:
+            continue
+    return takes
+
+
+def find_take(project: Project, take_id: str) -> Take:
+    """The take of that id.
+
+    Raises:
+        UserError: the project has none.
+    """
+    folder = project.folder / TAKES_FOLDER / check_name(take_id, kind="take")
+    if not folder.is_dir() or folder.is_symlink():
+        raise UserError(what=f"there is no take {take_id!r}", where=str(folder.parent), fix="choose one from the list")
+    return read_take(folder)
+
+
+def this_process() -> dict[str, Any]:
+    """This process, to be recognised later."""
+    return dataclasses.asdict(ProcessId.of(os.getpid()))
+
+
+def _is_alive(owner: dict[str, Any]) -> bool:
+    try:
+        return ProcessId(**owner).process() is not None
+    except TypeError:
+        return False
+
+
+def _parse(folder: Path, values: dict[str, Any]) -> Take:
+    known = {item.name for item in dataclasses.fields(Take)} - {"folder", "lines", "settings"}
+    lines = tuple(
+        Line(**{**line, "sentences": tuple(Sentence(**sentence) for sentence in line["sentences"])})
+        for line in values["lines"]
+    )
+    settings = SpeechSettings(**values["settings"])
+    return Take(folder=folder, lines=lines, settings=settings, **{k: v for k, v in values.items() if k in known})
+
+
+def _suffix(path: Path) -> str:
+    """The file name's ending, when it is a plain one."""
+    suffix = path.suffix.lower()
+    return suffix if suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6 else ""

@@ -1,0 +1,275 @@
+"""The web process's side of the worker that speaks: one request at a time, answers as they come.
+
+One JSON object a line goes to the worker's input: {do: "speak" | "cancel" | "describe", id, ...}. One comes back for
+each thing that happened: {kind, id, ...} with the kinds loaded, sentence, line, line_failed, done, cancelled, failed.
+The worker is started by the first request, keeps its model, and ends when it is released, idle for long, or when
+training takes its device.
+"""
+
+import itertools
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from utils.config import Device
+from utils.errors import UserError, disk_errors
+from utils.events import last_lines
+from utils.jobs import Job, status
+from utils.jobs.device import CPU, Claim, wanted_device
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder that holds utils."""
+IDLE_S = 600.0
+"""A worker that was not asked for so long gives its memory back."""
+POLL_S = 0.5
+END_TIMEOUT_S = 3.0
+"""A worker that was told to end is killed after this time."""
+FINAL = ("done", "cancelled", "failed")
+
+Reply = dict[str, Any]
+WorkerState = Literal["off", "starting", "ready", "busy"]
+
+log = logging.getLogger(__name__)
+
+
+class ReleasedError(UserError):
+    """The worker was released while it was speaking."""
+
+
+class SpeechWorker:
+    """Starts the process that speaks and talks to it; any thread may call.
+
+    Args:
+        output: the folder that holds all projects; the worker's log lies there.
+        command: program and arguments of the worker; given for tests.
+        idle_s: release it after this time without a request.
+    """
+
+    def __init__(self, output: Path, *, command: Sequence[str] | None = None, idle_s: float = IDLE_S) -> None:
+        self._output = output
+        self._log = output / ".jobs" / "speech.log"
+        self._command = list(command) if command else [sys.executable, "-m", "utils.inference.worker"]
+        self._idle_s = idle_s
+        self._asking = threading.Lock()
+        """Held by whoever waits for answers."""
+        self._changing = threading.RLock()
+        """Held while the process is started or ended."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._device = ""
+        self._released = ""
+        self._last_used = time.monotonic()
+        self._numbers = itertools.count(1)
+        self._number = 0
+        """Of the request that is being answered."""
+        self._writing = threading.Lock()
+
+    @property
+    def state(self) -> WorkerState:
+        """Whether it is there, and whether it works."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return "off"
+        return "busy" if self._asking.locked() else "ready"
+
+    @property
+    def device(self) -> str:
+        """What it computes on, cpu or cuda:N; empty when it is off."""
+        return self._device if self.state != "off" else ""
+
+    def ask(
+        self, request: dict[str, Any], *, device: Device = "auto", is_unwanted: Callable[[], bool] = bool
+    ) -> Iterator[Reply]:
+        """Send a request and give each answer as it comes; another thread's request waits for its end.
+
+        Args:
+            request: `do` and what belongs to it; the id is added here.
+            device: where to compute; auto takes the CPU while training has the GPU.
+            is_unwanted: whether it was cancelled before it was sent; afterwards `cancel` does that.
+
+        Raises:
+            ReleasedError: the worker was released meanwhile.
+            UserError: the worker could not be started or died.
+        """
+        number = next(self._numbers)
+        with self._asking:
+            process = self._started(device)
+            self._number = number
+            self._send(process, {**request, "id": number})
+            if is_unwanted():
+                self.cancel()
+            for reply in self._replies(process):
+                if reply.get("id") == number:
+                    yield reply
+                    if reply["kind"] in FINAL:
+                        self._last_used = time.monotonic()
+                        return
+            raise self._end_of(process)
+
+    def cancel(self) -> None:
+        """Have the request that is being answered end with `cancelled`; nothing happens when there is none."""
+        process = self._process
+        if process is not None and self._asking.locked():
+            with suppress(OSError, UserError):
+                self._send(process, {"do": "cancel", "id": self._number})
+
+    def release(self, reason: str) -> bool:
+        """End the worker and give its device and memory back; returns when it is gone.
+
+        Args:
+            reason: what a request that is under way says to its user.
+
+        Returns:
+            Whether there was a worker.
+        """
+        with self._changing:
+            process, self._process = self._process, None
+            if process is None or process.poll() is not None:
+                return False
+            self._released = reason
+            log.info("the process that speaks is released: %s", reason)
+            _end(process)
+            return True
+
+    def _started(self, device: Device) -> subprocess.Popen[bytes]:
+        """The running worker on the wanted device.
+
+        Raises:
+            UserError: it cannot be started.
+        """
+        with self._changing:
+            self._last_used = time.monotonic()
+            wanted = self.choose_device(device)
+            if self._process is not None and (self._process.poll() is not None or wanted != self._device):
+                self.release("another device was chosen")
+                self._process = None
+            if self._process is None:
+                self._released, self._device = "", wanted
+                self._process = self._begin(wanted)
+                threading.Thread(target=self._watch, args=(self._process, wanted), name="speech", daemon=True).start()
+            return self._process
+
+    def choose_device(self, device: Device) -> str:
+        """cpu or cuda:N for a wish of auto, cpu or cuda.
+
+        Raises:
+            UserError: the GPU was asked for and training has it.
+        """
+        wanted = wanted_device(device)
+        holder = self._holder(wanted) if wanted != CPU else None
+        if holder is None:
+            return wanted
+        if device == "auto":
+            return CPU
+        raise UserError(
+            what=f"the GPU is in use by the {holder.kind} job {holder.name!r}",
+            where=str(holder.folder),
+            fix="wait until it has ended, or speak on the CPU",
+        )
+
+    def _holder(self, device: str) -> Job | None:
+        """The living job that has a device."""
+        with suppress(UserError, OSError):
+            folder = Claim(device, self._output).holder()
+            job = status(folder) if folder is not None else None
+            if job is not None and (job.alive or job.process_alive):
+                return job
+        return None
+
+    def _begin(self, device: str) -> subprocess.Popen[bytes]:
+        with disk_errors():
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            errors = self._log.open("wb")
+        kind = CPU if device == CPU else "cuda"
+        try:
+            with errors:
+                return subprocess.Popen(
+                    [*self._command, "--device", kind],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    env=_environment(kind),
+                    # Ctrl-C in a terminal is for the app: the end of its input then ends the worker.
+                    process_group=0 if os.name == "posix" else None,
+                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+                )
+        except OSError as error:
+            raise UserError(what=f"the process that speaks could not be started: {error}") from error
+
+    def _send(self, process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+        assert process.stdin is not None
+        try:
+            with self._writing:
+                process.stdin.write((json.dumps(message) + "\n").encode())
+                process.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise self._end_of(process) from error
+
+    def _replies(self, process: subprocess.Popen[bytes]) -> Iterator[Reply]:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._last_used = time.monotonic()
+            with suppress(ValueError):
+                yield json.loads(line)
+
+    def _end_of(self, process: subprocess.Popen[bytes]) -> UserError:
+        """Why there will be no more answers."""
+        try:
+            code = process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        with self._changing:
+            if self._process is process:
+                self._process = None
+            if self._released:
+                return ReleasedError(what=self._released)
+        said = [line for line in last_lines(self._log, 20) if line.strip()]
+        return UserError(
+            what=f"the process that speaks ended unexpectedly ({_ending(code)}): {said[-1] if said else 'no message'}",
+            where=str(self._log),
+            fix="try again, it is started anew; if it was out of memory, close other programs or speak on the CPU",
+        )
+
+    def _watch(self, process: subprocess.Popen[bytes], device: str) -> None:
+        """Release the worker when training takes its device, or when nobody has asked for long."""
+        before = self._holder(device)
+        while process.poll() is None and self._process is process:
+            time.sleep(POLL_S)
+            holder = self._holder(device)
+            if holder is not None and (before is None or holder.folder != before.folder):
+                self.release(f"stopped, because the {holder.kind} job {holder.name!r} has begun and needs the device")
+            elif not self._asking.locked() and time.monotonic() - self._last_used > self._idle_s:
+                self.release("idle")
+            before = holder
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The end of its input tells the worker to end; it is killed when it does not."""
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _ending(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"status {code}"
+
+
+def _environment(kind: str) -> dict[str, str]:
+    """The worker's: it imports the same utils, and sees no GPU when it is to use the CPU."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if kind == CPU else {}
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+    return {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, **hidden, **own}
