@@ -19,9 +19,9 @@ MAX_LINES = 400
 
 LAYERS = (
     {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.runs", "utils.hardware"}
-    | {"utils.projects"},
+    | {"utils.projects", "utils.uploads"},
     {"utils.audio"},
-    {"utils.text", "utils.model"},
+    {"utils.text", "utils.model", "utils.speech"},
     {"utils.dataset"},
     {"utils.training", "utils.inference", "utils.training_optimizations", "utils.performance_utils"},
     {"utils.gpt_train"},
@@ -57,6 +57,8 @@ LIGHT = (
     "utils.paths",
     "utils.projects",
     "utils.runs",
+    "utils.speech",
+    "utils.uploads",
 )
 """What the web process may load; nothing these import, however far away, may load a library of HEAVY."""
 HEAVY = ("torch", "torchaudio", "torchcodec", "TTS", "trainer", "transformers", "accelerate", "safetensors.torch")

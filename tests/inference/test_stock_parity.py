@@ -69,3 +69,4 @@ def test_a_seed_fixes_the_speech_and_speed_its_length(ours, demo_clip) -> None:
     assert torch.equal(first, say(seed=3))
     assert not torch.equal(first, say(seed=4))
     assert say(seed=3, speed=2.0).shape[1] == pytest.approx(first.shape[1] / 2, rel=0.05)
+    assert ours.vocoder(torch.zeros(1, 1, ours.gpt.shape.width), voice.embedding, speed=4.0).shape[1] > 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.text.split import split_text
+from utils.text.split import split_quick, split_sentences, split_text
 
 WORDS = st.text(alphabet="abcdefgh.,!?;። 。", max_size=300)
 
@@ -40,3 +40,18 @@ def test_pieces(text: str, limit: int, pieces: list[str]) -> None:
 
 def test_a_word_longer_than_the_limit_stays_whole() -> None:
     assert split_text("a " + "x" * 30 + " b", 10) == ["a", "x" * 30, "b"]
+
+
+@given(WORDS, st.integers(20, 60))
+def test_no_letter_is_lost_when_sentences_stand_alone(text: str, limit: int) -> None:
+    squeezed = "".join(text.split())
+    for split in (split_sentences, split_quick):
+        assert "".join("".join(split(text, limit)).split()) == squeezed
+
+
+def test_sentences_alone_and_the_first_alone() -> None:
+    text = "One. Two! Three is longer, and goes on."
+    assert split_sentences(text, 100) == ["One.", "Two!", "Three is longer, and goes on."]
+    assert split_quick(text, 100) == ["One.", "Two! Three is longer, and goes on."]
+    assert split_sentences(text, 20)[2:] == ["Three is longer,", "and goes on."]
+    assert split_quick("", 20) == split_sentences(" ", 20) == []

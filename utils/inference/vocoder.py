@@ -40,7 +40,9 @@ class Vocoder:
 
         Source: coqui-tts, Xtts.inference.
         """
-        if speed != 1.0:
+        if latents.shape[1] / speed < 1:
+            latents = latents[:, :1]  # a word so short that nothing would be left of it
+        elif speed != 1.0:
             latents = F.interpolate(latents.transpose(1, 2), scale_factor=1 / speed, mode="linear").transpose(1, 2)
         wav: Tensor = self.decoder(latents.float(), g=speaker.float())
         return wav.float().cpu().view(1, -1)

@@ -1,0 +1,109 @@
+"""The real worker speaks with every kind of model, exactly as the engine does, and lines that fail leave the others."""
+
+import time
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.sounds import make_project
+from tests.speech.workers import ended, until
+from utils.audio.write import to_pcm16
+from utils.config import ExportConfig, SpeechSettings, TrainConfig
+from utils.inference.engine import Synthesizer
+from utils.inference.export import export_model
+from utils.model.base import find_base
+from utils.paths import Project
+from utils.speech.desk import SpeechDesk
+from utils.speech.models import find_model, speaking_models
+from utils.speech.takes import Take, read_take
+from utils.training.run import fine_tune
+
+SETTINGS = SpeechSettings(language="en", split="sentences", speed=4.0)
+"""Random weights never stop by themselves: fast speech saves the decoder's time."""
+LOAD_S = 120.0
+"""The first take waits for torch to be loaded."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = make_project(tmp_path_factory.mktemp("output"))
+    fine_tune(TrainConfig(project=project.name, output=project.output, num_epochs=1))
+    export_model(ExportConfig(project=project.name, output=project.output))
+    return project
+
+
+@pytest.fixture(scope="module")
+def desk(project: Project) -> Iterator[SpeechDesk]:
+    desk = SpeechDesk(project.output, device="cpu")
+    yield desk
+    desk.release("the tests are over")
+
+
+def say(desk: SpeechDesk, project: Project, *texts: str, model: str = "base/tiny", **options) -> Take:
+    return ended(desk.submit(project, texts, model=model, settings=SETTINGS, **options), timeout_s=LOAD_S)
+
+
+def samples(path: Path) -> np.ndarray:
+    with wave.open(str(path)) as wav:
+        assert (wav.getframerate(), wav.getnchannels(), wav.getsampwidth()) == (24_000, 1, 2)
+        return np.frombuffer(wav.readframes(wav.getnframes()), dtype="<i2")
+
+
+def test_every_model_of_the_project_speaks(desk: SpeechDesk, project: Project) -> None:
+    ids = [model.id for model in speaking_models(project)]
+    run = next(project.runs.iterdir()).name
+    names = (f"run/{run}/last", f"run/{run}/best", "ready", "base/tiny")
+    assert set(names) <= set(ids)
+    takes = [say(desk, project, "No.", model=name) for name in names]
+    assert [take.state for take in takes] == ["finished"] * 4, takes
+    assert takes[0].checkpoint == f"step-{find_model(project, names[0]).step:08}"
+    _, best, ready, base = (samples(take.wavs[0]) for take in takes)
+    assert np.array_equal(best, ready)
+    assert len(base) != len(best) or not np.array_equal(base, best)
+
+
+def test_two_checkpoints_of_a_run_share_the_base_and_keep_their_own_weights(desk: SpeechDesk, project: Project) -> None:
+    run = next(project.runs.iterdir()).name
+    best, last = f"run/{run}/best", f"run/{run}/last"
+    first = samples(say(desk, project, "No.", model=best).wavs[0])
+    say(desk, project, "No.", model=last)
+    assert np.array_equal(first, samples(say(desk, project, "No.", model=best).wavs[0]))
+
+
+def test_the_worker_says_what_the_engine_says(desk: SpeechDesk, project: Project) -> None:
+    reference = next((project.dataset / "wavs").iterdir())
+    take = say(desk, project, "No. Go on.", reference=reference, reference_name="mine.wav")
+    synthesizer = Synthesizer(find_base("tiny"))
+    voice = synthesizer.voice(reference)
+    wav = synthesizer.speak("No. Go on.", language="en", voice=voice, speed=4.0, seed=1, split="sentences")
+    said = samples(take.wavs[0])
+    # Another number of threads may round one sample in the last bit.
+    assert len(said) == wav.shape[1] and np.abs(said - to_pcm16(wav)[0].numpy().astype(int)).max() <= 1
+    assert [sentence.text for sentence in take.sentences] == ["No.", "Go on."]
+    assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(said)
+
+
+def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: SpeechDesk, project: Project) -> None:
+    take = say(desk, project, "No.", "漢字")
+    assert [line.state for line in take.lines] == ["finished", "failed"]
+    assert "cannot read" in take.lines[1].error
+    other = desk.submit(project, ["No."], model="base/tiny", settings=SpeechSettings(language="xx"))
+    assert "cannot read the language 'xx'" in ended(other).message
+    assert "no voice 'nobody'" in say(desk, project, "No.", speaker="nobody").message
+    assert say(desk, project, "No.", speaker="Tiny Two").state == "finished"
+    broken = project.folder / "broken.wav"
+    broken.write_bytes(b"RIFF not sound")
+    assert "cannot be read as audio" in say(desk, project, "No.", reference=broken).message
+
+
+def test_a_stop_is_heard_in_the_middle_of_a_sentence(desk: SpeechDesk, project: Project) -> None:
+    text = "the quick brown fox jumps over the lazy dog and never comes back to the place where it had been before " * 2
+    take = desk.submit(project, [text], model="base/tiny", settings=SETTINGS)
+    until(take, lambda now: now.device != "", timeout_s=LOAD_S)
+    asked = time.monotonic()
+    desk.stop(take.folder)
+    assert ended(take).state == "stopped" and time.monotonic() - asked < 5
+    assert read_take(take.folder).sentences == []
