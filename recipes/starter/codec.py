@@ -10,6 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
+from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 from recipes.starter.corpus import read_manifest, read_wav, sample_of
 from utils.training.dvae import (
@@ -55,7 +56,7 @@ def mel_corpus(manifest: Path, folder: Path, *, clips: int = 1_000_000) -> MelCo
 
 
 @torch.no_grad()
-def draw(dvae: torch.nn.Module, mels: MelCorpus, mel_stats: Tensor, path: Path, *, clips: int = 4) -> None:
+def draw(dvae: DiscreteVAE, mels: MelCorpus, mel_stats: Tensor, path: Path, *, clips: int = 4) -> None:
     """Original above reconstruction for a few clips of different speakers."""
     figure, axes = plt.subplots(2 * clips, 1, figsize=(12, 3 * clips), constrained_layout=True)
     for number in range(clips):

@@ -17,12 +17,11 @@ from utils.training.codes import cache_codes
 
 def run(work: Path) -> None:
     """Encode what is not encoded yet, in float32 with the saved DVAE, and count the codes that occur."""
-    started, told = time.time(), [0]
+    started = time.time()
 
-    def progress(done: int, total: int) -> None:
-        if done - told[0] >= 1000 or done == total:
-            told[0] = done
-            print(f"codes: {done} of {total} clips", flush=True)
+    def progress(phase: str, done: int, total: int | None) -> None:
+        if done % 1000 == 0 or done == total:
+            print(f"codes: {phase}, {done} of {total} clips", flush=True)
 
     manifests = sorted((work / "corpus").glob("metadata_*.csv"))
     clips = [path for manifest in manifests for path, _, _ in read_manifest(manifest)]

@@ -148,6 +148,6 @@ def _hidden_states(listener: Listener, latents: Tensor, texts: list[str], wavs: 
     tokens = [torch.tensor(listener.tokenizer.encode(text, "en")) for text in texts]
     gpt = listener.gpt
     batch = pack(tokens, codes, gpt.shape)
-    hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, latents.expand(len(texts), -1, -1)))).flatten(0, 1)
+    hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, latents.expand(len(texts), -1, -1)), batch)).flatten(0, 1)
     assert all(len(clip) == -(-length // CODE_SAMPLES) for clip, length in zip(codes, lengths, strict=True))
     return [hidden[places[: len(clip) + 1]] for places, clip in zip(batch.code_places, codes, strict=True)]

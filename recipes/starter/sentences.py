@@ -123,6 +123,8 @@ def _load_grammar() -> dict[str, list[str]]:
             continue
         name, options = line.split(": ", 1)
         for option in options.split(" | "):
-            weight, text = re.fullmatch(r"(?:(\d+)\*)?(.*)", option.strip()).groups()
+            parts = re.fullmatch(r"(?:(\d+)\*)?(.*)", option.strip())
+            assert parts is not None, "the pattern takes any line"
+            weight, text = parts.groups()
             rules.setdefault(name, []).extend([text] * int(weight or 1))
     return rules

@@ -1,4 +1,4 @@
-"""Stage D: the speaker encoder, trained on many espeak-ng voices; leaves speaker.safetensors and quality.json.
+"""Stage E: the speaker encoder, trained on many espeak-ng voices; leaves speaker.safetensors and quality.json.
 
 The demo voice's variant, and the one that shares its formants, are heard only in the final measurement.
 """
@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ def run(work: Path) -> None:
     torch.manual_seed(SETTINGS.seed)
     encoder, started = new_speaker_encoder(SHAPE), time.time()
     train_speaker_encoder(encoder, heard, settings=SETTINGS, folder=folder)
-    quality = {"speakers": len(everyone), "seconds": round(time.time() - started)}
+    quality: dict[str, Any] = {"speakers": len(everyone), "seconds": round(time.time() - started)}
     quality["parameters"] = sum(parameter.numel() for parameter in encoder.parameters())
     known, asked = embed_clips(encoder, heard), embed_clips(encoder, unheard)
     quality["heldout_accuracy"] = identification_accuracy(known, _numbers(heard), asked, _numbers(unheard))

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import soundfile
 import torch
+from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from recipes.starter.latents import load_lessons
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
@@ -32,7 +34,7 @@ def run(work: Path) -> None:
     """Train to the end of SETTINGS, measure on clips that were kept back, save, and leave some to listen to."""
     folder, lessons = work / "decoder", load_lessons(work)
     torch.manual_seed(SETTINGS.seed)
-    decoder = build_decoder(SHAPE)
+    decoder = cast(HifiDecoder, build_decoder(SHAPE))
     decoder.speaker_encoder.load_state_dict(read_weights(work / "speaker" / "speaker.safetensors"))
     heard = [clip for number, clip in enumerate(lessons) if number % HELD_OUT_EVERY]
     train_decoder(decoder, heard, settings=SETTINGS, folder=folder)
@@ -43,7 +45,7 @@ def run(work: Path) -> None:
 
 
 @torch.no_grad()
-def measure(decoder: torch.nn.Module, clips: DecoderClips, folder: Path, *, crops: int = 24) -> dict[str, float]:
+def measure(decoder: HifiDecoder, clips: DecoderClips, folder: Path, *, crops: int = 24) -> dict[str, float]:
     """Mean losses on crops of unheard clips; four pairs of recording and decoded sound go to `folder`."""
     latents, speakers, sound = clips.batch(crops, np.random.default_rng(1))
     made = decode(decoder, latents, speakers)

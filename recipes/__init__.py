@@ -1,0 +1,1 @@
+"""Recipes that make what ships in assets from nothing but this repository and espeak-ng."""
