@@ -1,0 +1,42 @@
+"""Loudness: BS.1770's own reference signal, targets that are met, and peaks that are never clipped."""
+
+import math
+
+import pytest
+import torch
+
+from tests.audio.signals import tone
+from utils.audio.loudness import CEILING, loudness, normalize_loudness
+
+
+def test_the_reference_tone_has_its_reference_loudness() -> None:
+    # BS.1770-4: 0 dBFS at 997 Hz in one channel reads -3.01 LKFS.
+    wav = tone(5, 48_000, hertz=997, amplitude=1.0)
+    assert loudness(wav, 48_000) == pytest.approx(-3.01, abs=0.1)
+
+
+@pytest.mark.parametrize("target", [-30.0, -23.0, -16.0])
+def test_the_target_is_met(target: float) -> None:
+    wav, gain = normalize_loudness(tone(2, 22_050, amplitude=0.05), 22_050, target)
+    assert loudness(wav, 22_050) == pytest.approx(target, abs=0.1)
+    assert gain == pytest.approx(target - loudness(tone(2, 22_050, amplitude=0.05), 22_050), abs=0.1)
+
+
+def test_peaks_hold_the_gain_back() -> None:
+    wav = tone(2, 22_050, amplitude=0.01)
+    wav[0, 1000] = 0.5
+    loud, gain = normalize_loudness(wav, 22_050, -16.0)
+    assert float(loud.abs().max()) == pytest.approx(CEILING)
+    assert gain == pytest.approx(20 * math.log10(CEILING / 0.5), abs=0.01)
+
+
+def test_silence_stays_silence() -> None:
+    wav = torch.zeros(1, 22_050)
+    assert loudness(wav, 22_050) == -math.inf
+    same, gain = normalize_loudness(wav, 22_050, -23.0)
+    assert same is wav and gain == 0
+
+
+def test_a_clip_shorter_than_a_gating_block_has_a_loudness_too() -> None:
+    short, longer = tone(0.1, 22_050, hertz=1000), tone(2, 22_050, hertz=1000)
+    assert loudness(short, 22_050) == pytest.approx(loudness(longer, 22_050), abs=0.3)

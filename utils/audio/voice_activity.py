@@ -1,0 +1,110 @@
+"""Where people speak: silero-vad's probabilities, computed for all frames of a block at once.
+
+Shapes: N samples at 16 000 Hz, F = ceil(N / 512) frames of 32 ms.
+
+The weights are those of the silero-vad package, and so are the sums (its tinygrad_model.py shows them); what differs
+is the order of work. Only the recurrent cell needs one frame after the other: the convolutions, which take nearly all
+of the time, see all frames together. The package itself is not imported: that sets torch's threads for
+the whole process.
+"""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from utils.errors import UserError
+
+VAD_RATE = 16_000
+"""Sample rate that speech is looked for at, in Hz."""
+FRAME = 512
+"""Samples a frame at `VAD_RATE`: 32 ms."""
+_CONTEXT = 64
+_BLOCK_FRAMES = 1_024
+"""Frames at a time (33 s): bounds memory."""
+
+
+@dataclass(frozen=True)
+class VadState:
+    """What is carried from one part of a recording to the next."""
+
+    hidden: Tensor
+    cell: Tensor
+    context: Tensor
+    """The last 64 samples."""
+
+
+class VoiceActivity(nn.Module):
+    """Silero's voice activity model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stft_conv = nn.Conv1d(1, 258, 256, stride=128, bias=False)
+        self.conv1 = nn.Conv1d(129, 128, 3, padding=1)
+        self.conv2 = nn.Conv1d(128, 64, 3, stride=2, padding=1)
+        self.conv3 = nn.Conv1d(64, 64, 3, stride=2, padding=1)
+        self.conv4 = nn.Conv1d(64, 128, 3, padding=1)
+        self.lstm = nn.LSTM(128, 128)
+        self.final_conv = nn.Conv1d(128, 1, 1)
+
+    @torch.inference_mode()
+    def forward(self, wav: Tensor, state: VadState | None = None) -> tuple[Tensor, VadState]:
+        """Probability of speech in each frame.
+
+        Args:
+            wav: audio at 16 000 Hz, [1, N]; a last frame that is not whole is filled with zeros.
+            state: of the part before, which must have been a whole number of frames; None at a beginning.
+
+        Returns:
+            Probabilities, [F], and the state to go on with.
+        """
+        assert wav.ndim == 2 and wav.shape[0] == 1 and wav.shape[1] > 0, wav.shape
+        state = state or VadState(torch.zeros(1, 128), torch.zeros(1, 128), torch.zeros(1, _CONTEXT))
+        found = []
+        for part in wav.split(_BLOCK_FRAMES * FRAME, dim=1):
+            block, state = self._block(F.pad(part, (0, -part.shape[1] % FRAME)), state)
+            found.append(block)
+        return torch.cat(found), state
+
+    def _block(self, wav: Tensor, state: VadState) -> tuple[Tensor, VadState]:
+        frames = torch.cat([state.context, wav], dim=1)[0].unfold(0, _CONTEXT + FRAME, FRAME)
+        spectrum = self.stft_conv(F.pad(frames[:, None], (0, _CONTEXT), mode="reflect"))
+        x = (spectrum[:, :129].square() + spectrum[:, 129:].square()).sqrt()
+        for conv in (self.conv1, self.conv2, self.conv3, self.conv4):
+            x = conv(x).relu()
+        heard, (hidden, cell) = self.lstm(x[:, :, 0], (state.hidden, state.cell))
+        speech = self.final_conv(heard.relu()[..., None])[:, 0, 0].sigmoid()
+        return speech, VadState(hidden, cell, wav[:, -_CONTEXT:])
+
+
+def load_voice_activity() -> VoiceActivity:
+    """The model with the weights that the silero-vad package carries; nothing is downloaded.
+
+    Raises:
+        UserError: the package is not installed.
+    """
+    # The package's other file, silero_vad_16k.safetensors, holds the weights of an earlier version.
+    theirs = dict(torch.jit.load(_weights(), map_location="cpu")._model.state_dict())
+    model = VoiceActivity()
+    model.load_state_dict({ours: theirs[name] for name, ours in _names().items()})
+    return model.eval().requires_grad_(False)
+
+
+def _weights() -> Path:
+    spec = find_spec("silero_vad")
+    if spec is None or spec.origin is None:
+        raise UserError(what="speech cannot be found: silero-vad is not installed", fix="pip install silero-vad==6.2.3")
+    return Path(spec.origin).parent / "data" / "silero_vad.jit"
+
+
+def _names() -> dict[str, str]:
+    """{their tensor: ours}; a cell's weights are those of an LSTM of one layer."""
+    names = {"stft.forward_basis_buffer": "stft_conv.weight"}
+    for kind in ("weight", "bias"):
+        names |= {f"encoder.{n}.reparam_conv.{kind}": f"conv{n + 1}.{kind}" for n in range(4)}
+        names |= {f"decoder.rnn.{kind}_{side}": f"lstm.{kind}_{side}_l0" for side in ("ih", "hh")}
+        names[f"decoder.decoder.2.{kind}"] = f"final_conv.{kind}"
+    return names
