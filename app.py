@@ -4,7 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from utils.errors import UserError
 from webui.interface import create_ui
+from webui.security import GIB, access_of
 from webui.theme import create_theme, style
 
 
@@ -12,42 +14,39 @@ def main() -> int:
     """Serve the page until Ctrl-C.
 
     Returns:
-        The exit status: 0, or 2 when the address cannot be used.
+        The exit status: 0, or 2 when a flag or the address cannot be used.
     """
     flags = read_flags()
     output = flags.output.resolve()
-    page = create_ui(output)
     try:
-        page.launch(
-            server_name=flags.host,
-            server_port=flags.port,
-            theme=create_theme(),
-            css=style(),
-            allowed_paths=[str(output)],
-            footer_links=[],
-            run_history=False,
-            enable_monitoring=False,
-            share=False,
-            ssr_mode=False,
-            quiet=True,
-            prevent_thread_lock=True,
-        )
+        options = access_of(flags).launch_options(output)
+        page = create_ui(output, quota_bytes=int(flags.project_quota_gb * GIB))
+        page.launch(theme=create_theme(), css=style(), footer_links=[], quiet=True, prevent_thread_lock=True, **options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         print(f"the page cannot be served at {flags.host}:{flags.port}: {error}", file=sys.stderr)
         print("  fix:   choose another address with --host and --port", file=sys.stderr)
         return 2
-    print(f"Open {page.local_url} in a browser; Ctrl-C here stops the app.", flush=True)
+    print(f"Open {page.share_url or page.local_url} in a browser; Ctrl-C here stops the app.", flush=True)
     page.block_thread()
     return 0
 
 
 def read_flags() -> argparse.Namespace:
     """The command line's flags."""
-    parser = argparse.ArgumentParser(description="The web app of XTTS Fine-tuning Studio.")
-    show = "(default: %(default)s)"
-    parser.add_argument("--host", default="127.0.0.1", help=f"address to listen on; there is no login yet {show}")
-    parser.add_argument("--port", type=int, default=7860, help=f"port to listen on {show}")
-    parser.add_argument("--output", type=Path, default=Path("output"), help=f"folder of all projects {show}")
+    about = "The web app of XTTS Fine-tuning Studio."
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on; any but this computer's own needs --auth")
+    add("--port", type=int, default=7860, help="port to listen on")
+    add("--output", type=Path, default=Path("output"), help="folder of all projects")
+    add("--auth", default="", metavar="NAME:PASSWORD", help="login, or @FILE with one NAME:PASSWORD a line")
+    add("--share", action="store_true", help="make a public address through gradio.live; needs --auth")
+    add("--trusted-host", action="append", default=[], help="name the page is reached by, as behind a proxy")
+    add("--max-upload-gb", type=float, default=2.0, help="largest file that can be uploaded, in GiB")
+    add("--project-quota-gb", type=float, default=50.0, help="all uploads of one project together, in GiB")
     return parser.parse_args()
 
 

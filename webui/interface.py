@@ -4,6 +4,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from utils.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.events import wire_events
 from webui.events.wiring import Frame
@@ -19,11 +20,12 @@ MAX_WAITING = 64
 """So many requests may wait for their turn; more are refused at once instead of piling up."""
 
 
-def create_ui(output: Path) -> gr.Blocks:
+def create_ui(output: Path, *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> gr.Blocks:
     """The whole page, ready to launch.
 
     Args:
         output: the folder that holds all projects; it need not exist yet.
+        quota_bytes: all uploads of one project together may take so much.
     """
     registry = Registry()
     with gr.Blocks(title=text.TITLE, analytics_enabled=False, fill_width=True) as page:
@@ -38,6 +40,6 @@ def create_ui(output: Path) -> gr.Blocks:
                 registry.add("inference", create_inference_tab())
             with gr.Tab(text.SYSTEM_TAB, id="system"):
                 registry.add("system", create_system_tab())
-        wire_events(Frame(page=page, registry=registry, studio=Studio(output=output)))
+        wire_events(Frame(page=page, registry=registry, studio=Studio(output=output, quota_bytes=quota_bytes)))
     page.queue(max_size=MAX_WAITING)
     return page

@@ -7,6 +7,7 @@ from pathlib import Path
 from utils.errors import UserError
 from utils.paths import Project
 from utils.projects import find_project
+from utils.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 
 
@@ -16,6 +17,8 @@ class Studio:
 
     output: Path
     """The folder that holds all projects."""
+    quota_bytes: int = DEFAULT_QUOTA_BYTES
+    """All uploads of one project together may take so much, see `utils.uploads`."""
     before_training: list[Callable[[], str]] = field(default_factory=list)
     """Called before a training starts, to free what it needs; each says what it did, or nothing."""
 

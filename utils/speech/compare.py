@@ -1,0 +1,237 @@
+"""Compare models by ear: the same text and voice from each, side by side or blind, with every vote kept on disk.
+
+output/<project>/comparisons/<id>.json names the takes of a comparison; <id>.votes.jsonl has one vote a line.
+"""
+
+import itertools
+import json
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from utils.config import SpeechSettings
+from utils.errors import UserError, disk_errors
+from utils.jobs.record import write_whole
+from utils.paths import Project, check_name, new_run_id
+from utils.speech.desk import MAX_WAITING, SpeechDesk, checked_texts
+from utils.speech.models import find_model
+from utils.speech.takes import Take, find_take
+
+FOLDER = "comparisons"
+MAX_MODELS = 6
+
+Choice = Literal["a", "b", "same"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One line from two models, in an order that does not tell which is which."""
+
+    comparison: str
+    line: int
+    a: str
+    """Id of the take that is heard as A."""
+    b: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.comparison}/{self.line}/{self.a}/{self.b}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vote:
+    """What someone heard."""
+
+    time: float
+    """In seconds since 1970."""
+    line: int
+    text: str
+    a: str
+    """Model that was heard as A, with its checkpoint."""
+    b: str
+    choice: Choice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """All votes on a pair of models."""
+
+    models: tuple[str, str]
+    wins: tuple[int, int]
+    """How often the first and the second was preferred."""
+    same: int
+
+    @property
+    def chance(self) -> float:
+        """How likely so clear a preference, or a clearer one, is where there is none: the two-sided sign test."""
+        total, most = sum(self.wins), max(self.wins)
+        tail = sum(math.comb(total, count) for count in range(most, total + 1)) / 2**total
+        return min(1.0, 2 * tail)
+
+
+@disk_errors()
+def compare(
+    desk: SpeechDesk,
+    project: Project,
+    models: Sequence[str],
+    texts: Sequence[str],
+    *,
+    settings: SpeechSettings,
+    reference: Path | None,
+    reference_name: str = "",
+) -> str:
+    """Ask for the same lines from each model.
+
+    Args:
+        desk: who has them spoken.
+        project: whose models.
+        models: their ids, two or more.
+        texts: the lines.
+        settings: how they are spoken, by all alike.
+        reference: whose voice speaks; with None each model's own voice does, and so voices may differ.
+        reference_name: what the user calls that recording.
+
+    Returns:
+        The comparison's id.
+
+    Raises:
+        UserError: fewer than two models, or anything that `SpeechDesk.submit` refuses.
+    """
+    chosen = list(dict.fromkeys(models))
+    if not 2 <= len(chosen) <= MAX_MODELS:
+        raise UserError(what=f"{len(chosen)} models are chosen", fix=f"choose 2 to {MAX_MODELS} to compare")
+    settings.validate(where="speech settings")
+    lines = checked_texts(texts)
+    for model in chosen:
+        find_model(project, model)
+    if desk.num_waiting + len(chosen) > MAX_WAITING:
+        raise UserError(what=f"{desk.num_waiting} takes are waiting already", fix="wait until some are spoken")
+    identity = new_run_id()
+    common: dict[str, Any] = {"settings": settings, "reference": reference, "reference_name": reference_name}
+    takes = [desk.submit(project, lines, model=model, comparison=identity, **common) for model in chosen]
+    folder = project.folder / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"created": time.time(), "takes": [take.id for take in takes]}
+    write_whole(folder / f"{identity}.json", json.dumps(content, indent=1))
+    return identity
+
+
+def comparisons(project: Project) -> list[str]:
+    """Ids of the comparisons of a project, the newest first."""
+    return sorted((path.stem for path in (project.folder / FOLDER).glob("*.json")), reverse=True)
+
+
+def takes_of(project: Project, comparison: str) -> list[Take]:
+    """The takes of a comparison, in the order in which their models were chosen.
+
+    Raises:
+        UserError: there is no such comparison.
+    """
+    path = _file(project, comparison, ".json")
+    try:
+        ids = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["takes"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            what=f"there is no comparison {comparison!r}", where=str(path.parent), fix="make a new one"
+        ) from error
+    return [find_take(project, name) for name in ids]
+
+
+def trials(project: Project, comparison: str) -> list[Trial]:
+    """What can be judged blind: each line that two models have spoken, for each pair, in an order fixed by chance.
+
+    Raises:
+        UserError: there is no such comparison.
+    """
+    takes = takes_of(project, comparison)
+    # Seeded by the id: a page that is loaded again asks the same, and nobody can tell A from B by asking twice.
+    chance = random.Random(comparison)
+    found = []
+    for line, (first, second) in itertools.product(range(len(takes[0].lines)), itertools.combinations(takes, 2)):
+        a, b = chance.sample([first, second], 2)
+        if a.lines[line].file and b.lines[line].file:
+            found.append(Trial(comparison=comparison, line=line + 1, a=a.id, b=b.id))
+    chance.shuffle(found)
+    return found
+
+
+def next_trial(project: Project, comparison: str) -> Trial | None:
+    """The first trial that nobody has judged yet.
+
+    Raises:
+        UserError: there is no such comparison.
+    """
+    judged = {(record["line"], record["take_a"], record["take_b"]) for record in _records(project, comparison)}
+    waiting = (t for t in trials(project, comparison) if (t.line, t.a, t.b) not in judged)
+    return next(waiting, None)
+
+
+@disk_errors()
+def vote(project: Project, trial_id: str, choice: str) -> Vote:
+    """Keep what someone heard.
+
+    Args:
+        project: whose comparison.
+        trial_id: `Trial.id`.
+        choice: a, b or same.
+
+    Returns:
+        The vote, which now may tell which model was which.
+
+    Raises:
+        UserError: there is no such trial, or no such choice.
+    """
+    trial = next((t for t in trials(project, trial_id.partition("/")[0]) if t.id == trial_id), None)
+    if trial is None or choice not in get_args(Choice):
+        raise UserError(what="there is nothing to judge here", where=trial_id[:80], fix="make a comparison first")
+    first, second = find_take(project, trial.a), find_take(project, trial.b)
+    cast = Vote(
+        time=time.time(),
+        line=trial.line,
+        text=first.lines[trial.line - 1].text,
+        a=name_of(first),
+        b=name_of(second),
+        choice=choice,  # type: ignore[arg-type]
+    )
+    record = {**asdict(cast), "take_a": trial.a, "take_b": trial.b}
+    with _file(project, trial.comparison, ".votes.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return cast
+
+
+def tallies(project: Project) -> list[Tally]:
+    """All votes of a project, by pair of models."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for comparison in comparisons(project):
+        for record in _records(project, comparison):
+            first, second = sorted((record["a"], record["b"]))
+            wins = counts.setdefault((first, second), [0, 0, 0])
+            preferred = {"a": record["a"], "b": record["b"]}.get(record["choice"])
+            wins[2 if preferred is None else (first, second).index(preferred)] += 1
+    return [Tally(models=pair, wins=(won[0], won[1]), same=won[2]) for pair, won in sorted(counts.items())]
+
+
+def name_of(take: Take) -> str:
+    """The model of a take, with its checkpoint: a run's best is another one after more training."""
+    return f"{take.model} ({take.checkpoint})" if take.checkpoint else take.model
+
+
+def _records(project: Project, comparison: str) -> list[dict[str, Any]]:
+    """The votes of a comparison; a line that a killed process tore is left out."""
+    path = _file(project, comparison, ".votes.jsonl")
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            record = json.loads(line)
+            found.append(record if {"a", "b", "choice", "take_a", "take_b", "line"} <= record.keys() else None)
+        except (ValueError, AttributeError):
+            continue
+    return [record for record in found if record is not None]
+
+
+def _file(project: Project, comparison: str, ending: str) -> Path:
+    return project.folder / FOLDER / (check_name(comparison, kind="comparison") + ending)

@@ -1,0 +1,287 @@
+"""Who may talk to the page: the address it listens on, the hosts and origins it answers, and how much it takes."""
+
+import argparse
+import ipaddress
+import shutil
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from utils.errors import UserError
+from utils.uploads import GIB, KEPT_FREE_BYTES
+
+LOOPBACK_NAMES = ("localhost",)
+SHARE_DOMAINS = (".gradio.live", ".gradio.app")
+"""Where gradio's tunnel makes a shared page appear."""
+MIN_PASSWORD = 8
+MAX_REQUEST_BYTES = 16 * 2**20
+"""Of a request that is no upload: the longest text of a take fits several times."""
+UPLOAD_PATH = "/gradio_api/upload"
+CLOSED = (
+    "/gradio_api/process_recording",
+    "/gradio_api/vibe",
+    "/gradio_api/undo-vibe",
+    "/gradio_api/deep_link",
+    "/gradio_api/proxy=",
+    "/gradio_api/file=http:",
+    "/gradio_api/file=https:",
+    "/gradio_api/file/http:",
+    "/gradio_api/file/https:",
+    "/gradio_api/run-history",
+    "/monitoring",
+    "/gradio_api/monitoring",
+)
+"""What gradio serves and this app has no use for: fetching other addresses, recording, editing code, looking on."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "SAMEORIGIN",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""No guessing of file types, no page around ours, no address told to others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Where the page listens and who may use it."""
+
+    host: str = "127.0.0.1"
+    port: int = 7860
+    auth: tuple[tuple[str, str], ...] = ()
+    """Names and passwords; none is no login."""
+    share: bool = False
+    """A public address through gradio's servers."""
+    trusted_hosts: tuple[str, ...] = ()
+    """Names beside this computer's own under which browsers may ask, as behind a proxy."""
+    max_upload_bytes: int = 2 * GIB
+    """Of one file."""
+
+    def checked(self) -> Self:
+        """This, when strangers cannot use the page without a password.
+
+        Raises:
+            UserError: they could, or a password is too short.
+        """
+        if not self.auth and (self.share or not is_loopback(self.host)):
+            where = "--share" if self.share else f"--host {self.host}"
+            raise UserError(
+                what="others could use this page, and everything it can do, without a password",
+                where=where,
+                fix="add --auth NAME:PASSWORD, or --auth @FILE with one NAME:PASSWORD a line",
+            )
+        short = [name for name, password in self.auth if len(password) < MIN_PASSWORD]
+        if short:
+            raise UserError(
+                what=f"the password of {short[0]!r} is too short",
+                where="--auth",
+                fix=f"use {MIN_PASSWORD} characters or more",
+            )
+        if self.max_upload_bytes <= 0:
+            raise UserError(what="no file could be uploaded", where="--max-upload-gb", fix="use a positive number")
+        return self
+
+    def launch_options(self, output: Path) -> dict[str, Any]:
+        """What gradio's `launch` is told; nothing that matters is left to its defaults or its environment variables.
+
+        Args:
+            output: the only folder whose files are served.
+        """
+        return {
+            "server_name": self.host,
+            "server_port": self.port,
+            "auth": list(self.auth) or None,
+            "share": self.share,
+            "allowed_paths": [str(output)],
+            "max_file_size": self.max_upload_bytes,
+            "enable_monitoring": False,
+            "run_history": False,
+            "mcp_server": False,
+            "strict_cors": True,
+            "ssr_mode": False,
+            "show_error": False,
+            "num_workers": 0,
+            "app_kwargs": {"middleware": [Middleware(Guard, access=self)], "docs_url": None, "redoc_url": None},
+        }
+
+    def is_trusted(self, host: str) -> bool:
+        """Whether a browser that believes to talk to this host talks to us by intention.
+
+        A page of a stranger can make its own name point to this computer (DNS rebinding), but it cannot make an
+        address out of digits do so: these are always trusted.
+
+        Args:
+            host: name or address, without the port.
+        """
+        name = host.lower().rstrip(".")
+        own = {*LOOPBACK_NAMES, self.host.lower(), *(trusted.lower() for trusted in self.trusted_hosts)}
+        if not is_loopback(self.host):
+            own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        return is_address(name) or name in own or (self.share and name.endswith(SHARE_DOMAINS))
+
+
+def access_of(flags: argparse.Namespace) -> Access:
+    """What the command line's flags say.
+
+    Raises:
+        UserError: they would let strangers in, or a value is not usable.
+    """
+    access = Access(
+        host=flags.host,
+        port=flags.port,
+        auth=read_auth(flags.auth),
+        share=flags.share,
+        trusted_hosts=tuple(flags.trusted_host),
+        max_upload_bytes=int(flags.max_upload_gb * GIB),
+    )
+    return access.checked()
+
+
+def read_auth(value: str) -> tuple[tuple[str, str], ...]:
+    """Names and passwords of --auth.
+
+    Args:
+        value: NAME:PASSWORD, or @FILE with one a line; empty for none.
+
+    Raises:
+        UserError: no such file, or a line that is not NAME:PASSWORD.
+    """
+    if not value:
+        return ()
+    try:
+        lines = Path(value[1:]).read_text(encoding="utf-8").splitlines() if value.startswith("@") else [value]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(what=f"the passwords cannot be read: {error}", where=f"--auth {value}") from error
+    pairs = [tuple(line.strip().split(":", 1)) for line in lines if line.strip()]
+    if not pairs or any(len(pair) < 2 or not pair[0] for pair in pairs):
+        # The line is not quoted: it may hold a password.
+        raise UserError(what="that is no NAME:PASSWORD", where="--auth", fix="write a name, a colon and a password")
+    return tuple((name, password) for name, password in pairs)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this computer can reach this address."""
+    if host.lower() in LOOPBACK_NAMES:
+        return True
+    return is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback
+
+
+def is_address(host: str) -> bool:
+    """Whether this is an address out of digits, not a name."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+class Guard:
+    """Refuses what no browser that shows our own page would send, before gradio sees it.
+
+    Args:
+        app: what comes behind it.
+        access: whom to answer.
+    """
+
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+        self.app = app
+        self.access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        refusal = self.refusal(scope)
+        if refusal is None:
+            limited = Limited(receive, self.limit(scope))
+            await self.app(scope, limited, _with_headers(send))
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            status, reason = refusal
+            await PlainTextResponse(reason, status_code=status)(scope, receive, send)
+
+    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Status and reason when a request is not answered."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self.access.is_trusted(hostname(host)):
+            return 421, "This is not a name of this app. Use http://127.0.0.1, or start it with --trusted-host NAME."
+        if not self._is_own_origin(headers, host):
+            return 403, "This request comes from another site."
+        path = "/" + scope["path"].lstrip("/")
+        if any(path.startswith(closed) for closed in CLOSED):
+            return 404, "Not found"
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self.limit(scope):
+            return (
+                413,
+                "The request is too large. Upload fewer or smaller files, or start with a larger --max-upload-gb.",
+            )
+        if path == UPLOAD_PATH and not _has_room(int(length)):
+            return 507, "The disk has no room for this upload."
+        return None
+
+    def limit(self, scope: Scope) -> int:
+        """How many bytes a request may have: several large files may come in one."""
+        return 32 * self.access.max_upload_bytes if scope["path"] == UPLOAD_PATH else MAX_REQUEST_BYTES
+
+    def _is_own_origin(self, headers: Headers, host: str) -> bool:
+        origin = headers.get("origin")
+        if origin is None:
+            # Scripts send none. Browsers that tell where a request comes from tell it without an origin as well.
+            is_foreign = headers.get("sec-fetch-site") == "cross-site"
+            return not is_foreign or headers.get("sec-fetch-mode") == "navigate"
+        parts = urlsplit(origin)
+        if self.access.share and (parts.hostname or "").endswith(SHARE_DOMAINS):
+            return True
+        return bool(parts.netloc) and parts.netloc.lower() == host.lower()
+
+
+class Limited:
+    """Receives a request's body up to a limit, also when it does not tell its length beforehand.
+
+    Args:
+        receive: where the body comes from.
+        limit: bytes.
+    """
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive, self._left = receive, limit
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            return {"type": "http.disconnect"}
+        return message
+
+
+def hostname(host: str) -> str:
+    """The host of a Host header, without the port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _has_room(num_bytes: int) -> bool:
+    return shutil.disk_usage(tempfile.gettempdir()).free > num_bytes + KEPT_FREE_BYTES
+
+
+def _with_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+        await send(message)
+
+    return send_with_headers
