@@ -20,7 +20,8 @@ def main() -> int:
     output = flags.output.resolve()
     try:
         options = access_of(flags).launch_options(output)
-        page = create_ui(output, quota_bytes=int(flags.project_quota_gb * GIB))
+        roots = [root.resolve() for root in flags.input_root]
+        page = create_ui(output, input_roots=roots, quota_bytes=int(flags.project_quota_gb * GIB))
         page.launch(theme=create_theme(), css=style(), footer_links=[], quiet=True, prevent_thread_lock=True, **options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -42,6 +43,7 @@ def read_flags() -> argparse.Namespace:
     add("--host", default="127.0.0.1", help="address to listen on; any but this computer's own needs --auth")
     add("--port", type=int, default=7860, help="port to listen on")
     add("--output", type=Path, default=Path("output"), help="folder of all projects")
+    add("--input-root", type=Path, action="append", default=[], help="folder that recordings may be taken from")
     add("--auth", default="", metavar="NAME:PASSWORD", help="login, or @FILE with one NAME:PASSWORD a line")
     add("--share", action="store_true", help="make a public address through gradio.live; needs --auth")
     add("--trusted-host", action="append", default=[], help="name the page is reached by, as behind a proxy")

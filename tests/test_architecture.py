@@ -19,7 +19,7 @@ MAX_LINES = 400
 
 LAYERS = (
     {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.runs", "utils.hardware"}
-    | {"utils.projects", "utils.uploads"},
+    | {"utils.projects", "utils.progress", "utils.intake", "utils.uploads"},
     {"utils.audio"},
     {"utils.text", "utils.model", "utils.speech"},
     {"utils.dataset"},
@@ -55,10 +55,12 @@ LIGHT = (
     "utils.jobs",
     "utils.model.catalog",
     "utils.paths",
+    "utils.progress",
     "utils.projects",
     "utils.runs",
     "utils.speech",
     "utils.uploads",
+    "utils.intake",
 )
 """What the web process may load; nothing these import, however far away, may load a library of HEAVY."""
 HEAVY = ("torch", "torchaudio", "torchcodec", "TTS", "trainer", "transformers", "accelerate", "safetensors.torch")

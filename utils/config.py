@@ -227,6 +227,18 @@ class ExportConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DownloadConfig(Config):
+    """Bring a published XTTS v2 base to this computer."""
+
+    version: str
+    """Base to download: v2.0.2, v2.0.3 or main."""
+    accept_license: bool = False
+    """The licence of the weights was read and accepted."""
+    output: Path = Path("output")
+    """The folder that holds all projects, where the download is written down as a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SpeechSettings(Config):
     """How a text is spoken, by whichever model."""
 

@@ -15,6 +15,8 @@ _run_numbers = itertools.count()
 # Windows refuses these as file names whatever their case or extension.
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{stem}{digit}" for stem in ("com", "lpt") for digit in range(1, 10))}
 
+NO_PROJECT = ".jobs"
+"""Folder below the output folder for jobs of no project; no project can have this name."""
 BASES_VARIABLE = "XTTS_STUDIO_BASES"
 
 

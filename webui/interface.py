@@ -1,5 +1,6 @@
 """Compose the page: project bar, tabs, then the events between them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import gradio as gr
@@ -20,11 +21,14 @@ MAX_WAITING = 64
 """So many requests may wait for their turn; more are refused at once instead of piling up."""
 
 
-def create_ui(output: Path, *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> gr.Blocks:
+def create_ui(
+    output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: int = DEFAULT_QUOTA_BYTES
+) -> gr.Blocks:
     """The whole page, ready to launch.
 
     Args:
         output: the folder that holds all projects; it need not exist yet.
+        input_roots: folders of this computer, besides `output`, that recordings may be taken from.
         quota_bytes: all uploads of one project together may take so much.
     """
     registry = Registry()
@@ -38,8 +42,9 @@ def create_ui(output: Path, *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> gr.Blo
                 registry.add("train", create_train_tab())
             with gr.Tab(text.INFERENCE_TAB, id="inference"):
                 registry.add("inference", create_inference_tab())
-            with gr.Tab(text.SYSTEM_TAB, id="system"):
-                registry.add("system", create_system_tab())
-        wire_events(Frame(page=page, registry=registry, studio=Studio(output=output, quota_bytes=quota_bytes)))
+            with gr.Tab(text.SYSTEM_TAB, id="system") as system_tab:
+                registry.add("system", create_system_tab() | {"tab": system_tab})
+        studio = Studio(output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes)
+        wire_events(Frame(page=page, registry=registry, studio=studio))
     page.queue(max_size=MAX_WAITING)
     return page

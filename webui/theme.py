@@ -10,7 +10,12 @@ FONT_MONO = ("ui-monospace", "Consolas", "monospace")
 
 def create_theme() -> gr.themes.Base:
     """The theme that `launch` takes: light and dark follow the browser."""
-    return gr.themes.Soft(font=FONT, font_mono=FONT_MONO)
+    # Labels as plain bold text: there are many of them.
+    plain = {"block_title_padding": "0", "block_title_text_weight": "600"}
+    for mode in ("", "_dark"):
+        plain[f"block_title_background_fill{mode}"] = "none"
+        plain[f"block_title_text_color{mode}"] = "*body_text_color"
+    return gr.themes.Soft(font=FONT, font_mono=FONT_MONO).set(**plain)  # type: ignore[arg-type]
 
 
 def style() -> str:

@@ -23,8 +23,8 @@ def frame(tmp_path):
 
 
 def function(frame):
-    """What the only event runs."""
-    (dependency,) = frame.page.fns.values()
+    """What the first event runs."""
+    dependency = next(iter(frame.page.fns.values()))
     return dependency.fn
 
 
@@ -77,7 +77,13 @@ def test_a_poll_sends_only_what_changed(frame):
     )
     outputs = ["tab.label", "tab.first"]
     wire_poll(
-        frame, ["tab.button:click"], lambda s, v: next(answers), inputs=["tab.second"], outputs=outputs, api_name="p"
+        frame,
+        "tab.button:click",
+        ["tab.second:change"],
+        lambda s, v: next(answers),
+        inputs=["tab.second"],
+        outputs=outputs,
+        api_name="p",
     )
     first = function(frame)(1, {})
     (seen,) = (value for component, value in first.items() if isinstance(component, gr.State))

@@ -17,10 +17,11 @@ import tyro
 
 from utils import jobs
 from utils.cli.common import error_exits
-from utils.config import Config, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.config import Config, DownloadConfig, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
 from utils.errors import UserError
 from utils.events import FINAL, EventWriter, tail
 from utils.jobs.record import EVENTS_FILE
+from utils.paths import bases_folder
 
 STOPPED = 143
 """Exit status after SIGTERM, as shells have it: 128 + SIGTERM."""
@@ -158,7 +159,20 @@ def _synthesize(config: SynthesizeConfig, report: Report) -> None:
     print(config.out)
 
 
+def _download(config: DownloadConfig, report: Report) -> None:
+    from utils.model.download import download_base
+
+    folder = download_base(
+        config.version,
+        folder=bases_folder() / config.version,
+        accept_license=config.accept_license,
+        progress=lambda file, done, total: report("downloading (bytes)", done, total),
+    )
+    print(folder)
+
+
 COMMANDS: dict[str, Command[Any]] = {
+    "download": Command(DownloadConfig, _download),
     "prepare": Command(PrepareConfig, _prepare),
     "train": Command(TrainConfig, _train),
     "export": Command(ExportConfig, _export),

@@ -19,7 +19,7 @@ from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.job import Job, jobs_folder, log_file, refuse_second, status
 from utils.jobs.process import host_name, identify, spawn
 from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
-from utils.paths import Project, check_name, new_run_id, open_project
+from utils.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds utils."""
@@ -78,7 +78,7 @@ def _project(config: Config) -> Project:
     """
     output: Path = getattr(config, "output", Path("output"))
     name: str | None = getattr(config, "project", None)
-    return open_project(name, output) if name else Project(name=".jobs", output=output)
+    return open_project(name, output) if name else Project(name=NO_PROJECT, output=output)
 
 
 def _make_folder(kind: str, config: Config, project: Project) -> tuple[Path, str, Config]:

@@ -1,7 +1,46 @@
 """What the page keeps up to date by itself: one tick for all tabs."""
 
-from webui.events.wiring import Frame
+import gradio as gr
+
+from webui.events.wiring import Frame, wire_poll
+from webui.handlers import live
+
+EVERY_S = 2.0
+INPUTS = ("project.project", "project.base", "train.run")
+OUTPUTS = (
+    "project.activity",
+    "data.progress",
+    "data.cancel",
+    "data.revision",
+    "train.gpu",
+    "train.memory_plot",
+    "train.run",
+    "train.start_from",
+    *live.DEFAULTS,
+    "train.badge_*",
+    "train.proofs",
+    "train.progress",
+    "train.loss_plot",
+    "train.speed_plot",
+    "train.samples",
+    "train.log",
+    "train.stop",
+    "train.resume",
+    "train.export",
+    "train.exported",
+    "system.download_progress",
+)
 
 
 def wire_live(frame: Frame) -> None:
-    """Nothing is live yet."""
+    """Ask every two seconds, and at once when another project or run is chosen."""
+    timer = gr.Timer(EVERY_S)
+    wire_poll(
+        frame,
+        timer.tick,
+        ["project.project:change", "project.base:change", "train.run:change"],
+        live.poll,
+        inputs=INPUTS,
+        outputs=OUTPUTS,
+        api_name="live",
+    )

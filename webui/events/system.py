@@ -1,7 +1,25 @@
-"""Events of the tab "system"."""
+"""Events of tab 4."""
 
-from webui.events.wiring import Frame
+from webui.events.wiring import Frame, wire
+from webui.handlers import system
+
+SHOWN = ("system.machine", "system.bases", "system.jobs", "system.disk", "system.places", "project.base")
 
 
 def wire_system(frame: Frame) -> None:
-    """Nothing here reacts yet."""
+    """Facts when the tab is opened or read again; the download of a base."""
+    wire(
+        frame,
+        ["system.tab:select", "system.refresh:click"],
+        system.show,
+        outputs=SHOWN,
+        api_name="system_show",
+    )
+    wire(
+        frame,
+        ["system.download:click"],
+        system.download,
+        inputs=["system.version", "system.accept_license"],
+        outputs=["system.download_progress"],
+        api_name="base_download",
+    )

@@ -1,7 +1,59 @@
-"""Events of the tab "training"."""
+"""Events of tab 2."""
 
-from webui.events.wiring import Frame
+from webui.events.wiring import Frame, wire
+from webui.handlers import training
+
+RUN = ("project.project", "train.run")
+SETTINGS = (
+    "train.gradient_checkpointing",
+    "train.sdpa",
+    "train.mixed_precision",
+    "train.recompute",
+    "train.half",
+    f"{training.FORM}*",
+)
 
 
 def wire_training(frame: Frame) -> None:
-    """Nothing here reacts yet."""
+    """Start, stop, resume, recommend, export."""
+    wire(
+        frame,
+        ["train.start:click"],
+        training.start,
+        inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
+        outputs=["train.run"],
+        api_name="train_start",
+    )
+    wire(frame, ["train.stop:click"], training.stop, inputs=RUN, outputs=["train.run"], api_name="train_stop")
+    wire(
+        frame,
+        ["train.resume:click"],
+        training.resume,
+        inputs=[*RUN, f"{training.FORM}num_epochs"],
+        outputs=["train.run"],
+        api_name="train_resume",
+    )
+    wire(
+        frame,
+        ["train.recommend:click"],
+        training.recommend,
+        inputs=["train.use_case"],
+        outputs=[
+            "train.recommended",
+            "train.gradient_checkpointing",
+            "train.sdpa",
+            "train.mixed_precision",
+            "train.recompute",
+            "train.half",
+            *training.FORM_IDS,
+        ],
+        api_name="train_recommend",
+    )
+    wire(
+        frame,
+        ["train.export:click"],
+        training.export,
+        inputs=[*RUN, "train.checkpoint"],
+        outputs=["train.run"],
+        api_name="train_export",
+    )

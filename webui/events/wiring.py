@@ -89,6 +89,7 @@ def wire(
 
 def wire_poll(
     frame: Frame,
+    tick: Trigger,
     triggers: Sequence[Trigger],
     handler: Handler,
     *,
@@ -102,7 +103,8 @@ def wire_poll(
 
     Args:
         frame: the page, its components and the app.
-        triggers: events; see `Trigger`.
+        tick: what comes regularly; one that comes while the last is being answered is left out.
+        triggers: what wants an answer for certain, such as the choice of another project.
         handler: must not raise UserError: a message every two seconds helps nobody.
         inputs: ids, or patterns.
         outputs: ids the handler may return.
@@ -118,17 +120,18 @@ def wire_poll(
         new = {key: value for key, value in updates.items() if known.get(key) != prints[key]}
         return _components(frame, new, shown) | {seen: known | prints}
 
-    gr.on(
-        triggers=[frame.trigger(trigger) for trigger in triggers],
-        fn=named(call, [*keys, "poll.seen"]),
-        inputs=[*(frame.registry[key] for key in keys), seen],
-        outputs=[*(frame.registry[key] for key in shown), seen],
-        api_name=api_name,
-        api_visibility="private",
-        queue=False,
-        show_progress="hidden",
-        trigger_mode="once",
-    )
+    for suffix, mode, group in (("", "once", [tick]), ("_now", "always_last", triggers)):
+        gr.on(
+            triggers=[frame.trigger(trigger) for trigger in group],
+            fn=named(call, [*keys, "poll.seen"]),
+            inputs=[*(frame.registry[key] for key in keys), seen],
+            outputs=[*(frame.registry[key] for key in shown), seen],
+            api_name=api_name + suffix,
+            api_visibility="private",
+            queue=False,
+            show_progress="hidden",
+            trigger_mode=mode,  # type: ignore[arg-type]
+        )
 
 
 @contextmanager

@@ -44,7 +44,9 @@ def create_project_bar() -> dict[str, Block]:
                 elem_id="new-project",
             )
             create = gr.Button(text.CREATE_PROJECT, size="sm", elem_id="create-project")
+    activity = gr.HTML(elem_id="activity")
     return {
+        "activity": activity,
         "project": project,
         "language": language,
         "base": base,

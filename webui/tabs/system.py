@@ -1,12 +1,43 @@
-"""Layout of the tab "system"."""
+"""Tab 4, System: the machine, versions, disk, jobs, bases and where files are."""
 
 import gradio as gr
 from gradio.blocks import Block
 
+from utils.model.catalog import DOWNLOADED
 from webui import text
 
 
 def create_system_tab() -> dict[str, Block]:
     """Lay out the tab."""
-    gr.Markdown(text.COMING)
-    return {}
+    refresh = gr.Button(text.REFRESH, size="sm", elem_id="refresh-system")
+    with gr.Row(equal_height=False):
+        with gr.Column(min_width=320):
+            machine = gr.HTML(elem_id="machine")
+            bases = gr.HTML(elem_id="bases")
+            with gr.Column(elem_id="download-base", elem_classes=["panel-group"]):
+                base = gr.Dropdown(
+                    list(DOWNLOADED),
+                    value=DOWNLOADED[0],
+                    label=text.DOWNLOAD_BASE,
+                    info=text.LICENSE_WORDS,
+                    elem_id="base-version",
+                )
+                accept = gr.Checkbox(False, label=text.ACCEPT_LICENSE, elem_id="accept-license")
+                download = gr.Button(text.DOWNLOAD, elem_id="download")
+                progress = gr.HTML(elem_id="download-progress")
+        with gr.Column(min_width=320):
+            jobs = gr.HTML(elem_id="jobs")
+            disk = gr.HTML(elem_id="disk")
+            places = gr.HTML(elem_id="places")
+    return {
+        "refresh": refresh,
+        "machine": machine,
+        "bases": bases,
+        "version": base,
+        "accept_license": accept,
+        "download": download,
+        "download_progress": progress,
+        "jobs": jobs,
+        "disk": disk,
+        "places": places,
+    }

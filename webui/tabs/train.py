@@ -1,12 +1,178 @@
-"""Layout of the tab "train"."""
+"""Tab 2, Fine-tuning: settings on the left, the run and the machine on the right."""
 
 import gradio as gr
 from gradio.blocks import Block
 
+from utils.config import TrainConfig
 from webui import text
+from webui.fields import fields_of
+from webui.tabs.field import create_field
+
+MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule", "seed")
+SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
+"""The three optimizations that every user sees, as checkboxes."""
+MORE = ("compile", "eight_bit_optimizer", "offload_optimizer", "freeze_conditioning", "lora_rank")
+"""Further optimizations, behind a fold."""
+NOT_ASKED = ("project", "base", "language", "run_id", "resume", "preflight")
+"""Settings that the page gives itself."""
+SET = "set_"
+"""Ids of components that hold a setting of `TrainConfig` begin so."""
 
 
 def create_train_tab() -> dict[str, Block]:
     """Lay out the tab."""
-    gr.Markdown(text.COMING)
-    return {}
+    with gr.Row(equal_height=False):
+        with gr.Column(scale=5, min_width=320):
+            settings = _settings()
+        with gr.Column(scale=6, min_width=320):
+            run = _run()
+    return settings | run
+
+
+def _settings() -> dict[str, Block]:
+    known = fields_of(TrainConfig)
+    parts: dict[str, Block] = {
+        "start_from": gr.Dropdown(
+            [(text.START_FROM_BASE, "")],
+            value="",
+            allow_custom_value=True,
+            label=text.START_FROM,
+            info=text.START_FROM_HELP,
+            elem_id="start-from",
+        )
+    }
+    with gr.Row():
+        for name in MAIN:
+            parts[SET + name] = create_field(known[name], min_width=150)
+    parts |= _optimizations()
+    shown = {*MAIN, *SWITCHES, *MORE, *NOT_ASKED}
+    with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"), gr.Row():
+        for name in known:
+            if name not in shown and name != "output":
+                parts[SET + name] = create_field(known[name], min_width=150)
+    parts["start"] = gr.Button(text.STEP_2, variant="primary", size="lg", elem_id="step-2")
+    return parts
+
+
+def _optimizations() -> dict[str, Block]:
+    known = fields_of(TrainConfig)
+    parts: dict[str, Block] = {}
+    with gr.Column(elem_id="optimizations", elem_classes=["panel-group"]):
+        gr.Markdown(f"### {text.OPTIMIZATIONS_TITLE}")
+        for name in SWITCHES:
+            with gr.Row(elem_classes=["switch"], equal_height=True):
+                parts[name] = gr.Checkbox(
+                    value=name == "sdpa",
+                    label=text.SWITCH_LABELS[name],
+                    info=text.SWITCH_HELPS[name],
+                    elem_id=f"switch-{name}".replace("_", "-"),
+                    scale=3,
+                    min_width=200,
+                )
+                parts[f"badge_{name}"] = gr.HTML(elem_id=f"badge-{name}".replace("_", "-"), min_width=120)
+        with gr.Row(elem_classes=["bottom"]):
+            parts["use_case"] = gr.Dropdown(
+                _choices(text.USE_CASES),
+                value="production",
+                label=text.USE_CASE,
+                filterable=False,
+                elem_id="use-case",
+            )
+            parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend", min_width=150)
+        parts["recommended"] = gr.HTML(elem_id="recommended")
+        with gr.Accordion(text.MORE_OPTIMIZATIONS, open=False, elem_id="more-optimizations"):
+            with gr.Row():
+                parts["recompute"] = gr.Dropdown(
+                    _choices(text.RECOMPUTE_CHOICES),
+                    value="full",
+                    label=text.RECOMPUTE,
+                    info=text.RECOMPUTE_HELP,
+                    filterable=False,
+                    elem_id="recompute",
+                    min_width=150,
+                )
+                parts["half"] = gr.Dropdown(
+                    _choices(text.HALF_CHOICES),
+                    value="auto",
+                    label=text.HALF,
+                    info=text.HALF_HELP,
+                    filterable=False,
+                    elem_id="half",
+                    min_width=150,
+                )
+                for name in MORE:
+                    if name in known:
+                        parts[SET + name] = create_field(known[name], min_width=150)
+            parts["proofs"] = gr.HTML(elem_id="proofs")
+    return parts
+
+
+def _run() -> dict[str, Block]:
+    parts: dict[str, Block] = {"gpu": gr.HTML(elem_id="gpu-panel")}
+    parts["memory_plot"] = gr.LinePlot(
+        x="minutes",
+        y="GB",
+        color="memory",
+        x_title=text.MINUTES,
+        y_title="GB",
+        height=200,
+        label=text.MEMORY_PLOT,
+        elem_id="memory-plot",
+        buttons=["fullscreen"],
+    )
+    with gr.Row(elem_classes=["bottom"]):
+        parts["run"] = gr.Dropdown(
+            [(text.NEWEST_RUN, "")],
+            value="",
+            allow_custom_value=True,
+            label=text.RUN,
+            info=text.RUN_HELP,
+            scale=4,
+            elem_id="run",
+        )
+        parts["stop"] = gr.Button(text.STOP, variant="stop", elem_id="stop", interactive=False, min_width=90)
+        parts["resume"] = gr.Button(text.RESUME, elem_id="resume", interactive=False, min_width=90)
+    parts["progress"] = gr.HTML(elem_id="train-progress")
+    parts["loss_plot"] = gr.LinePlot(
+        x="step",
+        y="loss",
+        color="curve",
+        x_title=text.STEP,
+        y_title=text.LOSS,
+        height=260,
+        label=text.LOSS_PLOT,
+        elem_id="loss-plot",
+        buttons=["fullscreen", "export"],
+    )
+    with gr.Accordion(text.SPEED_PLOT, open=False):
+        parts["speed_plot"] = gr.LinePlot(
+            x="step",
+            y="seconds of audio per second",
+            x_title=text.STEP,
+            height=200,
+            label=text.SPEED_PLOT,
+            elem_id="speed-plot",
+            buttons=["fullscreen"],
+        )
+    parts["samples"] = gr.HTML(elem_id="samples")
+    with gr.Accordion(text.LOG, open=False):
+        parts["log"] = gr.Textbox(
+            label=text.LOG, show_label=False, lines=10, max_lines=10, interactive=False, elem_id="log", buttons=["copy"]
+        )
+    with gr.Column(elem_id="export", elem_classes=["panel-group"]):
+        with gr.Row(elem_classes=["bottom"]):
+            parts["checkpoint"] = gr.Radio(
+                [(text.BEST, "best"), (text.LAST, "last")],
+                value="best",
+                label=text.CHECKPOINT,
+                info=text.CHECKPOINT_HELP,
+                elem_id="checkpoint",
+                scale=3,
+            )
+            parts["export"] = gr.Button(text.STEP_2_5, variant="primary", elem_id="step-2-5", scale=2)
+        parts["exported"] = gr.HTML(elem_id="exported")
+    return parts
+
+
+def _choices(titles: dict[str, str]) -> list[tuple[str, str]]:
+    return [(title, value) for value, title in titles.items()]

@@ -1,0 +1,120 @@
+"""Recordings and transcripts that were uploaded for a dataset, under safe names in <project>/uploads/dataset/."""
+
+import re
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.errors import UserError, disk_errors
+from utils.paths import Project
+
+SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff", ".aif", ".wma")
+VIDEOS = (".mp4", ".webm", ".mkv", ".mov", ".avi")
+TRANSCRIPTS = (".txt", ".srt", ".vtt", ".lab")
+TABLES = (".csv", ".tsv", ".json", ".jsonl")
+ARCHIVES = (".zip",)
+ACCEPTED = SOUNDS + VIDEOS + TRANSCRIPTS + TABLES + ARCHIVES
+RECORDINGS_FOLDER = "wavs"
+"""Recordings lie in it, where tables look for them whether or not they write `wavs/` before the name."""
+MAX_STEM_BYTES = 150
+_UNSAFE = re.compile(r"[^\w .()+,'-]")
+_TABLE_STEMS = ("metadata", "train", "eval", "transcript", "transcripts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uploads:
+    """What lies in a project's uploads folder."""
+
+    folder: Path
+    recordings: int
+    transcripts: int
+    tables: int
+    archives: int
+    num_bytes: int
+
+    @property
+    def num_files(self) -> int:
+        return self.recordings + self.transcripts + self.tables + self.archives
+
+
+def uploads_folder(project: Project) -> Path:
+    """Where a project's uploads lie; it need not exist."""
+    return project.folder / "uploads" / "dataset"
+
+
+@disk_errors()
+def add_uploads(project: Project, files: Sequence[Path]) -> list[Path]:
+    """Move files into the project; a file of the same name is replaced.
+
+    Args:
+        project: whose uploads.
+        files: uploaded files under the names that the user gave them.
+
+    Returns:
+        Where they lie now, in order.
+
+    Raises:
+        UserError: a kind of file that is not used here, before any was moved; or the disk is full.
+    """
+    refused = [path.name for path in files if path.suffix.lower() not in ACCEPTED]
+    if refused:
+        raise UserError(
+            what=f"{len(refused)} of {len(files)} files cannot be used, the first is {refused[0]!r}",
+            where="upload",
+            fix=f"upload recordings, transcripts, tables or a zip: {' '.join(ACCEPTED)}",
+        )
+    return [_move(path, _place(project, path.name)) for path in files]
+
+
+def survey(project: Project) -> Uploads:
+    """What was uploaded so far."""
+    folder = uploads_folder(project)
+    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    kinds = [path.suffix.lower() for path in files]
+    return Uploads(
+        folder=folder,
+        recordings=sum(kind in SOUNDS + VIDEOS for kind in kinds),
+        transcripts=sum(kind in TRANSCRIPTS for kind in kinds),
+        tables=sum(kind in TABLES for kind in kinds),
+        archives=sum(kind in ARCHIVES for kind in kinds),
+        num_bytes=sum(path.stat().st_size for path in files),
+    )
+
+
+@disk_errors()
+def remove_uploads(project: Project) -> None:
+    """Remove all that was uploaded; the dataset made from it stays.
+
+    Raises:
+        UserError: the system does not allow it.
+    """
+    folder = uploads_folder(project)
+    if folder.is_dir():
+        shutil.rmtree(folder)
+
+
+def safe_name(name: str) -> str:
+    """A file name that every system takes and that leads nowhere else, as near to the given one as that allows."""
+    composed = unicodedata.normalize("NFC", name.replace("\\", "/").rsplit("/", 1)[-1])
+    stem, dot, suffix = composed.rpartition(".")
+    stem, suffix = (stem, dot + suffix.lower()) if dot else (composed, "")
+    stem = _UNSAFE.sub("_", stem).strip(" .") or "file"
+    while len(stem.encode()) > MAX_STEM_BYTES:
+        stem = stem[:-1]
+    return stem.rstrip(" .") + _UNSAFE.sub("_", suffix)
+
+
+def _place(project: Project, name: str) -> Path:
+    """Recordings and the transcripts beside them in one folder, tables and archives above it."""
+    safe = Path(safe_name(name))
+    folder = uploads_folder(project)
+    is_table = safe.suffix in TABLES + ARCHIVES or (safe.suffix == ".txt" and safe.stem.lower() in _TABLE_STEMS)
+    return (folder if is_table else folder / RECORDINGS_FOLDER) / safe
+
+
+def _move(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(source, target)
+    return target

@@ -1,0 +1,76 @@
+"""How far a job is and how long it will still take, from its events alone."""
+
+from dataclasses import dataclass
+
+from utils.events import Event, tail
+from utils.jobs import Job
+
+RECENT = 30
+"""Steps whose pace says how long the rest will take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a job is in what it does now."""
+
+    what: str
+    """What it does, such as "training" or "preparing clips"."""
+    done: int
+    total: int | None
+    """None when it cannot be known."""
+    epoch: int | None = None
+    """Epochs done, for training."""
+    epochs: int | None = None
+    """Epochs in all, for training."""
+    seconds_left: float | None = None
+    """Of this phase; None when too little was done to tell, or the job has ended."""
+
+    @property
+    def share(self) -> float | None:
+        """Between 0 and 1; None when the total is not known."""
+        return min(1.0, self.done / self.total) if self.total else None
+
+
+def progress_of(job: Job) -> Progress | None:
+    """How far a job is; None when it has not said anything yet."""
+    steps = tail(job.events, RECENT, kind="step") if job.kind == "train" else []
+    phases = tail(job.events, 1, kind="progress")
+    if steps and (not phases or phases[-1]["time"] <= steps[-1]["time"]):
+        return _of_training(job, steps)
+    if not phases:
+        return None
+    return _of_phase(job, phases[-1])
+
+
+def _of_training(job: Job, steps: list[Event]) -> Progress:
+    started = next(iter(tail(job.events, 1, kind="started")), {})
+    total, last = started.get("total_steps"), steps[-1]
+    config = started.get("config")
+    return Progress(
+        what="training",
+        done=int(last["step"]),
+        total=int(total) if total else None,
+        epoch=last.get("epoch"),
+        epochs=config.get("num_epochs") if isinstance(config, dict) else None,
+        seconds_left=_left(steps, "step", total) if job.alive else None,
+    )
+
+
+def _of_phase(job: Job, last: Event) -> Progress:
+    same = [event for event in tail(job.events, RECENT, kind="progress") if event.get("what") == last.get("what")]
+    total = last.get("total")
+    return Progress(
+        what=str(last.get("what", "")),
+        done=int(last.get("done", 0)),
+        total=int(total) if total else None,
+        seconds_left=_left(same, "done", total) if job.alive else None,
+    )
+
+
+def _left(events: list[Event], count: str, total: int | None) -> float | None:
+    """Seconds for the rest at the recent pace; evaluations and checkpoints between steps are part of the pace."""
+    if total is None or len(events) < 2:
+        return None
+    done = events[-1][count] - events[0][count]
+    took = events[-1]["time"] - events[0]["time"]
+    return (total - events[-1][count]) * took / done if done > 0 and took > 0 else None

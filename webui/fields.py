@@ -1,0 +1,76 @@
+"""What a settings dataclass says about its fields: kind, default and help; a form is built from this."""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+Kind = Literal["bool", "int", "float", "choice", "text"]
+PLAIN: dict[Any, Kind] = {bool: "bool", int: "int", float: "float", str: "text"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One setting."""
+
+    name: str
+    kind: Kind
+    choices: tuple[str, ...]
+    """What may be chosen, for kind "choice"."""
+    default: Any
+    """None also where the base model or the machine chooses."""
+    may_be_open: bool
+    """None is a value: whoever runs it chooses."""
+    help: str
+
+
+def fields_of(config: Any) -> dict[str, Field]:
+    """The fields that a form can show, by name; those of other types (paths, lists) are left out.
+
+    Args:
+        config: a settings dataclass whose fields have docstrings.
+    """
+    assert dataclasses.is_dataclass(config)
+    hints, helps = get_type_hints(config), _docstrings(config)
+    found = {}
+    for field in dataclasses.fields(config):
+        kind, choices, may_be_open = _kind(hints[field.name])
+        if kind is not None:
+            default = None if field.default is dataclasses.MISSING else field.default
+            found[field.name] = Field(
+                name=field.name,
+                kind=kind,
+                choices=choices,
+                default=default,
+                may_be_open=may_be_open,
+                help=helps.get(field.name, ""),
+            )
+    return found
+
+
+def _kind(hint: Any) -> tuple[Kind | None, tuple[str, ...], bool]:
+    """Kind, choices and whether None is allowed, of a type hint."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    wanted = [option for option in options if option is not NoneType]
+    # A choice that also takes True and False, for callers of old, is still a choice.
+    literal = next((option for option in wanted if get_origin(option) is Literal), None)
+    if literal is not None:
+        return "choice", tuple(map(str, get_args(literal))), NoneType in options
+    kind = PLAIN.get(wanted[0]) if len(wanted) == 1 else None
+    return kind, (), NoneType in options
+
+
+def _docstrings(config: Any) -> dict[str, str]:
+    """The string under each field, as one line."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(config))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+            value = after.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found[field.target.id] = " ".join(value.value.split())
+    return found

@@ -1,0 +1,115 @@
+"""Between what a form holds and settings dataclasses: the only translation, with every fault told together."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from utils.config import SAMPLE_RATE, Config
+from utils.errors import raise_problems
+from webui import text
+from webui.change import Values
+from webui.fields import Field, fields_of
+
+ConfigType = TypeVar("ConfigType", bound=Config)
+
+IN_SECONDS = ("max_audio_length",)
+"""Fields that count samples at 22 050 Hz; people are asked for seconds."""
+MINUS_SIGNS = {"−": "-", "–": "-"}
+"""What word processors make of the minus in 5e-6."""
+
+
+def settings(config: type[ConfigType], values: Mapping[str, Any], *, where: str, **fixed: Any) -> ConfigType:
+    """Checked settings from what a form holds.
+
+    Args:
+        config: the settings dataclass.
+        values: what the form's fields hold, by field name; empty ones take their default.
+        where: which form, for the message.
+        fixed: settings that the form does not ask for.
+
+    Raises:
+        UserError: values that cannot be read, or are not usable; all together.
+    """
+    known: dict[str, Field] = fields_of(config)
+    read, problems = dict(fixed), []
+    for name, value in values.items():
+        if name not in known or name in fixed:
+            continue
+        try:
+            read[name] = parse(known[name], value)
+        except ValueError as error:
+            problems.append(str(error))
+    raise_problems(problems, where=where)
+    return config(**read).validate(where=where)
+
+
+def parse(field: Field, value: Any) -> Any:
+    """One value as its field wants it.
+
+    Raises:
+        ValueError: in words for people.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+    if value is None or value == "":
+        return field.default
+    if field.kind == "bool":
+        return value in (True, "True", "true")
+    if field.kind == "text":
+        return str(value)
+    if field.kind == "choice":
+        return _choice(field, value)
+    number = _number(field, value)
+    if field.name in IN_SECONDS:
+        return round(number * SAMPLE_RATE)
+    if field.kind == "int" and number != int(number):
+        raise ValueError(f"{text.label(field.name)} is {value}; use a whole number")
+    return int(number) if field.kind == "int" else number
+
+
+def shown(field: Field, value: Any) -> Any:
+    """A setting as its field of the form shows it."""
+    if value is None:
+        return None
+    if field.name in IN_SECONDS:
+        return round(value / SAMPLE_RATE, 2)
+    if field.kind == "float":
+        return number_text(value)
+    return str(value) if field.kind == "choice" else value
+
+
+def number_text(value: float) -> str:
+    """A number as people write it: 5e-6 rather than 5e-06 or 0.000005."""
+    if value != 0 and not 1e-3 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.6e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    return f"{value:g}"
+
+
+def by_field(values: Values, prefix: str) -> dict[str, Any]:
+    """The values of components whose id begins with `prefix`, by what follows."""
+    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+
+def _choice(field: Field, value: Any) -> str:
+    if str(value) not in field.choices:
+        raise ValueError(f"{text.label(field.name)} is {value!r}; use {' or '.join(field.choices)}")
+    return str(value)
+
+
+def _number(field: Field, value: Any) -> float:
+    wanted = "a whole number" if field.kind == "int" else "a number such as 5e-6 or 0.1"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{text.label(field.name)} is {value!r}; use {wanted}")
+    written = str(value).replace(" ", "")
+    for sign, minus in MINUS_SIGNS.items():
+        written = written.replace(sign, minus)
+    if written.count(",") == 1 and "." not in written:
+        written = written.replace(",", ".")
+    try:
+        number = float(written)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{text.label(field.name)} is {value!r}; use {wanted}")
+    return number

@@ -1,0 +1,136 @@
+"""Tab 1: take uploads in, make the dataset, show what became of every clip."""
+
+from pathlib import Path
+
+from utils import jobs
+from utils.config import PrepareConfig
+from utils.dataset.report import ClipReport, Report
+from utils.errors import UserError
+from utils.intake import add_uploads, remove_uploads, survey, uploads_folder
+from utils.paths import Project
+from webui import forms, text
+from webui.change import TOAST, Change, Updates, Values
+from webui.studio import Studio
+from webui.views import report as view
+
+FORM = "data.set_"
+"""Ids of components that hold a setting begin so."""
+
+
+def upload(studio: Studio, values: Values) -> Updates:
+    """Move uploaded files into the chosen project."""
+    files = values["data.files"] or []
+    if not files:
+        return {}
+    project = studio.project(values["project.project"])
+    placed = add_uploads(project, [Path(file) for file in files])
+    return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: text.uploaded(len(placed))}
+
+
+def clear(studio: Studio, values: Values) -> Updates:
+    """Remove what was uploaded; the dataset stays."""
+    project = studio.project(values["project.project"])
+    if any(job.alive for job in jobs.list(project, kind="prepare")):
+        raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
+    remove_uploads(project)
+    return {"data.uploads": view.uploads(survey(project))}
+
+
+def start(studio: Studio, values: Values) -> Updates:
+    """Make the dataset of the chosen project from its uploads, or from a folder of the server."""
+    project = studio.project(values["project.project"])
+    source = _source(studio, project, values["data.folder"])
+    config = forms.settings(
+        PrepareConfig,
+        forms.by_field(values, FORM),
+        where=text.DATA_TAB,
+        project=project.name,
+        output=project.output,
+        input=source,
+        language=values["project.language"] or "",
+        base=values["project.base"] or "",
+    )
+    if any(job.alive for job in jobs.list(project, kind="prepare")):
+        raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
+    jobs.start("prepare", config)
+    return {TOAST: text.PREPARING_STARTED}
+
+
+def cancel(studio: Studio, values: Values) -> Updates:
+    """Stop making the dataset; it stays as it was before."""
+    project = studio.project(values["project.project"])
+    job = next((job for job in jobs.list(project, kind="prepare") if job.alive), None)
+    if job is None:
+        raise UserError(what=text.NOTHING_RUNS, where=text.DATA_TAB, fix=text.NOTHING_PREPARES_FIX)
+    jobs.stop(job.folder)
+    return {TOAST: text.CANCELLED}
+
+
+def show(studio: Studio, values: Values) -> Updates:
+    """Show the uploads and the dataset's report."""
+    project = studio.project_or_none(values["project.project"])
+    if project is None:
+        return _nothing(view.no_project())
+    updates: Updates = {"data.uploads": view.uploads(survey(project))}
+    if not project.report.is_file():
+        return updates | _nothing(view.no_dataset())
+    try:
+        found = Report.load(project.report)
+    except UserError as error:
+        return updates | _nothing(view.broken(error))
+    return updates | {
+        "data.report": view.report(found, project.language()),
+        "data.lengths": Change(value=view.lengths(found), visible=True),
+        "data.clips": Change(value=[_row(clip) for clip in found.clips], visible=True),
+    }
+
+
+def _nothing(words: str) -> Updates:
+    return {
+        "data.report": words,
+        "data.lengths": Change(visible=False),
+        "data.clips": Change(value=[], visible=False),
+    }
+
+
+def _row(clip: ClipReport) -> list[str | float]:
+    """A clip of the table: the columns of `text.CLIP_COLUMNS`."""
+    name = Path(clip.clip).stem or Path(clip.source).name
+    why = f"{clip.reason}: {clip.detail}" if clip.reason else ""
+    return [name, text.STATUS[clip.status], why, round(clip.seconds, 2), text.SPLITS[clip.split], clip.text]
+
+
+def _source(studio: Studio, project: Project, folder: object) -> Path:
+    """What to make the dataset from.
+
+    Raises:
+        UserError: nothing was uploaded and no folder was named, or one that may not be read from here.
+    """
+    if isinstance(folder, str) and folder.strip():
+        return allowed_folder(studio, folder.strip())
+    if survey(project).num_files == 0:
+        raise UserError(what=text.NO_UPLOADS, where=text.DATA_TAB, fix=text.NO_UPLOADS_FIX)
+    return uploads_folder(project)
+
+
+def allowed_folder(studio: Studio, name: str) -> Path:
+    """A folder or file of the server below one of the allowed ones, links followed.
+
+    Raises:
+        UserError: it is not there, or lies elsewhere.
+    """
+    roots = [root.resolve() for root in (studio.output, *studio.input_roots)]
+    try:
+        path = Path(name).expanduser().resolve()
+        inside = any(path.is_relative_to(root) for root in roots)
+        exists = inside and path.exists()
+    except (OSError, RuntimeError, ValueError):
+        inside = exists = False
+    # The same words whether or not it exists: the page must not tell what else lies on the server.
+    if not inside or not exists:
+        raise UserError(
+            what=f"no such folder among those that may be read: {name}",
+            where=text.SERVER_FOLDER,
+            fix=f"name one below {', '.join(map(str, roots))}, or start the app with --input-root FOLDER",
+        )
+    return path

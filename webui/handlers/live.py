@@ -1,0 +1,185 @@
+"""What the page keeps up to date by itself, for all tabs in one answer: read from disk and driver, never remembered."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from utils import jobs
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.events import Event, last_lines, tail
+from utils.jobs import Job
+from utils.model.catalog import find_entry
+from utils.paths import NO_PROJECT, Project
+from utils.progress import progress_of
+from utils.projects import list_projects
+from utils.runs import find_run
+from webui import forms, text
+from webui.change import Change, Updates, Values
+from webui.fields import fields_of
+from webui.handlers.training import FORM, READY
+from webui.markup import join
+from webui.studio import Studio
+from webui.views import gpu, parts, run
+from webui.views.project import activity
+
+DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "max_audio_length"))
+"""Settings whose default belongs to the base."""
+NUM_SAMPLES = 40
+LOG_LINES = 200
+SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
+
+log = logging.getLogger(__name__)
+
+
+def poll(studio: Studio, values: Values) -> Updates:
+    """Everything that may change without a click."""
+    project = studio.project_or_none(values["project.project"])
+    updates = _machine(studio, None, None) | _download(studio)
+    updates |= _defaults(values["project.base"])
+    if project is None:
+        return updates | _no_project(studio)
+    try:
+        return updates | _project(studio, project, values)
+    except (UserError, OSError) as error:
+        # A folder that is being removed, or cannot be read at this moment: the next poll may.
+        log.warning("the state of project %s cannot be read: %s", project.name, error)
+        return updates | {"project.activity": parts.message("error", error)}
+
+
+def _no_project(studio: Studio) -> Updates:
+    """What to do first; nothing while the browser has not been told yet which project it had."""
+    try:
+        is_first = not list_projects(studio.output)
+    except UserError as error:
+        return {"project.activity": parts.message("error", error)}
+    if not is_first:
+        return {}
+    return {"project.activity": activity(None, []), "train.progress": parts.empty(text.NO_PROJECT_YET)}
+
+
+def _defaults(base: Any) -> Updates:
+    """The base's own defaults, shown where a field may be left empty."""
+    entry = find_entry(base) if isinstance(base, str) else None
+    known = fields_of(TrainConfig)
+    own = entry.training if entry else {}
+    return {
+        key: Change(placeholder=text.default_of(forms.shown(known[name], own.get(name)), entry.name if entry else ""))
+        for key, name in ((key, key.removeprefix(FORM)) for key in DEFAULTS)
+    }
+
+
+def _project(studio: Studio, project: Project, values: Values) -> Updates:
+    found = jobs.list(project)
+    runs = [job for job in found if job.kind == "train"]
+    chosen = _chosen(project, runs, values["train.run"])
+    updates: Updates = {
+        "project.activity": activity(project, jobs.running(studio.output)),
+        "train.run": Change(
+            choices=[(text.NEWEST_RUN, ""), *((text.run_choice(j.name, j.state), j.name) for j in runs)]
+        ),
+        "train.start_from": Change(choices=_starts(project)),
+    }
+    updates |= _dataset(project, found) | _export(project, found)
+    return updates | (_run(studio, chosen) if chosen else _no_run(project))
+
+
+def _chosen(project: Project, runs: list[Job], name: Any) -> Job | None:
+    try:
+        return jobs.status(find_run(project, name)) if name else (runs[0] if runs else None)
+    except UserError:
+        return runs[0] if runs else None
+
+
+def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:
+    reading = studio.monitor.now()
+    return {"train.gpu": gpu.panel(reading, job, memory), "train.memory_plot": gpu.history(studio.monitor)}
+
+
+def _run(studio: Studio, job: Job) -> Updates:
+    events = job.events
+    memory = next(iter(tail(events, 1, kind="memory")), None) if job.alive else None
+    proof = next(iter(tail(events, 1, kind="optimizations")), {}).get("switches")
+    switches = proof if isinstance(proof, dict) else {}
+    evaluations = studio.curve(events, "eval", ["loss"])
+    best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
+    updates = _machine(studio, job if job.alive else None, memory)
+    updates |= {f"train.badge_{name}": run.badge_of(switches.get(name)) for name in SWITCHES}
+    return updates | {
+        "train.proofs": run.proofs(switches),
+        "train.progress": run.progress(job, progress_of(job), best, next(iter(tail(events, 1, kind="started")), None)),
+        "train.loss_plot": _plot(run.losses(studio.curve(events, "step", ["loss"]), evaluations)),
+        "train.speed_plot": _plot(run.speeds(studio.curve(events, "step", ["audio_s", "step_s"]))),
+        "train.samples": run.samples(tail(events, NUM_SAMPLES, kind="sample"), job.folder),
+        "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
+        "train.stop": Change(interactive=job.alive, value=text.STOP_NOW if job.state == "stopping" else text.STOP),
+        "train.resume": Change(interactive=_can_resume(job)),
+        "train.export": Change(interactive=_has_checkpoint(job.folder)),
+    }
+
+
+def _no_run(project: Project) -> Updates:
+    next_step = text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET
+    return {f"train.badge_{name}": run.badge_of(None) for name in SWITCHES} | {
+        "train.proofs": run.proofs({}),
+        "train.progress": parts.empty(next_step),
+        "train.loss_plot": Change(visible=False),
+        "train.speed_plot": Change(visible=False),
+        "train.samples": join(),
+        "train.log": "",
+        "train.stop": Change(interactive=False, value=text.STOP),
+        "train.resume": Change(interactive=False),
+        "train.export": Change(interactive=False),
+    }
+
+
+def _plot(points: pd.DataFrame) -> Change:
+    """A plot that is there once it has something to show."""
+    return Change(value=points, visible=True) if len(points) else Change(visible=False)
+
+
+def _can_resume(job: Job) -> bool:
+    return not job.alive and not job.process_alive and _has_checkpoint(job.folder, "step-")
+
+
+def _has_checkpoint(folder: Path, prefix: str = "") -> bool:
+    """Quick enough for every poll: whether the mark of a complete checkpoint is there, not whether it is true."""
+    return any((folder / "checkpoints").glob(f"{prefix}*/complete.json"))
+
+
+def _choice(job: Job) -> tuple[str, str]:
+    return text.run_choice(job.name, job.state), job.name
+
+
+def _starts(project: Project) -> list[tuple[str, str]]:
+    choices = [(text.START_FROM_BASE, "")]
+    return choices + ([(text.START_FROM_READY, READY)] if (project.ready / "model.pth").is_file() else [])
+
+
+def _dataset(project: Project, found: list[Job]) -> Updates:
+    job = next((job for job in found if job.kind == "prepare"), None)
+    report = project.report
+    revision = f"{project.name} {report.stat().st_mtime_ns if report.is_file() else 0}"
+    if job is None:
+        return {"data.progress": join(), "data.cancel": Change(interactive=False), "data.revision": revision}
+    return {
+        "data.progress": run.progress(job, progress_of(job)),
+        "data.cancel": Change(interactive=job.alive),
+        "data.revision": revision,
+    }
+
+
+def _download(studio: Studio) -> Updates:
+    job = next(iter(jobs.list(Project(name=NO_PROJECT, output=studio.output), kind="download")), None)
+    return {"system.download_progress": run.progress(job, progress_of(job)) if job else join()}
+
+
+def _export(project: Project, found: list[Job]) -> Updates:
+    job = next((job for job in found if job.kind == "export"), None)
+    if job is not None and job.state != "finished":
+        return {"train.exported": run.progress(job, progress_of(job))}
+    if not (project.ready / "model.pth").is_file():
+        return {"train.exported": join()}
+    return {"train.exported": run.ready_model(project.ready)}

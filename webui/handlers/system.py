@@ -1,0 +1,47 @@
+"""Tab 4: facts about the machine and the files, and the download of a base."""
+
+from utils import jobs
+from utils.config import DownloadConfig
+from utils.errors import UserError
+from utils.hardware import disk_free, this_machine
+from utils.model.catalog import known_bases
+from utils.paths import NO_PROJECT, Project, bases_folder
+from utils.projects import list_projects
+from webui import text
+from webui.change import TOAST, Change, Updates, Values
+from webui.handlers.project import base_choices
+from webui.studio import Studio
+from webui.views import system as view
+
+NUM_JOBS = 20
+
+
+def show(studio: Studio, values: Values) -> Updates:
+    """Everything of the tab; sizes are counted, so it is read on demand."""
+    projects = list_projects(studio.output)
+    found = [job for project in projects for job in jobs.list(project)]
+    found += _of_no_project(studio)
+    newest = sorted(found, key=lambda job: job.started or 0.0, reverse=True)[:NUM_JOBS]
+    return {
+        "system.machine": view.machine(this_machine()),
+        "system.bases": view.bases(known_bases()),
+        "system.jobs": view.jobs_table(newest),
+        "system.disk": view.disk(projects, disk_free(studio.output)),
+        "system.places": view.places(studio.output, bases_folder(), studio.input_roots),
+        "project.base": Change(choices=base_choices()),
+    }
+
+
+def download(studio: Studio, values: Values) -> Updates:
+    """Download a base of XTTS v2, once its licence is accepted."""
+    if not values["system.accept_license"]:
+        raise UserError(what=text.NOT_ACCEPTED, where=text.BASES, fix=text.NOT_ACCEPTED_FIX)
+    if any(job.alive and job.kind == "download" for job in _of_no_project(studio)):
+        raise UserError(what=text.DOWNLOADING, where=text.BASES, fix=text.DOWNLOADING_FIX)
+    config = DownloadConfig(version=str(values["system.version"]), accept_license=True, output=studio.output)
+    jobs.start("download", config)
+    return {TOAST: text.DOWNLOAD_STARTED}
+
+
+def _of_no_project(studio: Studio) -> list[jobs.Job]:
+    return jobs.list(Project(name=NO_PROJECT, output=studio.output))

@@ -1,0 +1,189 @@
+"""Tab 2: start, stop and go on with a run, recommend settings, export."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from utils import jobs
+from utils.config import ExportConfig, TrainConfig
+from utils.errors import UserError
+from utils.hardware import USE_CASES
+from utils.hardware import recommend as recommend_settings
+from utils.jobs import Job
+from utils.model.catalog import has_weights
+from utils.paths import Project
+from utils.runs import find_run
+from webui import forms, text
+from webui.change import TOAST, Change, Updates, Values
+from webui.fields import fields_of
+from webui.studio import Studio
+from webui.views.recommendation import recommendation
+
+FORM = "train.set_"
+"""Ids of components that hold a setting begin so."""
+READY = "ready"
+"""Value of "start from" for the project's own exported model."""
+
+
+def start(studio: Studio, values: Values) -> Updates:
+    """Start training the chosen project with the form's settings."""
+    project = studio.project(values["project.project"])
+    config = training_config(project, values)
+    if not project.train_csv.is_file():
+        raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
+    freed = [said for free in studio.before_training if (said := free())]
+    jobs.start("train", config)
+    return {"train.run": Change(value=""), TOAST: "\n".join([text.TRAINING_STARTED, *freed])}
+
+
+def training_config(project: Project, values: Values) -> TrainConfig:
+    """The settings of the form.
+
+    Raises:
+        UserError: naming every value that is not usable.
+    """
+    form = forms.by_field(values, FORM) | switches(values)
+    return forms.settings(
+        TrainConfig,
+        form,
+        where=text.TRAIN_TAB,
+        project=project.name,
+        output=project.output,
+        base=_start_from(project, values),
+    )
+
+
+def switches(values: Values) -> dict[str, Any]:
+    """The three checkboxes as settings: ticked takes the kind that is chosen under "more"."""
+    known = fields_of(TrainConfig)
+    checkpointing: Any = bool(values["train.gradient_checkpointing"])
+    if known["gradient_checkpointing"].kind == "choice":
+        checkpointing = (values["train.recompute"] or "full") if checkpointing else "none"
+    return {
+        "gradient_checkpointing": checkpointing,
+        "sdpa": bool(values["train.sdpa"]),
+        "mixed_precision": (values["train.half"] or "auto") if values["train.mixed_precision"] else "fp32",
+    }
+
+
+def _start_from(project: Project, values: Values) -> str:
+    """The base that the project's bar names, or the project's own exported model.
+
+    Raises:
+        UserError: something else, or a model that is not there.
+    """
+    chosen = values["train.start_from"] or ""
+    if chosen == "":
+        return str(values["project.base"] or "")
+    if chosen != READY:
+        raise UserError(what=f"cannot start from {chosen!r}", where=text.START_FROM, fix=text.START_FROM_FIX)
+    if not has_weights(project.ready):
+        raise UserError(what=text.NOT_EXPORTED, where=text.START_FROM, fix=text.NOT_EXPORTED_FIX)
+    return str(project.ready)
+
+
+def stop(studio: Studio, values: Values) -> Updates:
+    """Stop the run that is shown after its step, with a checkpoint; asked again, at once."""
+    job = shown_run(studio.project(values["project.project"]), values["train.run"])
+    if job is None or not (job.alive or job.process_alive):
+        raise UserError(what=text.NOTHING_RUNS, where=text.RUN, fix=text.NOTHING_RUNS_FIX)
+    again = job.state == "stopping"
+    jobs.stop(job.folder)
+    return {TOAST: text.STOPPED_AT_ONCE if again else text.STOPPING}
+
+
+def resume(studio: Studio, values: Values) -> Updates:
+    """Go on with the run that is shown, from its last checkpoint and with its own settings."""
+    project = studio.project(values["project.project"])
+    job = shown_run(project, values["train.run"])
+    if job is None:
+        raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
+    for free in studio.before_training:
+        free()
+    config = TrainConfig(project=project.name, output=project.output, resume=job.folder)
+    jobs.start("train", _with_epochs(config, values))
+    return {TOAST: text.RESUMED}
+
+
+def _with_epochs(config: TrainConfig, values: Values) -> TrainConfig:
+    """A run that came to its end goes on when more epochs are asked for; that is the one setting that may change."""
+    field = fields_of(TrainConfig)["num_epochs"]
+    try:
+        epochs = forms.parse(field, values.get(f"{FORM}num_epochs"))
+    except ValueError as error:
+        raise UserError(what=str(error), where=text.TRAIN_TAB) from error
+    return replace(config, num_epochs=epochs)
+
+
+def export(studio: Studio, values: Values) -> Updates:
+    """Export the run that is shown to the project's ready/ folder."""
+    project = studio.project(values["project.project"])
+    job = shown_run(project, values["train.run"])
+    if job is None:
+        raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
+    which = values["train.checkpoint"] or "best"
+    config = forms.settings(
+        ExportConfig,
+        {"checkpoint": which},
+        where=text.STEP_2_5,
+        project=project.name,
+        output=project.output,
+        run=job.name,
+    )
+    jobs.start("export", config)
+    return {TOAST: text.EXPORT_STARTED}
+
+
+def recommend(studio: Studio, values: Values) -> Updates:
+    """Set the form to what suits this machine, and say why."""
+    wish = values["train.use_case"] or "production"
+    use_case = next((name for name in USE_CASES if name == wish), None)
+    if use_case is None:
+        raise UserError(what=f"there is no purpose {wish!r}", where=text.USE_CASE, fix=f"use {', '.join(USE_CASES)}")
+    found = recommend_settings(use_case)
+    known = fields_of(TrainConfig)
+    wanted = found.settings
+    updates: Updates = {
+        "train.gradient_checkpointing": found.gradient_checkpointing != "none",
+        "train.sdpa": found.sdpa,
+        "train.mixed_precision": found.mixed_precision != "fp32",
+        "train.recommended": recommendation(found),
+    }
+    if found.gradient_checkpointing != "none":
+        updates["train.recompute"] = found.gradient_checkpointing
+    if found.mixed_precision != "fp32":
+        updates["train.half"] = found.mixed_precision
+    if "lora_rank" in known and "lora" in wanted:
+        wanted["lora_rank"] = 32 if wanted["lora"] else 0
+    for name, value in wanted.items():
+        if name in known and f"{FORM}{name}" in FORM_IDS:
+            updates[f"{FORM}{name}"] = forms.shown(known[name], value)
+    return updates
+
+
+RECOMMENDED = (
+    "batch_size",
+    "grad_accumulation",
+    "compile",
+    "eight_bit_optimizer",
+    "offload_optimizer",
+    "freeze_conditioning",
+    "lora_rank",
+)
+"""Settings of the form that a recommendation may set."""
+FORM_IDS = tuple(f"{FORM}{name}" for name in RECOMMENDED if name in fields_of(TrainConfig))
+
+
+def shown_run(project: Project, chosen: object) -> Job | None:
+    """The run that the page shows: the chosen one, or the newest.
+
+    Raises:
+        UserError: there is no run of the chosen name.
+    """
+    if isinstance(chosen, str) and chosen:
+        return jobs.status(find_run(project, chosen))
+    return next((job for job in jobs.list(project, kind="train")), None)
+
+
+def run_folder(job: Job) -> Path:
+    return job.folder

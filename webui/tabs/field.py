@@ -1,0 +1,36 @@
+"""A component for one setting: its label and help from the texts, its kind and default from the dataclass."""
+
+from typing import Any
+
+import gradio as gr
+from gradio.blocks import Block
+
+from webui import text
+from webui.fields import Field
+from webui.forms import shown
+
+
+def create_field(field: Field, *, help: str = "", **options: Any) -> Block:
+    """The component of a setting.
+
+    Args:
+        field: what the dataclass says about it.
+        help: in place of the dataclass's own words.
+        options: further arguments of the component.
+    """
+    common: dict[str, Any] = {"label": text.label(field.name), "info": help or text.help_of(field.name, field.help)}
+    common |= {"elem_id": f"set-{field.name}".replace("_", "-"), **options}
+    value = shown(field, field.default)
+    if field.kind == "bool" and not field.may_be_open:
+        return gr.Checkbox(bool(value), **common)
+    if field.kind in ("choice", "bool"):
+        names = field.choices or ("True", "False")
+        choices = [(text.choice(field.name, name), name) for name in names]
+        choices = [(text.OPEN, ""), *choices] if field.may_be_open else choices
+        return gr.Dropdown(choices, value="" if value is None else value, filterable=False, **common)
+    if field.kind == "int" and not field.may_be_open:
+        return gr.Number(value, precision=0, **common)
+    # Text rather than a number field: 5e-6 stays as it was written, and an empty one is no 0.
+    return gr.Textbox(
+        "" if value is None else str(value), placeholder=text.OPEN if field.may_be_open else None, **common
+    )

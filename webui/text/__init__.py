@@ -1,0 +1,7 @@
+"""Every word the page shows, in one place, ready for translation: a file for each tab."""
+
+from webui.text.common import *  # noqa: F403
+from webui.text.data import *  # noqa: F403
+from webui.text.settings import *  # noqa: F403
+from webui.text.system import *  # noqa: F403
+from webui.text.training import *  # noqa: F403

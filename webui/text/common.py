@@ -1,0 +1,114 @@
+"""Words of the whole page: title, tabs, project bar, jobs."""
+
+TITLE = "XTTS Fine-tuning Studio"
+INTRO = "Your recordings in, your voice out: prepare a dataset, train, listen."
+COMING = "This tab is being built."
+YES, NO, ON, OFF = "yes", "no", "on", "off"
+FOLDER = "Folder"
+DATA_TAB = "1 Data processing"
+TRAIN_TAB = "2 Fine-tuning"
+INFERENCE_TAB = "3 Inference"
+SYSTEM_TAB = "4 System"
+
+PROJECT = "Project"
+PROJECT_HELP = "One project is one voice: its dataset, its training runs and its model."
+NEW_PROJECT = "New project"
+NEW_PROJECT_HELP = "Letters, digits, - and _, without spaces."
+NEW_PROJECT_EXAMPLE = "maria"
+CREATE_PROJECT = "Create project"
+NO_PROJECT = "no project is chosen"
+NO_PROJECT_FIX = "create one at the top of the page, or choose one"
+NO_NAME = "the new project has no name"
+NO_NAME_FIX = "type a name such as maria, then create it"
+LANGUAGE = "Language"
+LANGUAGE_HELP = "What is spoken in the recordings."
+LANGUAGE_FIXED = "The dataset's own; a dataset has one language."
+BASE = "Base model"
+BASE_HELP = "What training starts from."
+BASE_NAMES = {
+    "tiny": "tiny (for trying; speaks noise)",
+    "starter": "starter (small, ships with the app)",
+    "v2.0.2": "XTTS v2.0.2",
+    "v2.0.3": "XTTS v2.0.3",
+    "main": "XTTS v2, newest revision",
+}
+NOT_HERE = "to be downloaded: see System"
+LANGUAGES = [
+    ("English (en)", "en"),
+    ("Arabic (ar)", "ar"),
+    ("Chinese (zh)", "zh"),
+    ("Czech (cs)", "cs"),
+    ("Dutch (nl)", "nl"),
+    ("French (fr)", "fr"),
+    ("German (de)", "de"),
+    ("Hindi (hi)", "hi"),
+    ("Hungarian (hu)", "hu"),
+    ("Italian (it)", "it"),
+    ("Japanese (ja)", "ja"),
+    ("Korean (ko)", "ko"),
+    ("Polish (pl)", "pl"),
+    ("Portuguese (pt)", "pt"),
+    ("Russian (ru)", "ru"),
+    ("Spanish (es)", "es"),
+    ("Turkish (tr)", "tr"),
+]
+
+FIRST_STEPS = "Start here: type a name under New project and create it. Then: 1 add recordings, 2 train, 3 listen."
+NOTHING_RUNNING = "Nothing is running."
+NO_PROJECT_YET = "Create a project at the top of the page first."
+STATES = {
+    "starting": "starting",
+    "running": "running",
+    "stopping": "stopping",
+    "finished": "finished",
+    "stopped": "stopped",
+    "failed": "failed",
+    "lost": "lost",
+}
+KINDS = {
+    "train": "training",
+    "prepare": "dataset",
+    "export": "export",
+    "synthesize": "speaking",
+    "download": "download",
+}
+
+
+def project_created(name: str) -> str:
+    """After a project was made."""
+    return f"Project {name} is ready. Next: add recordings in tab 1."
+
+
+def base_name(name: str) -> str:
+    """A base for people."""
+    return BASE_NAMES.get(name, name)
+
+
+def base_choice(name: str, *, is_here: bool) -> str:
+    """A base in the list of bases."""
+    return base_name(name) if is_here else f"{base_name(name)} ({NOT_HERE})"
+
+
+def run_title(kind: str, name: str) -> str:
+    """A job by its kind; a run also by its name, as there are many of them."""
+    return f"{KINDS.get(kind, kind)} {name}" if kind == "train" else KINDS.get(kind, kind)
+
+
+def job_line(kind: str, project: str) -> str:
+    """A job that runs now."""
+    return f"{KINDS.get(kind, kind)} of {project}"
+
+
+def count_of(done: int, total: int | None) -> str:
+    """How much of something is done."""
+    return f"{done:,} of {total:,}" if total else f"{done:,}"
+
+
+def time_left(duration: str) -> str:
+    """How long it will still take."""
+    return f"{duration} left"
+
+
+def phase(what: str) -> str:
+    """What a job does now."""
+    return what[:1].upper() + what[1:]

@@ -1,0 +1,53 @@
+"""Words of tab 1, Data processing."""
+
+UPLOAD = "Recordings and transcripts"
+NOTHING_UPLOADED = (
+    "Nothing uploaded yet. Give recordings of one speaker with their transcripts: audio files with .txt files of the "
+    "same name, or audio files with a metadata.csv. Ten to twenty minutes are a good start."
+)
+CLEAR_UPLOADS = "Remove uploads"
+SERVER_FOLDER = "Or a folder on this server"
+SERVER_FOLDER_HELP = "Used instead of the uploads when given. It must lie below a folder that the app may read."
+OPTIONS = "Options"
+STEP_1 = "Step 1 - Create dataset"
+CANCEL = "Cancel"
+RECORDINGS, TRANSCRIPTS, TABLES, ARCHIVES = "recordings", "transcripts", "tables", "archives"
+NO_UPLOADS = "there is nothing to make a dataset from"
+NO_UPLOADS_FIX = "upload recordings and transcripts, or name a folder of the server"
+PREPARING_STARTED = "The dataset is being made."
+PREPARING_NOW = "a dataset is being made for this project already"
+PREPARING_NOW_FIX = "wait until it is done, or cancel it"
+NOTHING_PREPARES_FIX = "no dataset is being made"
+CANCELLED = "Cancelled. The dataset is as it was before."
+DATASET = "Dataset"
+NO_REPORT_YET = "No dataset yet. Upload recordings on the left, then press Step 1."
+CLIPS_USED, CLIPS_DROPPED = "clips used", "clips left out"
+SPEECH = "of speech"
+TRAIN_AND_EVAL = "to train / to evaluate"
+DROPPED = "Left out, by reason"
+REASON_COLUMNS = ("Left out because", "Clips")
+ALL_USED = "Every clip is used."
+FEW_MINUTES = "Under two minutes of speech: enough to try the path, too little for a good voice. Add recordings."
+LENGTHS = "Clip lengths"
+SECONDS, CLIPS = "seconds", "clips"
+CLIPS_TABLE = "Every clip, used or not; choose one to listen and edit"
+CLIP_COLUMNS = ["Clip", "Status", "Why", "Seconds", "Set", "Transcript"]
+STATUS = {"used": "used", "dropped": "left out"}
+SPLITS = {"train": "train", "eval": "eval", "": ""}
+
+
+def uploaded(count: int) -> str:
+    """After files were taken in."""
+    return "1 file was added." if count == 1 else f"{count} files were added."
+
+
+def reason(name: str) -> str:
+    """Why clips were left out."""
+    return name[:1].upper() + name[1:]
+
+
+def amount(minutes: float, *, enough: bool) -> str:
+    """A verdict on the amount of speech."""
+    if enough:
+        return f"{minutes:.0f} minutes of speech: enough for a good voice. Next: tab 2."
+    return f"{minutes:.1f} minutes of speech: enough to try. A good voice wants ten to twenty. Next: tab 2."

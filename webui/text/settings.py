@@ -1,0 +1,63 @@
+"""Words about settings; what is not said here comes from the settings' own docstrings."""
+
+LABELS = {
+    "num_epochs": "Epochs",
+    "batch_size": "Batch size",
+    "grad_accumulation": "Gradient accumulation",
+    "learning_rate": "Learning rate",
+    "max_audio_length": "Longest clip (seconds)",
+    "max_text_length": "Longest transcript (tokens)",
+    "schedule": "Schedule",
+    "seed": "Seed",
+    "gradient_checkpointing": "Gradient Checkpointing",
+    "sdpa": "Fast Attention (SDPA)",
+    "mixed_precision": "Mixed Precision (FP16/BF16)",
+    "compile": "Compile",
+    "optimizer_8bit": "8-bit Adam",
+    "eight_bit_optimizer": "8-bit Adam",
+    "offload_optimizer": "Adam in the machine's memory",
+    "lora": "LoRA",
+    "lora_rank": "LoRA rank",
+    "freeze_conditioning": "Frozen conditioning encoder",
+    "tf32": "TF32 matrix products",
+    "loader": "Data loading",
+    "eval_batch_size": "Evaluation batch size",
+    "warmup_steps": "Warm-up steps",
+    "weight_decay": "Weight decay",
+    "grad_clip_norm": "Gradient clipping (norm)",
+    "num_workers": "Loading processes",
+    "checkpoint_every": "Checkpoint every (steps)",
+    "eval_fraction": "Share held out for evaluation",
+    "device": "Device",
+    "dropout": "Dropout",
+}
+HELPS = {
+    "learning_rate": "Peak, such as 5e-6. Empty: the base's own default, which suits it.",
+    "num_epochs": "Passes over the training clips. Empty: the base's own default.",
+    "max_audio_length": "Longer clips are left out. Empty: the base's limit (XTTS v2: 11.6 s).",
+    "gradient_accumulation": "Batches summed into one update: a larger effective batch in the same memory.",
+}
+CHOICES = {
+    "auto": "automatic",
+    "cpu": "CPU",
+    "cuda": "CUDA GPU",
+    "off": "off",
+    "True": "yes",
+    "False": "no",
+}
+OPEN = "automatic"
+
+
+def label(name: str) -> str:
+    """A setting's name for people."""
+    return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def help_of(name: str, fallback: str) -> str:
+    """What a setting means."""
+    return HELPS.get(name, fallback)
+
+
+def choice(setting: str, value: str) -> str:
+    """A value that can be chosen for a setting."""
+    return CHOICES.get(value, value)

@@ -1,0 +1,99 @@
+"""The memory panel: each GPU with what this run and others use, or the machine's memory where there is no GPU."""
+
+import pandas as pd
+
+from utils.events import Event
+from utils.hardware import Gpu
+from utils.jobs import Job
+from webui import text
+from webui.markup import Markup, join, tag
+from webui.monitor import Monitor, Reading
+from webui.views.parts import bar, gigabytes, message
+
+COLUMNS = ["minutes", "GB", "memory"]
+
+
+def panel(reading: Reading, job: Job | None, memory: Event | None) -> Markup:
+    """The panel as it is now.
+
+    Args:
+        reading: what the driver and the system say.
+        job: the run that is shown, when it is alive.
+        memory: that run's newest memory event.
+    """
+    title = tag("div", text.MEMORY_PANEL, class_="panel-title")
+    if not reading.gpus:
+        return tag("div", title, _no_gpu(reading, job, memory), class_="panel")
+    return tag("div", title, *(_gpu(gpu, reading, job, memory) for gpu in reading.gpus), class_="panel")
+
+
+def _gpu(gpu: Gpu, reading: Reading, job: Job | None, memory: Event | None) -> Markup:
+    own = _own_bytes(gpu, job, memory)
+    others = max(0, gpu.used_bytes - own)
+    facts = [f"GPU {gpu.index}: {gpu.name}", gigabytes(gpu.total_bytes)]
+    facts += [text.utilization(gpu.utilization)] if gpu.utilization is not None else []
+    facts += [f"{gpu.temperature} °C"] if gpu.temperature is not None else []
+    heading = tag("div", " · ".join(facts), class_="device")
+    pieces = [
+        ("own", own / gpu.total_bytes, text.USED_BY_RUN),
+        ("others", others / gpu.total_bytes, text.USED_BY_OTHERS),
+    ]
+    caption = text.gpu_use(gigabytes(own) if own else None, gigabytes(others), gigabytes(gpu.free_bytes))
+    return join(heading, bar(text.MEMORY, pieces, caption), _of_run(memory) if own else None)
+
+
+def _own_bytes(gpu: Gpu, job: Job | None, memory: Event | None) -> int:
+    """What the run uses on this GPU: by the driver's count, or as torch reserved it where the driver does not tell."""
+    if job is None or not (job.device or "").startswith("cuda"):
+        return 0
+    if job.pid is not None and gpu.processes.get(job.pid):
+        return gpu.processes[job.pid] or 0
+    index = job.device.rsplit(":", 1)[-1] if job.device and ":" in job.device else "0"
+    if memory is None or str(gpu.index) != index:
+        return 0
+    return min(int(memory.get("reserved_bytes") or 0), gpu.used_bytes)
+
+
+def _no_gpu(reading: Reading, job: Job | None, memory: Event | None) -> Markup:
+    machine = reading.memory
+    used = machine.total_bytes - machine.available_bytes
+    own = int((memory or {}).get("rss_bytes") or 0) if job else 0
+    pieces = [
+        ("own", own / machine.total_bytes, text.USED_BY_RUN),
+        ("others", max(0, used - own) / machine.total_bytes, text.USED_BY_OTHERS),
+    ]
+    caption = text.memory_use(gigabytes(used), gigabytes(machine.total_bytes))
+    return join(
+        message("hint", text.no_gpu(reading.survey.reason)),
+        bar(text.SYSTEM_MEMORY, pieces, caption),
+        _of_run(memory) if job else None,
+        tag("div", text.web_process(gigabytes(machine.process_bytes)), class_="small"),
+    )
+
+
+def _of_run(memory: Event | None) -> Markup | None:
+    """Allocated, reserved and peak, in the run's own words."""
+    if memory is None:
+        return None
+    known = [(name, memory.get(f"{name}_bytes")) for name in ("allocated", "reserved", "peak", "rss", "peak_rss")]
+    cells = [
+        tag("span", tag("b", gigabytes(value)), " ", text.MEMORY_WORDS[name], class_="fact")
+        for name, value in known
+        if isinstance(value, int | float)
+    ]
+    return tag("div", *cells, class_="facts") if cells else None
+
+
+def history(monitor: Monitor) -> pd.DataFrame:
+    """Memory in use over the last minutes, for the plot: a line for each GPU, or one for the machine."""
+    readings = monitor.history()
+    rows: list[tuple[float, float, str]] = []
+    for reading in readings:
+        minutes = (reading.time - readings[-1].time) / 60
+        if reading.gpus:
+            rows += [(minutes, gpu.used_bytes / 1e9, f"GPU {gpu.index}") for gpu in reading.gpus]
+        else:
+            used = reading.memory.total_bytes - reading.memory.available_bytes
+            rows.append((minutes, used / 1e9, text.SYSTEM_MEMORY))
+    # Fine enough for the eye, and equal to what was sent before while nothing changes.
+    return pd.DataFrame([(round(x, 2), round(y, 2), name) for x, y, name in rows], columns=COLUMNS)

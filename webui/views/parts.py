@@ -1,0 +1,73 @@
+"""Pieces that several views share: bars, badges, tables, messages, and numbers as people read them."""
+
+from collections.abc import Iterable, Sequence
+
+from webui import text
+from webui.markup import Markup, join, lines, tag
+
+
+def gigabytes(num_bytes: float) -> str:
+    """Bytes as GB with one digit, MB below one."""
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 40 s, 3 min 20 s or 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def bar(label: str, pieces: Sequence[tuple[str, float, str]], caption: str) -> Markup:
+    """A bar of coloured shares, which a screen reader hears as one sentence.
+
+    Args:
+        label: what is measured.
+        pieces: (class of the colour, share between 0 and 1, what it is).
+        caption: the numbers in words.
+    """
+    filled = [
+        tag("span", class_=f"piece {kind}", style=f"width:{100 * max(0.0, min(1.0, share)):.2f}%", title=what)
+        for kind, share, what in pieces
+    ]
+    heading = tag("div", tag("span", label), tag("span", caption, class_="numbers"), class_="bar-text")
+    track = tag("div", *filled, class_="track", role="img", aria_label=f"{label}: {caption}")
+    return tag("div", heading, track, class_="bar")
+
+
+def progress_bar(share: float | None, label: str, caption: str) -> Markup:
+    """A bar from 0 to 1; without a share it shows that something is going on."""
+    kind = "done" if share is not None else "busy"
+    return bar(label, [(kind, 1.0 if share is None else share, label)], caption)
+
+
+def badge(state: str, words: str) -> Markup:
+    """A small mark: on, off, unknown, good, bad or live."""
+    return tag("span", words, class_=f"badge {state}")
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, label: str) -> Markup:
+    """A plain table; wide ones scroll in their own box."""
+    head = tag("thead", tag("tr", *(tag("th", header, scope="col") for header in headers))) if headers else None
+    body = join(*(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))
+    inner = tag("table", head, tag("tbody", body), aria_label=label)
+    return tag("div", inner, class_="table", tabindex="0", role="region", aria_label=label)
+
+
+def message(kind: str, words: object) -> Markup:
+    """A framed message: hint, warning or error."""
+    return tag("div", words if isinstance(words, Markup) else lines(words), class_=f"message {kind}", role="status")
+
+
+def empty(words: str) -> Markup:
+    """What to do next, where there is nothing to show yet."""
+    return tag("div", words, class_="empty")
+
+
+def state_badge(state: str) -> Markup:
+    """A job's state."""
+    kind = {"finished": "good", "failed": "bad", "lost": "bad", "stopped": "off"}.get(state, "live")
+    return badge(kind, text.STATES.get(state, state))

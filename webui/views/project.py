@@ -1,0 +1,20 @@
+"""The line under the project bar: what goes on in this project and elsewhere."""
+
+from utils.jobs import Job
+from utils.paths import Project
+from webui import text
+from webui.markup import Markup, tag
+from webui.views.parts import state_badge
+
+
+def activity(project: Project | None, running: list[Job]) -> Markup:
+    """Which jobs run now, those of other projects included: they share the machine."""
+    if project is None:
+        return tag("div", text.FIRST_STEPS, class_="activity first")
+    if not running:
+        return tag("div", text.NOTHING_RUNNING, class_="activity")
+    entries = []
+    for job in running:
+        owner = job.folder.parent.parent.name
+        entries.append(tag("span", state_badge(job.state), " ", text.job_line(job.kind, owner), class_="job"))
+    return tag("div", *entries, class_="activity")

@@ -1,0 +1,73 @@
+"""The dataset's report: how much is used, what was dropped and why, and the uploads it is made from."""
+
+import pandas as pd
+
+from utils.dataset.report import Report
+from utils.errors import UserError
+from utils.intake import Uploads
+from webui import text
+from webui.markup import Markup, join, tag
+from webui.views.parts import duration, empty, gigabytes, message, table
+
+GOOD_MINUTES, ENOUGH_MINUTES = 10, 2
+"""Speech of one voice from which a fine-tuning gains, and below which it hardly can."""
+
+
+def uploads(found: Uploads) -> Markup:
+    """What was uploaded so far."""
+    if found.num_files == 0:
+        return empty(text.NOTHING_UPLOADED)
+    counts = (
+        (found.recordings, text.RECORDINGS),
+        (found.transcripts, text.TRANSCRIPTS),
+        (found.tables, text.TABLES),
+        (found.archives, text.ARCHIVES),
+    )
+    facts = [tag("span", tag("b", count), " ", words, class_="fact") for count, words in counts if count]
+    return tag("div", *facts, tag("span", gigabytes(found.num_bytes), class_="fact"), class_="facts")
+
+
+def report(found: Report, language: str) -> Markup:
+    """Totals, a verdict on the amount, and the reasons for what is left out."""
+    totals = found.totals
+    cards = (
+        (totals["used"], text.CLIPS_USED),
+        (totals["dropped"], text.CLIPS_DROPPED),
+        (duration(totals["seconds"]), text.SPEECH),
+        (f"{totals['train']} / {totals['eval']}", text.TRAIN_AND_EVAL),
+        (language, text.LANGUAGE),
+    )
+    shown = [tag("div", tag("div", value, class_="value"), tag("div", words), class_="card") for value, words in cards]
+    reasons = [(text.reason(reason), count) for reason, count in totals["reasons"].items()]
+    dropped = table(text.REASON_COLUMNS, reasons, label=text.DROPPED) if reasons else message("good", text.ALL_USED)
+    title = tag("div", text.DATASET, class_="panel-title")
+    return tag(
+        "div", title, tag("div", *shown, class_="cards"), _verdict(totals["seconds"] / 60), dropped, class_="panel"
+    )
+
+
+def _verdict(minutes: float) -> Markup:
+    if minutes < ENOUGH_MINUTES:
+        return message("warning", text.FEW_MINUTES)
+    return message("good" if minutes >= GOOD_MINUTES else "hint", text.amount(minutes, enough=minutes >= GOOD_MINUTES))
+
+
+def lengths(found: Report) -> pd.DataFrame:
+    """How many used clips there are of each whole second, for the plot."""
+    counts = pd.Series([int(clip.seconds) for clip in found.used], dtype=int).value_counts().sort_index()
+    longest = int(counts.index.max()) if len(counts) else 0
+    rows = [(second, int(counts.get(second, 0))) for second in range(longest + 1)]
+    return pd.DataFrame(rows, columns=["seconds", "clips"])
+
+
+def no_project() -> Markup:
+    return empty(text.NO_PROJECT_YET)
+
+
+def no_dataset() -> Markup:
+    return tag("div", tag("div", text.DATASET, class_="panel-title"), empty(text.NO_REPORT_YET), class_="panel")
+
+
+def broken(error: UserError) -> Markup:
+    """A report that cannot be read."""
+    return join(message("error", error))

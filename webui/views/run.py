@@ -1,0 +1,170 @@
+"""A run as the page shows it: progress, what the optimizations really did, curves, samples."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+
+from utils.config import TrainConfig
+from utils.events import Event
+from utils.jobs import Job
+from utils.model.catalog import read_about
+from utils.progress import Progress
+from webui import text
+from webui.fields import fields_of
+from webui.forms import shown
+from webui.markup import Markup, join, tag
+from webui.views.parts import badge, duration, empty, message, progress_bar, state_badge, table
+
+MAX_SAMPLE_STEPS = 4
+"""So many evaluations' samples can be heard on the page; all lie in the run's folder."""
+
+
+def progress(job: Job, done: Progress | None, best: float | None = None, started: Event | None = None) -> Markup:
+    """How far a job is, how it ended, and what to do next.
+
+    Args:
+        job: the job.
+        done: how far it is.
+        best: lowest evaluation loss of a run.
+        started: a run's first event, which says which settings applied.
+    """
+    heading = tag("div", state_badge(job.state), " ", text.run_title(job.kind, job.name), class_="run-title")
+    words = text.ENDED.get(job.state, "")
+    kind = {"failed": "error", "lost": "error"}.get(job.state, "hint")
+    said = message(kind, join(tag("div", words), *([_lines(job.message)] if job.message else []))) if words else None
+    if said is None and job.message:
+        said = message("warning", _lines(job.message))
+    return tag("div", heading, _bar(job, done, best), _applied(started), said, class_="panel")
+
+
+def _applied(started: Event | None) -> Markup | None:
+    """Settings that were left open, with who chose them, and what the run computes in and on."""
+    if started is None:
+        return None
+    config, sources = started.get("config"), started.get("sources")
+    if not isinstance(config, dict) or not isinstance(sources, dict):
+        return None
+    facts = [
+        (text.label(name), text.applied(_plain(name, config.get(name)), str(source)))
+        for name, source in sources.items()
+        if name in fields_of(TrainConfig)
+    ]
+    facts += [(words, str(started[key])) for key, words in text.STARTED_WORDS.items() if started.get(key) is not None]
+    cells = [tag("span", f"{name} ", tag("b", value), class_="fact") for name, value in facts]
+    return tag("div", *cells, class_="facts")
+
+
+def _plain(name: str, value: Any) -> str:
+    return str(shown(fields_of(TrainConfig)[name], value))
+
+
+def _bar(job: Job, done: Progress | None, best: float | None) -> Markup | None:
+    if done is None:
+        return progress_bar(None, text.STARTING, text.STARTING_HELP) if job.alive else None
+    share = done.share
+    caption = text.count_of(done.done, done.total)
+    if done.what == "training":
+        caption = text.training_caption(done.done, done.total, done.epoch, done.epochs, best)
+    if done.seconds_left is not None:
+        caption += f" · {text.time_left(duration(done.seconds_left))}"
+    return progress_bar(share, text.phase(done.what), caption)
+
+
+def _lines(words: str) -> Markup:
+    return join(*(tag("div", line) for line in words.splitlines()))
+
+
+def badge_of(switch: Mapping[str, Any] | None) -> Markup:
+    """What an optimization did in the run that is shown, from its proof alone."""
+    if not isinstance(switch, Mapping) or switch.get("state") not in ("on", "off"):
+        return badge("unknown", text.NOT_KNOWN)
+    if switch["state"] == "on":
+        return join(badge("on", text.ON), " ", tag("span", switch.get("observed") or "", class_="observed"))
+    why = switch.get("reason") or switch.get("observed") or ""
+    return join(badge("off", text.OFF), " ", tag("span", why, class_="observed"))
+
+
+def proofs(switches: Mapping[str, Any]) -> Markup:
+    """Every switch: what was asked for, and what was observed."""
+    if not switches:
+        return empty(text.NO_PROOFS)
+    rows = [
+        (text.label(name), _asked(switch.get("asked")), badge_of(switch))
+        for name, switch in switches.items()
+        if isinstance(switch, Mapping)
+    ]
+    return table(text.PROOF_COLUMNS, rows, label=text.PROOFS)
+
+
+def _asked(value: object) -> str:
+    if isinstance(value, bool):
+        return text.YES if value else text.NO
+    return "" if value is None else str(value)
+
+
+def losses(train: Mapping[str, list[Any]], evaluated: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """Training and evaluation loss by step, for the plot."""
+    curves = ((text.TRAINING_LOSS, train), (text.EVALUATION_LOSS, evaluated))
+    rows = [
+        (step, round(loss, 4), name)
+        for name, curve in curves
+        for step, loss in zip(curve["step"], curve["loss"], strict=True)
+        if loss is not None
+    ]
+    return pd.DataFrame(rows, columns=["step", "loss", "curve"])
+
+
+def speeds(curve: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """Seconds of audio trained on in a second, by step."""
+    rows = [
+        (step, round(audio / took, 2))
+        for step, audio, took in zip(curve["step"], curve["audio_s"], curve["step_s"], strict=True)
+        if audio is not None and took
+    ]
+    return pd.DataFrame(rows, columns=["step", "seconds of audio per second"])
+
+
+def samples(events: list[Event], run: Path) -> Markup:
+    """What the run spoke at its evaluations, newest first, with players."""
+    by_step: dict[int, list[Event]] = {}
+    for event in events:
+        by_step.setdefault(int(event.get("step", 0)), []).append(event)
+    if not by_step:
+        return join()
+    newest = sorted(by_step, reverse=True)[:MAX_SAMPLE_STEPS]
+    groups = [
+        tag("div", tag("div", text.spoken_at(step), class_="step"), *_players(by_step[step], run)) for step in newest
+    ]
+    return tag("div", tag("div", text.SAMPLES, class_="panel-title"), *groups, class_="panel")
+
+
+def _players(events: list[Event], run: Path) -> list[Markup]:
+    players = []
+    for event in events:
+        path = run / str(event.get("path", ""))
+        # Only what lies in the run's own folder is played, whatever its log says.
+        if path.resolve().is_relative_to(run.resolve()):
+            players.append(player(path, str(event.get("text", ""))))
+    return players
+
+
+def player(path: Path, words: str) -> Markup:
+    """A recording of the output folder with what is said in it."""
+    audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
+    return tag("div", audio, tag("span", words), class_="player")
+
+
+def file_address(path: Path) -> str:
+    """Where the page finds a file of the output folder; relative, so that it also works behind a proxy's path."""
+    return "gradio_api/file=" + quote(str(path.absolute()))
+
+
+def ready_model(folder: Path) -> Markup:
+    """The exported model: where it is and what it was made from."""
+    about = read_about(folder)
+    facts = [(text.ABOUT_WORDS[key], str(about[key])) for key in text.ABOUT_WORDS if isinstance(about.get(key), str)]
+    rows = [(text.FOLDER, str(folder)), *facts]
+    return tag("div", message("good", text.EXPORTED), table((), rows, label=text.EXPORTED), class_="panel")

@@ -1,0 +1,113 @@
+"""What tab 4 tells: machine, versions, bases, jobs, disk and where files are."""
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from utils.hardware import Machine, torch_build
+from utils.jobs import Job
+from utils.model.catalog import BaseEntry
+from utils.paths import Project
+from utils.runs import size_of
+from webui import text
+from webui.markup import Markup, join, tag
+from webui.views.parts import empty, gigabytes, message, state_badge, table
+
+PACKAGES = ("gradio", "torch", "torchaudio", "coqui-tts", "transformers", "accelerate", "numpy", "pandas")
+
+
+def machine(found: Machine) -> Markup:
+    """Processor, memory, GPU, and what keeps PyTorch from using it."""
+    rows = [
+        (text.PROCESSOR, text.processor(found.cpu.model, found.cpu.usable_cpus)),
+        (text.MEMORY, text.memory_free(gigabytes(found.memory.total_bytes), gigabytes(found.memory.available_bytes))),
+        (text.GPU, _gpu(found)),
+        (text.SYSTEM, platform.platform()),
+        (text.COMPILER, found.compiler or text.NONE),
+    ]
+    problems = [message("warning", problem) for problem in found.gpu_problems]
+    versions = table((), _versions(), label=text.VERSIONS)
+    return _panel(text.MACHINE, table((), rows, label=text.MACHINE), *problems, _small_title(text.VERSIONS), versions)
+
+
+def _gpu(found: Machine) -> str:
+    if found.gpu is None:
+        return found.gpu_reason or text.NONE
+    facts = [found.gpu.name, found.gpu.architecture, gigabytes(found.gpu.total_bytes), f"driver {found.gpu.driver}"]
+    return ", ".join(fact for fact in facts if fact)
+
+
+def _versions() -> list[tuple[str, str]]:
+    rows = [("Python", platform.python_version())]
+    for name in PACKAGES:
+        try:
+            rows.append((name, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            rows.append((name, text.NONE))
+    cuda = torch_build().cuda
+    return [*rows, ("CUDA of PyTorch", ".".join(map(str, cuda)) if cuda else text.NONE)]
+
+
+def bases(found: Sequence[BaseEntry]) -> Markup:
+    """Every base: where it lies, and its licence."""
+    rows = [(text.base_name(entry.name), _where(entry), entry.license) for entry in found]
+    return _panel(text.BASES, table(text.BASE_COLUMNS, rows, label=text.BASES))
+
+
+def _where(entry: BaseEntry) -> str:
+    if not entry.is_here:
+        return text.NOT_DOWNLOADED
+    return str(entry.folder) if entry.folder else text.MADE_WHEN_USED
+
+
+def jobs_table(found: Sequence[Job]) -> Markup:
+    """The newest jobs of all projects."""
+    if not found:
+        return _panel(text.JOBS, empty(text.NO_JOBS))
+    rows = [
+        (
+            job.folder.parent.parent.name,
+            text.run_title(job.kind, job.name),
+            state_badge(job.state),
+            _when(job),
+            job.device,
+        )
+        for job in found
+    ]
+    return _panel(text.JOBS, table(text.JOB_COLUMNS, rows, label=text.JOBS))
+
+
+def disk(projects: Sequence[Project], free: int) -> Markup:
+    """What each project takes."""
+    rows = [(project.name, *(gigabytes(size_of(part)) for part in _parts(project))) for project in projects]
+    shown = table(text.DISK_COLUMNS, rows, label=text.DISK) if rows else empty(text.NO_PROJECTS)
+    return _panel(text.DISK, shown, tag("div", text.disk_free(gigabytes(free)), class_="small"))
+
+
+def _parts(project: Project) -> tuple[Path, ...]:
+    return project.dataset, project.runs, project.ready, project.folder / "uploads"
+
+
+def places(output: Path, bases_folder: Path, roots: Sequence[Path]) -> Markup:
+    """Where files are."""
+    rows = [(text.PROJECTS_FOLDER, output), (text.BASES_FOLDER, bases_folder)]
+    rows += [(text.INPUT_ROOTS, root) for root in roots]
+    return _panel(text.PLACES, table(text.PLACES_COLUMNS, rows, label=text.PLACES))
+
+
+def _owner(job: Job) -> str:
+    return job.folder.parent.parent.name
+
+
+def _when(job: Job) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started)) if job.started else ""
+
+
+def _small_title(words: str) -> Markup:
+    return tag("div", words, class_="panel-title")
+
+
+def _panel(title: str, *content: object) -> Markup:
+    return tag("div", tag("div", title, class_="panel-title"), join(*content), class_="panel")
