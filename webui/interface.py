@@ -21,9 +21,7 @@ MAX_WAITING = 64
 """So many requests may wait for their turn; more are refused at once instead of piling up."""
 
 
-def create_ui(
-    output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: int = DEFAULT_QUOTA_BYTES
-) -> gr.Blocks:
+def create_ui(output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: int = DEFAULT_QUOTA_BYTES) -> gr.Blocks:
     """The whole page, ready to launch.
 
     Args:
