@@ -19,11 +19,11 @@ FORM = "data.set_"
 
 def upload(studio: Studio, values: Values) -> Updates:
     """Move uploaded files into the chosen project."""
-    files = values["data.files"] or []
-    if not files:
+    files = values["data.files"]
+    if not isinstance(files, list) or not files:
         return {}
     project = studio.project(values["project.project"])
-    placed = add_uploads(project, [Path(file) for file in files])
+    placed = add_uploads(project, [Path(str(file)) for file in files])
     return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: text.uploaded(len(placed))}
 
 

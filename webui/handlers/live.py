@@ -87,10 +87,12 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
 
 
 def _chosen(project: Project, runs: list[Job], name: Any) -> Job | None:
+    """The run that was chosen; the newest when none was, or when it is gone."""
+    newest = runs[0] if runs else None
     try:
-        return jobs.status(find_run(project, name)) if name else (runs[0] if runs else None)
+        return jobs.status(find_run(project, name)) if isinstance(name, str) and name else newest
     except UserError:
-        return runs[0] if runs else None
+        return newest
 
 
 def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:

@@ -4,7 +4,7 @@ from utils import jobs
 from utils.config import DownloadConfig
 from utils.errors import UserError
 from utils.hardware import disk_free, this_machine
-from utils.model.catalog import known_bases
+from utils.model.catalog import DOWNLOADED, known_bases
 from utils.paths import NO_PROJECT, Project, bases_folder
 from utils.projects import list_projects
 from webui import text
@@ -34,11 +34,14 @@ def show(studio: Studio, values: Values) -> Updates:
 
 def download(studio: Studio, values: Values) -> Updates:
     """Download a base of XTTS v2, once its licence is accepted."""
-    if not values["system.accept_license"]:
+    version = values["system.version"]
+    if version not in DOWNLOADED:
+        raise UserError(what=f"there is no base {version!r}", where=text.BASES, fix=f"use {', '.join(DOWNLOADED)}")
+    if values["system.accept_license"] is not True:
         raise UserError(what=text.NOT_ACCEPTED, where=text.BASES, fix=text.NOT_ACCEPTED_FIX)
     if any(job.alive and job.kind == "download" for job in _of_no_project(studio)):
         raise UserError(what=text.DOWNLOADING, where=text.BASES, fix=text.DOWNLOADING_FIX)
-    config = DownloadConfig(version=str(values["system.version"]), accept_license=True, output=studio.output)
+    config = DownloadConfig(version=version, accept_license=True, output=studio.output)
     jobs.start("download", config)
     return {TOAST: text.DOWNLOAD_STARTED}
 
