@@ -24,6 +24,8 @@ Schedule = Literal["linear", "cosine", "polynomial", "constant"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
 Split = Literal["joined", "sentences", "quick"]
+Checkpointing = Literal["none", "selective", "full"]
+CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 
 class Config:
@@ -161,16 +163,34 @@ class TrainConfig(Config):
     """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
     seed: int = 1
     """Fixes shuffling, conditioning crops and dropout."""
-    num_workers: int = 0
-    """Processes that load clips; 0 loads in the training process."""
+    num_workers: int | None = None
+    """Processes that load clips; 0 loads in the training process. Chosen from data and machine when not given."""
+    prefetch_factor: int | None = None
+    """Batches that each loading process keeps ready; chosen when not given."""
+    pin_memory: bool | None = None
+    """Page-locked batches, which a GPU copies while it computes; on with a GPU when not given."""
     checkpoint_every: int = 0
     """Save every this many optimizer steps as well as at each epoch's end; 0 saves at epoch ends only."""
-    gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, about a third more time."""
+    gradient_checkpointing: Checkpointing = "none"
+    """Recompute activations in the backward pass: less memory, more time. selective keeps what is dear to compute."""
     sdpa: bool = True
     """Fused scaled-dot-product attention; off computes softmax attention step by step, as the reference."""
     mixed_precision: Precision = "fp32"
     """Data type of the matrix products; weights, losses and norms stay fp32. auto takes what the device is fast at."""
+    compile: CompileMode = "off"
+    """Compile the transformer blocks with torch.compile; the first steps then take minutes."""
+    eight_bit_optimizer: bool = False
+    """Keep AdamW's moments in 8 bits: 2 bytes a parameter instead of 8."""
+    offload_optimizer: bool = False
+    """Keep AdamW's moments in the machine's memory and update there; for GPUs that cannot hold them."""
+    lora_rank: int = 0
+    """Train low-rank additions of this rank to the blocks' weights instead of all weights; 0 trains all weights."""
+    freeze_conditioning: bool = False
+    """Keep the conditioning encoder as it is: less memory and time; the voice is then learned by the blocks alone."""
+    cuda_memory_fraction: float | None = None
+    """Share of the GPU's memory that training may take; all of it when not given."""
+    max_mel_length: int | None = None
+    """Codes laid out for each clip, so that batches have one shape, as CUDA graphs need; by batch when not given."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"
@@ -192,6 +212,17 @@ class TrainConfig(Config):
             found.append(f"dropout is {self.dropout}; use a share from 0 to 0.5")
         if not self.grad_clip_norm > 0:
             found.append(f"grad_clip_norm is {self.grad_clip_norm}; use a positive norm such as 1.0")
+        return found + self._impossible()
+
+    def _impossible(self) -> list[str]:
+        """Optimizations that cannot be, alone or together."""
+        found = []
+        if self.mixed_precision == "fp16" and self.device == "cpu":
+            found.append("mixed_precision fp16 needs a CUDA GPU; use bf16, fp32 or auto on a CPU")
+        if self.eight_bit_optimizer and self.offload_optimizer:
+            found.append("eight_bit_optimizer and offload_optimizer both place AdamW's moments; choose one of them")
+        if self.cuda_memory_fraction is not None and not 0 < self.cuda_memory_fraction <= 1:
+            found.append(f"cuda_memory_fraction is {self.cuda_memory_fraction}; use a share above 0, up to 1")
         return found
 
     def _counts(self) -> list[tuple[str, int, int]]:
@@ -206,6 +237,9 @@ class TrainConfig(Config):
             "max_text_length": 1,
             "seed": 0,
             "num_workers": 0,
+            "prefetch_factor": 1,
+            "lora_rank": 0,
+            "max_mel_length": 1,
             "checkpoint_every": 0,
         }
         values = [(name, getattr(self, name), minimum) for name, minimum in minimums.items()]

@@ -90,7 +90,7 @@ def train_gpt(
         "train_csv": Path(train_csv).absolute(),
         "eval_csv": Path(eval_csv).absolute(),
         "max_audio_length": max_audio_length,
-        "gradient_checkpointing": enable_grad_checkpoint,
+        "gradient_checkpointing": "full" if enable_grad_checkpoint else "none",
         "sdpa": enable_sdpa,
     }
     if twice := sorted(set(named) & set(settings)):

@@ -23,7 +23,6 @@ def make_machine(gpu: Gpu | None = None, **more: Any) -> Machine:
         "memory": Memory(total_bytes=64 * GIB, available_bytes=48 * GIB, process_bytes=0),
         "system": "Linux",
         "compiler": "/usr/bin/g++",
-        "eight_bit_library": "bitsandbytes",
     }
     return Machine(gpu=gpu, **values | more)
 

@@ -68,7 +68,6 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers:
             places,
             Collate(shape, mask_heard=True),
             num_workers=num_workers,
-            pin=False,
         )
         return torch.cat([batch.heard for batch in loader])
 

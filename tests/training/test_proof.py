@@ -47,14 +47,14 @@ def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
     assert "flash (CPU)" not in record.kernels and record.kernels["math"] > 0
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: bool) -> None:
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -> None:
     gpt = make_gpt(attention="sdpa", checkpointing=checkpointing)
     with record_step(gpt) as record:
         step(gpt)
         step(gpt)
     assert record.forward_runs == 8
-    assert record.recomputed == (8 if checkpointing else 0)
+    assert record.recomputed == (0 if checkpointing == "none" else 8)
 
 
 def test_precision_is_read_from_the_products() -> None:

@@ -1,18 +1,113 @@
 """Fine-tune a prepared voice: python -m utils.cli.train --project NAME --base tiny."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_phases, run_command
 from utils.config import TrainConfig
 
 if TYPE_CHECKING:
+    from utils.training.preflight import Row
     from utils.training.run import TrainResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainCommand(TrainConfig):
+    """Fine-tune the GPT of a base model on a prepared dataset."""
+
+    preflight: bool = False
+    """Measure a few real steps of each combination of switches on this machine and these clips, and train nothing."""
+    auto: bool = False
+    """Measure likewise, take the fastest combination and batch size that fit, and train with them."""
+
+    def problems(self) -> list[str]:
+        both = ["preflight trains nothing and auto trains; give one of them"] if self.preflight and self.auto else []
+        return super().problems() + both
+
+    @property
+    def settings(self) -> TrainConfig:
+        """What the run itself is given."""
+        return TrainConfig(**{field.name: getattr(self, field.name) for field in fields(TrainConfig)})
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(TrainConfig, _train, "Fine-tune the GPT of a base model on a prepared dataset.", args)
+    run_command(TrainCommand, _command, "Fine-tune the GPT of a base model on a prepared dataset.", args)
+
+
+def _command(command: TrainCommand) -> None:
+    config = command.settings
+    if command.preflight or command.auto:
+        chosen = _preflight(config)
+        if command.preflight:
+            return
+        # What the user left open stays open: the run says who chose each value.
+        config = _with_choice(config, chosen)
+    _train(config)
+
+
+def _preflight(config: TrainConfig) -> "Row":
+    """Measure and print; returns the recommended combination with its batch size."""
+    from utils.errors import UserError
+    from utils.model.base import find_base
+    from utils.paths import open_project
+    from utils.training.data import load_data
+    from utils.training.precision import make_accelerator
+    from utils.training.preflight import larger_batches, preflight, recommended, table
+    from utils.training.settings import settle
+
+    project, base = open_project(config.project, config.output), find_base(config.base)
+    settled = settle(config, project, base)
+    with progress_phases() as report:
+        data = load_data(settled, project, base, make_accelerator(config.device), report)
+        audio_s = sum(clip.seconds for clip in data.train)
+
+        def told(name: str, done: int, total: int) -> None:
+            report("measuring", done, total)
+
+        rows = preflight(settled, audio_s=audio_s, told=told)
+        best = recommended(rows)
+        if best is None:
+            raise UserError(
+                what=f"no combination could be measured: {rows[-1].measured.fault}",
+                where="preflight",
+                fix="lower batch_size or max_audio_length",
+            )
+        largest = larger_batches(best, audio_s=audio_s, told=told)
+    print(table(rows if largest is best else [*rows, largest]))
+    print(f"hours are those of {settled.num_epochs} epochs of {audio_s / 60:.1f} minutes")
+    flags = _flags(largest.config)
+    print(f"recommended: {largest.name}\n  --{' --'.join(flags)}")
+    return largest
+
+
+CHOSEN = (
+    "batch_size",
+    "grad_accumulation",
+    "sdpa",
+    "mixed_precision",
+    "gradient_checkpointing",
+    "compile",
+    "eight_bit_optimizer",
+    "lora_rank",
+)
+"""Settings that preflight chooses."""
+
+
+def _with_choice(config: TrainConfig, chosen: "Row") -> TrainConfig:
+    from dataclasses import replace
+
+    return replace(config, **{name: getattr(chosen.config, name) for name in CHOSEN})
+
+
+def _flags(config: TrainConfig) -> list[str]:
+    """The chosen settings as flags."""
+    found = []
+    for name in CHOSEN:
+        value, flag = getattr(config, name), name.replace("_", "-")
+        found.append((flag if value else f"no-{flag}") if isinstance(value, bool) else f"{flag} {value}")
+    return found
 
 
 def _train(config: TrainConfig) -> None:

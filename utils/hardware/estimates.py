@@ -2,8 +2,8 @@
 
 Bytes a parameter: 4 weight (float32), and for those that are trained 4 gradient and 8 Adam moments (2 with 8-bit Adam;
 none on the GPU when they are offloaded). For XTTS v2's 441.0 million that is 16 bytes, 7.06 GB. Mixed precision keeps 2
-more: the half-precision copies of the weights that autocast holds while a step is under way. LoRA with checkpointing
-needs those of one block only, because autocast keeps no copies of frozen weights.
+more: the half-precision copies of the weights that the backward pass needs again. With checkpointing those of one block
+at a time are enough.
 
 Bytes a position (of a tight row) and a block, for width D: what the backward pass reads again. With half-precision
 products: two float32 residual streams (8 D), their normalised copies (4 D), queries, keys and values (6 D), the
@@ -16,10 +16,9 @@ products and of attention: 24 D with it, in float32 44 D. Explicit attention add
 from dataclasses import dataclass
 from typing import Literal
 
-from utils.config import CODE_SAMPLES, Precision
+from utils.config import CODE_SAMPLES, Checkpointing, Precision
 
 GB = 1_000_000_000
-Checkpointing = Literal["none", "full", "selective"]
 
 NUM_LATENTS = 32
 """Conditioning latents before each clip's text (as `utils.model.architecture`, which loads torch)."""
@@ -143,7 +142,7 @@ def _copies(step: Step, model: ModelSize) -> int:
     """Half-precision copies of the weights; see above."""
     if not step.is_half:
         return 0
-    of_one_block = step.lora and step.gradient_checkpointing == "full"
+    of_one_block = step.gradient_checkpointing != "none"
     return 2 * (model.num_parameters // model.layers if of_one_block else model.num_parameters)
 
 

@@ -51,6 +51,8 @@ def loader_settings(
     memory_bytes: int | None = None,
     shared_bytes: int | None = None,
     num_workers: int | None = None,
+    prefetch_factor: int | None = None,
+    pin_memory: bool | None = None,
 ) -> LoaderSettings:
     """Loader settings for a dataset on a machine.
 
@@ -61,7 +63,7 @@ def loader_settings(
         cpu_count: hardware threads to count on; those of this process when not given.
         memory_bytes: available memory; that of this machine when not given.
         shared_bytes: free shared memory; that of this machine when not given.
-        num_workers: the user's own choice, which wins.
+        num_workers, prefetch_factor, pin_memory: the user's own choices, which win.
     """
     on_gpu = device.startswith("cuda")
     cpus = usable_cpus() if cpu_count is None else cpu_count
@@ -83,8 +85,8 @@ def loader_settings(
     )
     return LoaderSettings(
         num_workers=workers,
-        prefetch_factor=(4 if from_disk else 2) if workers else None,
-        pin_memory=on_gpu,
+        prefetch_factor=(prefetch_factor or (4 if from_disk else 2)) if workers else None,
+        pin_memory=on_gpu if pin_memory is None else pin_memory,
         persistent_workers=workers > 0,
         reasons=(f"{workers} loader processes: {why}", pin),
     )

@@ -1,6 +1,5 @@
 """All facts that `recommend` and the page want of this machine, gathered in one place."""
 
-import importlib.util
 import platform
 from dataclasses import dataclass, field
 
@@ -8,8 +7,6 @@ from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
 from utils.hardware.processor import Cpu, compiler, cpu
 from utils.hardware.resources import Memory, memory
 from utils.hardware.wheel import TorchBuild, gpu_problems, torch_build
-
-EIGHT_BIT_LIBRARIES = ("bitsandbytes", "torchao")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +25,6 @@ class Machine:
     """Linux, Windows or Darwin."""
     compiler: str = ""
     """Path of the C++ compiler; empty when there is none."""
-    eight_bit_library: str = ""
-    """Installed package with 8-bit optimizers: bitsandbytes or torchao; empty when there is none."""
 
     @property
     def has_usable_gpu(self) -> bool:
@@ -52,5 +47,4 @@ def assemble(survey: GpuSurvey, build: TorchBuild, processor: Cpu, free: Memory)
         gpu_reason=survey.reason,
         gpu_problems=problems[best.index] if best else [],
         compiler=compiler(),
-        eight_bit_library=next((name for name in EIGHT_BIT_LIBRARIES if importlib.util.find_spec(name)), ""),
     )

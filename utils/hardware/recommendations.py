@@ -26,7 +26,8 @@ GPU_SHARE, CPU_SHARE = 0.9, 0.8
 """Share of the memory that a plan may fill: ragged batches fragment it, and other programs want some."""
 CROWDED = 0.25
 """A GPU of which others use more than this share is planned by what is free of it."""
-AMPERE, TURING, VOLTA = (8, 0), (7, 5), (7, 0)
+LORA_RANK = 32
+AMPERE, VOLTA = (8, 0), (7, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,11 @@ class Recommendation:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings alone, by name."""
-        return {name: value for name, value in vars(self).items() if name not in ("estimate", "reasons", "problems")}
+        """The settings alone, by the names of `TrainConfig`."""
+        told = ("estimate", "reasons", "problems", "lora")
+        return {name: value for name, value in vars(self).items() if name not in told} | {
+            "lora_rank": LORA_RANK if self.lora else 0
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +157,7 @@ def _ladder(start: Step, machine: Machine, gpu: Gpu | None, use_case: UseCase) -
             why=f"{whole}; activations would not fit, so they are recomputed: a third more computation",
         )
     if gpu:
-        yield from _smaller_optimizers(checkpointed, gpu, use_case, machine.eight_bit_library)
+        yield from _smaller_optimizers(checkpointed, use_case)
     elif frugal:
         yield _Plan(
             step=checkpointed, min_batch=1, why=f"{whole} but the conditioning encoder; activations are recomputed"
@@ -167,30 +171,22 @@ def _ladder(start: Step, machine: Machine, gpu: Gpu | None, use_case: UseCase) -
     )
 
 
-def _smaller_optimizers(step: Step, gpu: Gpu, use_case: UseCase, library: str) -> Iterator[_Plan]:
+def _smaller_optimizers(step: Step, use_case: UseCase) -> Iterator[_Plan]:
     whole = "all parameters but the conditioning encoder" if step.freeze_conditioning else "all parameters"
-    # Ready-made 8-bit kernels are built for Turing and newer with certainty; older GPUs take the way that needs none.
-    can_eight_bit = gpu.capability is not None and gpu.capability >= TURING
-    hint = " (8-bit Adam would spare it: pip install bitsandbytes)" if can_eight_bit and not library else ""
     eight_bit = _Plan(
         step=replace(step, eight_bit_optimizer=True),
         min_batch=1,
-        why=f"{whole} are trained, with recomputed activations and 8-bit Adam ({library}), whose moments take "
-        "2 instead of 8 bytes a parameter",
+        why=f"{whole} are trained, with recomputed activations and 8-bit Adam, whose moments take 2 instead of 8 bytes "
+        "a parameter",
     )
     offloaded = _Plan(
         step=replace(step, offload_optimizer=True),
         min_batch=1,
         why=f"{whole} are trained, with recomputed activations and with Adam's moments in the machine's memory, which "
-        f"costs their transfer at each update{hint}",
+        "costs their transfer at each update",
     )
-    if not can_eight_bit or not library:
-        yield offloaded
-    elif use_case == "maximum quality":
-        # Full-precision moments are worth the transfer here.
-        yield from (offloaded, eight_bit)
-    else:
-        yield from (eight_bit, offloaded)
+    # Full-precision moments are worth the transfer where only quality counts.
+    yield from (offloaded, eight_bit) if use_case == "maximum quality" else (eight_bit, offloaded)
 
 
 def _choose(plans: list[_Plan], budget: int, machine: Machine, model: ModelSize, largest: int) -> tuple[_Plan, int]:

@@ -33,24 +33,24 @@ def explicit_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout
     return torch.matmul(weights, v)
 
 
-def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout: float = 0.0) -> Tensor:
-    """The same through `F.scaled_dot_product_attention`, with no mask tensor.
+def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+    """The same through `F.scaled_dot_product_attention`, with no mask tensor and no dropout.
 
     A mask, even a full one, keeps SDPA off the flash kernel: the tight layout is what makes it unnecessary.
     """
-    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, dropout_p=dropout)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
-def packed_attention(q: Tensor, k: Tensor, v: Tensor, *, lengths: tuple[int, ...], dropout: float = 0.0) -> Tensor:
-    """Causal attention within each clip of one packed row, clip by clip: what a CPU does fastest.
+def clip_by_clip(q: Tensor, k: Tensor, v: Tensor, *, kernel: Attend, lengths: tuple[int, ...]) -> Tensor:
+    """Causal attention within each clip of one packed row, one clip after the other: what a CPU does fastest.
 
     Args:
         q, k, v: [1, H, T, C].
-        lengths: positions of each clip and of the padding behind the last; they add up to T.
-        dropout: share of attention weights dropped.
+        kernel: attention over one clip.
+        lengths: positions of each clip and of the padding behind the last, which may be 0; they add up to T.
     """
-    parts = [tensor.split(lengths, dim=2) for tensor in (q, k, v)]
-    return torch.cat([sdpa_attention(*clip, causal=True, dropout=dropout) for clip in zip(*parts, strict=True)], dim=2)
+    parts = [tensor.split([length for length in lengths if length], dim=2) for tensor in (q, k, v)]
+    return torch.cat([kernel(*clip) for clip in zip(*parts, strict=True)], dim=2)
 
 
 def varlen_attention(q: Tensor, k: Tensor, v: Tensor, *, borders: Tensor, longest: int) -> Tensor:

@@ -7,6 +7,7 @@ to choice.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,9 @@ from torch import Tensor, nn
 
 from utils.model.architecture import NUM_LATENTS, NUM_MELS
 from utils.model.attention import explicit_attention
+
+Run = Callable[..., Tensor]
+"""Calls a block with its inputs: as it is, or in a way that saves memory."""
 
 PERCEIVER_HEADS = 8
 PERCEIVER_HEAD_CHANNELS = 64
@@ -28,6 +32,12 @@ def norm_groups(channels: int) -> int:
         groups //= 2
     assert groups > 2, f"{channels} channels cannot be normalised in groups"
     return groups
+
+
+def plain(block: nn.Module, *inputs: Any) -> Tensor:
+    """The block's output, and nothing else."""
+    out: Tensor = block(*inputs)
+    return out
 
 
 class EncoderBlock(nn.Module):
@@ -64,11 +74,11 @@ class ConditioningEncoder(nn.Module):
         self.init = nn.Conv1d(NUM_MELS, width, 1)
         self.attn = nn.ModuleList(EncoderBlock(width, heads) for _ in range(ENCODER_BLOCKS))
 
-    def forward(self, mel: Tensor, kernel: Callable[..., Tensor]) -> Tensor:
-        """[B, 80, F] -> [B, D, F]."""
+    def forward(self, mel: Tensor, kernel: Callable[..., Tensor], run: Run = plain) -> Tensor:
+        """[B, 80, F] -> [B, D, F]; `run` calls each block."""
         x = self.init(mel)
         for block in self.attn:
-            x = block(x, kernel)
+            x = run(block, x, kernel)
         return x
 
 

@@ -4,20 +4,30 @@ Shapes: B clips, D model width, H heads, C channels a head, F mel frames, P = 32
     Lp text and Mp code positions (padded), R tight rows of T positions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
 
+from utils.config import Checkpointing
 from utils.model.architecture import GptShape
-from utils.model.attention import Attend, AttentionKind, attention, packed_attention, varlen_attention
+from utils.model.attention import (
+    Attend,
+    AttentionKind,
+    attention,
+    clip_by_clip,
+    explicit_attention,
+    sdpa_attention,
+    varlen_attention,
+)
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
 from utils.model.packing import IGNORED, PackedBatch
+from utils.model.recompute import run_checkpointed
 
 
 @dataclass(kw_only=True)
@@ -25,10 +35,13 @@ class ForwardOptions:
     """How the training forward computes; what it computes stays the same."""
 
     attention: AttentionKind = "explicit"
-    checkpointing: bool = False
-    """Recompute each block's activations in the backward pass."""
+    checkpointing: Checkpointing = "none"
+    """What each block recomputes in the backward pass; blocks of the conditioning encoder as well."""
     dropout: float = 0.1
-    """Share dropped from embeddings, residuals and attention weights while training."""
+    """Share dropped from embeddings and residuals while training, and by explicit attention from its weights.
+
+    Fused kernels drop no attention weights: the variable-length one cannot, and on a CPU it would cost the fast path.
+    """
 
 
 class GptLosses(NamedTuple):
@@ -119,6 +132,8 @@ class XttsGpt(nn.Module):
         self.options = options or ForwardOptions()
         self.block_runs = 0
         """Forward passes of single blocks so far, recomputations included."""
+        self.conditioning_runs = 0
+        """The same of the conditioning encoder's blocks."""
         self.conditioning_encoder = ConditioningEncoder(shape.width, shape.heads)
         self.conditioning_perceiver = PerceiverResampler(shape.width)
         self.text_embedding = nn.Embedding(shape.text_rows, shape.width)
@@ -148,7 +163,7 @@ class XttsGpt(nn.Module):
     def latents(self, mels: Tensor) -> Tensor:
         """Conditioning latents of recordings: mels [B, 80, F] -> [B, 32, D]."""
         kernel = attention(self.options.attention)
-        features = self.conditioning_encoder(mels, kernel).transpose(1, 2)
+        features = self.conditioning_encoder(mels, kernel, self._run_listener).transpose(1, 2)
         return self.conditioning_perceiver(features, kernel)
 
     def embed(self, batch: PackedBatch, latents: Tensor) -> Tensor:
@@ -165,27 +180,40 @@ class XttsGpt(nn.Module):
         attend = self._attend(batch, dropout)
         x = _dropped(x, dropout)
         for block in self.gpt.h:
-            if self.options.checkpointing and self.training:
-                # The RNG state is replayed only where dropout draws from it: saving it costs a device sync a block.
-                rng = dropout > 0
-                x = checkpoint(self.run_block, block, x, attend, dropout, use_reentrant=False, preserve_rng_state=rng)
-            else:
-                x = self.run_block(block, x, attend, dropout)
+            x = run_checkpointed(self._mode, self._counted_block, block, x, attend, dropout, keep_rng=dropout > 0)
         return self.gpt.ln_f(x)
 
-    def run_block(self, block: nn.Module, x: Tensor, attend: Attend, dropout: float) -> Tensor:
+    @property
+    def _mode(self) -> Checkpointing:
+        return self.options.checkpointing if self.training else "none"
+
+    def _run_listener(self, block: nn.Module, *inputs: Any) -> Tensor:
+        """One block of the conditioning encoder; nothing is recomputed for one that does not learn."""
+        learns = any(parameter.requires_grad for parameter in block.parameters())
+        return run_checkpointed(self._mode if learns else "none", self._counted_listener, block, *inputs)
+
+    def _counted_block(self, block: nn.Module, x: Tensor, attend: Attend, dropout: float) -> Tensor:
         """One block, counted: a recomputation shows as a run beyond the forward pass's own."""
         self.block_runs += 1
         out: Tensor = block(x, attend, dropout)
         return out
 
+    def _counted_listener(self, block: nn.Module, *inputs: Any) -> Tensor:
+        self.conditioning_runs += 1
+        out: Tensor = block(*inputs)
+        return out
+
     def _attend(self, batch: PackedBatch, dropout: float) -> Attend:
         """Causal attention within each clip of the batch."""
-        if batch.lengths and batch.tight.is_cuda:
-            return partial(varlen_attention, borders=batch.borders, longest=max(batch.lengths))
-        if batch.lengths:
-            return partial(packed_attention, lengths=batch.lengths, dropout=dropout)
-        return partial(attention(self.options.attention), causal=True, dropout=dropout)
+        if self.options.attention == "explicit":
+            kernel: Callable[..., Tensor] = partial(explicit_attention, causal=True, dropout=dropout)
+            return partial(clip_by_clip, kernel=kernel, lengths=batch.lengths) if batch.lengths else kernel
+        kernel = partial(sdpa_attention, causal=True)
+        if not batch.lengths:
+            return kernel
+        if batch.tight.is_cuda:
+            return partial(varlen_attention, borders=batch.borders, longest=batch.longest)
+        return partial(clip_by_clip, kernel=kernel, lengths=batch.lengths)
 
 
 def _dropped(x: Tensor, share: float) -> Tensor:

@@ -54,7 +54,12 @@ class PackedBatch:
     num_positions: int
     """Positions that belong to clips; the rest of R * T is padding."""
     lengths: tuple[int, ...]
-    """Positions of each clip of a packed row, and of its padding; empty in the rows layout."""
+    """Positions of each clip of a packed row, and of its padding, which may be 0; empty in the rows layout."""
+
+    @property
+    def longest(self) -> int:
+        """Positions of a packed row's longest part, rounded up: few different numbers keep compiled code few."""
+        return _round_up(max(self.lengths), 128)
 
     @property
     def useful_share(self) -> float:
@@ -88,6 +93,7 @@ def pack(
     heard: list[tuple[int, int]] | None = None,
     layout: Layout = "rows",
     multiple: int = 32,
+    total: int = 0,
 ) -> PackedBatch:
     """Pack clips into one batch.
 
@@ -99,6 +105,8 @@ def pack(
         layout: a row a clip, or one row for all.
         multiple: every padded length is rounded up to this. Few different shapes keep the CPU's bf16 kernel caches
             small (they grew to 12 GB with ragged shapes) and suit the GPU's tensor cores.
+        total: positions that all rows together are filled up to, so that all batches have one shape; a batch that
+            needs more gets more.
 
     Raises:
         AssertionError: a clip is longer than the model's position tables; preparation refuses such clips.
@@ -109,7 +117,7 @@ def pack(
     text_rows = _padded(text_in, _rounded([len(t) for t in text_in], 16, shape.text_positions), shape.stop_text)
     code_rows = _padded(code_in, _rounded([len(c) for c in code_in], multiple, shape.audio_positions), shape.stop_audio)
     parts = [(len(text), len(code)) for text, code in zip(text_in, code_in, strict=True)]
-    starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple)
+    starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple, total)
     text_scored, code_scored = _scored(texts, codes, parts, starts, heard, shape)
     lengths = _lengths(parts, size[1]) if layout == "packed" else ()
     return PackedBatch(
@@ -128,13 +136,13 @@ def pack(
     )
 
 
-def _starts(lengths: list[int], layout: Layout, multiple: int) -> tuple[list[int], tuple[int, int]]:
+def _starts(lengths: list[int], layout: Layout, multiple: int, total: int) -> tuple[list[int], tuple[int, int]]:
     """Where each clip begins, counted over all rows, and the size (R, T) of the tight rows."""
     if layout == "rows":
-        length = _round_up(max(lengths), multiple)
+        length = max(_round_up(max(lengths), multiple), -(-total // len(lengths)))
         return [row * length for row in range(len(lengths))], (len(lengths), length)
     starts = [sum(lengths[:clip]) for clip in range(len(lengths))]
-    return starts, (1, _round_up(sum(lengths), multiple))
+    return starts, (1, max(_round_up(sum(lengths), multiple), total))
 
 
 def _tight(
@@ -173,10 +181,9 @@ def _scored(
 
 
 def _lengths(parts: list[tuple[int, int]], total: int) -> tuple[int, ...]:
-    """Positions of each clip of a packed row of `total` positions, and of its padding if there is any."""
+    """Positions of each clip of a packed row of `total` positions, and of its padding."""
     clips = [NUM_LATENTS + sum(part) for part in parts]
-    padding = total - sum(clips)
-    return tuple(clips if padding == 0 else [*clips, padding])
+    return (*clips, total - sum(clips))
 
 
 def _edged(ids: Tensor, first: int | None, num_last: int, last: int) -> Tensor:

@@ -4,8 +4,8 @@ Shapes: B clips, S samples of conditioning audio.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import NamedTuple, Self
 
@@ -19,7 +19,7 @@ from utils.audio.segment import read_segment
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.model.architecture import GptShape
 from utils.model.base import XTTS_CROP
-from utils.model.packing import PackedBatch, pack
+from utils.model.packing import Layout, PackedBatch, pack
 from utils.training.clips import TrainingClip
 
 BUCKET_BATCHES = 50
@@ -44,16 +44,14 @@ class Batch:
     """File names of the clips, for messages."""
     places: list[Place]
     """Which clips these are, so that the batch can be made again in smaller ones."""
+    text_lengths: list[int]
+    """Text tokens of each clip."""
+    code_lengths: list[int]
+    """Codes of each clip."""
 
     def pin_memory(self) -> Self:
         """The same batch in page-locked memory; the loader calls this."""
-        return type(self)(
-            packed=self.packed.pin_memory(),
-            heard=self.heard.pin_memory(),
-            audio_seconds=self.audio_seconds,
-            names=self.names,
-            places=self.places,
-        )
+        return replace(self, packed=self.packed.pin_memory(), heard=self.heard.pin_memory())
 
 
 class Sample(NamedTuple):
@@ -113,19 +111,35 @@ class EpochBatches:
         lengths: of each clip's row, in positions.
         batch_size: clips a batch.
         seed: of the shuffle; None keeps the order.
+        balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
+            Otherwise clips of like length come together: rows of their own then need little padding.
         rank, world: this process and their number; each takes every `world`-th batch, and all get equally many.
     """
 
-    def __init__(self, lengths: list[int], batch_size: int, *, seed: int | None, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self,
+        lengths: list[int],
+        batch_size: int,
+        *,
+        seed: int | None,
+        balanced: bool = False,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
         self.lengths = np.array(lengths)
         self.batch_size = batch_size
         self.seed = seed
+        self.balanced = balanced
         self.rank = rank
         self.world = world
 
     def __len__(self) -> int:
         """Batches an epoch for this process."""
         return math.ceil(len(self.lengths) / (self.batch_size * self.world))
+
+    def longest(self, epoch: int = 0) -> int:
+        """Positions of an epoch's longest batch, for all processes."""
+        return max(int(self.lengths[batch].sum()) for batch in self._batches(epoch))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
         """The epoch's batches for this process, from batch `start` on."""
@@ -143,7 +157,8 @@ class EpochBatches:
         order = random.permutation(len(self.lengths))
         blurred = self.lengths * random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, len(self.lengths))
         buckets = _chunks(order.tolist(), BUCKET_BATCHES * self.batch_size)
-        batches = [batch for bucket in buckets for batch in _chunks(sorted(bucket, key=blurred.item), self.batch_size)]
+        divide = _dealt if self.balanced else _chunks
+        batches = [batch for bucket in buckets for batch in divide(sorted(bucket, key=blurred.item), self.batch_size)]
         return [batches[place] for place in random.permutation(len(batches))]
 
 
@@ -153,11 +168,15 @@ class Collate:
     Args:
         shape: of the model.
         mask_heard: leave out the codes that the crop covers (training); evaluation scores all codes.
+        layout: a row a clip, or one packed row.
+        total: positions that a batch is filled up to, so that all have one shape; 0 leaves them as they come.
     """
 
-    def __init__(self, shape: GptShape, *, mask_heard: bool) -> None:
+    def __init__(self, shape: GptShape, *, mask_heard: bool, layout: Layout = "rows", total: int = 0) -> None:
         self.shape = shape
         self.mask_heard = mask_heard
+        self.layout = layout
+        self.total = total
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
@@ -167,6 +186,8 @@ class Collate:
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
             self.shape,
             heard=spans if self.mask_heard else None,
+            layout=self.layout,
+            total=self.total,
         )
         return Batch(
             packed=packed,
@@ -174,6 +195,8 @@ class Collate:
             audio_seconds=sum(clip.seconds for clip in clips),
             names=[clip.audio.name for clip in clips],
             places=[sample.place for sample in samples],
+            text_lengths=[len(clip.tokens) for clip in clips],
+            code_lengths=[len(clip.codes) for clip in clips],
         )
 
 
@@ -188,15 +211,56 @@ def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_cli
     return [collate(samples[at : at + max_clips]) for at in range(0, len(samples), max_clips)]
 
 
+class PlacedBatches:
+    """The batches a loader is to bring next; one loader, with its processes, then serves all epochs.
+
+    Args:
+        places: batches of an epoch, by its number and the first batch wanted.
+    """
+
+    def __init__(self, places: Callable[[int, int], Iterator[list[Place]]]) -> None:
+        self.places = places
+        self.epoch = 0
+        self.start = 0
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        return self.places(self.epoch, self.start)
+
+
 def make_loader(
-    dataset: ClipDataset, places: list[list[Place]], collate: Collate, *, num_workers: int, pin: bool
+    dataset: ClipDataset,
+    batches: list[list[Place]] | PlacedBatches,
+    collate: Collate,
+    *,
+    num_workers: int = 0,
+    prefetch_factor: int | None = None,
+    pin_memory: bool = False,
+    persistent_workers: bool = False,
 ) -> DataLoader:
-    """A loader that yields exactly these batches in this order."""
-    return DataLoader(dataset, batch_sampler=places, collate_fn=collate, num_workers=num_workers, pin_memory=pin)
+    """A loader that yields exactly these batches in this order; the rest as of torch's DataLoader."""
+    return DataLoader(
+        dataset,
+        batch_sampler=batches,  # type: ignore[arg-type]  # torch asks for a length that it never uses here
+        collate_fn=collate,
+        num_workers=num_workers,
+        prefetch_factor=prefetch_factor,
+        pin_memory=pin_memory,
+        persistent_workers=persistent_workers,
+    )
 
 
 def _chunks(clips: list[int], size: int) -> list[list[int]]:
     return [clips[at : at + size] for at in range(0, len(clips), size)]
+
+
+def _dealt(clips: list[int], size: int) -> list[list[int]]:
+    """Clips sorted by length, dealt to batches like cards, each round in the other direction."""
+    count = math.ceil(len(clips) / size)
+    hands: list[list[int]] = [[] for _ in range(count)]
+    for number, turn in enumerate(_chunks(clips, count)):
+        for hand, clip in zip(hands if number % 2 == 0 else hands[::-1], turn, strict=False):
+            hand.append(clip)
+    return hands
 
 
 def _read(clip: TrainingClip, start: int, count: int) -> Tensor:

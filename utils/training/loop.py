@@ -14,13 +14,16 @@ from utils.training.batches import Batch
 from utils.training.divergence import Divergence
 from utils.training.recovery import Recovery
 from utils.training.run_log import RunLog
-from utils.training.state import Checkpoints, load_checkpoint, load_optimizer, read_state
+from utils.training.state import Checkpoints, load_optimizer, read_state, restore_model
 from utils.training.stopping import StopRequest
 from utils.training.trainer import Losses, StepResult, Trainer
+from utils.training_optimizations import TrainingOptimizer
 
 Progress = Callable[[int, int, float], None]
 """Called with (steps done, steps in all, loss) after each optimizer step."""
 
+MEMORY_SECONDS = 5.0
+"""Time between two memory events."""
 RESUMED = ("data", "epoch", "batches_done", "losses", "epoch_losses", "best_loss", "first_loss", "last_loss")
 """Fields of a run that a checkpoint carries."""
 
@@ -30,6 +33,7 @@ class Run:
     """All that a training run reads and writes, and how far it is."""
 
     trainer: Trainer
+    optimizations: TrainingOptimizer
     make_train_loader: Callable[[int, int], DataLoader]
     """Micro-batches of an epoch, by its number and the first batch wanted."""
     eval_loader: Iterable[Batch]
@@ -55,6 +59,8 @@ class Run:
     epoch_losses: list[float] = field(default_factory=list)
     """Mean training loss of each epoch."""
     best_loss: float = float("inf")
+    memory_told: float | None = None
+    """When memory was last told, on a clock that only runs forward; None before the first step."""
     first_loss: float = float("nan")
     last_loss: float = float("nan")
 
@@ -77,6 +83,7 @@ def fit(run: Run) -> None:
             result = run.recovery.step(batches)
             run.batches_done += len(batches)
             log_step(run, result, step_s=time.perf_counter() - started, data_s=data_s)
+            log_machine(run, loader)
             run.divergence.note(result, [name for batch in batches for name in batch.names], step=run.trainer.num_steps)
             stopping = run.trainer.any_process(run.stop.number is not None)
             if stopping or (run.checkpoint_every and run.trainer.num_steps % run.checkpoint_every == 0):
@@ -120,6 +127,21 @@ def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> N
     )
     if run.progress is not None:
         run.progress(step, run.total_steps, loss)
+
+
+def log_machine(run: Run, loader: DataLoader) -> None:
+    """Tell once what each switch really did, and every few seconds how much memory is in use."""
+    trainer, now = run.trainer, time.monotonic()
+    if run.memory_told is None:
+        proof = run.optimizations.report(
+            trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader
+        )
+        run.log.write("optimizations", step=trainer.num_steps, switches=proof)
+        run.optimizations.log_off(proof)
+    elif now - run.memory_told < MEMORY_SECONDS:
+        return
+    run.memory_told = now
+    run.log.write("memory", step=trainer.num_steps, **run.optimizations.get_memory_stats())
 
 
 def keep_best(run: Run, losses: Losses) -> None:
@@ -170,7 +192,7 @@ def resume(run: Run, folder: Path) -> None:
             where=str(folder),
             fix="start a new run",
         )
-    run.trainer.gpt.load_state_dict(load_checkpoint(folder))
+    restore_model(folder, run.trainer.gpt)
     load_optimizer(folder, run.trainer.gpt, run.trainer.optimizer)
     run.trainer.load_state(state["trainer"])
     run.divergence.num_skipped = state.get("skipped", 0)

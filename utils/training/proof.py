@@ -4,13 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 
 from utils.model.gpt import XttsGpt
+from utils.model.recompute import saved_operations
+from utils.training.compiler import num_graphs
 
 KERNELS = {
     "aten::_scaled_dot_product_flash_attention": "flash",
@@ -36,10 +42,26 @@ class StepRecord:
     """Forward passes of single transformer blocks that the forward pass itself needs."""
     recomputed: int = 0
     """Forward passes of single transformer blocks made once more in the backward pass."""
+    conditioning_recomputed: int = 0
+    """The same of the conditioning encoder's blocks."""
+    block_bytes: int = 0
+    """What one block of this step keeps for its backward pass without checkpointing."""
+    kept_bytes: int = 0
+    """What it keeps as the step ran."""
     product_dtype: torch.dtype | None = None
     """Data type of the matrix products, seen at the code head."""
     stream_dtype: torch.dtype | None = None
     """Data type of the last block's output."""
+    num_graphs: int = 0
+    """Graphs compiled in this step."""
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """What the hooks saw while the step ran."""
+
+    passes: int = 0
+    block_inputs: tuple[Any, ...] = ()
 
 
 @contextmanager
@@ -47,30 +69,75 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     """Watch the operations of one step; the record is complete when the block ends.
 
     Args:
-        gpt: the model that is trained; two small hooks are attached for the time of the step.
+        gpt: the model that is trained; small hooks are attached for the time of the step.
     """
-    record = StepRecord()
-    passes = 0
-
-    def heads(module: torch.nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
-        nonlocal passes
-        passes += 1
-        record.product_dtype = output.dtype
-
-    def stream(module: torch.nn.Module, inputs: tuple[Tensor]) -> None:
-        record.stream_dtype = inputs[0].dtype
-
-    hooks = [gpt.mel_head.register_forward_hook(heads), gpt.gpt.ln_f.register_forward_pre_hook(stream)]
-    runs_before = gpt.block_runs
+    record, seen = StepRecord(), _Seen()
+    hooks = _attach(gpt, record, seen)
+    before = gpt.block_runs, gpt.conditioning_runs, num_graphs()
     try:
-        with profile(activities=[ProfilerActivity.CPU]) as seen:
+        with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
             yield record
     finally:
         for hook in hooks:
             hook.remove()
-    record.kernels = _kernels(Counter(event.name for event in seen.events()))
-    record.forward_runs = passes * gpt.shape.layers
-    record.recomputed = gpt.block_runs - runs_before - record.forward_runs
+    record.kernels = _kernels(Counter(event.name for event in watched.events()))
+    record.forward_runs = seen.passes * gpt.shape.layers
+    record.recomputed = gpt.block_runs - before[0] - record.forward_runs
+    listeners = seen.passes * len(gpt.conditioning_encoder.attn)
+    record.conditioning_recomputed = gpt.conditioning_runs - before[1] - listeners
+    record.num_graphs = num_graphs() - before[2]
+    if seen.block_inputs:
+        record.block_bytes, record.kept_bytes = _block_bytes(gpt, seen.block_inputs, record)
+
+
+def _attach(gpt: XttsGpt, record: StepRecord, seen: _Seen) -> list[RemovableHandle]:
+    def heads(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        seen.passes += 1
+        record.product_dtype = output.dtype
+
+    def stream(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        record.stream_dtype = inputs[0].dtype
+
+    def block(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        # A recomputation in the backward pass comes here too; any of them will do.
+        seen.block_inputs = (inputs[0].detach(), *inputs[1:])
+
+    return [
+        gpt.mel_head.register_forward_hook(heads),
+        gpt.gpt.ln_f.register_forward_pre_hook(stream),
+        gpt.gpt.h[0].register_forward_pre_hook(block),
+    ]
+
+
+def _block_bytes(gpt: XttsGpt, inputs: tuple[Any, ...], record: StepRecord) -> tuple[int, int]:
+    """What one block keeps without checkpointing, and as it ran: from its operations, run once more."""
+    x = inputs[0].detach().requires_grad_()
+    block = gpt.gpt.h[0].forward
+    dtype = record.product_dtype or torch.float32
+    with torch.autocast(x.device.type, dtype=dtype, enabled=dtype != torch.float32):
+        everything = saved_bytes(lambda: block(x, *inputs[1:]))
+        if record.recomputed == 0:
+            return everything, everything
+        if gpt.options.checkpointing == "full":
+            return everything, x.nbytes
+        with _KeptOutputs() as kept:
+            block(x, *inputs[1:])
+    return everything, x.nbytes + kept.num_bytes
+
+
+class _KeptOutputs(TorchDispatchMode):
+    """Adds up the outputs of the operations that selective checkpointing keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = set(saved_operations())
+        self.num_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func in self.kept:
+            self.num_bytes += sum(t.nbytes for t in tree_leaves(out) if isinstance(t, Tensor))
+        return out
 
 
 def saved_bytes(forward: Callable[[], Tensor]) -> int:

@@ -160,10 +160,10 @@ class Recovery:
 
     @property
     def _checkpointing(self) -> bool:
-        return self.trainer.gpt.options.checkpointing
+        return self.trainer.gpt.options.checkpointing != "none"
 
     def _force_checkpointing(self) -> None:
-        self.trainer.gpt.options.checkpointing = True
+        self.trainer.gpt.options.checkpointing = "full"
         self.forced_checkpointing = True
 
 

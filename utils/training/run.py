@@ -2,18 +2,14 @@
 
 import json
 import logging
-import math
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
-from torch.utils.data import DataLoader
 
 from utils import jobs
 from utils.audio.decode import load_audio
@@ -21,24 +17,20 @@ from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE, TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.model.base import Base, find_base
-from utils.model.gpt import ForwardOptions
-from utils.model.mel import conditioning_mel
-from utils.model.packing import row_length
 from utils.model.weights import write_pickle
-from utils.model.xtts import load_gpt
 from utils.paths import Project, new_run_id, open_project
-from utils.training.batches import Batch, ClipDataset, Collate, EpochBatches, make_loader, split_batch
-from utils.training.clips import TrainingClip
+from utils.training.assembly import make_trainer, steps_per_epoch
 from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.divergence import Divergence
+from utils.training.loaders import Loaders
 from utils.training.loop import Progress, Run, fit, resume
-from utils.training.optim import make_optimizer, make_schedule
-from utils.training.precision import choose_precision, make_accelerator
-from utils.training.recovery import Recovery, Split
+from utils.training.precision import make_accelerator
+from utils.training.recovery import Recovery
 from utils.training.run_log import RunLog
 from utils.training.settings import last_checkpoint, settle, sources_of, with_saved_settings
 from utils.training.state import MODEL_FILE, Checkpoints
 from utils.training.trainer import Trainer
+from utils.training_optimizations import TrainingOptimizer
 
 log = logging.getLogger(__name__)
 
@@ -108,12 +100,12 @@ def fine_tune(
     base = find_base(config.base)
     settled = settle(config, project, base)
     accelerator = make_accelerator(config.device)
-    precision = choose_precision(config.mixed_precision, accelerator.device)
+    optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
     data = load_data(settled, project, base, accelerator, progress.data)
-    trainer = _make_trainer(settled, base, data, accelerator, precision)
+    trainer = make_trainer(settled, base, data, accelerator, optimizations)
     folder = _make_folder(settled, project, base, data, accelerator)
     sources = sources_of(config, base)
-    run = _make_run(settled, base, data, folder, trainer)
+    run = _make_run(settled, base, data, folder, trainer, optimizations)
     run.progress = progress.steps
     with _told(run), run.stop:
         if config.resume:
@@ -123,36 +115,6 @@ def fine_tune(
         fit(run)
     accelerator.wait_for_everyone()
     return _result(run, folder, data, settled, sources)
-
-
-def _make_trainer(
-    config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, precision: str
-) -> Trainer:
-    """The model on its device with optimizer and schedule."""
-    assert config.num_epochs and config.learning_rate and config.dropout is not None
-    options = ForwardOptions(
-        attention="sdpa" if config.sdpa else "explicit",
-        checkpointing=config.gradient_checkpointing,
-        dropout=config.dropout,
-    )
-    gpt = load_gpt(base, options).to(accelerator.device)
-    optimizer = make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    steps_per_epoch = _steps_per_epoch(config, data, accelerator.num_processes)
-    return Trainer(
-        model=gpt,
-        optimizer=optimizer,
-        schedule=make_schedule(
-            optimizer,
-            config.schedule,
-            warmup_steps=config.warmup_steps,
-            total_steps=config.num_epochs * steps_per_epoch,
-        ),
-        mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
-        accelerator=accelerator,
-        precision=precision,
-        grad_clip_norm=config.grad_clip_norm,
-        seed=config.seed,
-    )
 
 
 def _make_folder(
@@ -205,72 +167,38 @@ def _furnish(folder: Path, config: TrainConfig, base: Base, data: TrainingData) 
     write_wav(folder / REFERENCE_FILE, load_audio(longest.audio, SAMPLE_RATE), SAMPLE_RATE)
 
 
-def _make_run(config: TrainConfig, base: Base, data: TrainingData, folder: Path, trainer: Trainer) -> Run:
+def _make_run(
+    config: TrainConfig,
+    base: Base,
+    data: TrainingData,
+    folder: Path,
+    trainer: Trainer,
+    optimizations: TrainingOptimizer,
+) -> Run:
     assert config.num_epochs
     processes = trainer.accelerator
-    train_batches = EpochBatches(
-        [row_length(len(clip.tokens), len(clip.codes)) for clip in data.train],
-        config.batch_size,
-        seed=config.seed,
-        rank=processes.process_index,
-        world=processes.num_processes,
-    )
-    eval_batches = EpochBatches([0] * len(data.evaluate), config.eval_batch_size, seed=None)
+    loaders = Loaders(config, base, data, processes, optimizations.switches)
     run_log = RunLog(folder / "events.jsonl" if processes.is_main_process else None)
     return Run(
         trainer=trainer,
-        make_train_loader=partial(_loader, config, data.train, train_batches, base),
-        eval_loader=_loader(config, data.evaluate, eval_batches, base, 0, 0),
+        optimizations=optimizations,
+        make_train_loader=loaders.train,
+        eval_loader=loaders.evaluate(),
         checkpoints=Checkpoints(folder / "checkpoints"),
         log=run_log,
         recovery=Recovery(
             trainer,
-            split_train=_splitter(config, data.train, base, training=True),
-            split_eval=_splitter(config, data.evaluate, base, training=False),
+            split_train=loaders.splitter(training=True),
+            split_eval=loaders.splitter(training=False),
             warn=run_log.warn,
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision),
         data=data.fingerprint(),
         num_epochs=config.num_epochs,
-        steps_per_epoch=_steps_per_epoch(config, data, processes.num_processes),
+        steps_per_epoch=steps_per_epoch(config, data, processes.num_processes),
         grad_accumulation=config.grad_accumulation,
         checkpoint_every=config.checkpoint_every,
     )
-
-
-def _steps_per_epoch(config: TrainConfig, data: TrainingData, num_processes: int) -> int:
-    num_batches = math.ceil(len(data.train) / (config.batch_size * num_processes))
-    return math.ceil(num_batches / config.grad_accumulation)
-
-
-def _loader(
-    config: TrainConfig, clips: list[TrainingClip], batches: EpochBatches, base: Base, epoch: int, start: int
-) -> DataLoader:
-    """Micro-batches of an epoch; only shuffled ones are those of training."""
-    training = batches.seed is not None
-    return make_loader(
-        _dataset(config, clips, base, training=training),
-        list(batches.epoch(epoch, start=start)),
-        Collate(base.gpt_shape(), mask_heard=training),
-        num_workers=config.num_workers if training else 0,
-        pin=torch.cuda.is_available() and config.device != "cpu",
-    )
-
-
-def _dataset(config: TrainConfig, clips: list[TrainingClip], base: Base, *, training: bool) -> ClipDataset:
-    """Clips that are cropped at random where they train."""
-    return ClipDataset(clips, seed=config.seed, training=training, crop=base.defaults.crop)
-
-
-def _splitter(config: TrainConfig, clips: list[TrainingClip], base: Base, *, training: bool) -> Split:
-    """Makes smaller batches of one that `_loader` made."""
-    dataset = _dataset(config, clips, base, training=training)
-    collate = Collate(base.gpt_shape(), mask_heard=training)
-
-    def split(batch: Batch, max_clips: int) -> list[Batch]:
-        return split_batch(batch, dataset, collate, max_clips=max_clips)
-
-    return split
 
 
 def _tell_start(

@@ -1,9 +1,10 @@
 """Which settings a run really gets: the user's own, the base's defaults for what was left open, or a resumed run's."""
 
+import math
 from dataclasses import fields, replace
 from pathlib import Path
 
-from utils.config import TrainConfig
+from utils.config import CODE_SAMPLES, TrainConfig
 from utils.errors import UserError, raise_problems
 from utils.model.base import Base
 from utils.paths import Project
@@ -12,7 +13,18 @@ from utils.training.state import Checkpoints
 
 OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_length")
 """Settings that belong to the base when the user gives none."""
-MAY_CHANGE = ("project", "output", "resume", "run_id", "num_epochs", "device", "num_workers", "checkpoint_every")
+MAY_CHANGE = (
+    "project",
+    "output",
+    "resume",
+    "run_id",
+    "num_epochs",
+    "device",
+    "num_workers",
+    "prefetch_factor",
+    "pin_memory",
+    "checkpoint_every",
+)
 """Settings a resumed run may be given anew: they do not change what it computes, except that it goes on longer."""
 
 
@@ -32,7 +44,20 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         **{name: getattr(defaults, name) if value is None else value for name, value in given.items()},
     )
     raise_problems(limits_of(settled).problems(base.gpt_shape()), where=f"base {base.name}")
+    raise_problems(_budget_problems(settled), where="training settings")
     return settled
+
+
+def _budget_problems(settled: TrainConfig) -> list[str]:
+    """A fixed room for each clip must hold the longest."""
+    assert settled.max_audio_length
+    longest = math.ceil(settled.max_audio_length / CODE_SAMPLES)
+    if settled.max_mel_length is None or settled.max_mel_length >= longest:
+        return []
+    return [
+        f"max_mel_length is {settled.max_mel_length} codes, but the longest clip may have {longest}; "
+        f"use {longest} or more, or lower max_audio_length"
+    ]
 
 
 def limits_of(settled: TrainConfig) -> Limits:

@@ -18,12 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from utils.errors import UserError
+from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, read_weights, write_weights
 from utils.runs import is_complete
 
 log = logging.getLogger(__name__)
 
 MODEL_FILE = "model.safetensors"
+ADAPTER_FILE = "adapter.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "state.json"
 COMPLETE_FILE = "complete.json"
@@ -56,7 +58,7 @@ class Checkpoints:
         """
 
         def fill(folder: Path) -> None:
-            write_weights(folder / MODEL_FILE, model.state_dict())
+            _write_model(folder, model)
             write_weights(folder / OPTIMIZER_FILE, optimizer_tensors(model, optimizer))
             (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
 
@@ -70,7 +72,7 @@ class Checkpoints:
         """
 
         def fill(folder: Path) -> None:
-            write_weights(folder / MODEL_FILE, model.state_dict())
+            write_weights(folder / MODEL_FILE, merged_state(model))
             (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
 
         return self._publish(BEST, step, fill)
@@ -125,6 +127,19 @@ def load_checkpoint(folder: Path) -> State:
     return _read_marked(folder / MODEL_FILE)
 
 
+def restore_model(folder: Path, model: nn.Module) -> None:
+    """Give the model a checkpoint's weights; of one with LoRA, whose other weights are the base's, the additions.
+
+    Raises:
+        UserError: incomplete, or changed since it was written.
+    """
+    weights = load_checkpoint(folder)
+    if has_lora(model):
+        load_adapter(model, _read_marked(folder / ADAPTER_FILE))
+    else:
+        model.load_state_dict(weights)
+
+
 def read_state(folder: Path) -> dict[str, Any]:
     """Where the run was at this checkpoint."""
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
@@ -153,6 +168,13 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         name, field = key.rsplit("/", 1)
         parameter = parameters[name]
         optimizer.state[parameter][field] = tensor.to(parameter.device)
+
+
+def _write_model(folder: Path, model: nn.Module) -> None:
+    """The model as it speaks, and what LoRA needs to go on."""
+    write_weights(folder / MODEL_FILE, merged_state(model))
+    if additions := adapter_state(model):
+        write_weights(folder / ADAPTER_FILE, additions)
 
 
 def _read_marked(file: Path) -> State:

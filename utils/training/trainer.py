@@ -1,7 +1,7 @@
 """One optimizer step and one evaluation: the packed forward, losses in fp32, the backward, clipping, AdamW."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +65,9 @@ class Gathered:
     audio_seconds: float
 
 
+OnFirst = Callable[[XttsGpt, Callable[[], Gathered], Callable[[], None]], Gathered]
+
+
 class Trainer:
     """The model with all that moves it.
 
@@ -76,6 +79,8 @@ class Trainer:
         precision: fp32, bf16 or fp16.
         grad_clip_norm: gradients are scaled down to this L2 norm.
         seed: with the step number it fixes dropout, so that a resumed run draws what an undisturbed one does.
+        on_first: does the first step of this process; it is given the model, the step and what takes a failed one back
+            (see `TrainingOptimizer.first_step`).
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class Trainer:
         precision: str,
         grad_clip_norm: float,
         seed: int,
+        on_first: OnFirst | None = None,
     ) -> None:
         self.gpt = model
         self.model = accelerator.prepare_model(model)
@@ -100,6 +106,7 @@ class Trainer:
         self.precision = precision
         self.grad_clip_norm = grad_clip_norm
         self.seed = seed
+        self._on_first = on_first
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.num_steps = 0
         """Optimizer steps done."""
@@ -125,6 +132,13 @@ class Trainer:
 
     def gather(self, batches: list[Batch]) -> Gathered:
         """The gradients of a step; when this fails, `discard` makes it as if it had not been tried."""
+        if self._on_first is None:
+            return self._gather(batches)
+        gathered = self._on_first(self.gpt, lambda: self._gather(batches), self.discard)
+        self._on_first = None
+        return gathered
+
+    def _gather(self, batches: list[Batch]) -> Gathered:
         self.model.train()
         torch.manual_seed(self._step_seed())
         counts = self._reduced(
@@ -185,7 +199,8 @@ class Trainer:
     def _forward(self, batch: Batch, model: torch.nn.Module | None = None) -> GptLosses:
         mels = self.mel(batch.heard.to(self.device, non_blocking=True))
         dtype = DTYPES[self.precision]
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32):
+        # Each weight is used once in a forward pass: a cache of half-precision copies would only hold memory.
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32, cache_enabled=False):
             return (model or self.model)(batch.packed.to(self.device), mels)
 
     def _fault(self, losses: Losses, grad_norm: float) -> str:

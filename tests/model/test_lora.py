@@ -1,0 +1,74 @@
+"""LoRA: the model starts unchanged, only the additions learn, and merged weights speak like the adapted model."""
+
+import pytest
+import torch
+
+from utils.model.base import find_base
+from utils.model.gpt import ForwardOptions, XttsGpt
+from utils.model.lora import adapter_state, add_lora, has_lora, load_adapter, merged_state
+from utils.model.packing import pack
+from utils.model.xtts import load_gpt
+
+
+def make_gpt() -> XttsGpt:
+    return load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+
+
+def losses(gpt: XttsGpt) -> torch.Tensor:
+    texts, codes = [torch.arange(21, 40)], [torch.arange(40)]
+    out = gpt(pack(texts, codes, gpt.shape), torch.ones(1, 80, 20))
+    return torch.stack([out.text, out.codes])
+
+
+def adapted(steps: int = 3) -> XttsGpt:
+    """A model whose additions have learned something."""
+    torch.manual_seed(0)
+    gpt = add_lora(make_gpt(), rank=4)
+    optimizer = torch.optim.AdamW([p for p in gpt.parameters() if p.requires_grad], lr=0.05)
+    for _ in range(steps):
+        losses(gpt).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return gpt
+
+
+def test_a_model_with_fresh_additions_computes_what_it_did() -> None:
+    torch.testing.assert_close(losses(add_lora(make_gpt(), rank=4)), losses(make_gpt()))
+
+
+def test_only_additions_learn_in_all_four_projections() -> None:
+    gpt = add_lora(make_gpt(), rank=4)
+    learning = [name for name, parameter in gpt.named_parameters() if parameter.requires_grad]
+    assert all(".lora_" in name for name in learning)
+    assert len(learning) == gpt.shape.layers * 4 * 2
+
+
+def test_merged_weights_have_the_usual_names_and_compute_the_same() -> None:
+    gpt, plain = adapted(), make_gpt()
+    before, after = losses(plain), losses(gpt)
+    merged = merged_state(gpt)
+    assert set(merged) == set(plain.state_dict())
+    plain.load_state_dict(merged)
+    torch.testing.assert_close(losses(plain), after, rtol=1e-4, atol=1e-4)
+    assert (after - before).abs().max() > 0.1
+
+
+def test_merging_leaves_the_training_model_as_it_is() -> None:
+    gpt = adapted()
+    before = {name: tensor.clone() for name, tensor in gpt.state_dict().items()}
+    merged_state(gpt)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gpt.state_dict().items())
+
+
+def test_additions_come_back_from_their_own_file() -> None:
+    gpt, fresh = adapted(), add_lora(make_gpt(), rank=4)
+    load_adapter(fresh, adapter_state(gpt))
+    torch.testing.assert_close(losses(fresh), losses(gpt))
+    with pytest.raises(AssertionError, match="another model"):
+        load_adapter(add_lora(make_gpt(), rank=4), {})
+
+
+def test_a_plain_model_is_its_own_merged_state() -> None:
+    gpt = make_gpt()
+    assert not has_lora(gpt) and adapter_state(gpt) == {}
+    assert all(merged_state(gpt)[name] is not None for name in gpt.state_dict())

@@ -1,0 +1,90 @@
+"""What can be had on a device is tried; what cannot is off with its reason, and the run goes on."""
+
+import shutil
+
+import pytest
+import torch
+from torch._inductor import config as inductor_config
+from torch._inductor import cpp_builder
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.training.compiler import compiler_problem
+from utils.training.precision import cpu_has_bf16
+from utils.training.switches import choose_layout, resolve
+
+CPU = torch.device("cpu")
+
+
+def switches(**settings):
+    return resolve(TrainConfig(project="a", device="cpu", **settings), CPU)
+
+
+def test_plain_settings_ask_for_nothing_that_is_off() -> None:
+    found = switches()
+    assert found.off == {} and found.precision == "fp32" and found.optimizer == "fused" and found.compile == "off"
+
+
+def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
+    found = switches(offload_optimizer=True, cuda_memory_fraction=0.5, compile="reduce-overhead")
+    assert set(found.off) == {"offload_optimizer", "cuda_memory_fraction", "compile"}
+    assert found.optimizer == "fused" and found.memory_fraction is None and found.compile == "off"
+    assert "own memory" in found.off["offload_optimizer"]
+
+
+def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert switches(mixed_precision="auto").precision == ("bf16" if cpu_has_bf16() else "fp32")
+    monkeypatch.setattr("utils.training.precision.cpu_has_bf16", lambda: False)
+    found = switches(mixed_precision="auto")
+    assert found.precision == "fp32" and "no bf16 matrix units" in found.off["mixed_precision"]
+
+
+def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    # torch reads CXX when it is imported and remembers the compiler it found: both are undone here.
+    cpp_builder.cpp_compiler_search.cache_clear()
+    try:
+        with inductor_config.patch({"cpp.cxx": (None, "/nowhere/c++")}):
+            found = switches(compile="default")
+    finally:
+        cpp_builder.cpp_compiler_search.cache_clear()
+    assert found.compile == "off"
+    assert found.off["compile"].startswith("no compiler")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_with_a_compiler_compile_is_tried() -> None:
+    assert compiler_problem(CPU) is None
+    assert switches(compile="default").compile == "default"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_selective_checkpointing_of_compiled_blocks_is_off_with_the_reason() -> None:
+    found = switches(compile="default", gradient_checkpointing="selective")
+    assert found.checkpointing == "none" and "compiled blocks" in found.off["gradient_checkpointing"]
+
+
+@pytest.mark.parametrize(
+    ("attention", "is_compiled", "layout"),
+    [("explicit", False, "rows"), ("sdpa", False, "packed"), ("sdpa", True, "rows")],
+)
+def test_the_layout_follows_the_kernel(attention: str, is_compiled: bool, layout: str) -> None:
+    assert choose_layout(attention, "fp32", CPU, is_compiled=is_compiled) == layout
+
+
+IMPOSSIBLE = [
+    ({"mixed_precision": "fp16", "device": "cpu"}, "fp16 needs a CUDA GPU"),
+    ({"eight_bit_optimizer": True, "offload_optimizer": True}, "choose one of them"),
+    ({"cuda_memory_fraction": 1.5}, "cuda_memory_fraction is 1.5"),
+    ({"batch_size": 0}, "batch_size is 0"),
+    ({"lora_rank": -1}, "lora_rank is -1"),
+    ({"gradient_checkpointing": "some"}, "none or selective or full"),
+    ({"compile": "fast"}, "off or default"),
+]
+
+
+@pytest.mark.parametrize(("settings", "told"), IMPOSSIBLE, ids=lambda value: str(value)[:30])
+def test_impossible_combinations_are_refused_with_the_fix(settings: dict, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        TrainConfig(project="a", **settings).validate(where="test")
+    assert told in str(caught.value)

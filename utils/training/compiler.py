@@ -1,0 +1,82 @@
+"""torch.compile of the repeated blocks, in place, where this machine can compile at all."""
+
+import os
+import platform
+import shutil
+import sysconfig
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import is_dynamo_supported
+from torch._dynamo.exc import TorchDynamoException
+from torch._dynamo.utils import counters
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.exc import InductorError, InvalidCxxCompiler
+
+from utils.config import CompileMode
+from utils.model.gpt import XttsGpt
+
+TRITON_CAPABILITY = (7, 0)
+"""First CUDA compute capability that Triton, which writes the kernels, compiles for."""
+FAILURES = (TorchDynamoException, InductorError, InvalidCxxCompiler)
+"""What compiling raises when it fails, at the first step rather than before."""
+
+
+def compiler_problem(device: torch.device) -> str | None:
+    """Why nothing can be compiled for this device on this machine; None when it can be tried."""
+    if not is_dynamo_supported():
+        return f"torch.compile does not support Python {platform.python_version()}"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        return "no Python headers; install python3-dev"
+    return _cuda_problem(device) if device.type == "cuda" else _cpu_problem()
+
+
+def _cuda_problem(device: torch.device) -> str | None:
+    capability = torch.cuda.get_device_capability(device)
+    if capability < TRITON_CAPABILITY:
+        return f"Triton has no kernels for compute capability {capability[0]}.{capability[1]}; it needs 7.0"
+    if find_spec("triton") is None:
+        return "Triton is not installed; it comes with torch on Linux, as triton-windows on Windows"
+    names = [os.environ.get("CC", "cc"), "gcc", "clang"]
+    if platform.system() != "Windows" and not any(map(shutil.which, names)):
+        return "no compiler; install gcc"
+    return None
+
+
+def _cpu_problem() -> str | None:
+    try:
+        get_cpp_compiler()
+    except (InvalidCxxCompiler, RuntimeError):
+        return "no compiler; install g++ (or set CXX to one)"
+    return None
+
+
+def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
+    """Compile each block in place at its first call; names of weights stay.
+
+    Returns:
+        The number of blocks.
+    """
+    blocks = list(_blocks(gpt))
+    for block in blocks:
+        block.compile(mode=None if mode == "default" else mode)
+    return len(blocks)
+
+
+def uncompile_blocks(gpt: XttsGpt) -> None:
+    """Run the blocks as they are written again."""
+    for block in _blocks(gpt):
+        block._compiled_call_impl = None
+
+
+def num_graphs() -> int:
+    """Graphs that were compiled in this process so far."""
+    return int(counters["stats"]["unique_graphs"])
+
+
+def _blocks(gpt: XttsGpt) -> Iterator[nn.Module]:
+    yield from gpt.gpt.h
+    yield from gpt.conditioning_encoder.attn

@@ -1,0 +1,116 @@
+"""A run's batches: which clips, in which layout, by how many processes, for training and for evaluation."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+from utils.config import TrainConfig
+from utils.model.base import Base
+from utils.model.packing import row_length
+from utils.performance_utils import LoaderSettings, loader_settings
+from utils.training.batches import (
+    Batch,
+    ClipDataset,
+    Collate,
+    EpochBatches,
+    PlacedBatches,
+    make_loader,
+    split_batch,
+)
+from utils.training.clips import TrainingClip
+from utils.training.data import TrainingData
+from utils.training.switches import Switches
+
+SHAPE_STEP = 256
+"""Batches of one shape are filled up to a multiple of this many positions."""
+
+
+class Loaders:
+    """Makes the batches of a run.
+
+    Args:
+        config: settled settings.
+        base: whose tokens and crops the clips have.
+        data: the clips.
+        accelerator: which process this is, of how many.
+        switches: the layout that the attention kernel wants.
+    """
+
+    def __init__(
+        self, config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, switches: Switches
+    ) -> None:
+        self._config, self._base, self._data, self._switches = config, base, data, switches
+        self._batches = EpochBatches(
+            [row_length(len(clip.tokens), len(clip.codes)) for clip in data.train],
+            config.batch_size,
+            seed=config.seed,
+            balanced=switches.layout == "packed",
+            rank=accelerator.process_index,
+            world=accelerator.num_processes,
+        )
+        self._places = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
+        self._device = accelerator.device
+        self.settings = self._settings()
+        self._train = make_loader(
+            self._dataset(training=True),
+            self._places,
+            self._collate(training=True, total=self._total()),
+            num_workers=self.settings.num_workers,
+            prefetch_factor=self.settings.prefetch_factor,
+            pin_memory=self.settings.pin_memory,
+            persistent_workers=self.settings.persistent_workers,
+        )
+
+    def train(self, epoch: int, start: int) -> DataLoader:
+        """Micro-batches of an epoch, from batch `start` on; always the same loader, whose processes live on."""
+        self._places.epoch, self._places.start = epoch, start
+        return self._train
+
+    def evaluate(self) -> DataLoader:
+        """Evaluation batches in a fixed order."""
+        batches = EpochBatches([0] * len(self._data.evaluate), self._config.eval_batch_size, seed=None)
+        return make_loader(self._dataset(training=False), list(batches.epoch(0)), self._collate(training=False))
+
+    def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
+        """Makes smaller batches of one."""
+        # Of whatever shape: a batch is made smaller because memory is short.
+        return partial(_split, self._dataset(training=training), self._collate(training=training, total=0))
+
+    def _dataset(self, *, training: bool) -> ClipDataset:
+        """Clips that are cropped at random where they train."""
+        clips: list[TrainingClip] = self._data.train if training else self._data.evaluate
+        return ClipDataset(clips, seed=self._config.seed, training=training, crop=self._base.defaults.crop)
+
+    def _collate(self, *, training: bool, total: int = 0) -> Collate:
+        return Collate(self._base.gpt_shape(), mask_heard=training, layout=self._switches.layout, total=total)
+
+    def _total(self) -> int:
+        """Positions of every batch where all are to have one shape; 0 where they may differ."""
+        if self._config.max_mel_length:
+            assert self._config.max_text_length
+            clip = row_length(self._config.max_text_length, self._config.max_mel_length)
+            return _round_up(clip * self._config.batch_size)
+        # CUDA graphs are recorded for one shape. Batches are balanced, so the longest is little longer than the others.
+        return _round_up(self._batches.longest()) if self._switches.compile == "reduce-overhead" else 0
+
+    def _settings(self) -> LoaderSettings:
+        config, files = self._config, {clip.audio for clip in self._data.train}
+        return loader_settings(
+            num_clips=len(self._data.train),
+            device=self._device.type,
+            dataset_bytes=sum(file.stat().st_size for file in files),
+            num_workers=config.num_workers,
+            prefetch_factor=config.prefetch_factor,
+            pin_memory=config.pin_memory if torch.cuda.is_available() else False,
+        )
+
+
+def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
+    return split_batch(batch, dataset, collate, max_clips=max_clips)
+
+
+def _round_up(value: int) -> int:
+    return -(-value // SHAPE_STEP) * SHAPE_STEP

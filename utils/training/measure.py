@@ -1,0 +1,186 @@
+"""Measure a few real training steps of one setting, in a process of its own, so that its peak memory is its own.
+
+`python -m utils.training.measure SETTINGS.yaml --steps 4` prints one line of JSON, the last of its output.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.model.base import find_base
+from utils.paths import open_project
+from utils.performance_utils import is_out_of_memory
+from utils.training.assembly import make_trainer
+from utils.training.batches import Batch
+from utils.training.data import load_data
+from utils.training.loaders import Loaders
+from utils.training.precision import make_accelerator
+from utils.training.settings import settle
+from utils.training.trainer import Trainer
+from utils.training_optimizations import TrainingOptimizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What some steps cost."""
+
+    steps: int = 0
+    step_s: float = 0.0
+    """Median of a step, its loading included, in seconds."""
+    seconds: float = 0.0
+    """All steps, their loading included."""
+    cpu_s: float = 0.0
+    """Processor time of all steps, over all threads: what neighbours on the machine disturb least."""
+    data_share: float = 0.0
+    """Share of `seconds` spent waiting for batches."""
+    audio_s: float = 0.0
+    """Speech trained on, in seconds."""
+    text_tokens: list[int] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+    """Of each clip trained on: text tokens and codes; useful arithmetic is counted from these."""
+    useful_share: float = 0.0
+    """Positions of clips among those computed."""
+    peak_bytes: int = 0
+    """Most memory: allocated on CUDA, resident on a CPU."""
+    reserved_bytes: int = 0
+    """Most memory reserved on CUDA."""
+    loss: float = 0.0
+    """Of the last step."""
+    switches: dict[str, Any] = field(default_factory=dict)
+    """What each optimization switch really did."""
+    fault: str = ""
+    """Why there is no measurement: out of memory, or what the user can mend."""
+
+    @property
+    def audio_per_second(self) -> float:
+        """Seconds of speech trained on in a second."""
+        return self.audio_s / self.seconds if self.seconds else 0.0
+
+
+def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
+    """Measure in a child process; what goes wrong there is told as `fault`.
+
+    Args:
+        config: settings of a prepared project.
+        warmup: first steps, which are not counted.
+        steps: steps that are.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = Path(scratch) / "settings.yaml"
+        config.save(settings)
+        flags = ["--warmup", str(warmup), "--steps", str(steps)]
+        command = [sys.executable, "-m", "utils.training.measure", str(settings), *flags]
+        root = Path(__file__).resolve().parents[2]
+        child = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    lines = child.stdout.strip().splitlines()
+    if child.returncode == 0 and lines:
+        return Measurement(**json.loads(lines[-1]))
+    if child.returncode in (-9, 137):
+        return Measurement(fault="out of memory: the system ended the process")
+    return Measurement(fault=(child.stderr.strip().splitlines() or ["it failed without a word"])[-1])
+
+
+def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
+    """Measure in this process; nothing is written but the cache of codes.
+
+    Raises:
+        UserError: as `fine_tune` does before training.
+    """
+    project = open_project(config.project, config.output)
+    base = find_base(config.base)
+    config = settle(config.validate(where="training settings"), project, base)
+    accelerator = make_accelerator(config.device)
+    optimizations = TrainingOptimizer.from_config(config, accelerator.device)
+    data = load_data(config, project, base, accelerator)
+    trainer = make_trainer(config, base, data, accelerator, optimizations)
+    loaders = Loaders(config, base, data, accelerator, optimizations.switches)
+    groups = _groups(loaders, config.grad_accumulation)
+    for _ in range(max(warmup, 1)):
+        trainer.step(next(groups))
+    loader: DataLoader = loaders.train(0, 0)
+    told = optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
+    return _timed(trainer, groups, steps, told)
+
+
+def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: dict[str, Any]) -> Measurement:
+    on_gpu = trainer.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    times, waits, batches, loss = [], [], [], 0.0
+    begin_cpu = time.process_time()
+    for _ in range(steps):
+        begin = time.perf_counter()
+        group = next(groups)
+        waits.append(time.perf_counter() - begin)
+        # The step reads its losses at its end, so the device has finished when it returns.
+        loss = trainer.step(group).losses.total
+        times.append(time.perf_counter() - begin)
+        batches += group
+    cpu_s = time.process_time() - begin_cpu
+    memory = TrainingOptimizer.get_memory_stats()
+    computed = sum(batch.packed.tight.numel() for batch in batches)
+    return Measurement(
+        steps=steps,
+        step_s=statistics.median(times),
+        seconds=sum(times),
+        cpu_s=cpu_s,
+        data_share=sum(waits) / sum(times),
+        audio_s=sum(batch.audio_seconds for batch in batches),
+        text_tokens=[length for batch in batches for length in batch.text_lengths],
+        codes=[length for batch in batches for length in batch.code_lengths],
+        useful_share=sum(batch.packed.num_positions for batch in batches) / computed,
+        peak_bytes=memory["peak_bytes"] if on_gpu else memory["peak_rss_bytes"],
+        reserved_bytes=torch.cuda.max_memory_reserved() if on_gpu else 0,
+        loss=loss,
+        switches=told,
+    )
+
+
+def _groups(loaders: Loaders, size: int) -> Iterator[list[Batch]]:
+    """Micro-batches of one step each, epoch after epoch."""
+    epoch = 0
+    while True:
+        group: list[Batch] = []
+        for batch in loaders.train(epoch, 0):
+            group.append(batch)
+            if len(group) == size:
+                yield group
+                group = []
+        if group:
+            yield group
+        epoch += 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("settings", type=Path)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=4)
+    flags = parser.parse_args()
+    try:
+        found = measure(TrainConfig.load(flags.settings), warmup=flags.warmup, steps=flags.steps)
+    except UserError as error:
+        found = Measurement(fault=str(error))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        found = Measurement(fault="out of memory")
+    sys.stdout.write(json.dumps(asdict(found)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

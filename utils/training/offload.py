@@ -1,0 +1,75 @@
+"""AdamW whose moments live in the machine's memory: the GPU holds weights and gradients only."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.adamw import adamw
+
+
+class OffloadedAdamW(Optimizer):
+    """The same update as fused AdamW, computed by the processor on copies of weights and gradients.
+
+    A step moves 4 bytes a parameter each way over the bus. Parameters may lie on any device, the processor's included.
+
+    Args:
+        params: parameters or groups of them, float32.
+        lr, betas, eps, weight_decay: as of torch.optim.AdamW.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        betas: tuple[float, float],
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One update of all parameters that have a gradient."""
+        assert closure is None, "the gradients are there already"
+        for group in self.param_groups:
+            live = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if live:
+                self._update(live, group)
+
+    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        states = [self._state_of(parameter) for parameter in parameters]
+        weights = [parameter.detach().to("cpu") for parameter in parameters]
+        gradients = [parameter.grad.detach().to("cpu", torch.float32) for parameter in parameters]  # type: ignore[union-attr]
+        adamw(
+            weights,
+            gradients,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
+        for parameter, weight in zip(parameters, weights, strict=True):
+            # On a CPU the copy is the parameter itself, and this copies nothing.
+            parameter.copy_(weight)
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[parameter]
+        for name, value in state.items():
+            # A checkpoint's moments were put where the parameter is.
+            state[name] = value.to("cpu")
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["exp_avg"] = torch.zeros(parameter.shape, dtype=torch.float32)
+            state["exp_avg_sq"] = torch.zeros(parameter.shape, dtype=torch.float32)
+        return state

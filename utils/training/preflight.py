@@ -1,0 +1,132 @@
+"""Try the switches on the user's own machine and clips: a few real steps of each combination, and what follows."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from utils.config import TrainConfig
+from utils.training.compiler import compiler_problem
+from utils.training.measure import Measurement, measure_apart
+from utils.training.precision import make_accelerator
+
+Told = Callable[[str, int, int], None]
+"""Called with (what is measured, done, total)."""
+Measure = Callable[[TrainConfig], Measurement]
+
+WARMUP, STEPS = 2, 3
+BATCH_SIZES = (2, 4, 8, 16, 32)
+WORTH_IT = 1.05
+"""A larger batch or another switch must be this much faster to be preferred to the plainer setting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One combination and what it cost."""
+
+    name: str
+    config: TrainConfig
+    measured: Measurement
+    hours: float | None
+    """Of the whole training, evaluations and checkpoints not included; None where it could not be measured."""
+
+
+def preflight(
+    config: TrainConfig, *, audio_s: float, told: Told | None = None, measure: Measure | None = None
+) -> list[Row]:
+    """Measure each combination in a process of its own.
+
+    Args:
+        config: settled settings; each combination changes some of them.
+        audio_s: speech in one epoch, in seconds, for the predicted hours.
+        told: told how far it is.
+        measure: does a measurement; the real one when not given.
+    """
+    measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
+    combinations = list(_combinations(config))
+    rows = []
+    for number, (name, changes) in enumerate(combinations):
+        if told:
+            told(name, number, len(combinations))
+        rows.append(_row(name, replace(config, **changes), audio_s, measure))
+    return rows
+
+
+def larger_batches(best: Row, *, audio_s: float, told: Told | None = None, measure: Measure | None = None) -> Row:
+    """The batch size that trains fastest with the best combination; the effective batch stays as near as it can.
+
+    Sizes are doubled until one does not fit or brings no more than 5 %.
+    """
+    measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
+    effective = best.config.batch_size * best.config.grad_accumulation
+    for size in (size for size in BATCH_SIZES if size > best.config.batch_size):
+        if told:
+            told(f"batch {size}", BATCH_SIZES.index(size), len(BATCH_SIZES))
+        changed = replace(best.config, batch_size=size, grad_accumulation=max(1, round(effective / size)))
+        row = _row(f"{best.name}, batch {size}", changed, audio_s, measure)
+        if row.measured.fault or not _is_faster(row, best):
+            break
+        best = row
+    return best
+
+
+def recommended(rows: list[Row]) -> Row | None:
+    """The plainest combination that is within 5 % of the fastest; None when none could be measured."""
+    measured = [row for row in rows if not row.measured.fault]
+    if not measured:
+        return None
+    fastest = max(row.measured.audio_per_second for row in measured)
+    return next(row for row in measured if row.measured.audio_per_second * WORTH_IT >= fastest)
+
+
+def table(rows: list[Row]) -> str:
+    """The measurements, one line each."""
+    head = f"{'':34}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
+    return "\n".join([head, *map(_line, rows)])
+
+
+def _combinations(config: TrainConfig) -> Iterator[tuple[str, dict[str, Any]]]:
+    """From the reference to everything; each next one adds to or changes what came before."""
+    device = make_accelerator(config.device).device
+    plain: dict[str, Any] = {
+        "sdpa": False,
+        "mixed_precision": "fp32",
+        "gradient_checkpointing": "none",
+        "compile": "off",
+        "eight_bit_optimizer": False,
+        "offload_optimizer": False,
+        "lora_rank": 0,
+    }
+    fast = plain | {"sdpa": True, "mixed_precision": "auto"}
+    yield "no switch", plain
+    yield "SDPA", plain | {"sdpa": True}
+    yield "SDPA, mixed precision", fast
+    yield "the same, selective checkpointing", fast | {"gradient_checkpointing": "selective"}
+    yield "the same, full checkpointing", fast | {"gradient_checkpointing": "full"}
+    if compiler_problem(device) is None:
+        yield "SDPA, mixed precision, compile", fast | {"compile": "default"}
+    yield "full checkpointing, 8-bit AdamW", fast | {"gradient_checkpointing": "full", "eight_bit_optimizer": True}
+    yield "full checkpointing, LoRA", fast | {"gradient_checkpointing": "full", "lora_rank": 32}
+
+
+def _row(name: str, config: TrainConfig, audio_s: float, measure: Measure) -> Row:
+    measured = measure(config)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    seconds = None if measured.fault else (config.num_epochs or 1) * audio_s / measured.audio_per_second
+    return Row(name=name, config=config, measured=measured, hours=None if seconds is None else seconds / 3600)
+
+
+def _is_faster(row: Row, than: Row) -> bool:
+    return row.measured.audio_per_second > WORTH_IT * than.measured.audio_per_second
+
+
+def _line(row: Row) -> str:
+    if row.measured.fault:
+        return f"{row.name:34}{row.measured.fault}"
+    seen = row.measured
+    off = [name for name, state in seen.switches.items() if state["reason"]]
+    note = f"   off: {', '.join(off)}" if off else ""
+    numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / 1e9:9.2f}{row.hours or 0:8.2f}"
+    return f"{row.name:34}{numbers}{note}"

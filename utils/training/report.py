@@ -1,0 +1,168 @@
+"""The truth about each optimization switch, told from what the first step did and from the objects that are in use."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from utils.config import TrainConfig
+from utils.model.gpt import XttsGpt
+from utils.model.lora import has_lora
+from utils.performance_utils.settings import AMPERE
+from utils.training.offload import OffloadedAdamW
+from utils.training.proof import EXPLICIT, StepRecord
+from utils.training.switches import Switches
+
+MB = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchState:
+    """One switch after the first step."""
+
+    asked: bool | str | int | float
+    state: Literal["on", "off"]
+    observed: str
+    """What was seen."""
+    reason: str | None = None
+    """Why it is off although it was asked for."""
+
+
+Report = dict[str, dict[str, Any]]
+"""By switch name: the fields of `SwitchState`."""
+
+
+def report(
+    *,
+    asked: TrainConfig,
+    switches: Switches,
+    record: StepRecord,
+    model: XttsGpt,
+    optimizer: torch.optim.Optimizer,
+    scaler: bool,
+    loader: object,
+) -> Report:
+    """Every switch, as JSON values.
+
+    Args:
+        asked: what the user wanted.
+        switches: what was tried, and what could not be.
+        record: what the first step did.
+        model, optimizer, loader: the objects in use.
+        scaler: whether a gradient scaler is active.
+    """
+    device = next(model.parameters()).device
+    seen = {
+        "gradient_checkpointing": (asked.gradient_checkpointing, *_checkpointing(asked, record)),
+        "sdpa": (asked.sdpa, *_attention(asked, record)),
+        "mixed_precision": (asked.mixed_precision, *_precision(asked, record, scaler)),
+        "compile": (asked.compile, *_compiled(record)),
+        "eight_bit_optimizer": (asked.eight_bit_optimizer, *_eight_bit(optimizer)),
+        "offload_optimizer": (asked.offload_optimizer, *_offloaded(optimizer)),
+        "lora": (asked.lora_rank, *_lora(model)),
+        "freeze_conditioning": (asked.freeze_conditioning, *_frozen(model)),
+        "cuda_memory_fraction": (asked.cuda_memory_fraction or False, *_fraction(switches, device)),
+        "tf32": (device.type == "cuda", *_tf32(device)),
+        "loader": (True, True, _loader(loader)),
+    }
+    return {name: asdict(_state(name, *what, switches=switches)) for name, what in seen.items()}
+
+
+def _state(name: str, asked: Any, is_on: bool, observed: str, *, switches: Switches) -> SwitchState:
+    wanted = asked not in (False, 0, None, "none", "off", "fp32")
+    reason = switches.off.get(name)
+    if wanted and not is_on and reason is None:
+        reason = f"the first step shows: {observed}"
+    return SwitchState(
+        asked=asked, state="on" if is_on else "off", observed=observed, reason=reason if wanted else None
+    )
+
+
+def _checkpointing(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
+    if not record.recomputed:
+        return False, "no block was recomputed"
+    saved = (record.block_bytes - record.kept_bytes) / MB
+    # A step of several micro-batches recomputes each block as often as it runs it.
+    share = f"{record.recomputed} of {record.forward_runs} block passes recomputed"
+    listeners = f"{record.conditioning_recomputed} of the conditioning encoder"
+    kept = f"{record.kept_bytes / MB:.1f} instead of {record.block_bytes / MB:.1f} MB kept a block ({saved:.1f} saved)"
+    return True, f"{share} and {listeners}; {kept}"
+
+
+def _attention(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
+    kernels = ", ".join(f"{name} x{count}" for name, count in record.kernels.most_common())
+    fused = bool(record.kernels) and not set(record.kernels) & {EXPLICIT, "math"}
+    dropout = "; no dropout of attention weights, which these kernels do without" if fused and asked.dropout else ""
+    if not kernels:
+        return False, "no attention kernel was seen"
+    return fused, f"{kernels}{dropout}"
+
+
+def _precision(asked: TrainConfig, record: StepRecord, scaler: bool) -> tuple[bool, str]:
+    products, stream = (str(dtype).removeprefix("torch.") for dtype in (record.product_dtype, record.stream_dtype))
+    is_half = record.product_dtype in (torch.bfloat16, torch.float16)
+    return is_half, f"products {products}, block outputs {stream}, gradient scaler {'on' if scaler else 'off'}"
+
+
+def _compiled(record: StepRecord) -> tuple[bool, str]:
+    return record.num_graphs > 0, f"{record.num_graphs} graphs compiled in the first step"
+
+
+def _eight_bit(optimizer: torch.optim.Optimizer) -> tuple[bool, str]:
+    tensors = [
+        value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
+    ]
+    num_bytes = sum(value.nbytes for value in tensors)
+    dtypes = sorted({str(value.dtype).removeprefix("torch.") for value in tensors if value.ndim})
+    told = f"moments in {' and '.join(dtypes) or 'nothing yet'}, {num_bytes / MB:.1f} MB"
+    return any(value.dtype == torch.uint8 for value in tensors), told
+
+
+def _offloaded(optimizer: torch.optim.Optimizer) -> tuple[bool, str]:
+    devices = {
+        value.device.type
+        for state in optimizer.state.values()
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor) and name != "step"
+    }
+    return isinstance(optimizer, OffloadedAdamW), f"moments on {', '.join(sorted(devices)) or 'no device'}"
+
+
+def _lora(model: XttsGpt) -> tuple[bool, str]:
+    trained, whole = _sizes(model)
+    return has_lora(model), f"{trained / 1e6:.2f} of {whole / 1e6:.2f} million parameters learn"
+
+
+def _frozen(model: XttsGpt) -> tuple[bool, str]:
+    parts = (model.conditioning_encoder, model.conditioning_perceiver)
+    learning = sum(p.numel() for part in parts for p in part.parameters() if p.requires_grad)
+    return learning == 0, f"{learning / 1e6:.2f} million parameters of the conditioning encoder learn"
+
+
+def _fraction(switches: Switches, device: torch.device) -> tuple[bool, str]:
+    if switches.memory_fraction is None:
+        return False, "no limit"
+    return True, f"{torch.cuda.get_per_process_memory_fraction(device):.0%} of {device}"
+
+
+def _tf32(device: torch.device) -> tuple[bool, str]:
+    if device.type != "cuda":
+        return False, "no CUDA device"
+    matmul = torch.backends.cuda.matmul.fp32_precision
+    convolution = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    autotune = "on" if torch.backends.cudnn.benchmark else "off"
+    has_units = torch.cuda.get_device_capability(device) >= AMPERE
+    told = f"fp32 products {matmul}, convolutions {convolution}, cuDNN autotune {autotune}"
+    return has_units and matmul == "tf32", told
+
+
+def _loader(loader: object) -> str:
+    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+    return ", ".join(f"{name} {getattr(loader, name, None)}" for name in names)
+
+
+def _sizes(model: nn.Module) -> tuple[int, int]:
+    """Parameters that learn, and all."""
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    return sum(size for size, learns in sizes if learns), sum(size for size, _ in sizes)

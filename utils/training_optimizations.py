@@ -1,0 +1,229 @@
+"""TrainingOptimizer: the switches of a training run, what they changed, and the proof that they did."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
+from utils.hardware import Recommendation, process_memory, recommend
+from utils.model.attention import AttentionKind
+from utils.model.gpt import XttsGpt
+from utils.model.lora import add_lora
+from utils.performance_utils.settings import optimize_torch_settings
+from utils.training.compiler import FAILURES, compile_blocks, uncompile_blocks
+from utils.training.optim import make_optimizer
+from utils.training.proof import StepRecord, record_step
+from utils.training.report import Report, report
+from utils.training.switches import Switches, resolve
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+GB = 1e9
+
+
+class TrainingOptimizer:
+    """Takes a GPT and makes it train as asked; what took effect is told by `report`, after the first step.
+
+    Args:
+        enable_gradient_checkpointing: recompute activations; True is "full".
+        enable_sdpa: fused attention over tight rows; False is explicit softmax attention, the reference.
+        enable_mixed_precision: half-precision products; True is "auto", False "fp32".
+        compile_mode: torch.compile of the blocks.
+        eight_bit_optimizer, offload_optimizer: where and how AdamW keeps its moments.
+        lora_rank: train low-rank additions only; 0 trains all weights.
+        freeze_conditioning: leave the conditioning encoder as it is.
+        cuda_memory_fraction: share of the GPU's memory that may be taken.
+        dropout: share of embeddings and residuals dropped.
+        device: where training runs; a CUDA GPU when there is one.
+
+    Raises:
+        UserError: an impossible combination.
+    """
+
+    def __init__(
+        self,
+        enable_gradient_checkpointing: bool | Checkpointing = False,
+        enable_sdpa: bool = True,
+        enable_mixed_precision: bool | Precision = False,
+        *,
+        compile_mode: CompileMode = "off",
+        eight_bit_optimizer: bool = False,
+        offload_optimizer: bool = False,
+        lora_rank: int = 0,
+        freeze_conditioning: bool = False,
+        cuda_memory_fraction: float | None = None,
+        dropout: float = 0.0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        modes: dict[bool, Checkpointing] = {False: "none", True: "full"}
+        precisions: dict[bool, Precision] = {False: "fp32", True: "auto"}
+        checkpointing, precision = enable_gradient_checkpointing, enable_mixed_precision
+        self.asked = TrainConfig(
+            project="",
+            gradient_checkpointing=modes[checkpointing] if isinstance(checkpointing, bool) else checkpointing,
+            sdpa=enable_sdpa,
+            mixed_precision=precisions[precision] if isinstance(precision, bool) else precision,
+            compile=compile_mode,
+            eight_bit_optimizer=eight_bit_optimizer,
+            offload_optimizer=offload_optimizer,
+            lora_rank=lora_rank,
+            freeze_conditioning=freeze_conditioning,
+            cuda_memory_fraction=cuda_memory_fraction,
+            dropout=dropout,
+            device="cuda" if self.device.type == "cuda" else "cpu",
+        ).validate(where="training optimizations")
+        self.switches: Switches = resolve(self.asked, self.device)
+        self.changed: dict[str, Any] = {}
+        """torch's global settings that were changed."""
+        self.record: StepRecord | None = None
+        """What the first step did; None before it."""
+
+    @classmethod
+    def from_config(cls, config: TrainConfig, device: torch.device) -> "TrainingOptimizer":
+        """The optimizer for a run's settled settings."""
+        return cls(
+            config.gradient_checkpointing,
+            config.sdpa,
+            config.mixed_precision,
+            compile_mode=config.compile,
+            eight_bit_optimizer=config.eight_bit_optimizer,
+            offload_optimizer=config.offload_optimizer,
+            lora_rank=config.lora_rank,
+            freeze_conditioning=config.freeze_conditioning,
+            cuda_memory_fraction=config.cuda_memory_fraction,
+            dropout=config.dropout or 0.0,
+            device=device,
+        )
+
+    def optimize_model(self, model: XttsGpt) -> XttsGpt:
+        """Set the model up in place, and torch for the device; the model comes back on the device."""
+        self.changed = optimize_torch_settings(self.device)
+        if self.switches.memory_fraction is not None:
+            torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction, self.device)
+        attention: AttentionKind = self.switches.attention
+        model.options.attention = attention
+        model.options.checkpointing = self.switches.checkpointing
+        model.options.dropout = self.asked.dropout or 0.0
+        if self.switches.lora_rank:
+            add_lora(model, self.switches.lora_rank)
+        if self.switches.freeze_conditioning:
+            for part in (model.conditioning_encoder, model.conditioning_perceiver):
+                part.requires_grad_(False)
+        model.to(self.device)
+        if self.switches.compile != "off":
+            compile_blocks(model, self.switches.compile)
+        return model
+
+    def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+        """AdamW of the chosen kind over the parameters that learn."""
+        kind = self.switches.optimizer
+        return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
+
+    def first_step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result:
+        """Do the first step and record what it really did.
+
+        Compiling fails here if it fails: the blocks are then run as they are written, and the switch says why.
+
+        Args:
+            model: from `optimize_model`.
+            step: the step; it must compute the same when it is called again after `undo`.
+            undo: takes back what a step that failed half-way has left.
+        """
+        try:
+            with record_step(model) as record:
+                result = step()
+        except FAILURES as error:
+            if self.switches.compile == "off":
+                raise
+            log.warning("torch.compile failed; training goes on without it: %s", error)
+            self.switches.off["compile"] = f"compiling failed: {_first_line(error)}"
+            uncompile_blocks(model)
+            undo()
+            with record_step(model) as record:
+                result = step()
+        self.record = record
+        return result
+
+    def report(self, model: XttsGpt, optimizer: torch.optim.Optimizer, *, scaler: bool, loader: object) -> Report:
+        """Each switch: what was asked, what the first step showed, and why it is off if it is.
+
+        Args:
+            model, optimizer: as trained.
+            scaler: whether a gradient scaler is active.
+            loader: the training DataLoader.
+        """
+        assert self.record is not None, "report before the first step"
+        return report(
+            asked=self.asked,
+            switches=self.switches,
+            record=self.record,
+            model=model,
+            optimizer=optimizer,
+            scaler=scaler,
+            loader=loader,
+        )
+
+    @staticmethod
+    def log_off(told: Report) -> None:
+        """Warn of each switch that was asked for and is off."""
+        for name, state in told.items():
+            if state["reason"]:
+                log.warning("%s is off: %s", name, state["reason"])
+
+    @staticmethod
+    def get_memory_stats() -> dict[str, Any]:
+        """Bytes in use now, by this process and on its GPU; may be called from any thread, and without a GPU.
+
+        Returns:
+            device; rss_bytes and peak_rss_bytes of the process; with CUDA also allocated_bytes, reserved_bytes,
+            peak_bytes (allocated at most), free_bytes and total_bytes of the current GPU.
+        """
+        stats: dict[str, Any] = {"device": "cpu", "rss_bytes": process_memory(), "peak_rss_bytes": _peak_rss()}
+        # A GPU that was not used yet is not woken up: that alone would take hundreds of megabytes of it.
+        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+            return stats
+        device = torch.cuda.current_device()
+        free, total = torch.cuda.mem_get_info(device)
+        return stats | {
+            "device": f"cuda:{device}",
+            "allocated_bytes": torch.cuda.memory_allocated(device),
+            "reserved_bytes": torch.cuda.memory_reserved(device),
+            "peak_bytes": torch.cuda.max_memory_allocated(device),
+            "free_bytes": free,
+            "total_bytes": total,
+        }
+
+    @staticmethod
+    def print_memory_stats() -> None:
+        """Log `get_memory_stats` in GB, one line."""
+        stats = TrainingOptimizer.get_memory_stats()
+        amounts = {name: value for name, value in stats.items() if name.endswith("_bytes")}
+        told = ", ".join(f"{name.removesuffix('_bytes')} {value / GB:.2f} GB" for name, value in amounts.items())
+        log.info("memory on %s: %s", stats["device"], told)
+
+    @staticmethod
+    def recommend(*args: Any, **options: Any) -> Recommendation:
+        """Settings for this machine and purpose; see `utils.hardware.recommend`."""
+        return recommend(*args, **options)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def _peak_rss() -> int:
+    """The most this process has held, in bytes; what it holds now where the system does not say (Windows)."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return process_memory()
+    import sys
+
+    # Linux counts in kilobytes, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
