@@ -24,7 +24,7 @@ def limit_clips(monkeypatch: pytest.MonkeyPatch, most: int, *, checkpointed: int
     forward = XttsGpt.forward
 
     def limited(self, batch, cond_mels):
-        recomputes = checkpointed is not None and (self.options.checkpointing or not self.training)
+        recomputes = checkpointed is not None and (self.options.checkpointing != "none" or not self.training)
         allowed = checkpointed if recomputes else most
         if len(cond_mels) > allowed:
             raise torch.OutOfMemoryError(f"CUDA out of memory: {len(cond_mels)} clips")
