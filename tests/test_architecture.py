@@ -24,6 +24,7 @@ LAYERS = (
     {"utils.text", "utils.model", "utils.speech"},
     {"utils.dataset"},
     {"utils.training", "utils.inference", "utils.training_optimizations", "utils.performance_utils"},
+    {"utils.evaluation"},
     {"utils.gpt_train"},
     {"utils.cli"},
 )

@@ -1,0 +1,131 @@
+"""The whole evaluation of a tiny project: a real run, real speech (noise, as tiny speaks), real files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.evaluation.sounds import in_a_room, recording
+from tests.sounds import make_project
+from utils.audio.resample import resample
+from utils.cli import evaluate as command
+from utils.config import TrainConfig
+from utils.dataset.manifest import Clip, write_manifest
+from utils.errors import UserError
+from utils.evaluation.evaluate import EvaluateConfig, evaluate
+from utils.evaluation.features import RATE
+from utils.evaluation.measure import Said, Sentence, Speaker, measure
+from utils.inference.vocoder import OUTPUT_RATE
+from utils.paths import Project
+from utils.training.run import fine_tune
+
+SHARES = ("retrieval", "near_miss", "silent", "run_on", "early_stop", "loop")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Project:
+    """A project with one short run; its evaluation clips say little, so that noise is soon spoken."""
+    project = make_project(tmp_path_factory.mktemp("output"), num_train=4)
+    clips = [project.dataset / "wavs" / f"clip{number}.wav" for number in (4, 5)]
+    texts = ["Go on.", "No."]
+    write_manifest(
+        project.eval_csv,
+        [Clip(audio=clip, text=text, speaker="one") for clip, text in zip(clips, texts, strict=True)],
+    )
+    fine_tune(TrainConfig(project=project.name, output=project.output, base="tiny", num_epochs=1))
+    return project
+
+
+def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # no espeak-ng
+    command.main(["--project", trained.name, "--output", str(trained.output), "--checkpoint", "best,base"])
+    printed = capsys.readouterr().out
+    assert "right sentence among all" in printed
+    assert "not measured: right sentence among near misses: espeak-ng is not installed" in printed
+    assert "not measured: character error rate" in printed
+    (folder,) = (trained.folder / "evaluation").iterdir()
+    found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+    assert [model["name"] for model in found["models"]] == ["best", "base"]
+    assert set(found["missing"]) == {"near_miss", "cer"}
+    for model in found["models"]:
+        assert [sentence["text"] for sentence in model["sentences"]] == ["Go on.", "No."]
+        assert model["summary"]["near_miss"] is None
+        assert 0 < model["summary"]["real_time"] < 100
+        for sentence in model["sentences"]:
+            assert (folder / sentence["wav"]).stat().st_size > 1000
+            assert sentence["cosine"] is None or -1 <= sentence["cosine"] <= 1
+    assert all((folder / picture).read_bytes()[:4] == b"\x89PNG" for picture in ("summary.png", "sentences.png"))
+
+
+def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("Go on.\nNo.\n", encoding="utf-8")
+    config = EvaluateConfig(project=trained.name, output=trained.output, sentences=lines)
+    with pytest.raises(UserError, match="espeak-ng is not installed"):
+        evaluate(config)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"project": "voice", "checkpoint": "best,worst"}, "checkpoint is 'best,worst'"),
+        ({"project": "voice", "model": "tiny"}, "either a project or a model"),
+        ({"model": "tiny"}, "give --sentences FILE"),
+        ({"project": "voice", "num_sentences": 1}, "num_sentences is 1"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(settings: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        evaluate(EvaluateConfig(output=tmp_path, **settings))
+
+
+def test_an_untrained_project_says_how_to_train(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    with pytest.raises(UserError, match=r"utils\.cli\.train"):
+        evaluate(EvaluateConfig(project=project.name, output=tmp_path))
+
+
+def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: Path) -> None:
+    sentences = [
+        Sentence(
+            text=f"sentence {number}",
+            reference=recording(number),
+            rendition=recording(number),
+            near_misses=[torch.cat([recording(number)[:, : 2 * RATE // 3], recording(number + 1)], dim=1)],
+        )
+        for number in range(2, 8)
+    ]
+    voices = {"": torch.cat([recording(20), recording(22)], dim=1)}
+    spoiled = {2: torch.zeros(1, OUTPUT_RATE), 3: _at_24k(recording(4))}
+
+    def right(sentence: Sentence) -> Said:
+        return Said(wav=_at_24k(sentence.reference), finished=True)
+
+    def wrong(sentence: Sentence) -> Said:
+        number = int(sentence.text.split()[1])
+        return Said(wav=spoiled.get(number, _at_24k(in_a_room(sentence.reference))), finished=number != 5)
+
+    def heard(wav: torch.Tensor) -> str:
+        return "sentence 2" if wav.shape[1] == sentences[0].reference.shape[1] else ""
+
+    good = measure(Speaker(name="good", speak=right), sentences, voices=voices, folder=tmp_path, recognise=heard)
+    bad = measure(Speaker(name="bad", speak=wrong), sentences, voices=voices, folder=tmp_path)
+    assert {name: getattr(good.summary, name) for name in SHARES} == dict(zip(SHARES, (1, 1, 0, 0, 0, 0), strict=True))
+    assert good.summary.mcd_db < 0.5
+    assert good.summary.duration_ratio == pytest.approx(1, abs=0.02)
+    assert good.summary.cosine is None
+    assert (good.scores[0].cer, good.scores[1].cer) == (0, 1)
+    assert bad.summary.retrieval == pytest.approx(4 / 6)
+    assert bad.scores[0].defects == ["silent", "early_stop"]
+    assert bad.scores[1].retrieval_rank > 1
+    assert bad.scores[3].defects == ["run_on"]
+    assert np.isinf(bad.scores[0].mcd_db)
+    assert bad.summary.mcd_db > good.summary.mcd_db
+    assert (tmp_path / "bad" / "005.wav").is_file()
+
+
+def _at_24k(wav: torch.Tensor) -> torch.Tensor:
+    return resample(wav, RATE, OUTPUT_RATE)

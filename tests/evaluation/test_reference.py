@@ -1,0 +1,49 @@
+"""Near misses, and the synthesiser that says them."""
+
+import shutil
+
+import pytest
+
+from utils.errors import UserError
+from utils.evaluation.features import RATE
+from utils.evaluation.reference import PROGRAM, ReferenceVoice, find_voice, near_misses, say
+
+OTHERS = ["Thank you very much.", "The library opens at eight.", "He usually forgets his gloves, even in January."]
+needs_espeak = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
+
+
+@pytest.mark.parametrize(
+    "text", ["Go on.", "Where is the nearest station?", "One two three four five six seven eight."]
+)
+def test_a_near_miss_has_a_fifth_of_its_words_swapped(text: str) -> None:
+    variants = near_misses(text, [*OTHERS, text])
+    assert len(set(variants)) == 5
+    for variant in variants:
+        pairs = list(zip(text.split(), variant.split(), strict=True))
+        assert sum(old != new for old, new in pairs) == max(1, round(0.2 * len(pairs)))
+        assert variant[-1] == text[-1]
+    assert near_misses(text, [*OTHERS, text]) == variants
+
+
+def test_no_other_words_no_variants() -> None:
+    assert near_misses("Go on.", ["On, go!"]) == []
+
+
+def test_an_absent_synthesiser_is_named(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "espeak-ng is not installed" in str(find_voice("en"))
+    with pytest.raises(UserError, match="espeak-ng is not installed"):
+        say("hello", ReferenceVoice(name="en-us"))
+
+
+@needs_espeak
+def test_the_synthesiser_speaks_what_begins_like_an_option() -> None:
+    wav = say("-h is a letter", ReferenceVoice(name="en-us+f2", pitch=55))
+    assert 0.5 * RATE < wav.shape[1] < 4 * RATE
+    assert wav.abs().max() > 0.05
+
+
+@needs_espeak
+def test_a_voice_that_is_not_there_is_named() -> None:
+    assert "'no-such-voice'" in str(find_voice("en", "no-such-voice"))
+    assert find_voice("zh-cn") == ReferenceVoice(name="cmn")

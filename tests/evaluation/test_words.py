@@ -1,0 +1,70 @@
+"""Measures of words against sentences whose words are known."""
+
+import numpy as np
+import pytest
+
+from tests.evaluation.sounds import NUM_WORDS, in_a_room, near_misses, recording, sentence, swapped
+from utils.evaluation.features import mfccs, trimmed
+from utils.evaluation.words import character_error_rate, find_recogniser, rank
+
+LENGTH = 10
+SENTENCES = [[(7 * number + 3 * place) % NUM_WORDS for place in range(LENGTH)] for number in range(16)]
+
+
+def near_miss_rank(said: list[int], wanted: list[int], *, seed: int) -> int:
+    """Rank of the wanted sentence when `said` is heard in a room, among variants with a fifth of the words swapped."""
+    variants = [sentence(variant) for variant in near_misses(wanted, seed=seed)]
+    heard = mfccs(trimmed(in_a_room(sentence(said))))
+    return rank(heard, mfccs(sentence(wanted)), [mfccs(variant) for variant in variants])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "heard", "rate"),
+    [
+        ("Good morning, everyone!", "good morning everyone", 0),
+        ("It's ten.", "its ten", 0),
+        ("abcd", "abxd", 0.25),
+        ("abcd", "abd", 0.25),
+        ("abcd", "abccd", 0.25),
+        ("abcd", "", 1),
+        ("abcd", "xxxxxxxx", 2),
+        ("ሰላም ለዓለም", "ሰላም ለዓለም", 0),
+        ("naïve", "nai\u0308ve", 0),
+    ],
+)
+def test_character_error_rates(wanted: str, heard: str, rate: float) -> None:
+    assert character_error_rate(wanted, heard) == pytest.approx(rate)
+
+
+def test_the_same_recording_is_found_and_another_sentence_is_not() -> None:
+    all_features = [mfccs(recording(number)) for number in range(1, 9)]
+    for number, own in enumerate(all_features):
+        others = [one for place, one in enumerate(all_features) if place != number]
+        shifted = mfccs(trimmed(in_a_room(recording(number + 1))))
+        assert rank(own, own, others) == 1
+        assert rank(shifted, own, others) == 1
+        assert rank(all_features[(number + 1) % 8], own, others) > 1
+
+
+def test_the_right_words_pass_the_near_miss_test() -> None:
+    assert [near_miss_rank(one, one, seed=seed) for seed, one in enumerate(SENTENCES)] == [1] * len(SENTENCES)
+
+
+def test_half_of_the_words_wrong_fails_the_near_miss_test() -> None:
+    spoken = [swapped(one, 0.5, seed=seed) for seed, one in enumerate(SENTENCES)]
+    ranks = [
+        near_miss_rank(said, one, seed=seed) for seed, (said, one) in enumerate(zip(spoken, SENTENCES, strict=True))
+    ]
+    assert np.mean(np.array(ranks) == 1) <= 0.5
+
+
+def test_silence_is_no_sentence() -> None:
+    nothing = np.zeros((0, 16), np.float32)
+    assert rank(nothing, mfccs(recording(1)), [mfccs(recording(2))]) == 2
+
+
+def test_without_a_recogniser_the_reason_is_told(tmp_path) -> None:
+    assert "--whisper" in str(find_recogniser(None, "en"))
+    reason = find_recogniser(str(tmp_path / "no weights"), "en")
+    assert isinstance(reason, str)
+    assert "faster-whisper" in reason

@@ -1,0 +1,114 @@
+"""What goes wrong in speech of a language model: silence, talking on, stopping early, loops.
+
+Shapes: T frames (80 a second), F features.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from utils.evaluation.features import FRAMES_PER_SECOND, HOP, RATE, Features, active, log_mels, mfccs, trimmed
+from utils.evaluation.warping import best_ends
+
+MAX_SILENCE_S = 1.2
+"""Longest pause within or after speech that is no fault."""
+MAX_EXTRA_S, MAX_LOST_S = 0.7, 0.5
+"""Speech beyond the sentence, and of the sentence left unsaid, that is no fault: about two syllables."""
+LONGEST, SHORTEST = 1.7, 0.55
+"""Bounds of the length of speech over that of the reference, when both speak at their own pace."""
+LOOP_LAGS_S = (0.15, 1.5)
+"""Shortest and longest piece that a loop may repeat."""
+LOOP_S = 0.9
+"""A loop says the same for at least so long after the first time."""
+LOOP_LIKENESS = 0.9
+"""Least mean cosine of a repetition's frames."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defects:
+    """What is wrong with one spoken sentence."""
+
+    silent: bool = False
+    """There is no sound, or a pause of more than 1.2 s."""
+    run_on: bool = False
+    """It speaks on after the sentence, or never ended by itself."""
+    early_stop: bool = False
+    """The end of the sentence is missing."""
+    loop: bool = False
+    """A piece is said over and over, or a sound is held."""
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in ("silent", "run_on", "early_stop", "loop") if getattr(self, name)]
+
+
+def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace: float = 1.0) -> Defects:
+    """Defects of speech against a recording of the same sentence.
+
+    Args:
+        wav: speech, [1, N] at 16 000 Hz.
+        reference: the sentence said right, by whatever voice, [1, M] at 16 000 Hz.
+        finished: whether the model ended by itself.
+        pace: usual length of this voice's sentences over the reference's.
+    """
+    said, wanted = trimmed(wav), trimmed(reference)
+    if said.shape[1] < 0.1 * RATE:
+        return Defects(silent=True, early_stop=True, run_on=not finished)
+    length = said.shape[1] / wanted.shape[1] / pace
+    extra_s, lost_s = unmatched(mfccs(said), mfccs(wanted))
+    return Defects(
+        silent=longest_pause(wav) > MAX_SILENCE_S,
+        run_on=not finished or length > LONGEST or extra_s > MAX_EXTRA_S,
+        early_stop=length < SHORTEST or lost_s > MAX_LOST_S,
+        loop=loop_seconds(wav) >= LOOP_S,
+    )
+
+
+def unmatched(said: Features, wanted: Features) -> tuple[float, float]:
+    """Seconds at the end of what was said that belong to nothing wanted, and the other way round."""
+    end_said, end_wanted = best_ends(said, wanted)
+    return (len(said) - end_said) / FRAMES_PER_SECOND, (len(wanted) - end_wanted) / FRAMES_PER_SECOND
+
+
+def longest_pause(wav: Tensor) -> float:
+    """Longest stretch without sound after speech has begun, in seconds; all of a silent recording."""
+    heard = active(wav)
+    places = np.flatnonzero(heard)
+    if not len(places):
+        return wav.shape[1] / RATE
+    gaps = np.diff(np.append(places, len(heard)))
+    return float(gaps.max() - 1) * HOP / RATE
+
+
+def loop_seconds(wav: Tensor) -> float:
+    """For how long speech only repeats what was just said, in seconds: the longest such stretch.
+
+    A frame repeats when the frame one lag before it has the same spectrum. Silence repeats nothing.
+    """
+    heard = active(wav)
+    mels = log_mels(wav).numpy()[: len(heard)]
+    heard = heard[: len(mels)]
+    shapes = mels - mels.mean(1, keepdims=True)
+    # What all frames have in common says nothing.
+    shapes = shapes - (shapes[heard].mean(0) if heard.any() else 0)
+    shapes /= np.maximum(np.linalg.norm(shapes, axis=1, keepdims=True), 1e-6)
+    longest = 0.0
+    for lag in range(*(round(s * FRAMES_PER_SECOND) for s in LOOP_LAGS_S)):
+        if lag >= len(shapes):
+            break
+        likeness = (shapes[lag:] * shapes[:-lag]).sum(1)
+        # A loop is judged over its whole piece: single frames may differ, and may agree by chance.
+        kernel = np.ones(lag) / lag
+        both = np.convolve(heard[lag:] & heard[:-lag], kernel, mode="valid") if len(likeness) >= lag else np.zeros(0)
+        mean = np.convolve(likeness, kernel, mode="valid") if len(likeness) >= lag else np.zeros(0)
+        run = _longest_run((mean > LOOP_LIKENESS) & (both > 0.5))
+        if run:
+            longest = max(longest, (run - 1 + lag) / FRAMES_PER_SECOND)
+    return longest
+
+
+def _longest_run(flags: np.ndarray) -> int:
+    """Length of the longest stretch of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
+    return int((edges[1::2] - edges[::2]).max()) if len(edges) else 0

@@ -1,0 +1,295 @@
+"""Measure a project's checkpoints against its base, or one model alone, on sentences that were held out."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from utils.audio.decode import load_audio
+from utils.dataset.manifest import read_manifest
+from utils.errors import UserError, disk_errors
+from utils.evaluation.features import RATE, trimmed
+from utils.evaluation.measure import Embed, Said, Sentence, Speaker, measure
+from utils.evaluation.plots import draw
+from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
+from utils.evaluation.scores import ModelScores, as_values
+from utils.evaluation.settings import EvaluateConfig
+from utils.evaluation.words import find_recogniser
+from utils.inference.decode import Sampling
+from utils.inference.engine import Synthesizer
+from utils.inference.export import find_run, run_base
+from utils.inference.voices import Voice
+from utils.model.base import Base, find_base
+from utils.paths import Project, new_run_id, open_project
+from utils.training.run import REFERENCE_FILE
+from utils.training.state import Checkpoints, load_checkpoint
+
+RESULT_FILE = "evaluation.json"
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with (phase, done, total) while work goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What was found."""
+
+    folder: Path
+    """Holds evaluation.json, summary.png, sentences.png, and the wavs in a folder a model."""
+    models: list[ModelScores]
+    missing: dict[str, str]
+    """Measures that could not be taken, each with the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A model that can be loaded."""
+
+    name: str
+    base: Base
+    checkpoint: Path | None = None
+    """A run's checkpoint whose weights it has instead of the base's."""
+
+    def load(self) -> Synthesizer:
+        state = load_checkpoint(self.checkpoint) if self.checkpoint else None
+        return Synthesizer(self.base, gpt_state=state)
+
+
+@disk_errors()
+def evaluate(config: EvaluateConfig, *, progress: Progress | None = None) -> Evaluation:
+    """Speak and measure.
+
+    Args:
+        config: which models and sentences.
+        progress: who is told how far it is.
+
+    Raises:
+        UserError: no such model or sentences, or nothing to compare them with.
+    """
+    config = config.validate(where="evaluation settings")
+    project = open_project(config.project, config.output) if config.project else None
+    sources, recording = _sources(config, project)
+    language = _language(config, project, sources[0].base)
+    espeak = find_voice(language, config.synthesiser_voice)
+    recognise = find_recogniser(config.whisper, language)
+    missing = {"near_miss": espeak} if isinstance(espeak, str) else {}
+    missing |= {"cer": recognise} if isinstance(recognise, str) else {}
+    sentences = _sentences(config, project, espeak)
+    if all(not sentence.near_misses for sentence in sentences):
+        missing.setdefault("near_miss", "the sentences have too few different words to make variants")
+    assert project is not None or config.out is not None, "checked by EvaluateConfig.problems"
+    folder = config.out or open_project(config.project or "", config.output).folder / "evaluation" / new_run_id()
+    folder.mkdir(parents=True, exist_ok=True)
+    models = _measured(
+        sources,
+        sentences,
+        recording,
+        language=language,
+        config=config,
+        folder=folder,
+        recognise=None if isinstance(recognise, str) else recognise,
+        progress=progress,
+    )
+    write_evaluation(folder, models, missing, _facts(config, language, sentences, recording))
+    return Evaluation(folder=folder, models=models, missing=missing)
+
+
+def write_evaluation(
+    folder: Path, models: Sequence[ModelScores], missing: dict[str, str], facts: dict[str, object]
+) -> None:
+    """Write evaluation.json and the pictures."""
+    values = as_values(models, missing, facts)
+    (folder / RESULT_FILE).write_text(json.dumps(values, indent=1, ensure_ascii=False), encoding="utf-8")
+    draw(models, folder)
+
+
+def make_sentence(
+    text: str, others: Sequence[str], voice: ReferenceVoice | None, *, recording: Tensor | None = None, of: str = ""
+) -> Sentence:
+    """A sentence with its references.
+
+    Args:
+        text: what to say.
+        others: where the words of its near misses come from.
+        voice: how the reference synthesiser speaks; None when there is none.
+        recording: the sentence said by a person, [1, N] at 16 000 Hz.
+        of: whose voice to speak with, see `Sentence.voice`.
+    """
+    rendition = say(text, voice) if voice else None
+    reference = recording if recording is not None else rendition
+    assert reference is not None, "a sentence needs a recording or a synthesiser"
+    near = [say(variant, voice) for variant in near_misses(text, others)] if voice else []
+    return Sentence(text=text, voice=of, reference=reference, rendition=rendition, near_misses=near)
+
+
+def embedder(synthesizer: Synthesizer) -> Embed:
+    """The speaker encoder of a model: speech [1, N] at 16 000 Hz to a unit vector [E]."""
+
+    @torch.inference_mode()
+    def embed(wav: Tensor) -> Tensor:
+        vector: Tensor = synthesizer.decoder.speaker_encoder(wav, l2_norm=True)[0]  # type: ignore[operator]
+        return vector
+
+    return embed
+
+
+def _measured(
+    sources: list[Source],
+    sentences: list[Sentence],
+    recording: Path,
+    *,
+    language: str,
+    config: EvaluateConfig,
+    folder: Path,
+    recognise: Callable[[Tensor], str] | None,
+    progress: Progress | None,
+) -> list[ModelScores]:
+    """Scores of each model, one loaded at a time; the first one's speaker encoder hears them all."""
+    embed: Embed | None = None
+    found = []
+    for source in sources:
+        synthesizer = source.load()
+        embed = embed or embedder(synthesizer)
+
+        def told(done: int, total: int, name: str = source.name) -> None:
+            if progress is not None:
+                progress(f"speaking: {name}", done, total)
+
+        speaker = speaker_of(source.name, synthesizer, synthesizer.voice(recording), language=language, config=config)
+        voices = {"": load_audio(recording, RATE)}
+        found.append(
+            measure(speaker, sentences, voices=voices, folder=folder, embed=embed, recognise=recognise, progress=told)
+        )
+    return found
+
+
+def speaker_of(name: str, synthesizer: Synthesizer, voice: Voice, *, language: str, config: EvaluateConfig) -> Speaker:
+    """A model that speaks with one voice."""
+    sampling = Sampling(temperature=config.temperature)
+
+    def speak(sentence: Sentence) -> Said:
+        pieces = synthesizer.pieces(sentence.text, language)
+        spoken = list(synthesizer.sentences(pieces, voice=voice, sampling=sampling, seed=config.seed))
+        return Said(
+            wav=torch.cat([piece.wav for piece in spoken], dim=1), finished=all(piece.finished for piece in spoken)
+        )
+
+    return Speaker(name=name, speak=speak)
+
+
+def _sources(config: EvaluateConfig, project: Project | None) -> tuple[list[Source], Path]:
+    """The models in the order asked for, and the recording of the voice."""
+    if project is None:
+        assert config.model is not None, "checked by EvaluateConfig.problems"
+        base = find_base(config.model)
+        return [Source(name=base.name, base=base)], _recording(config, base.folder)
+    run = None
+    if any(name != "ready" for name in config.checkpoints):
+        run = find_run(project, config.run, "last" if "last" in config.checkpoints else "best")
+    sources = [_source(name, project, run) for name in config.checkpoints]
+    return sources, _recording(config, run or project.ready)
+
+
+def _source(name: str, project: Project, run: Path | None) -> Source:
+    if name == "ready":
+        if not project.ready.is_dir():
+            raise UserError(
+                what=f"project {project.name!r} has no exported model yet",
+                where=str(project.ready),
+                fix=f"run: python -m utils.cli.export --project {project.name}",
+            )
+        return Source(name=name, base=Base(project.ready))
+    assert run is not None, "looked for by _sources"
+    if name == "base":
+        return Source(name=name, base=run_base(run))
+    checkpoints = Checkpoints(run / "checkpoints")
+    found = checkpoints.best() if name == "best" else checkpoints.last()
+    if found is None:
+        raise UserError(what=f"the run has no complete {name} checkpoint", where=str(run), fix="train it further")
+    return Source(name=name, base=run_base(run), checkpoint=found)
+
+
+def _recording(config: EvaluateConfig, folder: Path) -> Path:
+    """The recording of the voice that all models should sound like."""
+    recording = config.reference or folder / REFERENCE_FILE
+    if not recording.is_file():
+        raise UserError(
+            what="there is no recording of the voice to compare with",
+            where=str(recording),
+            fix="give one: --reference RECORDING",
+        )
+    return recording
+
+
+def _language(config: EvaluateConfig, project: Project | None, base: Base) -> str:
+    language = config.language or (project.language() if project else base.about.get("language"))
+    if not language:
+        raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
+    return str(language)
+
+
+def _sentences(config: EvaluateConfig, project: Project | None, espeak: ReferenceVoice | str) -> list[Sentence]:
+    """The sentences with their references: recordings of the project, else the reference synthesiser."""
+    voice = None if isinstance(espeak, str) else espeak
+    recordings = _texts(config, project)
+    if len(recordings) < 2:
+        raise UserError(
+            what=f"{len(recordings)} sentence cannot be told apart from others",
+            where=str(config.sentences or (project and project.eval_csv)),
+            fix="give two or more different ones: --sentences FILE",
+        )
+    if voice is None and None in recordings.values():
+        raise UserError(
+            what=f"there is nothing to compare sentences of a text file with: {espeak}",
+            fix="install it, or leave --sentences out to measure on the project's evaluation clips",
+        )
+    return [
+        make_sentence(
+            text,
+            list(recordings),
+            voice,
+            recording=None if path is None else _not_silent(path),
+        )
+        for text, path in recordings.items()
+    ]
+
+
+def _texts(config: EvaluateConfig, project: Project | None) -> dict[str, Path | None]:
+    """Different sentences, and the recording of each where there is one."""
+    if config.sentences is not None:
+        try:
+            lines = config.sentences.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                what=f"the sentences are not UTF-8 text: {error}", where=str(config.sentences), fix="save it as UTF-8"
+            ) from error
+        found: dict[str, Path | None] = dict.fromkeys(line.strip() for line in lines if line.strip())
+    else:
+        assert project is not None, "checked by EvaluateConfig.problems"
+        found = {clip.text: clip.audio for clip in read_manifest(project.eval_csv)}
+    return dict(list(found.items())[: config.num_sentences])
+
+
+def _not_silent(path: Path) -> Tensor:
+    wav = load_audio(path, RATE)
+    if trimmed(wav).shape[1] < 0.1 * RATE:
+        raise UserError(what="a recording to compare with is silent", where=str(path), fix="prepare the dataset again")
+    return wav
+
+
+def _facts(config: EvaluateConfig, language: str, sentences: list[Sentence], recording: Path) -> dict[str, object]:
+    return {
+        "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "project": config.project,
+        "model": config.model,
+        "language": language,
+        "voice": str(recording),
+        "reference": "recordings" if config.sentences is None else "espeak-ng",
+        "temperature": config.temperature,
+        "seed": config.seed,
+        "num_sentences": len(sentences),
+    }

@@ -1,0 +1,176 @@
+"""Have sentences spoken and measure each of them.
+
+Shapes: N samples at 16 000 Hz, E speaker embedding width.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from utils.audio.resample import resample
+from utils.audio.write import write_wav
+from utils.evaluation.defects import find_defects
+from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
+from utils.evaluation.likeness import difference, sound_of
+from utils.evaluation.scores import ModelScores, Score
+from utils.evaluation.warping import distances
+from utils.evaluation.words import Recognise, character_error_rate, rank
+from utils.inference.vocoder import OUTPUT_RATE
+
+SLOWEST, FASTEST = 0.5, 2.0
+"""Bounds of a voice's pace over the reference's: beyond them the speech is at fault, not slow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """What is to be said, and recordings of it said right and nearly right."""
+
+    text: str
+    voice: str = ""
+    """Whose voice to speak with: a key of the target voices."""
+    reference: Tensor
+    """The sentence said right, [1, N]."""
+    rendition: Tensor | None = None
+    """The sentence as the reference synthesiser says it, [1, N]."""
+    near_misses: Sequence[Tensor] = field(default=())
+    """Variants with some words swapped, by the reference synthesiser, [1, N] each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A sentence as a model spoke it."""
+
+    wav: Tensor
+    """[1, n] at 24 000 Hz."""
+    finished: bool
+    """Whether the model ended by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speaker:
+    """A model under test."""
+
+    name: str
+    speak: Callable[[Sentence], Said]
+
+
+Embed = Callable[[Tensor], Tensor]
+"""Speech [1, N] to a speaker embedding of length 1, [E]; one and the same for all models, or they do not compare."""
+
+
+def measure(
+    speaker: Speaker,
+    sentences: Sequence[Sentence],
+    *,
+    voices: dict[str, Tensor],
+    folder: Path,
+    embed: Embed | None = None,
+    recognise: Recognise | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ModelScores:
+    """Scores of one model; its wavs go to `folder`.
+
+    Args:
+        speaker: the model.
+        sentences: what it says.
+        voices: recordings [1, N] of the voices that it should sound like.
+        folder: of the evaluation; the wavs go to a folder below, named after the model.
+        embed: speaker encoder.
+        recognise: recogniser.
+        progress: told (sentences done, in all).
+
+    Raises:
+        UserError: the model cannot read a sentence.
+    """
+    place = folder / speaker.name
+    place.mkdir(parents=True, exist_ok=True)
+    said: list[tuple[Said, float]] = []
+    for number, sentence in enumerate(sentences):
+        started = time.perf_counter()
+        speech = speaker.speak(sentence)
+        said.append((speech, time.perf_counter() - started))
+        write_wav(place / f"{number:03}.wav", speech.wav, OUTPUT_RATE)
+        if progress is not None:
+            progress(number + 1, len(sentences))
+    wavs = [resample(speech.wav, OUTPUT_RATE, RATE) for speech, _ in said]
+    ratios = [_seconds(wav) / _seconds(one.reference) for wav, one in zip(wavs, sentences, strict=True)]
+    pace = float(np.clip(np.median(ratios), SLOWEST, FASTEST))
+    ears = _Ears(sentences=sentences, voices=voices, embed=embed, recognise=recognise, pace=pace)
+    return ModelScores(
+        name=speaker.name,
+        scores=[
+            ears.score(number, speech, wav, took, wav_name=f"{speaker.name}/{number:03}.wav")
+            for number, ((speech, took), wav) in enumerate(zip(said, wavs, strict=True))
+        ],
+    )
+
+
+class _Ears:
+    """What all sentences of one model are measured with."""
+
+    def __init__(
+        self,
+        *,
+        sentences: Sequence[Sentence],
+        voices: dict[str, Tensor],
+        embed: Embed | None,
+        recognise: Recognise | None,
+        pace: float,
+    ) -> None:
+        self.sentences, self.embed, self.recognise, self.pace = sentences, embed, recognise, pace
+        self.references = [mfccs(trimmed(one.reference)) for one in sentences]
+        self.sounds = {name: sound_of(wav) for name, wav in voices.items()}
+        self.embeddings = {name: embed(wav) for name, wav in voices.items()} if embed else {}
+
+    def score(self, number: int, speech: Said, wav: Tensor, took: float, *, wav_name: str) -> Score:
+        """All figures of one sentence; `wav` is the speech at 16 000 Hz."""
+        sentence, inner = self.sentences[number], trimmed(wav)
+        heard = mfccs(inner)
+        others = [one for place, one in enumerate(self.references) if place != number]
+        apart = difference(sound_of(wav), self.sounds[sentence.voice])
+        words = self.recognise(wav) if self.recognise else None
+        near = [mfccs(trimmed(one)) for one in sentence.near_misses]
+        rendition = sentence.rendition
+        return Score(
+            text=sentence.text,
+            voice=sentence.voice,
+            wav=wav_name,
+            audio_s=wav.shape[1] / RATE,
+            took_s=took,
+            cer=None if words is None else character_error_rate(sentence.text, words),
+            heard=words,
+            retrieval_rank=rank(heard, self.references[number], others),
+            near_miss_rank=rank(heard, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,
+            mcd_db=distortion(inner, trimmed(sentence.reference)),
+            cosine=self._cosine(inner, sentence.voice),
+            pitch=apart.pitch,
+            pitch_range=apart.pitch_range,
+            spectrum=apart.spectrum,
+            duration_ratio=_seconds(wav) / _seconds(sentence.reference),
+            defects=find_defects(wav, sentence.reference, finished=speech.finished, pace=self.pace).names,
+        )
+
+    def _cosine(self, wav: Tensor, voice: str) -> float | None:
+        """Between speech and voice; None without an encoder, and for silence, which is nobody's voice."""
+        if self.embed is None or wav.shape[1] < 0.3 * RATE:
+            return None
+        return float(F.cosine_similarity(self.embed(wav), self.embeddings[voice], dim=0))
+
+
+def distortion(said: Tensor, reference: Tensor) -> float:
+    """Mel-cepstral distortion along the best path in dB; infinite for silence.
+
+    Source: Kubichek 1993: 10 / ln 10 * sqrt(2 * sum of squared differences of coefficients 1 to 24).
+    """
+    (distance,) = distances(mel_cepstra(said), [mel_cepstra(reference)])
+    return float(10 / np.log(10) * np.sqrt(2) * distance)
+
+
+def _seconds(wav: Tensor) -> float:
+    """Length without silence at both ends."""
+    return trimmed(wav).shape[1] / RATE

@@ -1,0 +1,125 @@
+"""The reference synthesiser, espeak-ng: it says what should have been said, and what was nearly said.
+
+espeak-ng sounds like a machine, but it says exactly the words it is given. That is all a measure of words needs.
+"""
+
+import io
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import soundfile
+import torch
+from torch import Tensor
+
+from utils.audio.resample import resample
+from utils.errors import UserError
+from utils.evaluation.features import RATE
+
+PROGRAM = "espeak-ng"
+VOICES = {"en": "en-us", "zh": "cmn", "zh-cn": "cmn", "pt": "pt-br"}
+"""espeak-ng's name of a language where it differs from ours."""
+SHARE_SWAPPED = 0.2
+NUM_NEAR_MISSES = 5
+ABSENT = "espeak-ng is not installed (apt-get install espeak-ng, or espeak-ng's own installer)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceVoice:
+    """How the reference synthesiser speaks."""
+
+    name: str
+    """espeak-ng voice, with or without a variant: en-us, en-us+f2, de."""
+    pitch: int = 50
+    """0 to 99."""
+    speed: int = 160
+    """Words a minute."""
+
+
+def find_voice(language: str, name: str | None = None) -> ReferenceVoice | str:
+    """The reference voice for a language, or the reason why there is none.
+
+    Args:
+        language: code of the sentences' language.
+        name: an espeak-ng voice to take instead of the language's own.
+    """
+    if shutil.which(PROGRAM) is None:
+        return ABSENT
+    voice = ReferenceVoice(name=name or VOICES.get(language, language))
+    try:
+        say("a", voice)
+    except UserError as error:
+        return error.what
+    return voice
+
+
+def say(text: str, voice: ReferenceVoice) -> Tensor:
+    """The text as the reference synthesiser says it, [1, N] at 16 000 Hz.
+
+    Raises:
+        UserError: espeak-ng is not installed or has no such voice.
+    """
+    options = ["-v", voice.name, "-p", str(voice.pitch), "-s", str(voice.speed), "-z", "-b", "1", "--stdin"]
+    try:
+        # Through standard input: a text that begins with a dash is no option.
+        done = subprocess.run([PROGRAM, *options, "--stdout"], input=text.encode(), capture_output=True, timeout=60)
+    except FileNotFoundError as error:
+        raise UserError(what=ABSENT) from error
+    if done.returncode or len(done.stdout) <= 44:
+        told = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise UserError(what=f"espeak-ng cannot speak with voice {voice.name!r}: {told[0]}")
+    # A stream's header does not know its length; only what follows it counts.
+    header, samples = done.stdout[:44], done.stdout[44:]
+    rate = int.from_bytes(header[24:28], "little")
+    wav, _ = soundfile.read(
+        io.BytesIO(samples), dtype="float32", format="RAW", subtype="PCM_16", samplerate=rate, channels=1
+    )
+    return resample(torch.from_numpy(wav)[None], rate, RATE)
+
+
+def near_misses(text: str, others: Sequence[str], *, count: int = NUM_NEAR_MISSES) -> list[str]:
+    """The text with a fifth of its words, at least one, swapped for words of other sentences.
+
+    Args:
+        text: at least one word.
+        others: sentences to take words from.
+        count: how many variants; all differ from the text and, where the words allow it, from each other.
+
+    Returns:
+        The variants, the same ones each time; none when the other sentences hold no other word.
+    """
+    words = text.split()
+    own = {_bare(word) for word in words}
+    pool = sorted({bare for other in others for word in other.split() if (bare := _bare(word))} - own)
+    if not pool or not words:
+        return []
+    # Seeded by the text itself: the same sentence gets the same variants in whatever list it stands.
+    rng = random.Random(text)
+    num_swapped = max(1, round(SHARE_SWAPPED * len(words)))
+    variants: list[str] = []
+    # Places are dealt like cards: together the variants put every word to the test, each about once.
+    deck: list[int] = []
+    for _ in range(20 * count):
+        if len(deck) < num_swapped:
+            deck = rng.sample(range(len(words)), len(words))
+        swapped, places, deck = list(words), deck[:num_swapped], deck[num_swapped:]
+        for place in places:
+            swapped[place] = _like(words[place], rng.choice(pool))
+        variant = " ".join(swapped)
+        if variant not in variants:
+            variants.append(variant)
+        if len(variants) == count:
+            break
+    return variants
+
+
+def _bare(word: str) -> str:
+    """The word without punctuation around it."""
+    return word.strip(".,;:!?\"'()-").lower()
+
+
+def _like(old: str, new: str) -> str:
+    """`new` with the punctuation that follows `old`: pauses stay where they were."""
+    return new + old[len(old.rstrip(".,;:!?")) :]

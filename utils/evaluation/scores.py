@@ -1,0 +1,135 @@
+"""The figures of one spoken sentence, and of all sentences that one model spoke."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One sentence as one model spoke it; None where something needed was not at hand."""
+
+    text: str
+    voice: str
+    """Whose voice was asked for."""
+    wav: str
+    """File below the evaluation's folder."""
+    audio_s: float
+    took_s: float
+    cer: float | None
+    """Character error rate of the recogniser."""
+    heard: str | None
+    """What the recogniser heard."""
+    retrieval_rank: int
+    """Place of the right sentence among all sentences, 1 is right."""
+    near_miss_rank: int | None
+    """Place of the right sentence among itself and variants with a fifth of the words swapped."""
+    mcd_db: float
+    """Mel-cepstral distortion along the best path, against the reference."""
+    cosine: float | None
+    """Of the speaker embeddings of speech and reference voice."""
+    pitch: float
+    """Distance to the voice's median pitch, in semitones; not a number where nothing is voiced."""
+    pitch_range: float
+    """Distance to the voice's range of pitch, in semitones."""
+    spectrum: float
+    """Distance to the voice's long-term spectrum, in dB."""
+    duration_ratio: float
+    """Length of the speech over the reference's."""
+    defects: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """All sentences of one model: shares from 0 to 1, means over sentences where the figure exists."""
+
+    sentences: int
+    retrieval: float
+    near_miss: float | None
+    cer: float | None
+    mcd_db: float
+    cosine: float | None
+    pitch: float
+    pitch_range: float
+    spectrum: float
+    duration_ratio: float
+    silent: float
+    run_on: float
+    early_stop: float
+    loop: float
+    flawless: float
+    """Sentences without any defect."""
+    real_time: float
+    """Seconds of work for a second of speech; below 1 is faster than real time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelScores:
+    """One model's sentences."""
+
+    name: str
+    scores: list[Score]
+
+    @property
+    def summary(self) -> Summary:
+        scores = self.scores
+        assert scores, "nothing was spoken"
+        near = [score.near_miss_rank == 1 for score in scores if score.near_miss_rank is not None]
+        flaws = {
+            name: float(np.mean([name in score.defects for score in scores]))
+            for name in ("silent", "run_on", "early_stop", "loop")
+        }
+        return Summary(
+            sentences=len(scores),
+            retrieval=float(np.mean([score.retrieval_rank == 1 for score in scores])),
+            near_miss=float(np.mean(near)) if near else None,
+            cer=_mean([score.cer for score in scores]),
+            cosine=_mean([score.cosine for score in scores]),
+            **{name: _known(scores, name) for name in ("mcd_db", "pitch", "pitch_range", "spectrum", "duration_ratio")},
+            **flaws,
+            flawless=float(np.mean([not score.defects for score in scores])),
+            real_time=sum(score.took_s for score in scores) / max(sum(score.audio_s for score in scores), 1e-9),
+        )
+
+
+def as_values(models: Sequence[ModelScores], missing: dict[str, str], facts: dict[str, Any]) -> dict[str, Any]:
+    """Everything as plain values for a JSON file; what is no finite number becomes null."""
+    content = {
+        **facts,
+        "missing": missing,
+        "models": [
+            {
+                "name": model.name,
+                "summary": dataclasses.asdict(model.summary),
+                "sentences": [dataclasses.asdict(score) for score in model.scores],
+            }
+            for model in models
+        ],
+    }
+    plain: dict[str, Any] = _plain(content)
+    return plain
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _known(scores: list[Score], name: str) -> float:
+    """Mean of the finite values; not a number when there is none."""
+    values = np.array([getattr(score, name) for score in scores], dtype=float)
+    kept = values[np.isfinite(values)]
+    return float(kept.mean()) if len(kept) else float("nan")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return round(value, 4) if np.isfinite(value) else None
+    return value
