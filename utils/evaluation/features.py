@@ -21,7 +21,7 @@ FINE, COARSE = 40, 24
 """Mel bands for sound, and for words."""
 NUM_MFCCS, NUM_CEPSTRA = 8, 24
 """Coefficients for words, and for sound. Eight of 24 bands are too coarse to follow the harmonics of a high voice: with
-13 of 40, a woman's perfect speech was told from near misses by a man in 80 % of 20 sentences only, with these in all."""
+13 of 40, perfect speech of a woman was told from near misses of a man in 80 % of 20 sentences, with these in all."""
 SLOPE_FRAMES = 9
 FLOOR = 1e-5
 """Amplitudes below this are silence: 100 dB under full scale."""
