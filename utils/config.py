@@ -170,7 +170,18 @@ class TrainConfig(Config):
     pin_memory: bool | None = None
     """Page-locked batches, which a GPU copies while it computes; on with a GPU when not given."""
     checkpoint_every: int = 0
-    """Save every this many optimizer steps as well as at each epoch's end; 0 saves at epoch ends only."""
+    """Save every this many optimizer steps, beside each epoch's end and every `checkpoint_minutes`; 0 leaves it out."""
+    checkpoint_minutes: float = 15.0
+    """Save when the last save is so many minutes ago, beside each epoch's end; 0 leaves it out."""
+    keep_checkpoints: int = 0
+    """So many older checkpoints are kept beside the last and the best one."""
+    patience: int = 0
+    """Stop early after so many evaluations in a row without a lower loss; 0 trains all epochs."""
+    max_hours: float | None = None
+    """Save and stop after so many hours; the run can be resumed for as long again. No limit when not given."""
+    sample_text: str | None = None
+    """What a process beside training speaks after each evaluation; `|` separates sentences, empty speaks nothing. The
+    first evaluation clip's text when not given, unless the base cannot speak (tiny)."""
     gradient_checkpointing: Checkpointing = "none"
     """Recompute activations in the backward pass: less memory, more time. selective keeps what is dear to compute."""
     sdpa: bool = True
@@ -196,7 +207,10 @@ class TrainConfig(Config):
     device: Device = "auto"
     """Where to train; auto takes a CUDA GPU when there is one."""
     resume: Path | None = None
-    """Folder of a run to go on with, from its last checkpoint and with its own settings; num_epochs may be raised."""
+    """Go on with a run, with its own settings: last, best, a run's folder or name, or the folder of a checkpoint. More
+    epochs may be given."""
+    allow_changes: bool = False
+    """Let a resumed run take other settings or clips than it had; without this they are named and refused."""
     run_id: str | None = None
     """Name of the new run's folder; made from the time when not given."""
 
@@ -210,6 +224,12 @@ class TrainConfig(Config):
             found.append(f"weight_decay is {self.weight_decay}; use a value from 0 to 0.1")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             found.append(f"dropout is {self.dropout}; use a share from 0 to 0.5")
+        if self.checkpoint_minutes < 0:
+            found.append(f"checkpoint_minutes is {self.checkpoint_minutes}; use 0 (off) or more")
+        if self.max_hours is not None and not self.max_hours > 0:
+            found.append(f"max_hours is {self.max_hours}; use more than 0, such as 8")
+        if self.allow_changes and self.resume is None:
+            found.append("allow_changes is for a run that is resumed; give resume as well, or leave it out")
         if not self.grad_clip_norm > 0:
             found.append(f"grad_clip_norm is {self.grad_clip_norm}; use a positive norm such as 1.0")
         return found + self._impossible()
@@ -241,6 +261,8 @@ class TrainConfig(Config):
             "lora_rank": 0,
             "max_mel_length": 1,
             "checkpoint_every": 0,
+            "keep_checkpoints": 0,
+            "patience": 0,
         }
         values = [(name, getattr(self, name), minimum) for name, minimum in minimums.items()]
         return [(name, value, minimum) for name, value, minimum in values if value is not None]

@@ -42,6 +42,10 @@ def train_gpt(
     enable_mixed_precision: bool = False,
     use_amharic_g2p: bool = False,
     *,
+    resume: str | Path | None = None,
+    allow_changes: bool = False,
+    patience: int = 0,
+    max_hours: float | None = None,
     progress: Progresses | None = None,
     **settings: Any,
 ) -> TrainedModel:
@@ -63,10 +67,17 @@ def train_gpt(
         enable_sdpa: fused attention kernels; False computes softmax attention step by step, as the reference.
         enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
         use_amharic_g2p: train on the Latin form of Amharic; not available yet, True is refused.
+        resume: go on with a run in <output_path>/runs/, exactly where it was: "last" or "best" of the newest, a run's
+            folder or name, or the folder of a checkpoint. Leave the other settings as they were; num_epochs may be
+            higher.
+        allow_changes: let the resumed run take other settings or clips than it had, instead of refusing them by name.
+        patience: stop early after so many evaluations in a row without a lower loss; 0 trains all epochs.
+        max_hours: save and stop after so many hours; the run can be resumed.
         progress: who is told how far the run is.
         settings: any other field of `utils.config.TrainConfig`: learning_rate, schedule, warmup_steps, seed,
             eval_batch_size, num_workers, weight_decay, grad_clip_norm, max_text_length, dropout, device,
-            mixed_precision (instead of enable_mixed_precision), ...
+            mixed_precision (instead of enable_mixed_precision), checkpoint_every, checkpoint_minutes,
+            keep_checkpoints, sample_text, ...
 
     Returns:
         (speaker_path, config, checkpoint, vocab, exp_path, ref_audio).
@@ -92,6 +103,10 @@ def train_gpt(
         "max_audio_length": max_audio_length,
         "gradient_checkpointing": "full" if enable_grad_checkpoint else "none",
         "sdpa": enable_sdpa,
+        "resume": Path(resume) if resume is not None else None,
+        "allow_changes": allow_changes,
+        "patience": patience,
+        "max_hours": max_hours,
     }
     if twice := sorted(set(named) & set(settings)):
         raise UserError(what=f"given twice: {', '.join(twice)}", where="train_gpt", fix="use train_gpt's own arguments")

@@ -19,6 +19,8 @@ CHECKPOINTS = "checkpoints"
 LAST, BEST = "step-", "best-"
 ASIDE = ".writing-"
 """Prefix of a checkpoint that is being written."""
+LEFT = "left-"
+"""Prefix of a checkpoint that a resume from an earlier one went past."""
 REMOVING = ".removing-"
 """A folder that is being removed gets this prefix first: what is half gone must not look whole."""
 
@@ -202,14 +204,16 @@ def require_ended(run: Path) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below a folder; links are not followed, and what vanishes meanwhile counts nothing."""
-    total = 0
+    """Bytes of all files below a folder: a file with two names counts once, links are not followed."""
+    sizes = {}
     for path in folder.rglob("*"):
         try:
-            total += path.lstat().st_size if not path.is_dir() else 0
+            facts = path.lstat()
+            if not path.is_dir():
+                sizes[facts.st_dev, facts.st_ino] = facts.st_size
         except OSError:
-            continue
-    return total
+            continue  # it vanished meanwhile
+    return sum(sizes.values())
 
 
 def _all_but_best(run: Path) -> list[Removal]:
@@ -221,7 +225,12 @@ def _all_but_best(run: Path) -> list[Removal]:
     plan = [_removal(c.path, "weights" if c.is_best else "checkpoint to resume from", run) for c in others]
     whole = [checkpoint.path for checkpoint in checkpoints]
     leftovers = [path for path in (run / CHECKPOINTS).glob(f"{ASIDE}*") if path.is_dir() and path not in whole]
-    return plan + [_removal(path, "unfinished checkpoint", run) for path in leftovers]
+    passed = [path for path in (run / CHECKPOINTS).glob(f"{LEFT}*") if path.is_dir()]
+    return [
+        *plan,
+        *(_removal(path, "unfinished checkpoint", run) for path in leftovers),
+        *(_removal(path, "checkpoint that a resume went past", run) for path in passed),
+    ]
 
 
 def _left_by_clean(runs: Path) -> list[Removal]:
@@ -231,7 +240,13 @@ def _left_by_clean(runs: Path) -> list[Removal]:
 
 
 def _removal(path: Path, what: str, run: Path) -> Removal:
-    return Removal(path=path, what=what, run=run, num_bytes=size_of(path))
+    return Removal(path=path, what=what, run=run, num_bytes=size_of(path) if path == run else freed_by(path))
+
+
+def freed_by(checkpoint: Path) -> int:
+    """Bytes that removing a checkpoint frees: weights that the best one shares stay."""
+    files = [path.lstat() for path in checkpoint.rglob("*") if path.is_file()]
+    return sum(facts.st_size for facts in files if facts.st_nlink == 1)
 
 
 def is_complete(checkpoint: Path) -> bool:

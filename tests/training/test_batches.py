@@ -80,7 +80,7 @@ def test_crop_lengths_and_places_are_stocks(clips) -> None:
     dataset = ClipDataset(clips, seed=5, training=True)
     for epoch in range(20):
         for number, clip in enumerate(clips):
-            _, _, heard, (start, end) = dataset[(epoch, number)]
+            _, _, heard, (start, end), _ = dataset[(epoch, number)]
             assert len(heard) == LONGEST
             assert 0 <= start < end <= clip.num_samples
             assert SHORTEST <= end - start <= LONGEST or end - start == clip.num_samples // 2

@@ -77,7 +77,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(model, tmp_path: Path, monkey
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(state, "write_weights", full)
+    monkeypatch.setattr(state, "write_tensors", full)
     with pytest.raises(UserError, match="disk is full"):
         checkpoints.save_last(2, model, optimizer, {})
     assert names(tmp_path) == [good.name] and load_checkpoint(good)

@@ -123,8 +123,14 @@ def _train(config: TrainConfig) -> None:
     print(f"by epoch  {', '.join(f'{loss:.3f}' for loss in result.epoch_losses)}")
     print(f"eval      {result.best_loss:.3f} at best")
     print(f"weights   {result.checkpoint}")
-    if result.stop_signal is not None:
+    print(f"saving    training stood still for {result.save_waited_s:.1f} s")
+    if result.skipped_steps:
+        print(f"skipped   {result.skipped_steps} steps had a loss or gradient that is no number; see events.jsonl")
+    if result.ended == "patience":
+        print(f"ended     early: the loss did not fall in {config.patience} evaluations in a row")
+    if result.ended in ("signal", "hours"):
         print(f"stopped   go on with: python -m utils.cli.train --project {config.project} --resume {result.folder}")
+    if result.stop_signal is not None:
         raise SystemExit(EXIT_BASE + result.stop_signal)
     print(f"next      python -m utils.cli.export --project {config.project} --output {config.output}")
 

@@ -13,7 +13,7 @@ from utils.model.base import Base
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.paths import Project, check_name, open_project
-from utils.training.run import BASE_FOLDER, REFERENCE_FILE
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
 from utils.training.state import Checkpoints, load_checkpoint
 
 READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
@@ -120,6 +120,7 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
         "checkpoint": checkpoint.name,
         "exported": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "training": base.about.get("training", {}),
+        **({"speaks": False} if not base.can_speak else {}),
     }
 
 

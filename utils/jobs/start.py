@@ -19,6 +19,7 @@ from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.job import Job, jobs_folder, log_file, refuse_second, status
 from utils.jobs.process import host_name, identify, spawn
 from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
+from utils.jobs.resume import find_resume
 from utils.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,7 +87,7 @@ def _make_folder(kind: str, config: Config, project: Project) -> tuple[Path, str
     resumed = getattr(config, "resume", None)
     if resumed is not None:
         # The run's own config.yaml says how it began, and stays.
-        return _resumed_run(Path(resumed)), "resume.yaml", config
+        return _resumed_run(Path(resumed), project), "resume.yaml", config
     folder = _new_folder(kind, config, project)
     if kind == "train" and any(field.name == "run_id" for field in _fields(config)):
         config = dataclasses.replace(config, run_id=folder.name)  # type: ignore[type-var]
@@ -98,15 +99,13 @@ def _fields(config: Config) -> tuple[dataclasses.Field, ...]:
     return dataclasses.fields(config)
 
 
-def _resumed_run(path: Path) -> Path:
-    """The run folder that a run or one of its checkpoints lies in.
+def _resumed_run(wanted: Path, project: Project) -> Path:
+    """The folder of the run to go on with.
 
     Raises:
         UserError: there is none, or the run is still running.
     """
-    folder = next((place for place in (path, path.parent.parent) if (place / "config.yaml").is_file()), None)
-    if folder is None:
-        raise UserError(what="there is no run to go on with", where=str(path), fix="name a run's folder")
+    folder = find_resume(wanted, project).run
     if status(folder).alive:
         raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
     return folder

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from torch import Tensor
 
 from utils.errors import UserError
@@ -90,6 +91,16 @@ class Base:
 
     def decoder_shape(self) -> DecoderShape:
         return decoder_shape(self.config)
+
+    @property
+    def can_speak(self) -> bool:
+        """Whether speech comes out: not of the tiny base's random weights, nor of a base without a decoder."""
+        if not self.about.get("speaks", self.about.get("kind") != "tiny"):
+            return False
+        if self.weights.suffix != ".safetensors":
+            return True
+        with safe_open(self.weights, framework="pt") as file:
+            return any(name.startswith("hifigan_decoder.") for name in file.keys())  # noqa: SIM118
 
     @property
     def weights(self) -> Path:

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from utils.audio.decode import load_audio
 from utils.audio.segment import read_segment
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.errors import UserError
 from utils.model.architecture import GptShape
 from utils.model.base import XTTS_CROP
 from utils.model.packing import Layout, PackedBatch, pack
@@ -48,6 +49,8 @@ class Batch:
     """Text tokens of each clip."""
     code_lengths: list[int]
     """Codes of each clip."""
+    lost: list[str]
+    """Clips that could not be read, each with the reason; such a batch is not to be trained on."""
 
     def pin_memory(self) -> Self:
         """The same batch in page-locked memory; the loader calls this."""
@@ -63,6 +66,8 @@ class Sample(NamedTuple):
     """The crop, padded to the longest, [S]."""
     span: tuple[int, int]
     """The crop's (start, end), in samples."""
+    fault: str = ""
+    """Why the crop could not be read; it is silent then."""
 
 
 class ClipDataset(Dataset[Sample]):
@@ -84,10 +89,19 @@ class ClipDataset(Dataset[Sample]):
         self.crop = crop
 
     def __getitem__(self, place: Place) -> Sample:
-        """The clip with its crop."""
+        """The clip with its crop.
+
+        A recording that is gone or shorter than it was is told in the sample, not raised: an error of a worker process
+        loses its kind on the way.
+        """
         clip, (start, end) = self.clips[place[1]], self.span(place)
         heard = torch.zeros(self.crop[1])
-        crop = _read(clip, start, end - start)
+        try:
+            crop = _read(clip, start, end - start)
+        except UserError as error:
+            return Sample(place, clip, heard, (start, end), fault=error.what)
+        if len(crop) != end - start:
+            return Sample(place, clip, heard, (start, end), fault=f"{clip.audio.name} is shorter than it was")
         heard[: len(crop)] = crop
         return Sample(place, clip, heard, (start, end))
 
@@ -180,7 +194,7 @@ class Collate:
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
-        spans = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for *_, (start, end) in samples]
+        spans = [(sample.span[0] // CODE_SAMPLES, sample.span[1] // CODE_SAMPLES) for sample in samples]
         packed = pack(
             [clip.tokens for clip in clips],
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
@@ -197,6 +211,7 @@ class Collate:
             places=[sample.place for sample in samples],
             text_lengths=[len(clip.tokens) for clip in clips],
             code_lengths=[len(clip.codes) for clip in clips],
+            lost=[sample.fault for sample in samples if sample.fault],
         )
 
 

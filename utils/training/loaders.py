@@ -64,6 +64,11 @@ class Loaders:
             persistent_workers=self.settings.persistent_workers,
         )
 
+    @property
+    def batches_per_epoch(self) -> int:
+        """Micro-batches of training an epoch, for this process."""
+        return len(self._batches)
+
     def train(self, epoch: int, start: int) -> DataLoader:
         """Micro-batches of an epoch, from batch `start` on; always the same loader, whose processes live on."""
         self._places.epoch, self._places.start = epoch, start

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from typing import Any, Literal
 
 from torch.utils.data import DataLoader
 
@@ -14,18 +14,29 @@ from utils.training.batches import Batch
 from utils.training.divergence import Divergence
 from utils.training.recovery import Recovery
 from utils.training.run_log import RunLog
-from utils.training.state import Checkpoints, load_optimizer, read_state, restore_model
-from utils.training.stopping import StopRequest
+from utils.training.sampling import Sampling
+from utils.training.saver import Saver, Snapshot
+from utils.training.state import Checkpoints, files_of
+from utils.training.stopping import Limits, StopRequest
 from utils.training.trainer import Losses, StepResult, Trainer
 from utils.training_optimizations import TrainingOptimizer
 
 Progress = Callable[[int, int, float], None]
 """Called with (steps done, steps in all, loss) after each optimizer step."""
+End = Literal["", "epochs", "patience", "hours", "signal"]
+"""Why a run ended; empty while it has not."""
 
 MEMORY_SECONDS = 5.0
 """Time between two memory events."""
-RESUMED = ("data", "epoch", "batches_done", "losses", "epoch_losses", "best_loss", "first_loss", "last_loss")
+RESUMED = (
+    *("data", "epoch", "batches_done", "losses", "epoch_losses", "best_loss", "evals_without_gain"),
+    *("first_loss", "last_loss"),
+)
 """Fields of a run that a checkpoint carries."""
+
+
+class ClipLost(UserError):
+    """A recording could not be read in the middle of a run."""
 
 
 @dataclass(kw_only=True)
@@ -38,19 +49,28 @@ class Run:
     """Micro-batches of an epoch, by its number and the first batch wanted."""
     eval_loader: Iterable[Batch]
     checkpoints: Checkpoints
+    saver: Saver
     log: RunLog
+    sampling: Sampling
+    """Has each evaluation's weights spoken beside training."""
     recovery: Recovery
     """Takes the trainer's steps, in smaller pieces where memory runs out."""
     divergence: Divergence
     """Counts the steps that were left out."""
+    limits: Limits
+    """When to stop early."""
+    settings: dict[str, Any]
+    """What a later resume must find the same, as JSON values."""
     data: str
     """Fingerprint of the clips."""
     num_epochs: int
-    steps_per_epoch: int
+    batches_per_epoch: int
     grad_accumulation: int
     checkpoint_every: int
+    checkpoint_minutes: float
     progress: Progress | None = None
     stop: StopRequest = field(default_factory=StopRequest)
+    ended: End = ""
     epoch: int = 0
     batches_done: int = 0
     """Micro-batches of this epoch that were trained on."""
@@ -61,12 +81,18 @@ class Run:
     best_loss: float = float("inf")
     memory_told: float | None = None
     """When memory was last told, on a clock that only runs forward; None before the first step."""
+    """Lowest evaluation loss."""
+    evals_without_gain: int = 0
+    """Evaluations in a row that were no better."""
     first_loss: float = float("nan")
     last_loss: float = float("nan")
 
     @property
     def total_steps(self) -> int:
-        return self.num_epochs * self.steps_per_epoch
+        """Steps at the end of the last epoch, from where the run is now."""
+        in_this_epoch = math.ceil((self.batches_per_epoch - self.batches_done) / self.grad_accumulation)
+        later = (self.num_epochs - self.epoch - 1) * math.ceil(self.batches_per_epoch / self.grad_accumulation)
+        return self.trainer.num_steps + (in_this_epoch + later if self.epoch < self.num_epochs else 0)
 
     @property
     def is_writer(self) -> bool:
@@ -75,24 +101,46 @@ class Run:
 
 
 def fit(run: Run) -> None:
-    """Train to the last epoch or until asked to stop; each epoch ends with an evaluation and a checkpoint."""
+    """Train until the last epoch, a limit or a request to stop; whatever is trained by then is saved.
+
+    Raises:
+        UserError: the numbers went wrong for good, a recording is gone, or the end could not be saved.
+    """
+    try:
+        run.ended = train_epochs(run)
+    except ClipLost:
+        # The weights are sound: nothing but the unread clip is missing.
+        save(run, wait=True)
+        raise
+    if run.saver.saved_step != run.trainer.num_steps or run.saver.failure:
+        save(run, wait=True)
+    require_saved(run)
+
+
+def train_epochs(run: Run) -> End:
+    """Each epoch ends with an evaluation and a checkpoint."""
+    total = run.total_steps
     while run.epoch < run.num_epochs:
         loader = run.make_train_loader(run.epoch, run.batches_done)
-        for batches, data_s in timed(grouped(loader, run.grad_accumulation)):
+        for batches, data_s in timed(grouped(readable(loader), run.grad_accumulation)):
             started = time.perf_counter()
             result = run.recovery.step(batches)
             run.batches_done += len(batches)
-            log_step(run, result, step_s=time.perf_counter() - started, data_s=data_s)
+            log_step(run, result, total, step_s=time.perf_counter() - started, data_s=data_s)
             log_machine(run, loader)
             run.divergence.note(result, [name for batch in batches for name in batch.names], step=run.trainer.num_steps)
-            stopping = run.trainer.any_process(run.stop.number is not None)
-            if stopping or (run.checkpoint_every and run.trainer.num_steps % run.checkpoint_every == 0):
+            run.sampling.poll(run.saver.poll())
+            if run.trainer.any_process(run.stop.number is not None or run.limits.time_is_up):
+                return "signal" if run.stop.number is not None else "hours"
+            if is_save_due(run):
                 save(run)
-            if stopping:
-                return
-        keep_best(run, run.recovery.evaluate(run.eval_loader))
+        is_best = note_evaluation(run, run.recovery.evaluate(readable(run.eval_loader)))
         end_epoch(run)
-        save(run)
+        save(run, is_best=is_best)
+        run.sampling.want(run.trainer.num_steps)
+        if run.epoch < run.num_epochs and run.trainer.any_process(run.limits.is_patience_out(run.evals_without_gain)):
+            return "patience"
+    return "epochs"
 
 
 def end_epoch(run: Run) -> None:
@@ -104,7 +152,7 @@ def end_epoch(run: Run) -> None:
     run.batches_done = 0
 
 
-def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> None:
+def log_step(run: Run, result: StepResult, total_steps: int, *, step_s: float, data_s: float) -> None:
     """Write the step's event and tell the progress bar."""
     step, loss = run.trainer.num_steps, result.losses.total
     run.first_loss = loss if step == 1 else run.first_loss
@@ -126,7 +174,7 @@ def log_step(run: Run, result: StepResult, *, step_s: float, data_s: float) -> N
         **({"skipped": result.skipped} if result.skipped else {}),
     )
     if run.progress is not None:
-        run.progress(step, run.total_steps, loss)
+        run.progress(step, total_steps, loss)
 
 
 def log_machine(run: Run, loader: DataLoader) -> None:
@@ -144,62 +192,76 @@ def log_machine(run: Run, loader: DataLoader) -> None:
     run.log.write("memory", step=trainer.num_steps, **run.optimizations.get_memory_stats())
 
 
-def keep_best(run: Run, losses: Losses) -> None:
-    """Log an evaluation; weights better than any before are kept beside the last ones."""
-    step, is_best = run.trainer.num_steps, losses.total < run.best_loss
+def note_evaluation(run: Run, losses: Losses) -> bool:
+    """Log an evaluation; returns whether its weights are better than those kept as the best."""
+    step, loss = run.trainer.num_steps, losses.total
+    is_best = loss < run.best_loss
     run.log.write(
-        "eval",
-        step=step,
-        epoch=run.epoch,
-        loss=losses.total,
-        loss_text=losses.text,
-        loss_mel=losses.codes,
-        is_best=is_best,
+        "eval", step=step, epoch=run.epoch, loss=loss, loss_text=losses.text, loss_mel=losses.codes, is_best=is_best
     )
-    if not math.isfinite(losses.total):
-        run.log.warn(
-            f"the evaluation loss at step {step} is not a number: it counts as no evaluation", source="numbers"
-        )
-    if is_best:
-        run.best_loss = losses.total
-        if run.is_writer:
-            folder = run.checkpoints.save_best(step, run.trainer.gpt, {"epoch": run.epoch, "eval_loss": losses.total})
-            run.log.write("checkpoint", step=step, path=str(folder), what="best")
+    if not math.isfinite(loss):
+        run.log.warn(f"the evaluation loss at step {step} is not a number", source="numbers", step=step)
+    run.evals_without_gain = 0 if is_best else run.evals_without_gain + 1
+    run.best_loss = loss if is_best else run.best_loss
+    # A better one may not have been saved: then the disk's best is what counts.
+    return loss < run.saver.best_loss
 
 
-def save(run: Run) -> None:
-    """Write the checkpoint a run can go on from."""
+def is_save_due(run: Run) -> bool:
+    """Whether enough steps or minutes have passed since the last save, or one that failed should be tried again."""
+    by_steps = run.checkpoint_every > 0 and run.trainer.num_steps % run.checkpoint_every == 0
+    by_time = run.checkpoint_minutes > 0 and run.saver.minutes_since >= run.checkpoint_minutes
+    return by_steps or by_time or run.saver.wants_retry
+
+
+def save(run: Run, *, is_best: bool = False, wait: bool = False) -> None:
+    """Begin to write the checkpoint a run can go on from, or wait until it is written."""
     if not run.is_writer:
         return
-    started = time.perf_counter()
-    step = run.trainer.num_steps
     state = {name: getattr(run, name) for name in RESUMED}
     state |= {"trainer": run.trainer.state(), "recovery": run.recovery.state(), "skipped": run.divergence.num_skipped}
-    folder = run.checkpoints.save_last(step, run.trainer.gpt, run.trainer.optimizer, state)
-    run.log.write("checkpoint", step=step, path=str(folder), what="last", save_s=time.perf_counter() - started)
+    snapshot = Snapshot(
+        step=run.trainer.num_steps,
+        files=files_of(run.trainer.gpt, run.trainer.optimizer),
+        # The lists go on growing while a thread writes this.
+        state=state | {"losses": list(run.losses), "epoch_losses": list(run.epoch_losses), "settings": run.settings},
+        best_loss=run.best_loss if is_best else None,
+    )
+    run.saver.save(snapshot, wait=wait)
 
 
-def resume(run: Run, folder: Path) -> None:
-    """Put a run where it was when the checkpoint was written: weights, moments, schedule and place in the data.
+def require_saved(run: Run) -> None:
+    """Wait for the last save.
 
     Raises:
-        UserError: the checkpoint is incomplete, damaged, or of another model.
+        UserError: the run's end is not on the disk.
     """
-    state = read_state(folder)
-    if state["data"] != run.data:
+    run.sampling.poll(run.saver.finish())
+    if run.saver.failure is not None:
+        kept = run.saver.saved_step
         raise UserError(
-            what="the dataset has changed since this run was cut: its place in the data means nothing now",
-            where=str(folder),
-            fix="start a new run",
-        )
-    restore_model(folder, run.trainer.gpt)
-    load_optimizer(folder, run.trainer.gpt, run.trainer.optimizer)
-    run.trainer.load_state(state["trainer"])
-    run.divergence.num_skipped = state.get("skipped", 0)
-    if "recovery" in state:
-        run.recovery.load_state(state["recovery"])
-    for name in RESUMED:
-        setattr(run, name, state[name])
+            what=f"training has come to step {run.trainer.num_steps}, but "
+            f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: "
+            f"{run.saver.failure.what}",
+            where=run.saver.failure.where,
+            fix=f"{run.saver.failure.fix}, then go on with --resume; the steps since are trained again",
+        ) from run.saver.failure
+
+
+def readable(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The batches as long as all their clips can be read.
+
+    Raises:
+        ClipLost: one cannot; the batches before it were given out.
+    """
+    for batch in batches:
+        if batch.lost:
+            raise ClipLost(
+                what=f"{len(batch.lost)} recording(s) of a batch cannot be read any more: {batch.lost[0]}",
+                where="training data",
+                fix="what was trained is saved: put the recording back and go on with --resume, or prepare again",
+            )
+        yield batch
 
 
 def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:

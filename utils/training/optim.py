@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -58,7 +59,33 @@ def make_schedule(
     optimizer: torch.optim.Optimizer, schedule: Schedule, *, warmup_steps: int, total_steps: int
 ) -> LambdaLR:
     """The learning rate by optimizer step: up linearly, then down as `schedule` says, to zero after the last step."""
-    return LambdaLR(optimizer, _factor(schedule, warmup_steps, max(total_steps, 1)))
+    return LambdaLR(optimizer, Course(schedule, warmup_steps=warmup_steps, total_steps=max(total_steps, 1)))
+
+
+SHAPES: dict[Schedule, Callable[[float], float]] = {
+    "linear": lambda share: 1 - share,
+    "cosine": lambda share: 0.5 * (1 + math.cos(math.pi * share)),
+    "polynomial": lambda share: (1 - share) ** POLYNOMIAL_POWER,
+    "constant": lambda share: 1.0,
+}
+"""Share of the peak learning rate by the share of steps done after the warm-up."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """Share of the peak learning rate at each step."""
+
+    schedule: Schedule
+    warmup_steps: int = field(kw_only=True)
+    total_steps: int = field(kw_only=True)
+
+    def __call__(self, step: int) -> float:
+        """The share at a step, counted from 0."""
+        if step < self.warmup_steps:
+            # The first step already learns something.
+            return (step + 1) / (self.warmup_steps + 1)
+        share = (step - self.warmup_steps) / max(self.total_steps - self.warmup_steps, 1)
+        return SHAPES[self.schedule](min(share, 1.0))
 
 
 def set_schedule(schedule: LambdaLR, step: int) -> None:
@@ -73,19 +100,8 @@ def set_schedule(schedule: LambdaLR, step: int) -> None:
     schedule._last_lr = rates
 
 
-def _factor(schedule: Schedule, warmup_steps: int, total_steps: int) -> Callable[[int], float]:
-    shapes: dict[Schedule, Callable[[float], float]] = {
-        "linear": lambda share: 1 - share,
-        "cosine": lambda share: 0.5 * (1 + math.cos(math.pi * share)),
-        "polynomial": lambda share: (1 - share) ** POLYNOMIAL_POWER,
-        "constant": lambda share: 1.0,
-    }
-
-    def factor(step: int) -> float:
-        if step < warmup_steps:
-            # The first step already learns something.
-            return (step + 1) / (warmup_steps + 1)
-        share = (step - warmup_steps) / max(total_steps - warmup_steps, 1)
-        return shapes[schedule](min(share, 1.0))
-
-    return factor
+def extend_schedule(schedule: LambdaLR, *, total_steps: int) -> None:
+    """Let a schedule end at another step than it was made for."""
+    courses = [course for course in schedule.lr_lambdas if isinstance(course, Course)]
+    schedule.lr_lambdas = [replace(course, total_steps=max(total_steps, 1)) for course in courses]
+    set_schedule(schedule, schedule.last_epoch)

@@ -1,42 +1,34 @@
 """A training run from its settings to its folder: check everything, then train, then say what is where."""
 
-import json
 import logging
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
-
-from utils import jobs
-from utils.audio.decode import load_audio
-from utils.audio.write import write_wav
-from utils.config import SAMPLE_RATE, TrainConfig
+from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.model.base import Base, find_base
-from utils.model.weights import write_pickle
-from utils.paths import Project, new_run_id, open_project
-from utils.training.assembly import make_trainer, steps_per_epoch
+from utils.paths import Project, open_project
+from utils.training.assembly import make_trainer
 from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.divergence import Divergence
 from utils.training.loaders import Loaders
-from utils.training.loop import Progress, Run, fit, resume
+from utils.training.loop import End, Progress, Run, fit
 from utils.training.precision import make_accelerator
 from utils.training.recovery import Recovery
+from utils.training.resuming import put_in_order, require_resumable, take_up
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder
 from utils.training.run_log import RunLog
-from utils.training.settings import last_checkpoint, settle, sources_of, with_saved_settings
+from utils.training.sampling import make_sampling
+from utils.training.saver import Saver
+from utils.training.settings import Resumed, as_json, find_checkpoint, settle, sources_of
 from utils.training.state import MODEL_FILE, Checkpoints
+from utils.training.stopping import Limits
 from utils.training.trainer import Trainer
 from utils.training_optimizations import TrainingOptimizer
 
 log = logging.getLogger(__name__)
-
-BASE_FOLDER = "base"
-"""Folder in a run with the small files of its base."""
-REFERENCE_FILE = "reference.wav"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +57,14 @@ class TrainResult:
     last_loss: float
     best_loss: float
     """Lowest evaluation loss."""
+    ended: End
+    """Why the run ended: epochs, patience, hours or signal."""
     stop_signal: int | None
-    """The signal that stopped the run early; None when it came to its end."""
+    """The signal that stopped the run early; None when none did."""
+    skipped_steps: int
+    """Steps left out because their numbers were not finite."""
+    save_waited_s: float
+    """How long training stood still for saving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,77 +92,36 @@ def fine_tune(
         UserError: any fault of settings, base or data, before a run folder exists; a full disk; or a loss that is no
             longer a number.
     """
-    config = with_saved_settings(config.validate(where="training settings"))
+    config.validate(where="training settings")
     progress = progress or Progresses()
     project = project or open_project(config.project, config.output)
+    resumed = None
+    if config.resume:
+        config, resumed = find_checkpoint(config, project)
     base = find_base(config.base)
     settled = settle(config, project, base)
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
     data = load_data(settled, project, base, accelerator, progress.data)
+    if resumed:
+        require_resumable(resumed, settled, data.fingerprint())
     trainer = make_trainer(settled, base, data, accelerator, optimizations)
-    folder = _make_folder(settled, project, base, data, accelerator)
+    folder = make_folder(settled, project, base, data, accelerator, resumed)
     sources = sources_of(config, base)
     run = _make_run(settled, base, data, folder, trainer, optimizations)
     run.progress = progress.steps
     with _told(run), run.stop:
-        if config.resume:
-            resume(run, last_checkpoint(config.resume))
-        if run.is_writer:
-            _tell_start(run.log, settled, base, data, sources, trainer, run.total_steps)
+        told = take_up(run, resumed) if resumed else []
+        # The first process renames what the others have been reading.
+        accelerator.wait_for_everyone()
+        if resumed and run.is_writer:
+            told += put_in_order(run)
+        _tell_start(run, settled, base, data, sources, resumed)
+        for message in told:
+            run.log.warn(message, source="resume")
         fit(run)
     accelerator.wait_for_everyone()
     return _result(run, folder, data, settled, sources)
-
-
-def _make_folder(
-    config: TrainConfig, project: Project, base: Base, data: TrainingData, accelerator: Accelerator
-) -> Path:
-    """The run's folder, the same for all processes: the resumed run's, or a new one that the first process makes."""
-    name = [str(config.resume or project.runs / (config.run_id or new_run_id()))]
-    broadcast_object_list(name)
-    folder = Path(name[0])
-    if accelerator.is_main_process:
-        if not config.resume:
-            _furnish(folder, config, base, data)
-        _claim(folder, config, project)
-    accelerator.wait_for_everyone()
-    return folder
-
-
-def _claim(folder: Path, config: TrainConfig, project: Project) -> None:
-    """Make the run known as the one on its device.
-
-    Raises:
-        UserError: another run has the device; a folder that was just made for nothing is taken away again.
-    """
-    try:
-        jobs.register(folder, "train", device=config.device, output=project.output)
-    except UserError:
-        if not config.resume:
-            shutil.rmtree(folder)
-        raise
-
-
-def _furnish(folder: Path, config: TrainConfig, base: Base, data: TrainingData) -> None:
-    """Make the run folder with its settings, the base's small files and the reference recording."""
-    # A job's folder is made by who starts the job, with the settings in it; a run's own files come with the run.
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "base.json").exists():
-        raise UserError(what=f"run {folder.name!r} exists already", where=str(folder), fix="choose another run_id")
-    config.save(folder / "config.yaml")
-    own = folder / BASE_FOLDER
-    own.mkdir()
-    for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
-        if (base.folder / name).is_file():
-            shutil.copyfile(base.folder / name, own / name)
-    if not (own / "speakers_xtts.pth").is_file():
-        # v2.0.2 has no studio speakers; stock reads an empty list of them just as well.
-        write_pickle(own / "speakers_xtts.pth", {})
-    origin = {"name": base.name, "folder": str(base.folder.absolute())}
-    (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
-    longest = max(data.train, key=lambda clip: clip.num_samples)
-    write_wav(folder / REFERENCE_FILE, load_audio(longest.audio, SAMPLE_RATE), SAMPLE_RATE)
 
 
 def _make_run(
@@ -179,13 +136,16 @@ def _make_run(
     processes = trainer.accelerator
     loaders = Loaders(config, base, data, processes, optimizations.switches)
     run_log = RunLog(folder / "events.jsonl" if processes.is_main_process else None)
+    checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
     return Run(
         trainer=trainer,
         optimizations=optimizations,
         make_train_loader=loaders.train,
         eval_loader=loaders.evaluate(),
-        checkpoints=Checkpoints(folder / "checkpoints"),
+        checkpoints=checkpoints,
+        saver=Saver(checkpoints, run_log),
         log=run_log,
+        sampling=make_sampling(config, base, folder, run_log),
         recovery=Recovery(
             trainer,
             split_train=loaders.splitter(training=True),
@@ -193,35 +153,34 @@ def _make_run(
             warn=run_log.warn,
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision),
+        limits=Limits(patience=config.patience, max_hours=config.max_hours),
+        settings=as_json(replace(config, resume=None, allow_changes=False)),
         data=data.fingerprint(),
         num_epochs=config.num_epochs,
-        steps_per_epoch=steps_per_epoch(config, data, processes.num_processes),
+        batches_per_epoch=loaders.batches_per_epoch,
         grad_accumulation=config.grad_accumulation,
         checkpoint_every=config.checkpoint_every,
+        checkpoint_minutes=config.checkpoint_minutes,
     )
 
 
 def _tell_start(
-    run_log: RunLog,
-    config: TrainConfig,
-    base: Base,
-    data: TrainingData,
-    sources: dict[str, str],
-    trainer: Trainer,
-    total_steps: int,
+    run: Run, config: TrainConfig, base: Base, data: TrainingData, sources: dict[str, str], resumed: Resumed | None
 ) -> None:
-    run_log.write(
+    run.log.write(
         "started",
         base=base.name,
-        config=json.loads(json.dumps(vars(config), default=str)),
+        config=as_json(config),
         sources=sources,
         clips=len(data.train),
         eval_clips=len(data.evaluate),
         dropped=data.dropped,
-        precision=trainer.precision,
-        device=str(trainer.device),
-        processes=trainer.accelerator.num_processes,
-        total_steps=total_steps,
+        precision=run.trainer.precision,
+        device=str(run.trainer.device),
+        processes=run.trainer.accelerator.num_processes,
+        total_steps=run.total_steps,
+        resumed_from=str(resumed.checkpoint) if resumed else None,
+        changed=sorted(resumed.changed) if resumed else [],
     )
 
 
@@ -234,19 +193,38 @@ def _told(run: Run) -> Iterator[None]:
         _tell_end(run, "stopped", signal=run.stop.number)
         raise
     except BaseException as error:
+        _finish_saving(run)
         _tell_end(
             run, "failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         )
         raise
-    if run.epoch < run.num_epochs:
-        _tell_end(run, "stopped", signal=run.stop.number)
+    if run.ended in ("epochs", "patience"):
+        run.sampling.close(wait=True, is_stopped=lambda: run.stop.number is not None)
+        _tell_end(run, "finished", best_loss=run.best_loss, reason=run.ended)
     else:
-        _tell_end(run, "finished", best_loss=run.best_loss)
+        _tell_end(run, "stopped", signal=run.stop.number, reason=run.ended)
+
+
+def _finish_saving(run: Run) -> None:
+    """Let a save under way end: it is the newest checkpoint of a run that failed."""
+    try:
+        run.saver.finish()
+    except Exception:
+        # What ended the run is on its way to the user.
+        log.exception("the last save failed")
 
 
 def _tell_end(run: Run, kind: str, **fields: object) -> None:
     try:
-        run.log.write(kind, step=run.trainer.num_steps, skipped_steps=run.divergence.num_skipped, **fields)
+        run.sampling.close(wait=False)
+        run.log.write(
+            kind,
+            step=run.trainer.num_steps,
+            skipped_steps=run.divergence.num_skipped,
+            save_s=run.saver.save_s,
+            save_waited_s=run.saver.waited_s,
+            **fields,
+        )
         run.log.close()
     except (OSError, UserError):
         # What ended the run is on its way to the user; a log that cannot be written must not take its place.
@@ -272,5 +250,8 @@ def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, s
         first_loss=run.first_loss,
         last_loss=run.last_loss,
         best_loss=run.best_loss,
-        stop_signal=run.stop.number if run.epoch < run.num_epochs else None,
+        ended=run.ended,
+        stop_signal=run.stop.number if run.ended == "signal" else None,
+        skipped_steps=run.divergence.num_skipped,
+        save_waited_s=run.saver.waited_s,
     )

@@ -56,7 +56,7 @@ class Speaker:
         # Imported late, here and below: loading takes seconds, in which the end of the trainer must be heard.
         from utils.audio.write import write_wav
         from utils.inference.vocoder import OUTPUT_RATE
-        from utils.training.run import REFERENCE_FILE
+        from utils.training.run_folder import REFERENCE_FILE
 
         synthesizer = self._with_weights(Path(request["checkpoint"]))
         # The weights of training also hear the reference: its voice is another one after each evaluation.

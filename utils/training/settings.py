@@ -1,31 +1,46 @@
 """Which settings a run really gets: the user's own, the base's defaults for what was left open, or a resumed run's."""
 
+import json
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from utils.config import CODE_SAMPLES, TrainConfig
 from utils.errors import UserError, raise_problems
+from utils.jobs.resume import Resume, find_resume
 from utils.model.base import Base
 from utils.paths import Project
+from utils.runs import BEST, LAST
 from utils.training.clips import Limits
-from utils.training.state import Checkpoints
+from utils.training.state import OPTIMIZER_FILE, Checkpoints, read_state, verify
 
 OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_length")
 """Settings that belong to the base when the user gives none."""
-MAY_CHANGE = (
-    "project",
-    "output",
-    "resume",
-    "run_id",
-    "num_epochs",
-    "device",
-    "num_workers",
-    "prefetch_factor",
-    "pin_memory",
-    "checkpoint_every",
+OWN = ("project", "output", "resume", "allow_changes")
+"""Settings that say where a run lies and how it is started, not what it is: always those given now."""
+FREE = (
+    *("num_epochs", "device", "num_workers", "prefetch_factor", "pin_memory", "checkpoint_every"),
+    *("checkpoint_minutes", "keep_checkpoints", "patience", "max_hours", "sample_text"),
 )
-"""Settings a resumed run may be given anew: they do not change what it computes, except that it goes on longer."""
+"""Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""
+BOUND = ("batch_size", "seed", "train_csv", "language", "max_audio_length", "max_text_length")
+"""Settings that decide which clips form which batch: an epoch that was begun with others has to begin anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """What a run goes on from."""
+
+    run: Path
+    checkpoint: Path
+    """Read through and found whole."""
+    is_best: bool
+    """Only weights: the best of the run, without the optimizer's moments."""
+    skipped: list[str]
+    """Newer checkpoints that are damaged, each with what is wrong."""
+    changed: dict[str, tuple[Any, Any]]
+    """Settings that differ from the checkpoint's: (then, now)."""
 
 
 def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
@@ -71,43 +86,102 @@ def sources_of(config: TrainConfig, base: Base) -> dict[str, str]:
     return {name: f"base {base.name}" if getattr(config, name) is None else "you" for name in OPEN}
 
 
-def with_saved_settings(config: TrainConfig) -> TrainConfig:
-    """A resumed run's own settings, so that it goes on as it began.
+def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig, Resumed]:
+    """A resumed run's own settings, and the checkpoint it goes on from.
+
+    Args:
+        config: what was given now; `resume` says which run.
+        project: where runs are looked up by name.
 
     Raises:
-        UserError: the folder is not a run, or other settings were given that differ from the run's.
+        UserError: there is no such run or no whole checkpoint, a checkpoint that was named is damaged, or settings were
+            given that differ from the run's without `allow_changes`.
     """
-    if config.resume is None:
-        return config
-    last_checkpoint(config.resume)
-    saved = TrainConfig.load(config.resume / "config.yaml").validate(where=str(config.resume / "config.yaml"))
-    changed = [name for name in _given(config) if getattr(config, name) != getattr(saved, name)]
-    if changed:
+    assert config.resume is not None
+    wanted = find_resume(config.resume, project)
+    checkpoint, skipped = _whole_checkpoint(wanted)
+    then, now = _settings_then(wanted.run, checkpoint), _settings_now(wanted.run, config)
+    names = [field.name for field in fields(config) if field.name not in (*OWN, "run_id")]
+    changed = {name: (getattr(then, name), getattr(now, name)) for name in names}
+    changed = {name: values for name, values in changed.items() if values[0] != values[1]}
+    _require_allowed(changed, wanted.run, config)
+    return now, Resumed(
+        run=wanted.run,
+        checkpoint=checkpoint,
+        is_best=not (checkpoint / OPTIMIZER_FILE).is_file(),
+        skipped=skipped,
+        changed=changed,
+    )
+
+
+def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: TrainConfig) -> None:
+    firm = [name for name in changed if name not in FREE]
+    told = "".join(f"\n  - {name}: {changed[name][0]} then, {changed[name][1]} now" for name in firm)
+    if "base" in changed:
+        raise UserError(what=f"a run cannot change its base:{told}", where=str(run), fix="start a new run")
+    if firm and not config.allow_changes:
         raise UserError(
-            what=f"a resumed run keeps its settings, but these were given anew: {', '.join(changed)}",
-            where=str(config.resume),
-            fix="leave them out, or start a new run from this one's exported model",
+            what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{told}",
+            where=str(run),
+            fix="leave them out, add --allow-changes to go on with them, or start a new run",
         )
-    kept = {name: getattr(config, name) for name in ("device", "num_workers", "checkpoint_every", "resume")}
-    return replace(saved, num_epochs=config.num_epochs or saved.num_epochs, **kept)
 
 
-def last_checkpoint(folder: Path) -> Path:
-    """The checkpoint a run can go on from.
+def _whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
+    """The newest checkpoint that can be gone on from, read through; and what is wrong with newer ones.
 
     Raises:
-        UserError: the folder is not a run, or has none.
+        UserError: there is none; or the one that was named is damaged.
     """
-    found = Checkpoints(folder / "checkpoints").last() if (folder / "config.yaml").is_file() else None
-    if found is None:
-        raise UserError(
-            what="there is no complete checkpoint to go on from", where=str(folder), fix="name a run's folder"
-        )
-    return found
+    if wanted.checkpoint is not None:
+        verify(wanted.checkpoint)
+        return wanted.checkpoint, []
+    checkpoints, skipped = Checkpoints(wanted.run / "checkpoints"), []
+    for folder in _in_order(checkpoints, wanted.which):
+        try:
+            verify(folder)
+        except UserError as error:
+            skipped.append(f"{folder.name}: {error.what}")
+        else:
+            return folder, skipped
+    told = f"; damaged: {'; '.join(skipped)}" if skipped else ""
+    raise UserError(
+        what=f"there is no complete checkpoint to go on from{told}",
+        where=str(wanted.run),
+        fix="name another run, or train anew",
+    )
 
 
-def _given(config: TrainConfig) -> list[str]:
-    """Settings that were set to something else than their default: a value equal to it cannot be told from none."""
-    names = [field.name for field in fields(config) if field.name not in MAY_CHANGE]
-    plain = TrainConfig(project=config.project)
-    return [name for name in names if getattr(config, name) != getattr(plain, name)]
+def _in_order(checkpoints: Checkpoints, which: str) -> list[Path]:
+    if which == "last":
+        return checkpoints.candidates()
+    best = checkpoints.best()
+    # A checkpoint of the same step that was kept has the moments, too.
+    return [] if best is None else [p for p in (best.with_name(best.name.replace(BEST, LAST)), best) if p.is_dir()]
+
+
+def _settings_then(run: Path, checkpoint: Path) -> TrainConfig:
+    """The settings that the checkpoint was made with; for one of an earlier version those of its run."""
+    saved = read_state(checkpoint).get("settings")
+    return _own_settings(run) if saved is None else TrainConfig.from_values(saved, where=str(checkpoint))
+
+
+def _settings_now(run: Path, given: TrainConfig) -> TrainConfig:
+    """The run's config.yaml with what was given now.
+
+    A value equal to its default cannot be told from none, so that it never counts as given.
+    """
+    plain = TrainConfig(project=given.project)
+    names = [field.name for field in fields(given) if field.name != "run_id"]
+    new = [name for name in names if name in OWN or getattr(given, name) != getattr(plain, name)]
+    return replace(_own_settings(run), **{name: getattr(given, name) for name in new})
+
+
+def _own_settings(run: Path) -> TrainConfig:
+    return TrainConfig.load(run / "config.yaml").validate(where=str(run / "config.yaml"))
+
+
+def as_json(config: TrainConfig) -> dict[str, Any]:
+    """Settings as JSON values."""
+    values: dict[str, Any] = json.loads(json.dumps(vars(config), default=str))
+    return values

@@ -1,7 +1,8 @@
 """Checkpoints: written aside, synced, renamed, and marked complete, so that a kill never leaves a half-written one.
 
 checkpoints/step-00000012/ holds model.safetensors (the GPT), optimizer.safetensors, state.json and complete.json;
-checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss.
+checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss: the same file by another
+name where the file system has hard links. left-* are those that a resume from an earlier one went past.
 """
 
 import errno
@@ -10,7 +11,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from torch import Tensor, nn
 
 from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
-from utils.model.weights import State, read_weights, write_weights
-from utils.runs import is_complete
+from utils.model.weights import State, read_weights
+from utils.runs import ASIDE, BEST, LAST, LEFT, is_complete
+from utils.training.tensor_file import num_bytes, write_tensors
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +31,16 @@ ADAPTER_FILE = "adapter.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 STATE_FILE = "state.json"
 COMPLETE_FILE = "complete.json"
-LAST, BEST = "step-", "best-"
-ASIDE = ".writing-"
+SMALL_FILES_BYTES = 2**20
+"""Room for everything of a checkpoint but its tensors."""
+
+Tensors = Mapping[str, Tensor]
+Hashes = dict[str, str]
+"""SHA-256 of files whose writer knows it already, by file name."""
+
+
+class NotSaved(UserError):
+    """A checkpoint could not be written; those before it are as they were."""
 
 
 class Checkpoints:
@@ -38,44 +48,105 @@ class Checkpoints:
 
     Args:
         folder: the run's checkpoints/ folder; created when absent.
+        keep: so many older checkpoints are kept beside the last one.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, keep: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.keep = keep
 
     def save_last(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Path:
-        """Keep everything a run needs to go on; the previous one is removed after this one is complete.
+        """Keep everything a run needs to go on; see `write_last`."""
+        return self.write_last(step, files_of(model, optimizer), state)
+
+    def save_best(self, step: int, model: nn.Module, state: dict[str, Any]) -> Path:
+        """Keep weights as the best so far; the former best is removed after.
+
+        Raises:
+            NotSaved: the former best stays.
+        """
+        weights = merged_state(model)
+
+        def fill(folder: Path) -> Hashes:
+            _write_state(folder, state, step)
+            return {MODEL_FILE: write_tensors(folder / MODEL_FILE, weights)}
+
+        return self._publish(BEST, step, fill, num_bytes(weights))
+
+    def write_last(self, step: int, files: Mapping[str, Tensors], state: dict[str, Any]) -> Path:
+        """Write a checkpoint to go on from; what exceeds the number to keep is removed after it is complete.
 
         Args:
             step: optimizer steps done.
-            model: the GPT.
-            optimizer: whose moments belong to the model's parameters.
+            files: tensors by file, from `files_of`.
             state: JSON values: where the run is.
 
         Raises:
-            UserError: the disk is full; the previous checkpoint stays.
+            NotSaved: the disk is full or fails; earlier checkpoints stay.
         """
 
-        def fill(folder: Path) -> None:
-            _write_model(folder, model)
-            write_weights(folder / OPTIMIZER_FILE, optimizer_tensors(model, optimizer))
-            (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
+        def fill(folder: Path) -> Hashes:
+            _write_state(folder, state, step)
+            return {name: write_tensors(folder / name, tensors) for name, tensors in files.items()}
 
-        return self._publish(LAST, step, fill)
+        return self._publish(LAST, step, fill, sum(map(num_bytes, files.values())))
 
-    def save_best(self, step: int, model: nn.Module, state: dict[str, Any]) -> Path:
-        """Keep the weights of the best step so far; the former best is removed after.
+    def link_best(self, last: Path) -> Path:
+        """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
 
         Raises:
-            UserError: the disk is full; the former best stays.
+            NotSaved: the disk is full or fails; the former best stays.
         """
+        state, marks = read_state(last), _marks(last)
 
-        def fill(folder: Path) -> None:
-            write_weights(folder / MODEL_FILE, merged_state(model))
-            (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
+        def fill(folder: Path) -> Hashes:
+            _write_state(folder, state, state["step"])
+            try:
+                (folder / MODEL_FILE).hardlink_to(last / MODEL_FILE)
+            except OSError:
+                # FAT and many network drives know no second name.
+                shutil.copyfile(last / MODEL_FILE, folder / MODEL_FILE)
+            return {MODEL_FILE: marks[MODEL_FILE]["sha256"]}
 
-        return self._publish(BEST, step, fill)
+        return self._publish(BEST, state["step"], fill, 0)
+
+    def tidy(self) -> list[str]:
+        """Remove what a kill left half-written, and give whole checkpoints that lie aside their place.
+
+        Only for who runs the run: another process's save would be taken for a leftover.
+
+        Returns:
+            Names of what was removed.
+        """
+        removed = []
+        for aside in sorted(self.folder.glob(f"{ASIDE}*")):
+            final = aside.with_name(aside.name.removeprefix(ASIDE))
+            if is_complete(aside) and not is_complete(final):
+                shutil.rmtree(final, ignore_errors=True)
+                aside.rename(final)
+            else:
+                shutil.rmtree(aside, ignore_errors=True)
+                removed.append(aside.name)
+        return removed
+
+    def set_aside_after(self, step: int) -> list[str]:
+        """Rename checkpoints of later steps, so that a run that goes on from an earlier one does not mix with them.
+
+        Returns:
+            Their new names; nothing is removed.
+        """
+        names = []
+        for folder in self._of(LAST) + self._of(BEST):
+            if _step_of(folder) > step:
+                left = folder.with_name(f"{LEFT}{folder.name}")
+                number = 2
+                while left.exists():
+                    left = folder.with_name(f"{LEFT}{folder.name}-{number}")
+                    number += 1
+                folder.rename(left)
+                names.append(left.name)
+        return names
 
     def last(self) -> Path | None:
         """The newest complete checkpoint to go on from."""
@@ -85,35 +156,62 @@ class Checkpoints:
         """The complete checkpoint with the lowest evaluation loss."""
         return self._newest(BEST)
 
-    def _newest(self, prefix: str) -> Path | None:
+    def candidates(self, prefix: str = LAST) -> list[Path]:
+        """Folders that look like checkpoints, whole or not, the newest first."""
         # A kill between removing a step's former folder and renaming the new one leaves the new one, complete, aside.
-        found = [*self.folder.glob(f"{prefix}*"), *self.folder.glob(f"{ASIDE}{prefix}*")]
-        newest_first = sorted(found, key=lambda folder: folder.name.removeprefix(ASIDE), reverse=True)
-        return next((folder for folder in newest_first if is_complete(folder)), None)
+        found = [*self._of(prefix), *(path for path in self.folder.glob(f"{ASIDE}{prefix}*") if is_complete(path))]
+        return sorted(found, key=_step_of, reverse=True)
 
-    def _publish(self, prefix: str, step: int, fill: Callable[[Path], None]) -> Path:
+    def _newest(self, prefix: str) -> Path | None:
+        return next((folder for folder in self.candidates(prefix) if is_complete(folder)), None)
+
+    def _of(self, prefix: str) -> list[Path]:
+        found = self.folder.glob(f"{prefix}*")
+        return sorted(path for path in found if path.name[len(prefix) :].isdigit() and path.is_dir())
+
+    def _publish(self, prefix: str, step: int, fill: Callable[[Path], Hashes], size: int) -> Path:
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
         try:
-            fill(aside)
-            _mark_complete(aside)
+            self._require_room(size)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            _mark_complete(aside, fill(aside))
+            shutil.rmtree(final, ignore_errors=True)
+            aside.rename(final)
+            _sync(self.folder)
         except OSError as error:
             shutil.rmtree(aside, ignore_errors=True)
-            if error.errno != errno.ENOSPC:
-                raise
-            raise UserError(
-                what=f"the disk is full: the checkpoint of step {step} was not written; earlier ones are kept",
-                where=str(self.folder),
-                fix="free some space, then train again",
-            ) from error
-        shutil.rmtree(final, ignore_errors=True)
-        aside.rename(final)
-        _sync(self.folder)
-        for old in self.folder.glob(f"{prefix}*"):
-            if old != final:
-                shutil.rmtree(old)
+            raise self._not_saved(step, error) from error
+        self._prune(prefix, final)
         return final
+
+    def _require_room(self, size: int) -> None:
+        """Nothing is begun that cannot end.
+
+        Raises:
+            OSError: as the disk would, but before it is full.
+        """
+        if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
+
+    def _not_saved(self, step: int, error: OSError) -> NotSaved:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return NotSaved(
+            what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the checkpoint "
+            f"of step {step} was not written; earlier ones are kept",
+            where=str(self.folder),
+            fix="free some space" if is_full else "check the disk or its connection",
+        )
+
+    def _prune(self, prefix: str, newest: Path) -> None:
+        older = sorted((path for path in self._of(prefix) if path != newest), key=_step_of, reverse=True)
+        for old in older[self.keep if prefix == LAST else 0 :]:
+            # What cannot be removed now is no reason to fail a save that is complete.
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.rsplit("-", 1)[1])
 
 
 def load_checkpoint(folder: Path) -> State:
@@ -127,17 +225,38 @@ def load_checkpoint(folder: Path) -> State:
     return _read_marked(folder / MODEL_FILE)
 
 
-def restore_model(folder: Path, model: nn.Module) -> None:
-    """Give the model a checkpoint's weights; of one with LoRA, whose other weights are the base's, the additions.
+def verify(folder: Path) -> None:
+    """Read a checkpoint through, and find it as it was written.
 
     Raises:
-        UserError: incomplete, or changed since it was written.
+        UserError: incomplete, or changed since it was written; says which file.
     """
-    weights = load_checkpoint(folder)
+    if not is_complete(folder):
+        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+    for name, mark in _marks(folder).items():
+        _require_unchanged(folder / name, mark["sha256"])
+
+
+def files_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensors]:
+    """All tensors a run needs to go on, by file: the model as it speaks, LoRA's additions if any, and the moments."""
+    additions = adapter_state(model)
+    return {
+        MODEL_FILE: merged_state(model),
+        OPTIMIZER_FILE: optimizer_tensors(model, optimizer),
+        **({ADAPTER_FILE: additions} if additions else {}),
+    }
+
+
+def restore_model(folder: Path, model: nn.Module) -> None:
+    """Give the model the weights of a verified checkpoint; with LoRA only the additions, as the rest is the base's.
+
+    Raises:
+        UserError: it holds none for this model.
+    """
     if has_lora(model):
-        load_adapter(model, _read_marked(folder / ADAPTER_FILE))
+        load_adapter(model, read_weights(folder / ADAPTER_FILE))
     else:
-        model.load_state_dict(weights)
+        model.load_state_dict(read_weights(folder / MODEL_FILE))
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -158,39 +277,44 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 
 def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Give each parameter its moments back, in place.
+    """Give each parameter its moments back, from a checkpoint that was verified.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UserError: the file is missing.
     """
     parameters = dict(model.named_parameters())
-    for key, tensor in _read_marked(folder / OPTIMIZER_FILE).items():
+    for key, tensor in read_weights(folder / OPTIMIZER_FILE).items():
         name, field = key.rsplit("/", 1)
         parameter = parameters[name]
         optimizer.state[parameter][field] = tensor.to(parameter.device)
 
 
-def _write_model(folder: Path, model: nn.Module) -> None:
-    """The model as it speaks, and what LoRA needs to go on."""
-    write_weights(folder / MODEL_FILE, merged_state(model))
-    if additions := adapter_state(model):
-        write_weights(folder / ADAPTER_FILE, additions)
-
-
 def _read_marked(file: Path) -> State:
     """Tensors of a checkpoint's file, if it is what was written."""
-    marks = json.loads((file.parent / COMPLETE_FILE).read_text(encoding="utf-8"))
-    if _sha256(file) != marks[file.name]["sha256"]:
-        raise UserError(what=f"the checkpoint's {file.name} is damaged", where=str(file), fix="name another checkpoint")
+    _require_unchanged(file, _marks(file.parent)[file.name]["sha256"])
     return read_weights(file)
 
 
-def _mark_complete(folder: Path) -> None:
+def _require_unchanged(file: Path, sha256: str) -> None:
+    if _sha256(file) != sha256:
+        raise UserError(what=f"the checkpoint's {file.name} is damaged", where=str(file), fix="name another checkpoint")
+
+
+def _marks(folder: Path) -> dict[str, Any]:
+    marks: dict[str, Any] = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
+    return marks
+
+
+def _write_state(folder: Path, state: dict[str, Any], step: int) -> None:
+    (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
+
+
+def _mark_complete(folder: Path, known: Hashes) -> None:
     """Sync every file, then write their sizes and hashes as the last one."""
     marks = {}
     for file in sorted(folder.iterdir()):
         _sync(file)
-        marks[file.name] = {"size": file.stat().st_size, "sha256": _sha256(file)}
+        marks[file.name] = {"size": file.stat().st_size, "sha256": known.get(file.name) or _sha256(file)}
     (folder / COMPLETE_FILE).write_text(json.dumps(marks), encoding="utf-8")
     _sync(folder / COMPLETE_FILE)
     _sync(folder)

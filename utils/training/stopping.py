@@ -1,7 +1,9 @@
-"""A stop that loses nothing: a signal asks the run to finish its step, write a checkpoint and leave."""
+"""A stop that loses nothing: a signal, or a limit, lets the run finish its step, write a checkpoint and leave."""
 
 import signal
 import threading
+import time
+from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -39,3 +41,22 @@ class StopRequest:
         if self.number is not None:
             raise SystemExit(EXIT_BASE + number)
         self.number = number
+
+
+@dataclass(kw_only=True)
+class Limits:
+    """When a run stops before its last epoch."""
+
+    patience: int = 0
+    """Evaluations in a row without a lower loss; 0 is no limit."""
+    max_hours: float | None = None
+    """Since this process began to train; None is no limit."""
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def time_is_up(self) -> bool:
+        return self.max_hours is not None and time.monotonic() - self.begun >= self.max_hours * 3_600
+
+    def is_patience_out(self, evals_without_gain: int) -> bool:
+        """Whether so many evaluations without a lower loss are enough."""
+        return 0 < self.patience <= evals_without_gain

@@ -1,0 +1,106 @@
+"""Putting a run where it was when a checkpoint was written: weights, moments, schedule and place in the data."""
+
+import math
+from typing import Any
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.training.loop import RESUMED, Run
+from utils.training.optim import extend_schedule
+from utils.training.settings import BOUND, Resumed
+from utils.training.state import load_optimizer, read_state, restore_model
+
+
+def require_resumable(resumed: Resumed, config: TrainConfig, data: str) -> None:
+    """Do nothing when the run can go on; asked before anything of it is touched.
+
+    Args:
+        resumed: the checkpoint.
+        config: settled settings.
+        data: fingerprint of the clips there are.
+
+    Raises:
+        UserError: the clips have changed, or the run has nothing left to do.
+    """
+    state = read_state(resumed.checkpoint)
+    if "trainer" not in state:
+        raise UserError(
+            what="these weights do not say where their run was: an earlier version saved them",
+            where=str(resumed.checkpoint),
+            fix="resume the last checkpoint",
+        )
+    if state["data"] != data and not config.allow_changes:
+        raise UserError(
+            what="the dataset has changed since this run was cut: its place in the data means nothing now",
+            where=str(resumed.checkpoint),
+            fix="start a new run, or add --allow-changes to begin the epoch anew with the clips there are",
+        )
+    assert config.num_epochs
+    if state["epoch"] >= config.num_epochs:
+        raise UserError(
+            what=f"this run has finished its {config.num_epochs} epochs",
+            where=str(resumed.run),
+            fix=f"give it more: --num-epochs {config.num_epochs + 5}",
+        )
+
+
+def take_up(run: Run, resumed: Resumed) -> list[str]:
+    """Go on from a checkpoint that was found whole.
+
+    Args:
+        run: just made, in the folder of the run it goes on with.
+        resumed: the checkpoint, and what changed since.
+
+    Returns:
+        What people should know of it.
+
+    Raises:
+        UserError: the checkpoint is of another model.
+    """
+    state, told = read_state(resumed.checkpoint), []
+    _load(run, state, resumed)
+    if state["data"] != run.data or any(name in resumed.changed for name in BOUND):
+        if run.batches_done:
+            told.append(
+                f"epoch {run.epoch + 1} begins anew: its batches are others now, {run.batches_done} were trained on"
+            )
+        run.batches_done, run.losses = 0, []
+    extend_schedule(run.trainer.schedule, total_steps=run.total_steps)
+    if resumed.changed:
+        changes = ", ".join(f"{name} {now} (was {then})" for name, (then, now) in resumed.changed.items())
+        told.append(f"goes on with other settings: {changes}")
+    if resumed.is_best:
+        told.append(f"{resumed.checkpoint.name} holds weights only: the optimizer's moments start anew")
+    told += [f"a newer checkpoint is damaged and was passed over: {message}" for message in resumed.skipped]
+    return told
+
+
+def put_in_order(run: Run) -> list[str]:
+    """Tidy the checkpoints' folder: what a kill left behind goes, checkpoints of later steps step aside.
+
+    Returns:
+        What people should know of it.
+    """
+    told = []
+    if removed := run.checkpoints.tidy():
+        told.append(f"an unfinished save was removed: {', '.join(removed)}")
+    step = run.trainer.num_steps
+    if left := run.checkpoints.set_aside_after(step):
+        told.append(f"going on from step {step}; later checkpoints are kept as {', '.join(left)}")
+    if best := run.checkpoints.best():
+        run.saver.best_loss = read_state(best).get("best_loss", math.inf)
+    return told
+
+
+def _load(run: Run, state: dict[str, Any], resumed: Resumed) -> None:
+    restore_model(resumed.checkpoint, run.trainer.gpt)
+    if not resumed.is_best:
+        load_optimizer(resumed.checkpoint, run.trainer.gpt, run.trainer.optimizer)
+    run.trainer.load_state(state["trainer"])
+    run.divergence.num_skipped = state.get("skipped", 0)
+    if "recovery" in state:
+        run.recovery.load_state(state["recovery"])
+    for name in RESUMED:
+        # The clips are those there are now, whatever they were then.
+        if name != "data":
+            setattr(run, name, state.get(name, getattr(run, name)))

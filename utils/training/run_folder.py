@@ -1,0 +1,106 @@
+"""A run's folder: made with all it needs to be exported, claimed by the process that trains in it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+
+from utils import jobs
+from utils.audio.decode import load_audio
+from utils.audio.write import write_wav
+from utils.config import SAMPLE_RATE, TrainConfig
+from utils.errors import UserError
+from utils.model.base import Base
+from utils.model.weights import write_pickle
+from utils.paths import Project, new_run_id
+from utils.training.data import TrainingData
+from utils.training.settings import Resumed
+from utils.training.state import read_state
+
+BASE_FOLDER = "base"
+"""Folder in a run with the small files of its base."""
+REFERENCE_FILE = "reference.wav"
+SETTINGS_FILE = "config.yaml"
+
+
+def make_folder(
+    config: TrainConfig,
+    project: Project,
+    base: Base,
+    data: TrainingData,
+    accelerator: Accelerator,
+    resumed: Resumed | None,
+) -> Path:
+    """The run's folder, the same for all processes: the resumed run's, or a new one that the first process makes.
+
+    Args:
+        config: settled settings.
+        project, base, data: what is trained.
+        accelerator: its first process makes the folder.
+        resumed: what is gone on from, if anything.
+
+    Raises:
+        UserError: the run exists already, or another run has the device.
+    """
+    name = [str(resumed.run if resumed else project.runs / (config.run_id or new_run_id()))]
+    broadcast_object_list(name)
+    folder = Path(name[0])
+    if accelerator.is_main_process:
+        if not resumed:
+            _furnish(folder, config, base, data)
+        _claim(folder, config, project, is_new=not resumed)
+        if resumed:
+            _renew_settings(config, resumed)
+    accelerator.wait_for_everyone()
+    return folder
+
+
+def _claim(folder: Path, config: TrainConfig, project: Project, *, is_new: bool) -> None:
+    """Make the run known as the one on its device.
+
+    Raises:
+        UserError: another run has the device; a folder that was just made for nothing is taken away again.
+    """
+    try:
+        jobs.register(folder, "train", device=config.device, output=project.output)
+    except UserError:
+        if is_new:
+            shutil.rmtree(folder)
+        raise
+
+
+def _renew_settings(config: TrainConfig, resumed: Resumed) -> None:
+    """Write changed settings into config.yaml; the former ones stay beside them, named by the step they reached."""
+    if not resumed.changed:
+        return
+    file = resumed.run / SETTINGS_FILE
+    former = resumed.run / f"config-until-{read_state(resumed.checkpoint)['step']:08d}.yaml"
+    if not former.exists():
+        shutil.copyfile(file, former)
+    aside = file.with_suffix(".part")
+    replace(config, resume=None, allow_changes=False).save(aside)
+    aside.replace(file)
+
+
+def _furnish(folder: Path, config: TrainConfig, base: Base, data: TrainingData) -> None:
+    """Make the run folder with its settings, the base's small files and the reference recording."""
+    # A job's folder is made by who starts the job, with the settings in it; a run's own files come with the run.
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "base.json").exists():
+        raise UserError(what=f"run {folder.name!r} exists already", where=str(folder), fix="choose another run_id")
+    config.save(folder / SETTINGS_FILE)
+    own = folder / BASE_FOLDER
+    own.mkdir()
+    for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
+        if (base.folder / name).is_file():
+            shutil.copyfile(base.folder / name, own / name)
+    if not (own / "speakers_xtts.pth").is_file():
+        # v2.0.2 has no studio speakers; stock reads an empty list of them just as well.
+        write_pickle(own / "speakers_xtts.pth", {})
+    origin = {"name": base.name, "folder": str(base.folder.absolute())}
+    (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
+    longest = max(data.train, key=lambda clip: clip.num_samples)
+    write_wav(folder / REFERENCE_FILE, load_audio(longest.audio, SAMPLE_RATE), SAMPLE_RATE)
