@@ -150,10 +150,12 @@ def faults_told() -> Iterator[None]:
 def named(function: Callable[..., Any], keys: Sequence[str]) -> Callable[..., Any]:
     """The function with parameters called like the last part of each id, which the API shows to scripts.
 
+    A setting's component is "train.set_seed", and its parameter is called like the setting: seed.
+
     Raises:
         ValueError: two ids would give the same name.
     """
-    names = [key.rsplit(".", 1)[-1] for key in keys]
+    names = [key.rsplit(".", 1)[-1].removeprefix("set_") for key in keys]
     if len(set(names)) < len(names):
         raise ValueError(f"two inputs share a name: {sorted(names)}")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
