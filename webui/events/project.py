@@ -20,7 +20,7 @@ def wire_project(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["project.new_project:submit", "project.create:click"],
+        ["project.new_project:submit"],
         project.create,
         inputs=["project.new_project", "project.language", "project.base"],
         outputs=BAR,
