@@ -17,6 +17,7 @@ from tests.webui.browser import running_browser
 from webui import text
 
 pytestmark = pytest.mark.browser
+expect.set_options(timeout=30_000)
 
 VOICE = ROOT / "assets" / "demo_voice"
 NUM_CLIPS = 12
