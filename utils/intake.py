@@ -9,6 +9,7 @@ from pathlib import Path
 
 from utils.errors import UserError, disk_errors
 from utils.paths import Project
+from utils.uploads import DEFAULT_QUOTA_BYTES, UPLOADS_FOLDER, check_room
 
 SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff", ".aif", ".wma")
 VIDEOS = (".mp4", ".webm", ".mkv", ".mov", ".avi")
@@ -41,22 +42,24 @@ class Uploads:
 
 def uploads_folder(project: Project) -> Path:
     """Where a project's uploads lie; it need not exist."""
-    return project.folder / "uploads" / "dataset"
+    return project.folder / UPLOADS_FOLDER / "dataset"
 
 
 @disk_errors()
-def add_uploads(project: Project, files: Sequence[Path]) -> list[Path]:
+def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> list[Path]:
     """Move files into the project; a file of the same name is replaced.
 
     Args:
         project: whose uploads.
         files: uploaded files under the names that the user gave them.
+        quota_bytes: all uploads of the project together may take so much.
 
     Returns:
         Where they lie now, in order.
 
     Raises:
-        UserError: a kind of file that is not used here, before any was moved; or the disk is full.
+        UserError: a kind of file that is not used here, one that is gone or no plain file, or more than the quota or
+            the disk has room for; before any was moved.
     """
     refused = [path.name for path in files if path.suffix.lower() not in ACCEPTED]
     if refused:
@@ -65,6 +68,11 @@ def add_uploads(project: Project, files: Sequence[Path]) -> list[Path]:
             where="upload",
             fix=f"upload recordings, transcripts, tables or a zip: {' '.join(ACCEPTED)}",
         )
+    # A link could bring in any file of this computer.
+    gone = [path.name for path in files if path.is_symlink() or not path.is_file()]
+    if gone:
+        raise UserError(what=f"an uploaded file is gone: {gone[0]!r}", where="upload", fix="upload it again")
+    check_room(project, sum(path.stat().st_size for path in files), quota_bytes)
     return [_move(path, _place(project, path.name)) for path in files]
 
 

@@ -38,8 +38,8 @@ def create_ui(output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: in
                 registry.add("data", create_data_tab())
             with gr.Tab(text.TRAIN_TAB, id="train"):
                 registry.add("train", create_train_tab())
-            with gr.Tab(text.INFERENCE_TAB, id="inference"):
-                registry.add("inference", create_inference_tab())
+            with gr.Tab(text.INFERENCE_TAB, id="inference") as inference_tab:
+                registry.add("inference", create_inference_tab() | {"tab": inference_tab})
             with gr.Tab(text.SYSTEM_TAB, id="system") as system_tab:
                 registry.add("system", create_system_tab() | {"tab": system_tab})
         studio = Studio(output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes)

@@ -11,6 +11,7 @@ from utils.errors import UserError
 from utils.events import Series
 from utils.paths import Project
 from utils.projects import find_project
+from utils.speech.desk import SpeechDesk
 from utils.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.monitor import Monitor
@@ -32,8 +33,14 @@ class Studio:
     before_training: list[Callable[[], str]] = field(default_factory=list)
     """Called before a training starts, to free what it needs; each says what it did, or nothing."""
     monitor: Monitor = field(default_factory=Monitor)
+    desk: SpeechDesk = field(init=False)
+    """Has texts spoken, in a process of its own; nothing is loaded before the first."""
     _series: OrderedDict[tuple, Series] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.desk = SpeechDesk(self.output)
+        self.before_training.append(self._release_speech)
 
     def project(self, name: object) -> Project:
         """The chosen project.
@@ -51,6 +58,10 @@ class Studio:
             return self.project(name)
         except UserError:
             return None
+
+    def _release_speech(self) -> str:
+        """Training and speaking do not share a GPU, nor the memory of a small computer."""
+        return text.RELEASED if self.desk.release(text.RELEASE_REASON) else ""
 
     def curve(self, path: Path, kind: str, fields: Sequence[str], max_points: int = 300) -> dict[str, list[Any]]:
         """A curve of a run's log, of which only what is new is read each time; see `utils.events.series`."""

@@ -71,6 +71,24 @@ def test_a_handler_may_not_write_what_its_wiring_does_not_name(frame):
         function(frame)()
 
 
+def test_a_handler_that_changes_nothing_leaves_every_component_as_it_is(frame):
+    wire(frame, ["tab.button:click"], lambda s, v: {}, outputs=["tab.first", "tab.label"], api_name="x")
+    assert list(function(frame)().values()) == [gr.skip()]
+
+
+def test_a_handler_may_give_its_values_piece_by_piece(frame):
+    def count(studio, values):
+        yield {"tab.label": "one"}
+        yield {"tab.label": "two"}
+        raise UserError(what="no <three>")
+
+    wire(frame, ["tab.button:click"], count, outputs=["tab.label"], api_name="count")
+    pieces = function(frame)()
+    assert [list(next(pieces).values()) for _ in range(2)] == [["one"], ["two"]]
+    with pytest.raises(gr.Error, match="no &lt;three&gt;"):
+        next(pieces)
+
+
 def test_a_poll_sends_only_what_changed(frame):
     answers = iter(
         [{"tab.label": "a", "tab.first": Change(visible=True)}, {"tab.label": "b", "tab.first": Change(visible=True)}]

@@ -38,6 +38,7 @@ class SpeechDesk:
         self._waiting: deque[tuple[Project, Path, float]] = deque()
         self._current: Path | None = None
         self._unwanted: set[Path] = set()
+        self._voices: dict[str, list[str]] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -137,6 +138,10 @@ class SpeechDesk:
             read_take(folder).changed(state="stopped", message=reason).save()
         return self.worker.release(reason) or bool(dropped)
 
+    def speakers(self, model: str) -> list[str]:
+        """Names of the reference voices that came with a model; empty until it was loaded once."""
+        return self._voices.get(model, [])
+
     @property
     def num_waiting(self) -> int:
         return len(self._waiting)
@@ -174,6 +179,8 @@ class SpeechDesk:
             request = request_of(take, model.request())
             answers = self.worker.ask(request, device=self._device, is_unwanted=lambda: folder in self._unwanted)
             for reply in answers:
+                if reply["kind"] == "loaded":
+                    self._voices[take.model] = reply["speakers"]
                 take = after(take, reply, asked)
                 take.save()
         except ReleasedError as error:

@@ -1,7 +1,171 @@
-"""Events of the tab "inference"."""
+"""Events of tab 3."""
 
-from webui.events.wiring import Frame
+from typing import Any
+
+import gradio as gr
+
+from webui.events.wiring import Frame, wire, wire_poll
+from webui.handlers import compare, inference
+
+PROJECT = "project.project"
+TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
+LISTS = ("inference.model", "inference.models", "inference.clip", "inference.comparison", "inference.take")
+GPU: dict[str, Any] = {"concurrency_id": "gpu", "concurrency_limit": 1}
+"""Whatever speaks and is waited for comes one after the other."""
+EVERY_S = 2.0
 
 
 def wire_inference(frame: Frame) -> None:
-    """Nothing here reacts yet."""
+    """Lists, speaking, takes, comparing, and what goes on by itself."""
+    _wire_lists(frame)
+    _wire_speaking(frame)
+    _wire_takes(frame)
+    _wire_comparing(frame)
+    wire_poll(
+        frame,
+        gr.Timer(EVERY_S).tick,
+        ["project.project:change"],
+        inference.activity,
+        inputs=[PROJECT],
+        outputs=["inference.worker", "inference.progress", "inference.take"],
+        api_name="inference_activity",
+    )
+
+
+def _wire_lists(frame: Frame) -> None:
+    wire(
+        frame,
+        ["inference.tab:select", "inference.refresh:click", "project.project:change"],
+        inference.models,
+        inputs=[PROJECT, "inference.model"],
+        outputs=LISTS,
+        api_name="inference_models",
+        queue=False,
+        # The tab may be opened while the project is still being chosen: the last word counts.
+        trigger_mode="always_last",
+    )
+    wire(
+        frame,
+        ["inference.voice:change"],
+        inference.choose_voice,
+        inputs=["inference.voice"],
+        outputs=["inference.recording", "inference.clip", "inference.speaker"],
+        api_name="inference_voice",
+        public=False,
+        queue=False,
+    )
+    wire(
+        frame,
+        ["inference.reset:click"],
+        inference.reset,
+        outputs=[f"{inference.FORM}*", "inference.random_seed"],
+        api_name="inference_reset",
+        public=False,
+        queue=False,
+    )
+
+
+def _wire_speaking(frame: Frame) -> None:
+    wire(
+        frame,
+        ["inference.speak:click"],
+        inference.speak,
+        inputs=inference.SPEAK_INPUTS,
+        outputs=[*TAKE, "inference.speaker"],
+        api_name="inference_speak",
+        **GPU,
+    )
+    wire(
+        frame,
+        ["inference.resume:click"],
+        inference.resume,
+        inputs=[PROJECT, "inference.take"],
+        outputs=[*TAKE, "inference.speaker"],
+        api_name="inference_continue",
+        **GPU,
+    )
+    wire(
+        frame,
+        ["inference.player:stop"],
+        inference.next_sentence,
+        inputs=[PROJECT, "inference.current", "inference.heard"],
+        outputs=["inference.player", "inference.heard"],
+        api_name="inference_next_sentence",
+        public=False,
+        show_progress=False,
+        # Each waits for a sentence of its own take: they must not wait for each other.
+        concurrency_limit=32,
+    )
+    wire(
+        frame,
+        ["inference.stop:click"],
+        inference.stop,
+        inputs=[PROJECT, "inference.current"],
+        outputs=["inference.status"],
+        api_name="inference_stop",
+        queue=False,
+    )
+
+
+def _wire_takes(frame: Frame) -> None:
+    chosen = [PROJECT, "inference.take"]
+    wire(
+        frame,
+        ["inference.show:click", "inference.take:input"],
+        inference.show_take,
+        inputs=chosen,
+        outputs=TAKE,
+        api_name="inference_show",
+        queue=False,
+    )
+    wire(
+        frame,
+        ["inference.reuse:click"],
+        inference.reuse,
+        inputs=chosen,
+        outputs=[
+            f"{inference.FORM}*",
+            "inference.text",
+            "inference.model",
+            "inference.by_lines",
+            "inference.random_seed",
+        ],
+        api_name="inference_reuse",
+        public=False,
+        queue=False,
+    )
+    wire(frame, ["inference.pack:click"], inference.pack, inputs=chosen, outputs=["inference.zip"],
+         api_name="inference_pack")  # fmt: skip
+    wire(frame, ["inference.pack_ready:click"], inference.pack_model, inputs=[PROJECT],
+         outputs=["inference.ready_zip"], api_name="inference_pack_model")  # fmt: skip
+
+
+def _wire_comparing(frame: Frame) -> None:
+    wire(
+        frame,
+        ["inference.compare:click"],
+        compare.start,
+        inputs=[*inference.SPEAK_INPUTS, "inference.models"],
+        outputs=compare.SHOWN,
+        api_name="inference_compare",
+        **GPU,
+    )
+    wire(
+        frame,
+        ["inference.comparison:input", "inference.line:submit"],
+        compare.show,
+        inputs=[PROJECT, "inference.comparison", "inference.line"],
+        outputs=compare.SHOWN,
+        api_name="inference_comparison",
+        queue=False,
+    )
+    for name, handler in (("a", compare.prefer_a), ("b", compare.prefer_b), ("same", compare.prefer_same)):
+        wire(
+            frame,
+            [f"inference.prefer_{name}:click"],
+            handler,
+            inputs=[PROJECT, "inference.trial"],
+            outputs=["inference.told", "inference.trial", "inference.a", "inference.b", "inference.votes"],
+            api_name=f"inference_prefer_{name}",
+            queue=False,
+        )

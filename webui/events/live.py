@@ -18,7 +18,6 @@ OUTPUTS = (
     "train.start_from",
     *live.DEFAULTS,
     "train.badge_*",
-    "train.measured",
     "train.proofs",
     "train.progress",
     "train.loss_plot",

@@ -17,11 +17,10 @@ def wire_project(frame: Frame) -> None:
         api_name="project_load",
         public=False,
         queue=False,
-        show_progress=False,
     )
     wire(
         frame,
-        ["project.new_project:submit"],
+        ["project.new_project:submit", "project.create:click"],
         project.create,
         inputs=["project.new_project", "project.language", "project.base"],
         outputs=BAR,
@@ -35,7 +34,6 @@ def wire_project(frame: Frame) -> None:
         outputs=BAR,
         api_name="project_choose",
         queue=False,
-        show_progress=False,
     )
     for name in ("language", "base"):
         wire(
@@ -46,5 +44,4 @@ def wire_project(frame: Frame) -> None:
             outputs=["project.language", "project.base"],
             api_name=f"project_set_{name}",
             queue=False,
-            show_progress=False,
         )

@@ -11,12 +11,13 @@ from typing import Any
 import gradio as gr
 
 from utils.errors import UserError
-from webui.change import ROW, TOAST, Change, Updates, Values
+from webui.change import TOAST, Change, Updates, Values
 from webui.markup import lines
 from webui.registry import Registry
 from webui.studio import Studio
 
-Handler = Callable[[Studio, Values], Updates]
+Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
+"""Returns new values, or gives them piece by piece while it works."""
 Trigger = str | Callable[..., Any]
 """An event: "train.start:click", or one of gradio's own, such as `page.load`, or `.then` of what `wire` returned."""
 
@@ -48,7 +49,6 @@ def wire(
     public: bool = True,
     queue: bool = True,
     show_progress: bool = True,
-    with_row: bool = False,
     **options: Any,
 ) -> Any:
     """Run `handler` on any of `triggers`; a fault that the user can mend becomes a message on the page.
@@ -63,7 +63,6 @@ def wire(
         public: whether the API's description shows it.
         queue: long work waits its turn; a quick answer need not.
         show_progress: dim the outputs while the handler works.
-        with_row: for the choice of a cell in a table: the handler gets its row as ROW.
         options: further arguments of `gradio.on`.
 
     Returns:
@@ -72,15 +71,20 @@ def wire(
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
 
     def call(*values: Any) -> dict[Any, Any]:
-        given = dict(zip(keys, values, strict=False))
-        if with_row:
-            given[ROW] = getattr(values[-1], "row_value", None)
         with faults_told():
-            return _components(frame, handler(frame.studio, given), shown)
+            updates = handler(frame.studio, dict(zip(keys, values, strict=True)))
+            assert isinstance(updates, dict), handler
+            return _components(frame, updates, shown)
+
+    def call_in_pieces(*values: Any) -> Iterator[dict[Any, Any]]:
+        with faults_told():
+            for updates in handler(frame.studio, dict(zip(keys, values, strict=True))):
+                assert isinstance(updates, dict), handler
+                yield _components(frame, updates, shown)
 
     return gr.on(
         triggers=[frame.trigger(trigger) for trigger in triggers],
-        fn=named(call, keys, gr.SelectData if with_row else None),
+        fn=named(call_in_pieces if inspect.isgeneratorfunction(handler) else call, keys),
         inputs=[frame.registry[key] for key in keys],
         outputs=[frame.registry[key] for key in shown],
         api_name=api_name,
@@ -121,6 +125,7 @@ def wire_poll(
     def call(*values: Any) -> dict[Any, Any]:
         known: dict[str, str] = values[-1] or {}
         updates = handler(frame.studio, dict(zip(keys, values[:-1], strict=True)))
+        assert isinstance(updates, dict), handler
         prints = {key: _fingerprint(value) for key, value in updates.items()}
         new = {key: value for key, value in updates.items() if known.get(key) != prints[key]}
         return _components(frame, new, shown) | {seen: known | prints}
@@ -152,23 +157,17 @@ def faults_told() -> Iterator[None]:
         raise gr.Error(lines(error), print_exception=False, duration=20) from error
 
 
-def named(function: Callable[..., Any], keys: Sequence[str], event: type | None = None) -> Callable[..., Any]:
+def named(function: Callable[..., Any], keys: Sequence[str]) -> Callable[..., Any]:
     """The function with parameters called like the last part of each id, which the API shows to scripts.
-
-    A setting's component is "train.set_seed", and its parameter is called like the setting: seed.
 
     Raises:
         ValueError: two ids would give the same name.
     """
-    names = [key.rsplit(".", 1)[-1].removeprefix("set_") for key in keys]
+    names = [key.rsplit(".", 1)[-1] for key in keys]
     if len(set(names)) < len(names):
         raise ValueError(f"two inputs share a name: {sorted(names)}")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind, default=None) for name in names]
-    if event is not None:
-        # gradio looks for its event data among the annotations.
-        function.__annotations__ = {"event": event}
-        parameters.append(inspect.Parameter("event", kind, default=None, annotation=event))
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function
 
@@ -180,7 +179,9 @@ def _components(frame: Frame, updates: Updates, allowed: Sequence[str]) -> dict[
     if message:
         gr.Info(lines(message), duration=8)
     assert updates.keys() <= set(allowed), updates.keys() - set(allowed)
-    return {frame.registry[key]: _gradio(value) for key, value in updates.items()}
+    # An empty dict would be taken for the value of a component.
+    unchanged = {frame.registry[key]: gr.skip() for key in allowed[:1]}
+    return unchanged | {frame.registry[key]: _gradio(value) for key, value in updates.items()}
 
 
 def _gradio(value: Any) -> Any:

@@ -1,12 +1,180 @@
-"""Layout of the tab "inference"."""
+"""Tab 3, Inference: speak with any model of the project, keep every take, compare by ear."""
+
+from dataclasses import replace
 
 import gradio as gr
 from gradio.blocks import Block
 
+from utils.config import SpeechSettings
+from utils.speech.compare import MAX_MODELS
 from webui import text
+from webui.fields import fields_of
+from webui.tabs.field import create_field
+
+SET = "set_"
+"""Ids of components that hold a setting of `SpeechSettings` begin so."""
+RANGES = {
+    "temperature": (0.0, 2.0, 0.05),
+    "top_p": (0.05, 1.0, 0.05),
+    "repetition_penalty": (1.0, 20.0, 0.5),
+    "speed": (0.25, 4.0, 0.05),
+}
+"""Least, most and step of the sliders."""
 
 
 def create_inference_tab() -> dict[str, Block]:
     """Lay out the tab."""
-    gr.Markdown(text.COMING)
-    return {}
+    with gr.Row(equal_height=False):
+        with gr.Column(scale=5, min_width=320):
+            parts = _model_and_voice() | _text() | _settings()
+        with gr.Column(scale=6, min_width=320):
+            parts |= _take() | _takes()
+    with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
+        parts |= _compare()
+    with gr.Accordion(text.READY_TITLE, open=False):
+        parts["pack_ready"] = gr.Button(text.PACK_READY, size="sm", elem_id="pack-ready")
+        parts["ready_zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="ready-zip")
+    return parts
+
+
+def _model_and_voice() -> dict[str, Block]:
+    parts: dict[str, Block] = {
+        "model": gr.Dropdown(
+            [], value=None, allow_custom_value=True, label=text.MODEL, info=text.MODEL_HELP, elem_id="speak-model"
+        ),
+        "refresh": gr.Button(text.REFRESH_MODELS, size="sm"),
+        "voice": gr.Radio(text.VOICES, value="own", label=text.VOICE, info=text.VOICE_HELP, elem_id="voice"),
+    }
+    parts["recording"] = gr.Audio(
+        sources=["upload", "microphone"],
+        type="filepath",
+        label=text.RECORDING,
+        visible=False,
+        editable=False,
+        elem_id="recording",
+    )
+    parts["clip"] = gr.Dropdown(
+        [], value=None, allow_custom_value=True, label=text.CLIP, info=text.CLIP_HELP, visible=False, elem_id="clip"
+    )
+    parts["speaker"] = gr.Dropdown(
+        [], value=None, allow_custom_value=True, label=text.SPEAKER, info=text.SPEAKER_HELP, visible=False
+    )
+    return parts
+
+
+def _text() -> dict[str, Block]:
+    return {
+        "text": gr.Textbox(
+            label=text.SPEAK_TEXT,
+            info=text.SPEAK_TEXT_HELP,
+            placeholder=text.SPEAK_TEXT_EXAMPLE,
+            lines=5,
+            max_lines=20,
+            elem_id="speak-text",
+        ),
+        "text_file": gr.File(label=text.TEXT_FILE, file_types=[".txt"], height=130, elem_id="text-file"),
+        "by_lines": gr.Checkbox(False, label=text.BY_LINES, info=text.BY_LINES_HELP, elem_id="by-lines"),
+    }
+
+
+def _settings() -> dict[str, Block]:
+    known = fields_of(SpeechSettings)
+    # The page plays while it speaks, so it begins with a short piece.
+    known["split"] = replace(known["split"], default="quick")
+    parts: dict[str, Block] = {}
+    parts[f"{SET}language"] = gr.Dropdown(
+        [(text.OPEN, ""), *text.LANGUAGES],
+        value="",
+        allow_custom_value=True,
+        label=text.SPEAK_LANGUAGE,
+        info=known["language"].help,
+        elem_id="speak-language",
+    )
+    with gr.Accordion(text.SAMPLING, open=False, elem_id="sampling"):
+        with gr.Row():
+            for name, (least, most, step) in RANGES.items():
+                field = known[name]
+                parts[SET + name] = gr.Slider(
+                    least, most, field.default, step=step, label=text.label(name), info=field.help, min_width=220
+                )
+            for name in ("top_k", "seed", "split"):
+                parts[SET + name] = create_field(known[name], min_width=220)
+        parts["random_seed"] = gr.Checkbox(False, label=text.RANDOM_SEED, info=text.RANDOM_SEED_HELP)
+        parts["reset"] = gr.Button(text.RESET, size="sm", elem_id="reset-sampling")
+    with gr.Row():
+        parts["speak"] = gr.Button(text.SPEAK, variant="primary", size="lg", elem_id="speak")
+        parts["stop"] = gr.Button(text.STOP_SPEAKING, variant="stop", elem_id="stop-speaking")
+    return parts
+
+
+def _take() -> dict[str, Block]:
+    return {
+        "worker": gr.HTML(elem_id="speech-worker"),
+        "status": gr.HTML(text.NOTHING_SPOKEN, elem_id="take-status"),
+        # Which take, and how many of its sentences were heard: what comes next follows from these.
+        "current": gr.Textbox("", visible="hidden", label=text.TAKE),
+        "heard": gr.Number(0, precision=0, visible="hidden", label=text.NOW_PLAYING),
+        "player": gr.Audio(
+            label=text.NOW_PLAYING, autoplay=True, interactive=False, type="filepath", elem_id="player", buttons=[]
+        ),
+        "whole": gr.Audio(
+            label=text.WHOLE_TAKE, interactive=False, type="filepath", elem_id="whole", buttons=["download"]
+        ),
+    }
+
+
+def _takes() -> dict[str, Block]:
+    parts: dict[str, Block] = {
+        "take": gr.Dropdown(
+            [], value=None, allow_custom_value=True, label=text.TAKES, info=text.TAKES_HELP, elem_id="takes"
+        )
+    }
+    with gr.Row():
+        parts["show"] = gr.Button(text.SHOW_TAKE, size="sm", elem_id="show-take")
+        parts["reuse"] = gr.Button(text.REUSE_TAKE, size="sm", elem_id="reuse-take")
+        parts["resume"] = gr.Button(text.CONTINUE_TAKE, size="sm", elem_id="continue-take")
+        parts["pack"] = gr.Button(text.PACK_TAKE, size="sm", elem_id="pack-take")
+    parts["zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="take-zip")
+    parts["progress"] = gr.HTML(elem_id="takes-progress")
+    return parts
+
+
+def _compare() -> dict[str, Block]:
+    gr.Markdown(text.COMPARE_HELP)
+    parts: dict[str, Block] = {}
+    parts["models"] = gr.Dropdown(
+        [],
+        value=[],
+        multiselect=True,
+        max_choices=MAX_MODELS,
+        allow_custom_value=True,
+        label=text.COMPARE_MODELS,
+        elem_id="compare-models",
+    )
+    parts["compare"] = gr.Button(text.COMPARE, variant="primary", elem_id="compare-start")
+    with gr.Row():
+        parts["comparison"] = gr.Dropdown([], value=None, allow_custom_value=True, label=text.COMPARISON)
+        parts["line"] = gr.Number(1, precision=0, minimum=1, label=text.COMPARE_LINE)
+    parts["compare_status"] = gr.HTML(text.NO_COMPARISON, elem_id="compare-status")
+    with gr.Tab(text.SIDE_BY_SIDE), gr.Row():
+        for number in range(MAX_MODELS):
+            parts[f"side_{number}"] = gr.Audio(
+                type="filepath",
+                interactive=False,
+                visible=False,
+                min_width=280,
+                elem_id=f"side-{number}",
+                buttons=["download"],
+            )
+    with gr.Tab(text.BLIND):
+        parts["trial"] = gr.Textbox("", visible="hidden", label=text.BLIND)
+        with gr.Row():
+            parts["a"] = gr.Audio(label=text.HEARD_A, interactive=False, type="filepath", elem_id="heard-a", buttons=[])
+            parts["b"] = gr.Audio(label=text.HEARD_B, interactive=False, type="filepath", elem_id="heard-b", buttons=[])
+        with gr.Row():
+            parts["prefer_a"] = gr.Button(text.A_BETTER, elem_id="prefer-a")
+            parts["prefer_same"] = gr.Button(text.NO_DIFFERENCE, elem_id="prefer-same")
+            parts["prefer_b"] = gr.Button(text.B_BETTER, elem_id="prefer-b")
+        parts["told"] = gr.HTML(elem_id="blind-told")
+        parts["votes"] = gr.HTML(elem_id="votes")
+    return parts

@@ -30,6 +30,13 @@ LABELS = {
     "eval_fraction": "Share held out for evaluation",
     "device": "Device",
     "dropout": "Dropout",
+    "temperature": "Temperature",
+    "top_k": "Top-k",
+    "top_p": "Top-p",
+    "repetition_penalty": "Repetition penalty",
+    "speed": "Speed",
+    "split": "Spoken in one go",
+    "language": "Language",
 }
 HELPS = {
     "learning_rate": "Peak, such as 5e-6. Empty: the base's own default, which suits it.",
@@ -42,6 +49,9 @@ CHOICES = {
     "cpu": "CPU",
     "cuda": "CUDA GPU",
     "off": "off",
+    "joined": "as many sentences as fit",
+    "sentences": "each sentence alone",
+    "quick": "the first alone, then as many as fit",
     "True": "yes",
     "False": "no",
 }

@@ -1,0 +1,234 @@
+"""Tab 3 without a page: what each click asks of the desk, and what it shows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.speech.workers import ended, until, worker
+from utils.config import SpeechSettings
+from utils.errors import UserError
+from utils.paths import Project
+from utils.speech.desk import SpeechDesk
+from utils.speech.takes import Take, find_take, list_takes
+from webui import text
+from webui.change import TOAST
+from webui.fields import fields_of
+from webui.handlers import compare, inference
+from webui.studio import Studio
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(name="voice", output=tmp_path)
+    (project.dataset / "wavs").mkdir(parents=True)
+    (project.dataset / "wavs" / "a.wav").write_bytes(b"sound")
+    (tmp_path / "secret.wav").write_bytes(b"secret")
+    return project
+
+
+@pytest.fixture
+def studio(project: Project) -> Iterator[Studio]:
+    studio = Studio(output=project.output)
+    studio.desk = SpeechDesk(project.output, device="cpu", worker=worker(project.output))
+    yield studio
+    studio.desk.release("the test is over")
+
+
+def form(**changes: object) -> dict[str, object]:
+    """The values of a form that nobody touched but for `changes`."""
+    known = fields_of(SpeechSettings)
+    plain: dict[str, object] = {f"inference.set_{name}": field.default for name, field in known.items()}
+    plain |= {
+        "project.project": "voice",
+        "inference.model": "base/tiny",
+        "inference.text": "One.",
+        "inference.text_file": None,
+        "inference.by_lines": False,
+        "inference.voice": "own",
+        "inference.recording": None,
+        "inference.clip": None,
+        "inference.speaker": None,
+        "inference.random_seed": False,
+        "inference.current": "",
+        "inference.heard": 0,
+        "inference.take": None,
+        "inference.models": [],
+        "inference.comparison": None,
+        "inference.line": 1,
+        "inference.trial": "",
+    }
+    return plain | {key if "." in key else f"inference.{key}": value for key, value in changes.items()}
+
+
+def newest(project: Project) -> Take:
+    return list_takes(project)[0]
+
+
+def test_the_first_sentence_is_played_and_the_whole_given_at_the_end(studio, project):
+    updates = list(inference.speak(studio, form()))
+    take = newest(project)
+    played = [u["inference.player"] for u in updates if u.get("inference.player")]
+    assert played == [str(take.folder / "0001-001.wav")]
+    assert updates[-1]["inference.whole"] == str(take.folder / "0001.wav")
+    assert (
+        updates[0]["inference.current"] == take.id and text.TAKE_STATES["finished"] in updates[-1]["inference.status"]
+    )
+
+
+def test_the_next_sentence_waits_until_it_is_spoken_and_ends_with_the_take(studio, project):
+    take = studio.desk.submit(project, ["one", "slow two", "three"], model="base/tiny", settings=SpeechSettings())
+    until(take, lambda now: len(now.sentences) == 2)
+    values = form(current=take.id, heard=1)
+    assert inference.next_sentence(studio, values)["inference.player"] == str(take.folder / "0002-001.wav")
+    studio.desk.stop(take.folder)
+    ended(take)
+    assert inference.next_sentence(studio, form(current=take.id, heard=2)) == {}
+    # A shown take is not played by itself.
+    assert inference.next_sentence(studio, form(current=take.id, heard=0)) == {}
+    assert inference.next_sentence(studio, form()) == {}
+
+
+def test_many_lines_do_not_keep_the_page_waiting(studio, project, tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("\ufeffone\n\ntwo\nunreadable\n", encoding="utf-8")
+    (update,) = inference.speak(studio, form(text_file=str(path), by_lines=True))
+    assert update[TOAST] == text.take_started(3)
+    take = ended(newest(project))
+    assert [line.text for line in take.lines] == ["one", "two", "unreadable"]
+    shown = inference.show_take(studio, form(take=take.id))
+    assert text.lines_done(2, 1, 3) in shown["inference.status"]
+    assert inference.pack(studio, form(take=take.id))["inference.zip"].properties["value"].endswith("take.zip")
+
+
+def test_settings_travel_to_the_take_and_back(studio, project):
+    changed = {"inference.set_temperature": 0.2, "inference.set_top_k": "7", "inference.set_seed": "99"}
+    list(inference.speak(studio, form(**changed, by_lines=False)))
+    take = newest(project)
+    assert (take.settings.temperature, take.settings.top_k, take.settings.seed) == (0.2, 7, 99)
+    back = inference.reuse(studio, form(take=take.id))
+    assert back["inference.text"] == "One." and back["inference.set_temperature"] == 0.2
+    again = form(**{key: value for key, value in back.items() if key.startswith("inference.")})
+    assert inference.read_settings(project, again) == take.settings
+    plain = form(**inference.reset(studio, {}))
+    assert inference.read_settings(project, plain) == SpeechSettings(split="quick")
+    (project.dataset / "lang.txt").write_text("es", encoding="utf-8")
+    assert inference.read_settings(project, form()).language == "es"
+    assert inference.read_settings(project, form(**{"inference.set_language": "de"})).language == "de"
+
+
+def test_a_new_take_each_time_draws_a_seed_that_the_take_remembers(studio, project):
+    seeds = {inference.read_settings(project, form(random_seed=True)).seed for _ in range(5)}
+    assert len(seeds) == 5 and None not in seeds
+
+
+def test_faults_are_told_before_anything_is_made(studio, project, tmp_path):
+    binary = tmp_path / "binary.txt"
+    binary.write_bytes(b"\xff\xfe\x00")
+    cases = [
+        ({"text": " "}, "no text"),
+        ({"model": None}, text.NO_MODEL_YET),
+        ({"model": "base/none"}, "no model"),
+        ({"model": "run/../../x/best"}, "cannot be used"),
+        ({"voice": "recording"}, text.NO_RECORDING),
+        ({"voice": "clip"}, text.NO_CLIP),
+        ({"voice": "clip", "clip": "../../secret.wav"}, text.NO_CLIP),
+        ({"voice": "clip", "clip": str(tmp_path / "secret.wav")}, text.NO_CLIP),
+        ({"text_file": str(binary)}, text.BAD_TEXT_FILE),
+        ({"inference.set_temperature": 9, "inference.set_speed": 0}, "2 settings"),
+        ({"project.project": "other"}, "no project"),
+    ]
+    for changes, fault in cases:
+        with pytest.raises(UserError, match=fault):
+            list(inference.speak(studio, form(**changes)))
+    assert list_takes(project) == []
+
+
+def test_a_clip_of_the_dataset_is_a_voice(studio, project):
+    list(inference.speak(studio, form(voice="clip", clip="wavs/a.wav")))
+    take = newest(project)
+    assert (take.folder / take.reference).read_bytes() == b"sound" and take.reference_name == "a.wav"
+
+
+def test_stop_stops_what_is_spoken_even_after_the_page_was_loaded_again(studio, project):
+    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    until(take, lambda now: bool(now.sentences))
+    inference.stop(studio, form())
+    assert ended(take).state == "stopped"
+    with pytest.raises(UserError, match=text.NOTHING_RUNS):
+        inference.stop(studio, form())
+
+
+def test_a_stopped_take_goes_on(studio, project):
+    take = studio.desk.submit(project, ["one", "slow"], model="base/tiny", settings=SpeechSettings())
+    until(take, lambda now: len(now.sentences) == 2)
+    studio.desk.stop(take.folder)
+    ended(take)
+    path = take.folder / "take.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"slow"', '"quick"'), encoding="utf-8")
+    *_, last = inference.resume(studio, form(take=take.id))
+    assert last["inference.whole"] and newest(project).state == "finished"
+    with pytest.raises(UserError, match="every line"):
+        list(inference.resume(studio, form(take=take.id)))
+
+
+def test_training_unloads_the_model_and_the_user_is_told(studio, project):
+    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    until(take, lambda now: bool(now.sentences))
+    said = [free() for free in studio.before_training]
+    assert said == [text.RELEASED] and studio.desk.worker.state == "off"
+    assert ended(take).message == text.RELEASE_REASON
+    assert [free() for free in studio.before_training] == [""]
+
+
+def test_what_a_user_typed_stays_text(studio, project):
+    evil = "<img src=x onerror=alert(1)>"
+    updates = list(inference.speak(studio, form(text=evil)))
+    take = newest(project)
+    shown = inference.show_take(studio, form(take=take.id))
+    told = "".join(str(update.get("inference.status", "")) for update in [*updates, shown])
+    assert "<img" not in told and "&lt;img" in told
+    take = find_take(project, take.id).changed(model=evil, message=evil, reference_name=evil, state="failed")
+    take.save()
+    assert "<img" not in inference.show_take(studio, form(take=take.id))["inference.status"]
+
+
+def test_the_poll_shows_takes_under_way(studio, project):
+    assert text.NO_TAKES in inference.activity(studio, form())["inference.progress"]
+    take = studio.desk.submit(project, ["slow", "two"], model="base/tiny", settings=SpeechSettings())
+    until(take, lambda now: bool(now.sentences))
+    shown = inference.activity(studio, form())
+    assert text.lines_done(0, 0, 2) in shown["inference.progress"]
+    assert text.WORKER_STATES["busy"] in shown["inference.worker"]
+    studio.desk.stop(take.folder)
+    assert "inference.worker" in inference.activity(studio, form(**{"project.project": None}))
+
+
+def test_models_are_listed_and_a_choice_that_is_gone_is_replaced(studio, project):
+    listed = inference.models(studio, form(model="run/gone/best"))
+    assert listed["inference.model"].properties["value"] == "base/tiny"
+    assert ("base tiny", "base/tiny") in listed["inference.model"].properties["choices"]
+    assert inference.models(studio, form(**{"project.project": ""})) == {}
+
+
+def test_comparing_and_judging_blind(studio, project, monkeypatch):
+    find = inference.speak.__globals__["speaking_models"](project)[0]
+    for place in ("utils.speech.compare", "utils.speech.desk", "webui.handlers.compare"):
+        monkeypatch.setattr(f"{place}.find_model", lambda project, name: find)
+    *_, last = compare.start(studio, form(models=["base/one", "base/two"], text="one\ntwo", by_lines=True))
+    visible = [last[side].properties for side in compare.SIDES if last[side].properties["visible"]]
+    assert [side["label"].split()[0] for side in visible] == ["base/one", "base/two"]
+    assert all(Path(side["value"]).is_file() for side in visible)
+    identity = last["inference.trial"].partition("/")[0]
+    first = compare.prefer_a(studio, form(trial=last["inference.trial"]))
+    assert "You preferred" in first["inference.told"]
+    second = compare.prefer_same(studio, form(trial=first["inference.trial"]))
+    assert second["inference.trial"] == "" and text.ALL_JUDGED in second["inference.votes"]
+    with pytest.raises(UserError, match="nothing to judge"):
+        compare.prefer_b(studio, form(trial=""))
+    shown = compare.show(studio, form(comparison=identity, line=2))
+    assert shown[compare.SIDES[0]].properties["value"].endswith("0002.wav")
+    with pytest.raises(UserError, match="no line 3"):
+        compare.show(studio, form(comparison=identity, line=3))
+    with pytest.raises(UserError, match="models are chosen"):
+        list(compare.start(studio, form(models=["base/one"])))

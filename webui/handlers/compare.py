@@ -1,0 +1,120 @@
+"""Tab 3: the same text from several models, side by side and blind."""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+
+from utils.errors import UserError
+from utils.paths import Project
+from utils.speech.compare import MAX_MODELS, compare, name_of, next_trial, takes_of, tallies, vote
+from utils.speech.models import find_model
+from utils.speech.takes import Take, find_take
+from webui import text
+from webui.change import Change, Updates, Values
+from webui.handlers.inference import (
+    LOOK_S,
+    chosen_voice,
+    comparison_choices,
+    read_settings,
+    read_text,
+    whole_number,
+)
+from webui.studio import Studio
+from webui.views import inference as view
+
+SIDES = tuple(f"inference.side_{number}" for number in range(MAX_MODELS))
+SHOWN = (
+    "inference.compare_status",
+    "inference.comparison",
+    *SIDES,
+    "inference.trial",
+    "inference.a",
+    "inference.b",
+    "inference.votes",
+)
+
+
+def start(studio: Studio, values: Values) -> Iterator[Updates]:
+    """Have the text spoken by each chosen model with the same voice, then offer it side by side and blind."""
+    project = studio.project(values["project.project"])
+    chosen = _names(values["inference.models"])
+    reference, name, _ = chosen_voice(project, values)
+    if reference is None:
+        # Their own voices would be told apart before their weights.
+        owns = [own for model in chosen if (own := find_model(project, model).reference)]
+        reference, name = (owns[0], owns[0].name) if owns else (None, "")
+    identity = compare(
+        studio.desk,
+        project,
+        chosen,
+        read_text(values),
+        settings=read_settings(project, values),
+        reference=reference,
+        reference_name=name,
+    )
+    takes = takes_of(project, identity)
+    choices = Change(choices=comparison_choices(project), value=identity)
+    yield {"inference.compare_status": _status(takes), "inference.comparison": choices}
+    told = ""
+    while any(take.is_live for take in takes):
+        time.sleep(LOOK_S)
+        takes = takes_of(project, identity)
+        status = _status(takes)
+        if status != told:
+            told = status
+            yield {"inference.compare_status": status}
+    yield _comparison(project, identity, line=1)
+
+
+def show(studio: Studio, values: Values) -> Updates:
+    """Show a comparison: a line from each model, and the next pair to judge blind."""
+    project = studio.project(values["project.project"])
+    if not values["inference.comparison"]:
+        return {}
+    return _comparison(
+        project, str(values["inference.comparison"]), line=whole_number(values["inference.line"], otherwise=1)
+    )
+
+
+def judge(choice: str, studio: Studio, values: Values) -> Updates:
+    """Keep which of A and B was better, tell which was which, and give the next pair."""
+    project = studio.project(values["project.project"])
+    trial = str(values["inference.trial"] or "")
+    if not trial:
+        raise UserError(what=text.NOTHING_TO_JUDGE, where=text.BLIND, fix=text.NOTHING_TO_JUDGE_FIX)
+    cast = vote(project, trial, choice)
+    told = view.tag("div", text.voted(cast.a, cast.b, cast.choice), role="status")
+    return {"inference.told": told} | _blind(project, trial.partition("/")[0])
+
+
+prefer_a, prefer_b, prefer_same = (partial(judge, choice) for choice in ("a", "b", "same"))
+
+
+def _names(value: object) -> list[str]:
+    return [str(model) for model in value] if isinstance(value, list) else []
+
+
+def _comparison(project: Project, identity: str, *, line: int) -> Updates:
+    takes = takes_of(project, identity)
+    if not 1 <= line <= len(takes[0].lines):
+        raise UserError(what=f"there is no line {line}", where=text.COMPARE_LINE, fix=f"use 1 to {len(takes[0].lines)}")
+    sides: Updates = {side: Change(visible=False, value=None) for side in SIDES}
+    for side, take in zip(SIDES, takes, strict=False):
+        file = take.lines[line - 1].file
+        sides[side] = Change(visible=True, label=name_of(take), value=str(take.folder / file) if file else None)
+    return {"inference.compare_status": _status(takes), **sides} | _blind(project, identity)
+
+
+def _blind(project: Project, comparison: str) -> Updates:
+    votes = view.votes(tallies(project))
+    trial = next_trial(project, comparison)
+    if trial is None:
+        done = view.join(votes, view.tag("div", text.ALL_JUDGED))
+        return {"inference.trial": "", "inference.a": None, "inference.b": None, "inference.votes": done}
+    heard = [find_take(project, identity) for identity in (trial.a, trial.b)]
+    a, b = (str(take.folder / take.lines[trial.line - 1].file) for take in heard)
+    return {"inference.trial": trial.id, "inference.a": a, "inference.b": b, "inference.votes": votes}
+
+
+def _status(takes: list[Take]) -> str:
+    return view.join(*(view.take(take) for take in takes))

@@ -1,0 +1,344 @@
+"""Tab 3: speak, show and keep takes, take models away."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from utils.config import SpeechSettings, Split
+from utils.dataset.report import Report
+from utils.errors import UserError
+from utils.paths import Project
+from utils.projects import project_language
+from utils.speech.desk import MAX_CHARACTERS, checked_texts
+from utils.speech.models import SpeakingModel, speaking_models
+from utils.speech.pack import pack_ready, pack_take
+from utils.speech.takes import Take, find_take, list_takes, read_take
+from webui import forms, text
+from webui.change import TOAST, Change, Updates, Values
+from webui.studio import Studio
+from webui.views import inference as view
+from webui.views.parts import message
+
+FORM = "inference.set_"
+"""Ids of components that hold a setting begin so."""
+SPEAK_INPUTS = (
+    "project.project",
+    "inference.model",
+    "inference.text",
+    "inference.text_file",
+    "inference.by_lines",
+    "inference.voice",
+    "inference.recording",
+    "inference.clip",
+    "inference.speaker",
+    "inference.random_seed",
+    f"{FORM}*",
+)
+QUICK: Split = get_args(Split)[2]
+"""The page plays while it speaks: it starts with a short piece."""
+MAX_CLIPS, MAX_TAKES = 300, 50
+LOOK_S = 0.15
+"""How often a take's file is looked at while it is spoken."""
+NEXT_TIMEOUT_S = 600.0
+"""So long a player waits for its next sentence."""
+
+
+def models(studio: Studio, values: Values) -> Updates:
+    """List what can speak in the project, and the voices of its dataset."""
+    project = studio.project_or_none(values["project.project"])
+    if project is None:
+        return {}
+    choices = [(_name(model), model.id) for model in speaking_models(project)]
+    ids = [identity for _, identity in choices]
+    chosen = values["inference.model"]
+    return {
+        "inference.model": Change(choices=choices, value=chosen if chosen in ids else next(iter(ids), None)),
+        "inference.models": Change(choices=choices),
+        "inference.clip": Change(choices=_clips(project)),
+        "inference.comparison": Change(choices=comparison_choices(project)),
+        "inference.take": Change(choices=_take_choices(project)),
+    }
+
+
+def choose_voice(studio: Studio, values: Values) -> Updates:
+    """Show the field that belongs to the chosen kind of voice."""
+    kind = values["inference.voice"]
+    return {f"inference.{name}": Change(visible=kind == name) for name in ("recording", "clip", "speaker")}
+
+
+def speak(studio: Studio, values: Values) -> Iterator[Updates]:
+    """Speak a text sentence by sentence; the first is given as soon as it is spoken, the whole recording at the end.
+
+    With `by_lines`, each line becomes a recording of its own and the answer does not wait for them.
+    """
+    project = studio.project(values["project.project"])
+    lines = read_text(values)
+    reference, name, speaker = chosen_voice(project, values)
+    take = studio.desk.submit(
+        project,
+        lines,
+        model=chosen_model(values),
+        settings=read_settings(project, values),
+        reference=reference,
+        reference_name=name,
+        speaker=speaker,
+    )
+    if len(lines) > 1:
+        yield {**_shown(take), "inference.heard": 0, TOAST: text.take_started(len(lines))}
+        return
+    yield from follow(studio, take)
+
+
+def resume(studio: Studio, values: Values) -> Iterator[Updates]:
+    """Go on with a take: speak its lines that are missing."""
+    take = studio.desk.resume(*_chosen_take(studio, values))
+    yield from follow(studio, take)
+
+
+def follow(studio: Studio, take: Take) -> Iterator[Updates]:
+    """A take as it grows: the first sentence is played at once, the whole recording shown at the end."""
+    yield {**_shown(take), "inference.heard": 0, "inference.player": None, "inference.whole": None}
+    told: tuple[Any, ...] = ()
+    playing = False
+    while take.is_live:
+        time.sleep(LOOK_S)
+        take = read_take(take.folder)
+        known = (take.state, len(take.sentences), take.device)
+        if known == told:
+            continue
+        told = known
+        updates = _shown(take)
+        if take.sentences and not playing:
+            playing = True
+            updates |= {"inference.player": _sound(take, 0), "inference.heard": 1}
+        yield updates
+    last = _shown(take) | {"inference.speaker": Change(choices=studio.desk.speakers(take.model))}
+    if take.state == "failed" and not take.sentences:
+        raise UserError(what=take.message, where=text.INFERENCE_TAB)
+    yield last | {"inference.whole": str(take.wavs[0]) if take.wavs else None}
+
+
+def next_sentence(studio: Studio, values: Values) -> Updates:
+    """When one sentence was heard, give the next, waiting until it is spoken; nothing after the last."""
+    if not values["inference.current"]:
+        return {}
+    project, identity = _current(studio, values)
+    heard = whole_number(values["inference.heard"], otherwise=0)
+    deadline = time.monotonic() + NEXT_TIMEOUT_S
+    take = find_take(project, identity)
+    while len(take.sentences) <= heard and take.is_live and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+        take = read_take(take.folder)
+    if not 0 < heard < len(take.sentences):
+        return {}
+    return {"inference.player": _sound(take, heard), "inference.heard": heard + 1}
+
+
+def stop(studio: Studio, values: Values) -> Updates:
+    """Stop the take that is being spoken; what was spoken of it is kept."""
+    project = studio.project(values["project.project"])
+    live = [take for take in list_takes(project, limit=MAX_TAKES) if take.is_live]
+    chosen = [take for take in live if take.id == values["inference.current"]] or live
+    if not chosen:
+        raise UserError(what=text.NOTHING_RUNS, where=text.INFERENCE_TAB)
+    for take in chosen:
+        studio.desk.stop(take.folder)
+    return {"inference.status": view.take(read_take(chosen[0].folder))}
+
+
+def show_take(studio: Studio, values: Values) -> Updates:
+    """Show a take of the list with its settings and its sound."""
+    take = find_take(*_chosen_take(studio, values))
+    whole = str(take.wavs[0]) if take.wavs else (_sound(take, 0) if take.sentences else None)
+    shown = _shown(take) | {"inference.status": view.join(view.take(take), view.settings(take))}
+    # Nothing is played by itself: `heard` says that all of it was.
+    return shown | {"inference.whole": whole, "inference.heard": len(take.sentences), "inference.player": None}
+
+
+def reuse(studio: Studio, values: Values) -> Updates:
+    """Put a take's text, model and settings into the form."""
+    take = find_take(*_chosen_take(studio, values))
+    known = forms.fields_of(SpeechSettings)
+    updates: Updates = {
+        f"{FORM}{name}": _in_form(name, getattr(take.settings, name), forms.shown(field, getattr(take.settings, name)))
+        for name, field in known.items()
+    }
+    return updates | {
+        "inference.text": "\n".join(line.text for line in take.lines),
+        "inference.model": take.model,
+        "inference.by_lines": len(take.lines) > 1,
+        "inference.random_seed": False,
+    }
+
+
+def reset(studio: Studio, values: Values) -> Updates:
+    """Put the sampling settings back to their defaults."""
+    known = forms.fields_of(SpeechSettings)
+    plain = {name: _in_form(name, field.default, forms.shown(field, field.default)) for name, field in known.items()}
+    return {f"{FORM}{name}": value for name, value in plain.items() if name != "language"} | {
+        f"{FORM}split": QUICK,
+        "inference.random_seed": False,
+    }
+
+
+def pack(studio: Studio, values: Values) -> Updates:
+    """Pack a take's recordings, texts and settings as a zip."""
+    return {"inference.zip": Change(value=str(pack_take(find_take(*_chosen_take(studio, values)))), visible=True)}
+
+
+def pack_model(studio: Studio, values: Values) -> Updates:
+    """Pack the project's exported model as a zip."""
+    packed = pack_ready(studio.project(values["project.project"]))
+    return {"inference.ready_zip": Change(value=str(packed), visible=True)}
+
+
+def activity(studio: Studio, values: Values) -> Updates:
+    """What the speaking process does, and takes that are being spoken; asked every two seconds."""
+    desk = studio.desk
+    updates: Updates = {"inference.worker": view.worker(desk.worker.state, desk.worker.device, desk.num_waiting)}
+    project = studio.project_or_none(values["project.project"])
+    if project is None:
+        return updates
+    takes = list_takes(project, limit=MAX_TAKES)
+    live = [view.take(take) for take in takes if take.is_live and len(take.lines) > 1]
+    hint = message("hint", text.NO_TAKES) if not takes else ""
+    return updates | {
+        "inference.progress": view.join(*live) or hint,
+        "inference.take": Change(choices=[(view.label(take), take.id) for take in takes]),
+    }
+
+
+def read_text(values: Values) -> list[str]:
+    """The lines to speak: of the file if there is one, else of the text field.
+
+    Raises:
+        UserError: no text, too much of it, or a file that is no text.
+    """
+    words, given = values["inference.text"] or "", values["inference.text_file"]
+    if given:
+        try:
+            with Path(str(given)).open("rb") as file:
+                # Four bytes a character at most; one more shows that there is too much.
+                words = file.read(4 * MAX_CHARACTERS + 1).decode("utf-8-sig")
+        except (OSError, ValueError) as error:
+            raise UserError(what=text.BAD_TEXT_FILE, where=text.TEXT_FILE, fix=text.BAD_TEXT_FILE_FIX) from error
+    words = str(words)
+    return checked_texts(words.splitlines() if values["inference.by_lines"] else [words])
+
+
+def read_settings(project: Project, values: Values) -> SpeechSettings:
+    """The form's settings; the project's language where the form names none.
+
+    Raises:
+        UserError: naming every value that is not usable.
+    """
+    form = forms.by_field(values, FORM)
+    fixed = {"seed": secrets.randbelow(2**31)} if values["inference.random_seed"] else {}
+    form["language"] = form.get("language") or project_language(project)
+    return forms.settings(SpeechSettings, form, where=text.INFERENCE_TAB, **fixed)
+
+
+def chosen_model(values: Values) -> str:
+    """Id of the chosen model.
+
+    Raises:
+        UserError: none is.
+    """
+    model = values["inference.model"]
+    if not isinstance(model, str) or not model:
+        raise UserError(what=text.NO_MODEL_YET, where=text.MODEL, fix=text.NO_MODEL_YET_FIX)
+    return model
+
+
+def chosen_voice(project: Project, values: Values) -> tuple[Path | None, str, str]:
+    """Recording, what it is called, and name of a model's voice; nothing for the model's own.
+
+    Raises:
+        UserError: the chosen kind of voice was not given.
+    """
+    kind = values["inference.voice"]
+    if kind == "recording":
+        given = values["inference.recording"]
+        if not isinstance(given, str) or not given:
+            raise UserError(what=text.NO_RECORDING, where=text.VOICE, fix=text.NO_RECORDING_FIX)
+        path = Path(given)
+        return path, path.name, ""
+    if kind == "clip":
+        path = _dataset_clip(project, values["inference.clip"])
+        return path, path.name, ""
+    return None, "", str(values["inference.speaker"] or "") if kind == "speaker" else ""
+
+
+def whole_number(value: object, *, otherwise: int) -> int:
+    """A field's whole number, as a page or a script may give it."""
+    return int(value) if isinstance(value, int | float) and abs(value) < 1e9 else otherwise
+
+
+def comparison_choices(project: Project) -> list[tuple[str, str]]:
+    """The comparisons of a project as (what people read, id)."""
+    from utils.speech.compare import comparisons
+
+    return [(identity[:15], identity) for identity in comparisons(project)]
+
+
+def _dataset_clip(project: Project, value: object) -> Path:
+    """A recording of the dataset.
+
+    Raises:
+        UserError: none is chosen, or one that lies elsewhere.
+    """
+    wavs = (project.dataset / "wavs").resolve()
+    path = (project.dataset / str(value or "")).resolve() if isinstance(value, str) and "\0" not in value else wavs
+    if not path.is_relative_to(wavs) or not path.is_file():
+        raise UserError(what=text.NO_CLIP, where=text.CLIP, fix=text.NO_CLIP_FIX)
+    return path
+
+
+def _clips(project: Project) -> list[tuple[str, str]]:
+    """Clips of the dataset as (what people read, path in the dataset), the longest first."""
+    try:
+        report = Report.load(project.report)
+    except UserError:
+        return []
+    used = sorted((clip for clip in report.clips if clip.status == "used"), key=lambda clip: -clip.seconds)
+    return [(f"{clip.seconds:.1f} s · {clip.text[:60]}", clip.clip) for clip in used[:MAX_CLIPS]]
+
+
+def _take_choices(project: Project) -> list[tuple[str, str]]:
+    return [(view.label(take), take.id) for take in list_takes(project, limit=MAX_TAKES)]
+
+
+def _chosen_take(studio: Studio, values: Values) -> tuple[Project, str]:
+    """Project and take of the list.
+
+    Raises:
+        UserError: none is chosen.
+    """
+    project, take = studio.project(values["project.project"]), values["inference.take"]
+    if not isinstance(take, str) or not take:
+        raise UserError(what=text.NO_TAKE, where=text.TAKES, fix=text.NO_TAKE_FIX)
+    return project, take
+
+
+def _current(studio: Studio, values: Values) -> tuple[Project, str]:
+    return studio.project(values["project.project"]), str(values["inference.current"])
+
+
+def _shown(take: Take) -> Updates:
+    return {"inference.status": view.take(take), "inference.current": take.id}
+
+
+def _sound(take: Take, number: int) -> str:
+    return str(take.folder / take.sentences[number].file)
+
+
+def _in_form(name: str, value: Any, shown: Any) -> Any:
+    """Sliders take numbers; other fields what `forms` shows."""
+    return value if isinstance(value, float) else ("" if shown is None else shown)
+
+
+def _name(model: SpeakingModel) -> str:
+    source = Path(model.source).name if model.kind != "base" else model.source
+    return text.model_name(model.kind, source, model.checkpoint, model.step)

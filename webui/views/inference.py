@@ -1,0 +1,97 @@
+"""Takes, the worker and votes as HTML; every word that a user typed is escaped."""
+
+import time
+from collections.abc import Sequence
+
+from utils.speech.compare import Tally, name_of
+from utils.speech.takes import Line, Sentence, Take
+from webui import text
+from webui.markup import Markup, join, tag
+from webui.views.parts import badge, message
+
+MAX_SHOWN = 60
+"""Sentences and lines that are listed; of longer takes the newest."""
+COLOURS = {"finished": "good", "speaking": "live", "waiting": "live", "failed": "bad", "stopped": "off", "cut": "bad"}
+
+
+def take(found: Take) -> Markup:
+    """A take as far as it is spoken."""
+    many = len(found.lines) > 1
+    facts = [text.take_facts(sounds_s=found.audio_s, first_s=found.first_sound_s, device=found.device)]
+    facts += [_progress(found)] if many else []
+    heading = tag(
+        "div",
+        badge(COLOURS[found.state], text.TAKE_STATES[found.state]),
+        " ",
+        tag("b", name_of(found)),
+        " ",
+        tag("span", " · ".join(facts), class_="small"),
+    )
+    told = message("hint" if found.state in ("finished", "stopped") else "error", found.message)
+    pieces = _lines(found.lines) if many else _sentences(found.sentences)
+    return tag("div", heading, told if found.message else None, pieces, class_="panel take")
+
+
+def label(found: Take) -> str:
+    """A take in a list."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.created))
+    words = found.lines[0].text if found.lines else ""
+    words = words if len(words) <= 40 else words[:39] + "…"
+    return f"{when} · {name_of(found)} · {text.TAKE_STATES[found.state]} · {words}"
+
+
+def worker(state: str, device: str, waiting: int) -> Markup:
+    """What the speaking process does."""
+    words = text.WORKER_STATES[state] + (f" ({device})" if device else "") + text.waiting_takes(waiting)
+    return tag("div", words, class_="small", role="status")
+
+
+def votes(tallies: Sequence[Tally]) -> Markup:
+    """All votes of a project."""
+    if not tallies:
+        return tag("div", text.NO_VOTES, class_="small")
+    rows = [tag("li", text.tally(*found.models, found.wins, found.same, found.chance)) for found in tallies]
+    return tag("div", tag("b", text.VOTES), tag("ul", *rows))
+
+
+def settings(found: Take) -> Markup:
+    """How a take was spoken."""
+    said = {name: value for name, value in vars(found.settings).items() if value is not None}
+    shown = [tag("span", f"{text.label(name)}: {value}", class_="fact") for name, value in said.items()]
+    voice = found.reference_name or found.speaker
+    shown += [tag("span", f"{text.VOICE}: {voice}", class_="fact")] if voice else []
+    return tag("div", *shown, class_="facts")
+
+
+def _progress(found: Take) -> str:
+    states = [line.state for line in found.lines]
+    return text.lines_done(states.count("finished"), states.count("failed"), len(states))
+
+
+def _sentences(sentences: Sequence[Sentence]) -> Markup | None:
+    rows = [
+        tag("li", sentence.text, " ", tag("span", f"{sentence.audio_s:.1f} s", class_="small"), _cut([sentence]))
+        for sentence in sentences[-MAX_SHOWN:]
+    ]
+    return tag("ol", *rows) if rows else None
+
+
+def _lines(lines: Sequence[Line]) -> Markup | None:
+    begun = [line for line in lines if line.state != "waiting" or line.sentences]
+    rows = [
+        tag(
+            "li",
+            line.text,
+            " ",
+            tag("span", line.error or f"{line.audio_s:.1f} s", class_="small"),
+            _cut(line.sentences),
+            value=line.number,
+        )
+        for line in begun[-MAX_SHOWN:]
+    ]
+    return tag("ol", *rows) if rows else None
+
+
+def _cut(sentences: Sequence[Sentence]) -> Markup | None:
+    is_cut = any(not sentence.finished for sentence in sentences)
+    return join(" ", badge("bad", text.CUT_SENTENCE)) if is_cut else None
