@@ -7,6 +7,8 @@ Values = dict[str, Any]
 Updates = dict[str, Any]
 """New values, or a `Change`, by component id; TOAST is a message that fades."""
 TOAST = "toast"
+ROW = "row"
+"""Id under which a handler gets the row of a table that was chosen."""
 
 
 class Change:

@@ -171,8 +171,15 @@ def _download(config: DownloadConfig, report: Report) -> None:
     print(folder)
 
 
+def _preflight(config: TrainConfig, report: Report) -> None:
+    from utils.cli.train import measure_switches
+
+    measure_switches(config, report)
+
+
 COMMANDS: dict[str, Command[Any]] = {
     "download": Command(DownloadConfig, _download),
+    "preflight": Command(TrainConfig, _preflight),
     "prepare": Command(PrepareConfig, _prepare),
     "train": Command(TrainConfig, _train),
     "export": Command(ExportConfig, _export),

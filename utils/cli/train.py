@@ -1,6 +1,6 @@
 """Fine-tune a prepared voice: python -m utils.cli.train --project NAME --base tiny."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,23 @@ def _command(command: TrainCommand) -> None:
 
 def _preflight(config: TrainConfig) -> "Row":
     """Measure and print; returns the recommended combination with its batch size."""
+    with progress_phases() as report:
+        return measure_switches(config, report)
+
+
+def measure_switches(config: TrainConfig, report: Callable[[str, int, int | None], None]) -> "Row":
+    """Measure each combination of switches with real steps, and print the table.
+
+    Args:
+        config: the settings; each combination changes some of them.
+        report: told (what is being done, done, in all).
+
+    Returns:
+        The recommended combination with its batch size.
+
+    Raises:
+        UserError: no combination could be measured.
+    """
     from utils.errors import UserError
     from utils.model.base import find_base
     from utils.paths import open_project
@@ -59,22 +76,21 @@ def _preflight(config: TrainConfig) -> "Row":
 
     project, base = open_project(config.project, config.output), find_base(config.base)
     settled = settle(config, project, base)
-    with progress_phases() as report:
-        data = load_data(settled, project, base, make_accelerator(config.device), report)
-        audio_s = sum(clip.seconds for clip in data.train)
+    data = load_data(settled, project, base, make_accelerator(config.device), report)
+    audio_s = sum(clip.seconds for clip in data.train)
 
-        def told(name: str, done: int, total: int) -> None:
-            report("measuring", done, total)
+    def told(name: str, done: int, total: int) -> None:
+        report("measuring", done, total)
 
-        rows = preflight(settled, audio_s=audio_s, told=told)
-        best = recommended(rows)
-        if best is None:
-            raise UserError(
-                what=f"no combination could be measured: {rows[-1].measured.fault}",
-                where="preflight",
-                fix="lower batch_size or max_audio_length",
-            )
-        largest = larger_batches(best, audio_s=audio_s, told=told)
+    rows = preflight(settled, audio_s=audio_s, told=told)
+    best = recommended(rows)
+    if best is None:
+        raise UserError(
+            what=f"no combination could be measured: {rows[-1].measured.fault}",
+            where="preflight",
+            fix="lower batch_size or max_audio_length",
+        )
+    largest = larger_batches(best, audio_s=audio_s, told=told)
     print(table(rows if largest is best else [*rows, largest]))
     print(f"hours are those of {settled.num_epochs} epochs of {audio_s / 60:.1f} minutes")
     flags = _flags(largest.config)

@@ -1,5 +1,6 @@
 """Every click, change, tick and page load, in one place: which handler runs, and what its values change."""
 
+from webui.events.api import wire_api
 from webui.events.data import wire_data
 from webui.events.inference import wire_inference
 from webui.events.live import wire_live
@@ -17,3 +18,4 @@ def wire_events(frame: Frame) -> None:
     wire_inference(frame)
     wire_system(frame)
     wire_live(frame)
+    wire_api(frame)

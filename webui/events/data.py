@@ -3,7 +3,8 @@
 from webui.events.wiring import Frame, wire
 from webui.handlers import data
 
-SHOWN = ("data.uploads", "data.report", "data.lengths", "data.clips")
+SHOWN = ("data.uploads", "data.report", "data.lengths", "data.clips", "data.clip_box")
+CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound")
 
 
 def wire_data(frame: Frame) -> None:
@@ -50,4 +51,16 @@ def wire_data(frame: Frame) -> None:
         public=False,
         queue=False,
         show_progress=False,
+    )
+    wire(
+        frame,
+        ["data.clips:select"],
+        data.choose,
+        inputs=["project.project"],
+        outputs=CLIP,
+        api_name="data_clip",
+        public=False,
+        queue=False,
+        show_progress=False,
+        with_row=True,
     )

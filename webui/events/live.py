@@ -18,6 +18,7 @@ OUTPUTS = (
     "train.start_from",
     *live.DEFAULTS,
     "train.badge_*",
+    "train.measured",
     "train.proofs",
     "train.progress",
     "train.loss_plot",

@@ -17,10 +17,11 @@ def wire_project(frame: Frame) -> None:
         api_name="project_load",
         public=False,
         queue=False,
+        show_progress=False,
     )
     wire(
         frame,
-        ["project.new_project:submit", "project.create:click"],
+        ["project.new_project:submit"],
         project.create,
         inputs=["project.new_project", "project.language", "project.base"],
         outputs=BAR,
@@ -34,6 +35,7 @@ def wire_project(frame: Frame) -> None:
         outputs=BAR,
         api_name="project_choose",
         queue=False,
+        show_progress=False,
     )
     for name in ("language", "base"):
         wire(
@@ -44,4 +46,5 @@ def wire_project(frame: Frame) -> None:
             outputs=["project.language", "project.base"],
             api_name=f"project_set_{name}",
             queue=False,
+            show_progress=False,
         )

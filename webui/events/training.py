@@ -24,6 +24,30 @@ def wire_training(frame: Frame) -> None:
         outputs=["train.run"],
         api_name="train_start",
     )
+    wire(
+        frame,
+        ["project.project:change"],
+        training.show_form,
+        inputs=["project.project"],
+        outputs=[
+            "train.gradient_checkpointing",
+            "train.sdpa",
+            "train.mixed_precision",
+            *(f"{training.FORM}{name}" for name in training.IN_FORM),
+        ],
+        api_name="train_form",
+        public=False,
+        queue=False,
+        show_progress=False,
+    )
+    wire(
+        frame,
+        ["train.preflight:click"],
+        training.preflight,
+        inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
+        outputs=["train.run"],
+        api_name="train_preflight",
+    )
     wire(frame, ["train.stop:click"], training.stop, inputs=RUN, outputs=["train.run"], api_name="train_stop")
     wire(
         frame,

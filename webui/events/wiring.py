@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from utils.errors import UserError
-from webui.change import TOAST, Change, Updates, Values
+from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.markup import lines
 from webui.registry import Registry
 from webui.studio import Studio
@@ -49,6 +49,7 @@ def wire(
     public: bool = True,
     queue: bool = True,
     show_progress: bool = True,
+    with_row: bool = False,
     **options: Any,
 ) -> Any:
     """Run `handler` on any of `triggers`; a fault that the user can mend becomes a message on the page.
@@ -63,6 +64,7 @@ def wire(
         public: whether the API's description shows it.
         queue: long work waits its turn; a quick answer need not.
         show_progress: dim the outputs while the handler works.
+        with_row: for the choice of a cell in a table: the handler gets its row as ROW.
         options: further arguments of `gradio.on`.
 
     Returns:
@@ -71,8 +73,11 @@ def wire(
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
 
     def call(*values: Any) -> dict[Any, Any]:
+        given = dict(zip(keys, values, strict=False))
+        if with_row:
+            given[ROW] = getattr(values[-1], "row_value", None)
         with faults_told():
-            updates = handler(frame.studio, dict(zip(keys, values, strict=True)))
+            updates = handler(frame.studio, given)
             assert isinstance(updates, dict), handler
             return _components(frame, updates, shown)
 
@@ -82,9 +87,10 @@ def wire(
                 assert isinstance(updates, dict), handler
                 yield _components(frame, updates, shown)
 
+    function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
     return gr.on(
         triggers=[frame.trigger(trigger) for trigger in triggers],
-        fn=named(call_in_pieces if inspect.isgeneratorfunction(handler) else call, keys),
+        fn=named(function, keys, gr.SelectData if with_row else None),
         inputs=[frame.registry[key] for key in keys],
         outputs=[frame.registry[key] for key in shown],
         api_name=api_name,
@@ -157,17 +163,23 @@ def faults_told() -> Iterator[None]:
         raise gr.Error(lines(error), print_exception=False, duration=20) from error
 
 
-def named(function: Callable[..., Any], keys: Sequence[str]) -> Callable[..., Any]:
+def named(function: Callable[..., Any], keys: Sequence[str], event: type | None = None) -> Callable[..., Any]:
     """The function with parameters called like the last part of each id, which the API shows to scripts.
+
+    A setting's component is "train.set_seed", and its parameter is called like the setting: seed.
 
     Raises:
         ValueError: two ids would give the same name.
     """
-    names = [key.rsplit(".", 1)[-1] for key in keys]
+    names = [key.rsplit(".", 1)[-1].removeprefix("set_") for key in keys]
     if len(set(names)) < len(names):
         raise ValueError(f"two inputs share a name: {sorted(names)}")
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(name, kind, default=None) for name in names]
+    if event is not None:
+        # gradio looks for its event data among the annotations.
+        function.__annotations__ = {"event": event}
+        parameters.append(inspect.Parameter("event", kind, default=None, annotation=event))
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function
 

@@ -9,7 +9,7 @@ from utils.errors import UserError
 from utils.intake import add_uploads, remove_uploads, survey, uploads_folder
 from utils.paths import Project
 from webui import forms, text
-from webui.change import TOAST, Change, Updates, Values
+from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.studio import Studio
 from webui.views import report as view
 
@@ -85,19 +85,42 @@ def show(studio: Studio, values: Values) -> Updates:
     }
 
 
+def choose(studio: Studio, values: Values) -> Updates:
+    """Show the clip of the row that was chosen."""
+    project = studio.project(values["project.project"])
+    row = values.get(ROW)
+    name = row[0] if isinstance(row, list) and row else None
+    found = next((clip for clip in Report.load(project.report).clips if _name(clip) == name), None)
+    if found is None:
+        return {"data.clip_box": Change(visible=False)}
+    path = project.dataset / found.clip
+    # A report that was edited by hand must not lead out of the dataset.
+    is_there = bool(found.clip) and path.resolve().is_relative_to(project.dataset.resolve()) and path.is_file()
+    return {
+        "data.clip_box": Change(visible=True),
+        "data.clip_title": view.clip(found, has_sound=is_there),
+        "data.clip_sound": Change(value=str(path) if is_there else None, visible=is_there),
+    }
+
+
+def _name(clip: ClipReport) -> str:
+    """What the table calls a clip."""
+    return Path(clip.clip).stem or Path(clip.source).name
+
+
 def _nothing(words: str) -> Updates:
     return {
         "data.report": words,
         "data.lengths": Change(visible=False),
         "data.clips": Change(value=[], visible=False),
+        "data.clip_box": Change(visible=False),
     }
 
 
 def _row(clip: ClipReport) -> list[str | float]:
     """A clip of the table: the columns of `text.CLIP_COLUMNS`."""
-    name = Path(clip.clip).stem or Path(clip.source).name
     why = f"{clip.reason}: {clip.detail}" if clip.reason else ""
-    return [name, text.STATUS[clip.status], why, round(clip.seconds, 2), text.SPLITS[clip.split], clip.text]
+    return [_name(clip), text.STATUS[clip.status], why, round(clip.seconds, 2), text.SPLITS[clip.split], clip.text]
 
 
 def _source(studio: Studio, project: Project, folder: object) -> Path:

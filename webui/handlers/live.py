@@ -82,7 +82,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         ),
         "train.start_from": Change(choices=_starts(project)),
     }
-    updates |= _dataset(project, found) | _export(project, found)
+    updates |= _dataset(project, found) | _export(project, found) | _preflight(found)
     return updates | (_run(studio, chosen) if chosen else _no_run(project))
 
 
@@ -171,6 +171,15 @@ def _dataset(project: Project, found: list[Job]) -> Updates:
         "data.cancel": Change(interactive=job.alive),
         "data.revision": revision,
     }
+
+
+def _preflight(found: list[Job]) -> Updates:
+    job = next((job for job in found if job.kind == "preflight"), None)
+    if job is None:
+        return {"train.measured": join()}
+    if job.state != "finished":
+        return {"train.measured": run.progress(job, progress_of(job))}
+    return {"train.measured": run.measured(last_lines(job.log, LOG_LINES))}
 
 
 def _download(studio: Studio) -> Updates:

@@ -7,6 +7,7 @@ from typing import Any
 from utils import jobs
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
+from utils.events import tail
 from utils.hardware import USE_CASES
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
@@ -21,6 +22,7 @@ from webui.views.recommendation import recommendation
 
 FORM = "train.set_"
 """Ids of components that hold a setting begin so."""
+END_OF_PROCESS_S = 20.0
 READY = "ready"
 """Value of "start from" for the project's own exported model."""
 
@@ -82,6 +84,18 @@ def _start_from(project: Project, values: Values) -> str:
     return str(project.ready)
 
 
+def preflight(studio: Studio, values: Values) -> Updates:
+    """Measure each combination of switches with a few real steps on the project's dataset; nothing is trained."""
+    project = studio.project(values["project.project"])
+    config = training_config(project, values)
+    if not project.train_csv.is_file():
+        raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
+    for free in studio.before_training:
+        free()
+    jobs.start("preflight", config)
+    return {TOAST: text.PREFLIGHT_STARTED}
+
+
 def stop(studio: Studio, values: Values) -> Updates:
     """Stop the run that is shown after its step, with a checkpoint; asked again, at once."""
     job = shown_run(studio.project(values["project.project"]), values["train.run"])
@@ -98,6 +112,9 @@ def resume(studio: Studio, values: Values) -> Updates:
     job = shown_run(project, values["train.run"])
     if job is None:
         raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
+    if not job.alive:
+        # A run that has just ended holds its device for another moment.
+        jobs.attach(job.folder).wait(END_OF_PROCESS_S)
     for free in studio.before_training:
         free()
     config = TrainConfig(project=project.name, output=project.output, resume=job.folder)
@@ -161,6 +178,29 @@ def recommend(studio: Studio, values: Values) -> Updates:
     return updates
 
 
+def show_form(studio: Studio, values: Values) -> Updates:
+    """Fill the form with the settings of the project's newest run, so that a refresh or another browser shows them."""
+    project = studio.project_or_none(values["project.project"])
+    job = shown_run(project, "") if project else None
+    if job is None:
+        return {}
+    try:
+        config = TrainConfig.load(job.folder / "config.yaml")
+    except UserError:
+        return {}
+    known, started = fields_of(TrainConfig), next(iter(tail(job.events, 1, kind="started")), {})
+    # What was left to the base is left to it again.
+    chosen = {name for name, who in (started.get("sources") or {}).items() if who != "you"}
+    shown = {name: "" if name in chosen else forms.shown(known[name], getattr(config, name)) for name in IN_FORM}
+    return {f"{FORM}{name}": value if value is not None else "" for name, value in shown.items()} | {
+        "train.gradient_checkpointing": config.gradient_checkpointing != "none",
+        "train.sdpa": config.sdpa,
+        "train.mixed_precision": config.mixed_precision != "fp32",
+    }
+
+
+IN_FORM = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule", "seed")
+"""Settings that a refresh brings back."""
 RECOMMENDED = (
     "batch_size",
     "grad_accumulation",

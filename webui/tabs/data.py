@@ -82,4 +82,14 @@ def _clips() -> dict[str, Block]:
             elem_id="clips-table",
             buttons=["fullscreen"],
         ),
-    }
+    } | _clip()
+
+
+def _clip() -> dict[str, Block]:
+    """One clip: listen to it."""
+    with gr.Column(visible=False, elem_id="clip", elem_classes=["panel-group"]) as box:
+        title = gr.HTML(elem_id="clip-title")
+        sound = gr.Audio(
+            label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
+        )
+    return {"clip_box": box, "clip_title": title, "clip_sound": sound}

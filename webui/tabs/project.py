@@ -35,15 +35,16 @@ def create_project_bar() -> dict[str, Block]:
         base = gr.Dropdown(
             [], allow_custom_value=True, label=text.BASE, info=text.BASE_HELP, scale=3, elem_id="base", min_width=200
         )
-        with gr.Column(scale=3, min_width=240):
-            new_project = gr.Textbox(
-                label=text.NEW_PROJECT,
-                info=text.NEW_PROJECT_HELP,
-                placeholder=text.NEW_PROJECT_EXAMPLE,
-                max_length=64,
-                elem_id="new-project",
-            )
-            create = gr.Button(text.CREATE_PROJECT, size="sm", elem_id="create-project")
+        new_project = gr.Textbox(
+            label=text.NEW_PROJECT,
+            info=text.NEW_PROJECT_HELP,
+            placeholder=text.NEW_PROJECT_EXAMPLE,
+            max_length=64,
+            submit_btn=text.CREATE_PROJECT,
+            scale=4,
+            min_width=240,
+            elem_id="new-project",
+        )
     activity = gr.HTML(elem_id="activity")
     return {
         "activity": activity,
@@ -51,6 +52,5 @@ def create_project_bar() -> dict[str, Block]:
         "language": language,
         "base": base,
         "new_project": new_project,
-        "create": create,
         "last": last,
     }

@@ -50,6 +50,9 @@ def _settings() -> dict[str, Block]:
         for name in known:
             if name not in shown and name != "output":
                 parts[SET + name] = create_field(known[name], min_width=150)
+    with gr.Row():
+        parts["preflight"] = gr.Button(text.PREFLIGHT, elem_id="preflight")
+    parts["measured"] = gr.HTML(elem_id="measured")
     parts["start"] = gr.Button(text.STEP_2, variant="primary", size="lg", elem_id="step-2")
     return parts
 
@@ -66,10 +69,9 @@ def _optimizations() -> dict[str, Block]:
                     label=text.SWITCH_LABELS[name],
                     info=text.SWITCH_HELPS[name],
                     elem_id=f"switch-{name}".replace("_", "-"),
-                    scale=3,
-                    min_width=200,
+                    min_width=180,
                 )
-                parts[f"badge_{name}"] = gr.HTML(elem_id=f"badge-{name}".replace("_", "-"), min_width=120)
+                parts[f"badge_{name}"] = gr.HTML(elem_id=f"badge-{name}".replace("_", "-"), min_width=180)
         with gr.Row(elem_classes=["bottom"]):
             parts["use_case"] = gr.Dropdown(
                 _choices(text.USE_CASES),
@@ -115,7 +117,7 @@ def _run() -> dict[str, Block]:
         color="memory",
         x_title=text.MINUTES,
         y_title="GB",
-        height=200,
+        height=240,
         label=text.MEMORY_PLOT,
         elem_id="memory-plot",
         buttons=["fullscreen"],
@@ -139,7 +141,7 @@ def _run() -> dict[str, Block]:
         color="curve",
         x_title=text.STEP,
         y_title=text.LOSS,
-        height=260,
+        height=300,
         label=text.LOSS_PLOT,
         elem_id="loss-plot",
         buttons=["fullscreen", "export"],

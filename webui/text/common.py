@@ -11,18 +11,18 @@ INFERENCE_TAB = "3 Inference"
 SYSTEM_TAB = "4 System"
 
 PROJECT = "Project"
-PROJECT_HELP = "One project is one voice: its dataset, its training runs and its model."
+PROJECT_HELP = "One project is one voice."
 NEW_PROJECT = "New project"
-NEW_PROJECT_HELP = "Letters, digits, - and _, without spaces."
+NEW_PROJECT_HELP = "Letters, digits, - and _."
 NEW_PROJECT_EXAMPLE = "maria"
-CREATE_PROJECT = "Create project"
+CREATE_PROJECT = "Create"
 NO_PROJECT = "no project is chosen"
 NO_PROJECT_FIX = "create one at the top of the page, or choose one"
 NO_NAME = "the new project has no name"
 NO_NAME_FIX = "type a name such as maria, then create it"
 LANGUAGE = "Language"
-LANGUAGE_HELP = "What is spoken in the recordings."
-LANGUAGE_FIXED = "The dataset's own; a dataset has one language."
+LANGUAGE_HELP = "Of the recordings."
+LANGUAGE_FIXED = "The dataset's own."
 BASE = "Base model"
 BASE_HELP = "What training starts from."
 BASE_NAMES = {
@@ -69,6 +69,7 @@ KINDS = {
     "train": "training",
     "prepare": "dataset",
     "export": "export",
+    "preflight": "preflight",
     "synthesize": "speaking",
     "download": "download",
 }

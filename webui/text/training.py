@@ -38,6 +38,9 @@ USE_CASES = {
     "maximum quality": "best quality",
     "debugging": "finding faults",
 }
+PREFLIGHT = "Preflight: measure the switches on this machine"
+PREFLIGHT_STARTED = "Preflight has started: a few real steps with each combination of switches."
+MEASURED = "Preflight, measured on this machine with this dataset"
 RECOMMEND = "Recommend for this machine"
 RECOMMENDED = "Recommended, and set in the form"
 PROOFS = "What each optimization really did"

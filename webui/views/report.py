@@ -1,8 +1,10 @@
 """The dataset's report: how much is used, what was dropped and why, and the uploads it is made from."""
 
+from pathlib import Path
+
 import pandas as pd
 
-from utils.dataset.report import Report
+from utils.dataset.report import ClipReport, Report
 from utils.errors import UserError
 from utils.intake import Uploads
 from webui import text
@@ -58,6 +60,16 @@ def lengths(found: Report) -> pd.DataFrame:
     longest = int(counts.index.max()) if len(counts) else 0
     rows = [(second, int(counts.get(second, 0))) for second in range(longest + 1)]
     return pd.DataFrame(rows, columns=["seconds", "clips"])
+
+
+def clip(found: ClipReport, *, has_sound: bool) -> Markup:
+    """One clip: what is said in it, and why it is left out if it is."""
+    facts = [f"{found.seconds:.2f} s", text.STATUS[found.status], text.SPLITS[found.split], found.speaker]
+    heading = tag("div", Path(found.source).name, class_="panel-title")
+    why = message("warning", f"{text.reason(found.reason)}: {found.detail}") if found.reason else None
+    silent = None if has_sound else message("hint", text.CLIP_HAS_NO_SOUND)
+    line = tag("div", " · ".join(fact for fact in facts if fact), class_="small")
+    return tag("div", heading, tag("div", found.text, class_="transcript"), line, why, silent)
 
 
 def no_project() -> Markup:

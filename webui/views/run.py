@@ -162,6 +162,13 @@ def file_address(path: Path) -> str:
     return "gradio_api/file=" + quote(str(path.absolute()))
 
 
+def measured(lines: list[str]) -> Markup:
+    """What preflight printed: its table, and what it recommends."""
+    begin = next((number for number, line in enumerate(lines) if "s/step" in line), 0)
+    output = tag("pre", "\n".join(lines[begin:]), tabindex="0", aria_label=text.MEASURED)
+    return tag("div", tag("div", text.MEASURED, class_="panel-title"), output, class_="panel")
+
+
 def ready_model(folder: Path) -> Markup:
     """The exported model: where it is and what it was made from."""
     about = read_about(folder)

@@ -1,0 +1,37 @@
+"""A real browser for tests: Debian's chromium, or the one that $XTTS_STUDIO_CHROMIUM names."""
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Error, sync_playwright
+
+VARIABLE = "XTTS_STUDIO_CHROMIUM"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """A browser without a window; where none can be had, the test is skipped, and loudly."""
+    path = os.environ.get(VARIABLE) or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        skip(f"no browser: install chromium (apt-get install chromium), or name one in {VARIABLE}")
+    with sync_playwright() as driver:
+        try:
+            # Containers run as root, where chromium's sandbox does not start.
+            browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        except Error as error:
+            skip(f"the browser {path} does not start: {error}")
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def skip(reason: str) -> None:
+    """Skip with a line that stands out in the summary of the tests."""
+    warnings.warn(f"BROWSER TESTS DID NOT RUN: {reason}", stacklevel=3)
+    pytest.skip(reason)

@@ -1,0 +1,34 @@
+"""docs/api.md names every public endpoint and its parameters, and no other."""
+
+import re
+
+import pytest
+
+from tests.webui.app import ROOT
+from webui.interface import create_ui
+
+SETTINGS = ("/train_start", "/train_preflight", "/data_prepare")
+"""These also take the settings of a command, which the docs refer to instead of repeating them."""
+
+
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory):
+    return create_ui(tmp_path_factory.mktemp("output")).get_api_info()["named_endpoints"]
+
+
+def test_the_docs_name_every_endpoint_and_no_other(endpoints):
+    words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(/[a-z_]+)`", words))
+    assert named == set(endpoints)
+
+
+def test_the_docs_name_the_parameters(endpoints):
+    words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name, info in endpoints.items():
+        if name not in SETTINGS:
+            missing = [p["parameter_name"] for p in info["parameters"] if f"`{p['parameter_name']}`" not in words]
+            assert missing == [], name
+
+
+def test_every_endpoint_says_what_it_does(endpoints):
+    assert [name for name, info in endpoints.items() if not info.get("description")] == []

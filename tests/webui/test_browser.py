@@ -1,0 +1,210 @@
+"""The page in a real browser, only with mouse and keyboard: from a new project to an exported model.
+
+Screenshots for the docs: XTTS_STUDIO_SCREENSHOTS=docs/images make test ARGS="tests/webui/test_browser.py".
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.webui.app import ROOT, running_app
+from tests.webui.browser import running_browser
+from webui import text
+
+pytestmark = pytest.mark.browser
+expect.set_options(timeout=30_000)
+
+VOICE = ROOT / "assets" / "demo_voice"
+NUM_CLIPS = 12
+EVIL = "<img src=x onerror=window.hacked=true>"
+UNNAMED = """() => [...document.querySelectorAll('input, textarea, select, button')]
+    .filter(e => e.offsetParent !== null && e.type !== 'file')
+    .filter(e => !(e.labels && e.labels.length) && !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby')
+        && !e.title && !e.innerText.trim() && !e.placeholder)
+    .map(e => e.outerHTML.slice(0, 200))"""
+"""Fields and buttons that a screen reader could only call by their kind."""
+SLOW_MS = 180_000
+"""A step of the job on two busy cores, the start of its process included."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_app(tmp_path_factory.mktemp("output")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def faults() -> list[str]:
+    """Errors of the page's own scripts."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, address: str, faults: list[str]) -> Page:
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.set_default_timeout(30_000)
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.goto(address)
+    return opened
+
+
+def shot(page: Page, name: str) -> None:
+    """A picture for the docs, when they are asked for."""
+    folder = os.environ.get("XTTS_STUDIO_SCREENSHOTS")
+    if folder:
+        page.wait_for_timeout(1_500)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
+
+
+def open_tab(page: Page, name: str) -> None:
+    """Where the tabs do not fit, the rest of them is behind a button."""
+    tab = page.get_by_role("tab", name=name).locator("visible=true")
+    page.wait_for_selector("[role=tab]")
+    if tab.count() == 0:
+        page.locator(".overflow-menu > button").click()
+        page.locator(".overflow-dropdown button", has_text=name).click()
+    else:
+        tab.first.click()
+
+
+def test_a_voice_is_made_by_mouse(page, faults):
+    create_project(page)
+    make_dataset(page)
+    train_and_watch(page)
+    refresh_in_mid_run(page)
+    stop_and_resume(page)
+    export(page)
+    assert faults == []
+
+
+def create_project(page: Page) -> None:
+    expect(page.locator("#activity")).to_contain_text("Start here")
+    page.locator("#new-project textarea, #new-project input").fill("maria")
+    page.locator("#new-project").get_by_role("button").click()
+    expect(page.locator("#project input")).to_have_value("maria")
+
+
+def make_dataset(page: Page) -> None:
+    clips = sorted((VOICE / "wavs").glob("*.flac"))[:NUM_CLIPS]
+    page.locator("#upload input[type=file]").set_input_files([*map(str, clips), str(VOICE / "metadata.csv")])
+    expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS} recordings")
+    page.locator("#step-1").click()
+    expect(page.locator("#report")).to_contain_text(f"{NUM_CLIPS}clips used", timeout=SLOW_MS)
+    expect(page.locator("#clips-table")).to_contain_text("missing file")
+    shot(page, "data")
+
+
+def train_and_watch(page: Page) -> None:
+    open_tab(page, text.TRAIN_TAB)
+    expect(page.locator("#badge-sdpa")).to_contain_text(text.NOT_KNOWN)
+    for name in ("gradient-checkpointing", "mixed-precision"):
+        page.locator(f"#switch-{name} input").check()
+    expect(page.locator("#switch-sdpa input")).to_be_checked()
+    page.locator("#set-num-epochs textarea, #set-num-epochs input").fill("60")
+    page.locator("#step-2").click()
+    expect(page.locator("#train-progress")).to_contain_text("step", timeout=SLOW_MS)
+    # The badges are filled by the run's proofs, in words about what was seen.
+    expect(page.locator("#badge-gradient-checkpointing")).to_contain_text("recomputed", timeout=SLOW_MS)
+    expect(page.locator("#badge-sdpa .badge")).to_have_text(text.ON)
+    first = step_shown(page)
+    expect(page.locator("#loss-plot")).to_be_visible(timeout=SLOW_MS)
+    assert wait_for_more(page, first)
+    expect(page.locator("#gpu-panel")).to_contain_text("GB")
+
+
+def step_shown(page: Page) -> int:
+    """The step that the progress names."""
+    found = re.search(r"step ([\d,]+) of", page.locator("#train-progress").inner_text())
+    return int(found.group(1).replace(",", "")) if found else 0
+
+
+def wait_for_more(page: Page, step: int) -> bool:
+    """Whether a later step is shown before long."""
+    deadline = time.monotonic() + SLOW_MS / 1000
+    while time.monotonic() < deadline:
+        if step_shown(page) > step:
+            return True
+        page.wait_for_timeout(300)
+    return False
+
+
+def refresh_in_mid_run(page: Page) -> None:
+    before = step_shown(page)
+    page.reload()
+    expect(page.locator("#project input")).to_have_value("maria")
+    open_tab(page, text.TRAIN_TAB)
+    assert wait_for_more(page, before)
+    shot(page, "training")
+
+
+def stop_and_resume(page: Page) -> None:
+    page.locator("#stop").click()
+    expect(page.locator("#train-progress .badge")).to_have_text("stopped", timeout=SLOW_MS)
+    at = step_shown(page)
+    page.locator("#resume").click()
+    assert wait_for_more(page, at)
+    page.locator("#stop").click()
+    expect(page.locator("#train-progress .badge")).to_have_text("stopped", timeout=SLOW_MS)
+
+
+def export(page: Page) -> None:
+    page.get_by_label("last", exact=True).check()
+    page.locator("#step-2-5").click()
+    expect(page.locator("#exported")).to_contain_text(text.EXPORTED, timeout=SLOW_MS)
+    open_tab(page, text.SYSTEM_TAB)
+    expect(page.locator("#jobs")).to_contain_text("finished", timeout=SLOW_MS)
+    shot(page, "system")
+
+
+def test_html_typed_into_any_field_stays_text(page):
+    """In every text field that can be reached, and in the names of uploaded files."""
+    for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
+        open_tab(page, name)
+        page.wait_for_timeout(300)
+        folds = page.locator("button.label-wrap:visible:not(.open)")
+        while folds.count():
+            folds.first.click()
+        for field in page.locator("textarea:visible:enabled, input[type=text]:visible:enabled").all():
+            field.fill(EVIL)
+            field.press("Tab")
+    open_tab(page, text.TRAIN_TAB)
+    page.locator("#step-2").click()
+    page.locator("#new-project").get_by_role("button").click()
+    page.wait_for_timeout(2_000)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img[src=x]").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_everything_without_scrolling_sideways(browser, address, scheme):
+    phone = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    phone.goto(address)
+    for name in (text.DATA_TAB, text.TRAIN_TAB, text.SYSTEM_TAB):
+        open_tab(phone, name)
+        phone.wait_for_timeout(800)
+        width = phone.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, f"{name} is {width} pixels wide"
+        shot(phone, f"phone-{scheme}-{name[0]}")
+    phone.close()
+
+
+def test_every_field_has_a_name_for_screen_readers(browser, address):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(address)
+    for name in (text.DATA_TAB, text.TRAIN_TAB, text.SYSTEM_TAB):
+        open_tab(page, name)
+        page.wait_for_timeout(500)
+        assert page.evaluate(UNNAMED) == []
+    page.close()

@@ -1,0 +1,25 @@
+"""Endpoints that no component of the page needs: what scripts ask for."""
+
+from typing import Any
+
+import gradio as gr
+
+from webui.events.wiring import Frame, faults_told
+from webui.handlers import status as handlers
+
+
+def wire_api(frame: Frame) -> None:
+    """The list of projects, and the state of one."""
+
+    def projects_list() -> list[str]:
+        """Names of all projects."""
+        with faults_told():
+            return handlers.projects(frame.studio)
+
+    def status(project: str) -> dict[str, Any]:
+        """What there is of a project, and how each of its jobs is doing, the newest first."""
+        with faults_told():
+            return handlers.status(frame.studio, project)
+
+    gr.api(projects_list, api_name="projects_list", queue=False)
+    gr.api(status, api_name="status", queue=False)

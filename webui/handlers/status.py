@@ -1,0 +1,60 @@
+"""The state of a project as plain values, for scripts that drive the page's API."""
+
+import json
+from typing import Any
+
+from utils import jobs
+from utils.events import tail
+from utils.jobs import Job
+from utils.paths import Project
+from utils.progress import progress_of
+from utils.projects import list_projects, project_language
+from webui.studio import Studio
+
+
+def projects(studio: Studio) -> list[str]:
+    """Names of all projects."""
+    return [project.name for project in list_projects(studio.output)]
+
+
+def status(studio: Studio, name: str) -> dict[str, Any]:
+    """What there is of a project, and how each of its jobs is doing, the newest first.
+
+    Raises:
+        UserError: there is no such project.
+    """
+    project = studio.project(name)
+    return {
+        "project": project.name,
+        "language": project_language(project),
+        "dataset": _dataset(project),
+        "jobs": [_job(job) for job in jobs.list(project)],
+        "ready": str(project.ready) if (project.ready / "model.pth").is_file() else None,
+    }
+
+
+def _dataset(project: Project) -> dict[str, Any] | None:
+    """The totals of the dataset's report; None when there is none that can be read."""
+    try:
+        totals = json.loads(project.report.read_text(encoding="utf-8"))["totals"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return totals if isinstance(totals, dict) else None
+
+
+def _job(job: Job) -> dict[str, Any]:
+    done = progress_of(job)
+    values: dict[str, Any] = {
+        "kind": job.kind,
+        "name": job.name,
+        "state": job.state,
+        "message": job.message,
+        "what": done.what if done else None,
+        "done": done.done if done else None,
+        "total": done.total if done else None,
+        "seconds_left": done.seconds_left if done else None,
+    }
+    if job.kind == "train":
+        values["optimizations"] = next(iter(tail(job.events, 1, kind="optimizations")), {}).get("switches")
+        values["memory"] = next(iter(tail(job.events, 1, kind="memory")), None)
+    return values
