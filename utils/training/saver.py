@@ -20,7 +20,7 @@ from utils.training.run_log import RunLog
 from utils.training.state import Checkpoints, NotSaved, Tensors
 from utils.training.tensor_file import num_bytes
 
-MEMORY_SHARE = 0.5
+MEMORY_SHARE = 0.7
 """A copy may take this share of the memory that is free."""
 RETRY_S = 60.0
 """A save that failed is tried again after this time, when no other one comes first."""

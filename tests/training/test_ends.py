@@ -1,0 +1,216 @@
+"""How a run ends other than by its last epoch, what it leaves then, and that nothing trained is lost."""
+
+import errno
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from tests.training.test_run import config_of
+from utils.config import SAMPLE_RATE, TrainConfig
+from utils.errors import UserError
+from utils.events import Event, read_events
+from utils.paths import Project
+from utils.training import loop as loop_module
+from utils.training import state as state_module
+from utils.training.recovery import Recovery
+from utils.training.run import Progresses, fine_tune
+from utils.training.state import Checkpoints, verify
+from utils.training.trainer import Losses
+
+
+def events_of(folder: Path, kind: str | None = None) -> list[Event]:
+    return list(read_events(folder / "events.jsonl", kind=kind))
+
+
+def after(step: int, action) -> Progresses:
+    def steps(done: int, total: int, loss: float) -> None:
+        if done == step:
+            action()
+
+    return Progresses(steps=steps)
+
+
+def test_patience_ends_a_run_that_no_longer_gains_and_more_may_be_asked_for(project: Project, monkeypatch) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.0, 1.0, 1.5, 1.5, 1.5])
+    monkeypatch.setattr(Recovery, "evaluate", lambda self, batches: Losses(text=0.0, codes=next(losses)))
+    settings = config_of(project, num_epochs=9, batch_size=6, patience=2)
+    result = fine_tune(settings)
+    assert (result.ended, result.num_steps, result.best_loss) == ("patience", 4, 2.0)
+    assert result.checkpoint.parent.name == "best-00000002"
+    end = events_of(result.folder)[-1]
+    assert (end["kind"], end["reason"]) == ("finished", "patience")
+    more = fine_tune(replace(settings, resume=result.folder, patience=3))
+    assert (more.ended, more.num_steps, more.best_loss) == ("patience", 8, 1.0)
+    assert more.checkpoint.parent.name == "best-00000005"
+
+
+def test_a_time_limit_saves_and_stops_and_the_run_can_go_on(project: Project) -> None:
+    cut = fine_tune(config_of(project, batch_size=1, max_hours=1e-9))
+    assert (cut.ended, cut.num_steps, cut.stop_signal) == ("hours", 1, None)
+    assert events_of(cut.folder)[-1]["kind"] == "stopped"
+    verify(cut.folder / "checkpoints" / "step-00000001")
+    done = fine_tune(TrainConfig(project=project.name, output=project.output, resume=cut.folder, max_hours=9.0))
+    assert (done.ended, done.num_steps) == ("epochs", 12)
+
+
+def test_a_save_is_due_by_the_clock_too(project: Project, monkeypatch) -> None:
+    result = fine_tune(config_of(project, batch_size=1, num_epochs=1, checkpoint_minutes=1e-9, keep_checkpoints=9))
+    assert len(list(result.folder.glob("checkpoints/step-*"))) == 6
+    end = events_of(result.folder)[-1]
+    assert end["save_s"] > 0 and end["save_waited_s"] <= end["save_s"] + 1e-3
+    assert fine_tune(config_of(project, batch_size=1, num_epochs=1)).num_steps == 6
+
+
+class Disk:
+    """A disk that has no room while `full`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full, real = False, state_module.write_tensors
+
+        def write(path, tensors):
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            return real(path, tensors)
+
+        monkeypatch.setattr(state_module, "write_tensors", write)
+
+    def fill(self) -> None:
+        self.full = True
+
+    def free(self) -> None:
+        self.full = False
+
+
+def test_a_disk_that_is_full_for_a_while_costs_a_warning_only(project: Project, monkeypatch) -> None:
+    disk = Disk(monkeypatch)
+    settings = config_of(project, batch_size=2, num_epochs=3, checkpoint_every=1)
+
+    def steps(done: int, total: int, loss: float) -> None:
+        disk.full = 3 <= done <= 6
+
+    result = fine_tune(settings, progress=Progresses(steps=steps))
+    told = [event for event in events_of(result.folder, "warning") if event["source"] == "disk"]
+    assert "the disk is full" in told[0]["message"] and "Training goes on" in told[0]["message"]
+    assert "saving works again" in told[-1]["message"] and len(told) == 2
+    assert (result.ended, result.num_steps) == ("epochs", 9)
+    verify(result.folder / "checkpoints" / "step-00000009")
+    verify(result.checkpoint.parent)
+
+
+def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project: Project, monkeypatch) -> None:
+    disk = Disk(monkeypatch)
+    settings = config_of(project, batch_size=2, checkpoint_every=2)
+    with pytest.raises(UserError, match=r"come to step 6, but only what it was at step 2 is saved") as error:
+        fine_tune(settings, progress=after(3, disk.fill))
+    assert "free some space, then go on with --resume" in error.value.fix
+    (folder,) = project.runs.iterdir()
+    assert events_of(folder)[-1]["kind"] == "failed"
+    disk.free()
+    assert fine_tune(replace(settings, resume=folder)).num_steps == 6
+    (resumed,) = [event for event in events_of(folder, "started") if event["resumed_from"]]
+    assert resumed["resumed_from"].endswith("step-00000002")
+
+
+@pytest.mark.parametrize(("workers", "fault"), [(0, "gone"), (2, "gone"), (0, "shorter")])
+def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
+    project: Project, workers: int, fault: str
+) -> None:
+    path = project.dataset / "wavs" / "clip4.wav"
+    whole, original = fine_tune(config_of(project, batch_size=1, num_epochs=4)), path.read_bytes()
+
+    def lose() -> None:
+        path.unlink()
+        if fault == "shorter":
+            soundfile.write(path, [0.0] * 100, SAMPLE_RATE)
+
+    settings = config_of(project, batch_size=1, num_epochs=4, num_workers=workers)
+    with pytest.raises(UserError, match=r"cannot be read any more: clip4\.wav"):
+        fine_tune(settings, progress=after(2, lose))
+    folder = max(project.runs.iterdir())
+    end, last = events_of(folder)[-1], Checkpoints(folder / "checkpoints").last()
+    assert end["kind"] == "failed" and last is not None
+    assert last.name == f"step-{end['step']:08d}", "every step that was taken is saved"
+    path.write_bytes(original)
+    assert fine_tune(replace(settings, resume=folder)).epoch_losses == whole.epoch_losses
+
+
+def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project: Project) -> None:
+    first = fine_tune(config_of(project, num_epochs=1))
+    path = project.dataset / "wavs" / "clip0.wav"
+    wav, _ = soundfile.read(path, dtype="float32")
+    soundfile.write(path, wav[::-1], SAMPLE_RATE)
+    with pytest.raises(UserError, match="dataset has changed"):
+        fine_tune(config_of(project, num_epochs=2, resume=first.folder))
+    second = fine_tune(config_of(project, num_epochs=1))
+    assert second.first_loss != first.first_loss, "the new sound is what is trained on"
+
+
+def test_an_output_folder_that_may_not_be_written_is_told(project: Project, tmp_path: Path) -> None:
+    place = tmp_path / "ro"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        csvs = {"train_csv": project.train_csv, "eval_csv": project.eval_csv, "language": "en"}
+        config = TrainConfig(project="voice", output=place, num_epochs=1, **csvs)
+        with pytest.raises(UserError, match="not permitted: Read-only file system"):
+            fine_tune(config)
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_project_without_a_dataset_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no dataset yet"):
+        fine_tune(TrainConfig(project="empty", output=tmp_path))
+
+
+SPEAKER = """
+import json, os, sys
+folder = os.path.join(sys.argv[1], "samples")
+for line in sys.stdin:
+    request = json.loads(line)
+    assert os.path.isfile(os.path.join(request["checkpoint"], "complete.json"))
+    with open(os.path.join(folder, "samples.jsonl"), "a") as log:
+        def tell(kind, **fields):
+            log.write(json.dumps({"time": 0, "kind": kind, "step": request["step"], **fields}) + "\\n")
+        for text in request["sentences"]:
+            tell("sample", text=text, path="x")
+        tell("finished")
+"""
+
+
+def test_each_evaluation_is_spoken_beside_training_and_the_last_one_is_waited_for(
+    project: Project, monkeypatch
+) -> None:
+    from utils.training import sampling
+
+    worker = sampling.SampleWorker
+
+    def make(run, sentences, **more):
+        return worker(run, sentences, **more, command=[sys.executable, "-S", "-c", SPEAKER, str(run)])
+
+    monkeypatch.setattr(sampling, "SampleWorker", make)
+    result = fine_tune(config_of(project, sample_text="One. | Two."))
+    events = events_of(result.folder)
+    samples = [event for event in events if event["kind"] == "sample"]
+    dropped = [event for event in events if event["kind"] == "warning" and event["source"] == "samples"]
+    assert [sample["text"] for sample in samples][-2:] == ["One.", "Two."] and samples[-1]["step"] == 6
+    assert len(samples) // 2 + len(dropped) == 2, "each evaluation is spoken, or said to be left out"
+    assert events[-1]["kind"] == "finished", "the samples come before the end"
+
+
+def test_a_base_that_cannot_speak_is_not_made_to(project: Project) -> None:
+    result = fine_tune(config_of(project, num_epochs=1))
+    assert not (result.folder / "samples").exists()
+
+
+def test_the_end_of_an_epoch_is_saved_with_its_evaluation(project: Project) -> None:
+    result = fine_tune(config_of(project))
+    state = state_module.read_state(result.folder / "checkpoints" / "step-00000006")
+    assert (state["epoch"], state["batches_done"], state["step"]) == (2, 0, 6)
+    assert state["best_loss"] == result.best_loss and set(loop_module.RESUMED) <= set(state)

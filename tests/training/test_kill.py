@@ -1,0 +1,158 @@
+"""kill -9, again and again, most of all inside a save: what is whole loads, and the run ends as if undisturbed.
+
+The long form's figures: python -m pytest tests/training/test_kill.py -k 25 --log-cli-level=INFO
+"""
+
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import time
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.test_run import config_of
+from utils.cli.train import main
+from utils.events import read_events
+from utils.model.weights import read_weights
+from utils.paths import Project
+from utils.runs import ASIDE
+from utils.training import state as state_module
+from utils.training.run import fine_tune
+from utils.training.state import Checkpoints, verify
+
+log = logging.getLogger(__name__)
+
+SAVE_S = 0.15
+"""Of each sync."""
+EPOCHS = 10
+"""Of 3 steps each."""
+
+
+def train_slowly(sync_s: float, flags: list[str], log_file: Path) -> None:
+    """In a process of its own: the real command, with saves that are slowed down."""
+    sync, output = state_module._sync, os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def slow(path: Path) -> None:
+        # A save syncs three files and two folders, and so takes five times this and more.
+        time.sleep(sync_s)
+        sync(path)
+
+    state_module._sync = slow
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    main(flags)
+
+
+@pytest.fixture(scope="module")
+def processes() -> ForkServerContext:
+    """Makes processes from one that has loaded the libraries: 26 starts are then seconds each."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.training.test_kill", "utils.training.run"])
+    return context
+
+
+def child(
+    processes: ForkServerContext, project: Project, *flags: str, sync_s: float = SAVE_S
+) -> multiprocessing.process.BaseProcess:
+    place = ["--project", project.name, "--output", str(project.output), "--device", "cpu"]
+    process = processes.Process(target=train_slowly, args=(sync_s, [*place, *flags], project.output / "child.log"))
+    process.start()
+    return process
+
+
+def begin(processes: ForkServerContext, project: Project) -> multiprocessing.process.BaseProcess:
+    flags = ("--num-epochs", str(EPOCHS), "--batch-size", "2", "--dropout", "0.1", "--checkpoint-every", "1")
+    return child(processes, project, *flags, "--run-id", "killed")
+
+
+def asides(folder: Path) -> list[Path]:
+    return list((folder / "checkpoints").glob(f"{ASIDE}*"))
+
+
+def wait_until(condition, process, *, timeout_s: float = 240) -> bool:
+    """Whether it became so while the process lived."""
+    deadline = time.monotonic() + timeout_s
+    while process.is_alive():
+        if condition():
+            return True
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+    return False
+
+
+def ended(process, project: Project) -> int:
+    """Exit status of a process that ends by itself."""
+    process.join(600)
+    assert process.exitcode is not None, (project.output / "child.log").read_text()[-3_000:]
+    return process.exitcode
+
+
+def num_steps(folder: Path) -> int:
+    return sum(1 for _ in read_events(folder / "events.jsonl", kind="step"))
+
+
+def assert_same_end(folder: Path, whole: Path) -> None:
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in (folder, whole))
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), name
+
+
+def step_of(checkpoint: Path | None) -> int:
+    """A checkpoint that is whole counts even when the kill came before it got its name."""
+    return -1 if checkpoint is None else int(checkpoint.name[-8:])
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
+def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
+    processes: ForkServerContext, project: Project, kills: int
+) -> None:
+    chance = random.Random(kills)
+    folder = project.runs / "killed"
+    checkpoints, inside, survived = Checkpoints(folder / "checkpoints"), 0, 0
+    process = begin(processes, project)
+    while survived < kills:
+        steps, before = num_steps(folder), checkpoints.last()
+        ready = wait_until(lambda n=steps: num_steps(folder) > n and checkpoints.last() is not None, process)
+        assert ready, (project.output / "child.log").read_text()[-3_000:]
+        time.sleep(chance.uniform(0, 9 * SAVE_S))
+        process.kill()
+        process.join()
+        inside += bool(asides(folder))
+        newest = checkpoints.last()
+        assert newest is not None and step_of(newest) >= step_of(before), "never behind what was saved"
+        verify(newest)
+        survived += 1
+        process = child(processes, project, "--resume", "last", sync_s=SAVE_S if survived < kills else 0.0)
+    assert ended(process, project) == 0, (project.output / "child.log").read_text()[-3_000:]
+    told = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    tidied = sum("unfinished save was removed" in message for message in told)
+    log.info("kill -9: survived %d of %d, %d inside a save, %d leftovers tidied", survived, kills, inside, tidied)
+    assert inside >= kills * 15 // 25 and not asides(folder)
+    assert tidied >= 1
+    whole = fine_tune(config_of(project, num_epochs=EPOCHS, dropout=0.1, device="cpu"))
+    assert_same_end(folder, whole.folder)
+
+
+def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
+    processes: ForkServerContext, project: Project
+) -> None:
+    process, folder = begin(processes, project), project.runs / "killed"
+    checkpoints = Checkpoints(folder / "checkpoints")
+    assert wait_until(lambda: checkpoints.last() is not None, process)
+    os.kill(process.pid, signal.SIGTERM)
+    assert wait_until(lambda: bool(asides(folder)), process)
+    os.kill(process.pid, signal.SIGTERM)
+    assert ended(process, project) == 143
+    newest = checkpoints.last()
+    assert newest is not None
+    verify(newest)
+    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
+    resumed = child(processes, project, "--resume", str(folder), sync_s=0.0)
+    assert ended(resumed, project) == 0, (project.output / "child.log").read_text()[-3_000:]
+    whole = fine_tune(config_of(project, num_epochs=EPOCHS, dropout=0.1, device="cpu"))
+    assert_same_end(folder, whole.folder)
