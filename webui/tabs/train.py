@@ -13,7 +13,7 @@ SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
 """The three optimizations that every user sees, as checkboxes."""
 MORE = ("compile", "eight_bit_optimizer", "offload_optimizer", "freeze_conditioning", "lora_rank")
 """Further optimizations, behind a fold."""
-NOT_ASKED = ("project", "base", "language", "run_id", "resume", "preflight")
+NOT_ASKED = ("project", "base", "language", "run_id", "resume", "allow_changes", "preflight")
 """Settings that the page gives itself."""
 SET = "set_"
 """Ids of components that hold a setting of `TrainConfig` begin so."""
