@@ -1,10 +1,19 @@
 """Events of tab 1."""
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import data
+from webui.handlers import clips, data
 
 SHOWN = ("data.uploads", "data.report", "data.lengths", "data.clips", "data.clip_box")
-CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound")
+CLIP = (
+    "data.clip_box",
+    "data.clip_title",
+    "data.clip_sound",
+    "data.transcript",
+    "data.save",
+    "data.exclude",
+    "data.restore",
+    "data.clip",
+)
 
 
 def wire_data(frame: Frame) -> None:
@@ -52,15 +61,43 @@ def wire_data(frame: Frame) -> None:
         queue=False,
         show_progress=False,
     )
+    _wire_clips(frame)
+
+
+def _wire_clips(frame: Frame) -> None:
+    """Choose, edit and walk through the clips."""
     wire(
         frame,
         ["data.clips:select"],
-        data.choose,
+        clips.choose,
         inputs=["project.project"],
         outputs=CLIP,
-        api_name="data_clip",
+        api_name="clip_choose",
         public=False,
         queue=False,
         show_progress=False,
         with_row=True,
     )
+    wire(
+        frame,
+        ["data.save:click"],
+        clips.save,
+        inputs=["project.project", "data.clip", "data.transcript"],
+        outputs=CLIP,
+        api_name="clip_save",
+    )
+    for button, handler in (
+        ("exclude", clips.exclude),
+        ("restore", clips.restore),
+        ("previous", clips.go_back),
+        ("next", clips.go_on),
+    ):
+        wire(
+            frame,
+            [f"data.{button}:click"],
+            handler,
+            inputs=["project.project", "data.clip"],
+            outputs=CLIP,
+            api_name=f"clip_{button}",
+            public=button in ("exclude", "restore"),
+        )

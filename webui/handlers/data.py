@@ -1,15 +1,17 @@
 """Tab 1: take uploads in, make the dataset, show what became of every clip."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from utils import jobs
 from utils.config import PrepareConfig
-from utils.dataset.report import ClipReport, Report
+from utils.dataset.edit import current_clips
+from utils.dataset.report import Report
 from utils.errors import UserError
 from utils.intake import add_uploads, remove_uploads, survey, uploads_folder
 from utils.paths import Project
 from webui import forms, text
-from webui.change import ROW, TOAST, Change, Updates, Values
+from webui.change import TOAST, Change, Updates, Values
 from webui.studio import Studio
 from webui.views import report as view
 
@@ -75,37 +77,14 @@ def show(studio: Studio, values: Values) -> Updates:
     if not project.report.is_file():
         return updates | _nothing(view.no_dataset())
     try:
-        found = Report.load(project.report)
+        found = replace(Report.load(project.report), clips=current_clips(project))
     except UserError as error:
         return updates | _nothing(view.broken(error))
     return updates | {
         "data.report": view.report(found, project.language()),
         "data.lengths": Change(value=view.lengths(found), visible=True),
-        "data.clips": Change(value=[_row(clip) for clip in found.clips], visible=True),
+        "data.clips": Change(value=view.rows(found.clips), visible=True),
     }
-
-
-def choose(studio: Studio, values: Values) -> Updates:
-    """Show the clip of the row that was chosen."""
-    project = studio.project(values["project.project"])
-    row = values.get(ROW)
-    name = row[0] if isinstance(row, list) and row else None
-    found = next((clip for clip in Report.load(project.report).clips if _name(clip) == name), None)
-    if found is None:
-        return {"data.clip_box": Change(visible=False)}
-    path = project.dataset / found.clip
-    # A report that was edited by hand must not lead out of the dataset.
-    is_there = bool(found.clip) and path.resolve().is_relative_to(project.dataset.resolve()) and path.is_file()
-    return {
-        "data.clip_box": Change(visible=True),
-        "data.clip_title": view.clip(found, has_sound=is_there),
-        "data.clip_sound": Change(value=str(path) if is_there else None, visible=is_there),
-    }
-
-
-def _name(clip: ClipReport) -> str:
-    """What the table calls a clip."""
-    return Path(clip.clip).stem or Path(clip.source).name
 
 
 def _nothing(words: str) -> Updates:
@@ -115,12 +94,6 @@ def _nothing(words: str) -> Updates:
         "data.clips": Change(value=[], visible=False),
         "data.clip_box": Change(visible=False),
     }
-
-
-def _row(clip: ClipReport) -> list[str | float]:
-    """A clip of the table: the columns of `text.CLIP_COLUMNS`."""
-    why = f"{clip.reason}: {clip.detail}" if clip.reason else ""
-    return [_name(clip), text.STATUS[clip.status], why, round(clip.seconds, 2), text.SPLITS[clip.split], clip.text]
 
 
 def _source(studio: Studio, project: Project, folder: object) -> Path:

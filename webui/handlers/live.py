@@ -162,8 +162,9 @@ def _starts(project: Project) -> list[tuple[str, str]]:
 
 def _dataset(project: Project, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "prepare"), None)
-    report = project.report
-    revision = f"{project.name} {report.stat().st_mtime_ns if report.is_file() else 0}"
+    files = (project.report, project.train_csv, project.eval_csv)
+    times = [str(path.stat().st_mtime_ns) for path in files if path.is_file()]
+    revision = " ".join([project.name, *times])
     if job is None:
         return {"data.progress": join(), "data.cancel": Change(interactive=False), "data.revision": revision}
     return {

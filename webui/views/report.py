@@ -1,5 +1,6 @@
 """The dataset's report: how much is used, what was dropped and why, and the uploads it is made from."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -62,14 +63,34 @@ def lengths(found: Report) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["seconds", "clips"])
 
 
+def clip_name(found: ClipReport) -> str:
+    """What the table calls a clip."""
+    return Path(found.clip).stem or Path(found.source).name
+
+
+def rows(clips: Sequence[ClipReport]) -> list[list[str | float]]:
+    """The clips of the table: the columns of `text.CLIP_COLUMNS`."""
+    return [
+        [
+            clip_name(clip),
+            text.STATUS[clip.status],
+            f"{clip.reason}: {clip.detail}" if clip.reason else "",
+            round(clip.seconds, 2),
+            text.SPLITS[clip.split],
+            clip.text,
+        ]
+        for clip in clips
+    ]
+
+
 def clip(found: ClipReport, *, has_sound: bool) -> Markup:
-    """One clip: what is said in it, and why it is left out if it is."""
+    """One clip: how long it is, what it is used for, and why it is left out if it is."""
     facts = [f"{found.seconds:.2f} s", text.STATUS[found.status], text.SPLITS[found.split], found.speaker]
     heading = tag("div", Path(found.source).name, class_="panel-title")
     why = message("warning", f"{text.reason(found.reason)}: {found.detail}") if found.reason else None
     silent = None if has_sound else message("hint", text.CLIP_HAS_NO_SOUND)
     line = tag("div", " · ".join(fact for fact in facts if fact), class_="small")
-    return tag("div", heading, tag("div", found.text, class_="transcript"), line, why, silent)
+    return tag("div", heading, line, why, silent)
 
 
 def no_project() -> Markup:
