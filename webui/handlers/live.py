@@ -19,7 +19,7 @@ from utils.runs import find_run
 from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.fields import fields_of
-from webui.handlers.training import FORM, READY
+from webui.handlers.training import FORM, READY, first_start
 from webui.markup import join
 from webui.studio import Studio
 from webui.views import gpu, parts, run
@@ -111,7 +111,7 @@ def _run(studio: Studio, job: Job) -> Updates:
     updates |= {f"train.badge_{name}": run.badge_of(switches.get(name)) for name in SWITCHES}
     return updates | {
         "train.proofs": run.proofs(switches),
-        "train.progress": run.progress(job, progress_of(job), best, next(iter(tail(events, 1, kind="started")), None)),
+        "train.progress": run.progress(job, progress_of(job), best, first_start(job) or None),
         "train.loss_plot": _plot(run.losses(studio.curve(events, "step", ["loss"]), evaluations)),
         "train.speed_plot": _plot(run.speeds(studio.curve(events, "step", ["audio_s", "step_s"]))),
         "train.samples": run.samples(tail(events, NUM_SAMPLES, kind="sample"), job.folder),

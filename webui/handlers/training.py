@@ -7,7 +7,7 @@ from typing import Any
 from utils import jobs
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
-from utils.events import tail
+from utils.events import Event, read_events
 from utils.hardware import USE_CASES
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
@@ -178,6 +178,11 @@ def recommend(studio: Studio, values: Values) -> Updates:
     return updates
 
 
+def first_start(job: Job) -> Event:
+    """What a run said when it began: after a resume, every setting counts as given."""
+    return next(read_events(job.events, kind="started"), {})
+
+
 def show_form(studio: Studio, values: Values) -> Updates:
     """Fill the form with the settings of the project's newest run, so that a refresh or another browser shows them."""
     project = studio.project_or_none(values["project.project"])
@@ -188,7 +193,7 @@ def show_form(studio: Studio, values: Values) -> Updates:
         config = TrainConfig.load(job.folder / "config.yaml")
     except UserError:
         return {}
-    known, started = fields_of(TrainConfig), next(iter(tail(job.events, 1, kind="started")), {})
+    known, started = fields_of(TrainConfig), first_start(job)
     # What was left to the base is left to it again.
     chosen = {name for name, who in (started.get("sources") or {}).items() if who != "you"}
     shown = {name: "" if name in chosen else forms.shown(known[name], getattr(config, name)) for name in IN_FORM}
