@@ -1,0 +1,205 @@
+"""Judge a starter in the making: python -m recipes.starter.judge --work FOLDER, while its GPT still trains.
+
+The newest checkpoint below work/gpt/runs speaks sentences of the evaluation split, never the held-out list. There is no
+decoder yet: codes go through the DVAE's own decoder, and Griffin-Lim makes sound of the mel. That sounds hollow but the
+words are all there. "ceiling" is the true recording's codes on the same way: no GPT can do better.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+import torchaudio
+import tyro
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from TTS.tts.layers.xtts.dvae import DiscreteVAE
+
+from recipes.starter.corpus import read_manifest, read_wav
+from recipes.starter.gpt import CROP
+from recipes.starter.voices import GPT_VOICES, EspeakVoice
+from utils.audio.resample import resample
+from utils.config import SAMPLE_RATE
+from utils.errors import UserError
+from utils.evaluation.evaluate import make_sentence, write_evaluation
+from utils.evaluation.features import RATE
+from utils.evaluation.measure import Said, Sentence, Speaker, measure
+from utils.evaluation.reference import ReferenceVoice
+from utils.evaluation.scores import ModelScores
+from utils.inference.decode import Sampling, decode
+from utils.inference.vocoder import OUTPUT_RATE
+from utils.model.base import Base
+from utils.model.dvae import CodeEncoder, load_code_encoder
+from utils.model.gpt import ForwardOptions, XttsGpt
+from utils.model.mel import HOP, conditioning_mel
+from utils.model.xtts import build_gpt
+from utils.training.dvae import load_dvae
+from utils.training.state import Checkpoints, load_checkpoint
+
+REFERENCE_CLIPS = 3
+MEL_FFT, MEL_WINDOW = 1024, 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeConfig:
+    """Measure the newest checkpoint of the recipe's GPT through the DVAE's decoder."""
+
+    work: Path = Path("~/.cache/xtts-finetuning-studio/starter")
+    """The recipe's folder."""
+    checkpoint: Path | None = None
+    """Folder of a checkpoint; the newest complete one when not given."""
+    num_sentences: int = 24
+    """Sentences of the evaluation split, the voices taking turns."""
+    temperature: float = 0.65
+    """Sampling temperature."""
+    out: Path = Path("judged")
+    """Folder for figures, pictures and wavs."""
+
+
+class Hollow:
+    """Codes to sound without a trained decoder: the DVAE's mel, its inverse, Griffin-Lim.
+
+    Source: Griffin and Lim 1984; mel settings of `utils.model.mel.dvae_mel`.
+    """
+
+    def __init__(self, dvae: DiscreteVAE, mel_stats: Tensor) -> None:
+        self.dvae, self.mel_stats = dvae.eval(), mel_stats
+        bins = MEL_FFT // 2 + 1
+        bands = torchaudio.functional.melscale_fbanks(bins, 0, 8000, 80, SAMPLE_RATE, norm="slaney", mel_scale="htk")
+        self.inverse = torch.linalg.pinv(bands)
+        self.griffin_lim = torchaudio.transforms.GriffinLim(MEL_FFT, 32, MEL_WINDOW, HOP, power=2)
+
+    @torch.inference_mode()
+    def __call__(self, codes: Tensor) -> Tensor:
+        """Codes [M] to sound [1, N] at 22 050 Hz."""
+        if not len(codes):
+            return torch.zeros(1, HOP)
+        mel, _ = self.dvae.decode(codes[None])
+        power = (mel[0] * self.mel_stats[:, None]).exp()
+        spectrum = (self.inverse.T @ power).clamp(min=1e-8)
+        # Griffin-Lim begins at random phases; the same sound each time makes figures comparable.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            sound: Tensor = self.griffin_lim(spectrum[None])
+        return sound / sound.abs().max().clamp(min=1.0)
+
+
+def main() -> None:
+    config = tyro.cli(JudgeConfig, description=JudgeConfig.__doc__)
+    checkpoint, models = judge(config)
+    Console().print(table(checkpoint, models))
+    print(f"figures, pictures and wavs: {config.out}")
+
+
+def judge(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
+    """The checkpoint judged, and the scores of the GPT and of the ceiling.
+
+    Raises:
+        UserError: the GPT has no checkpoint yet.
+    """
+    work = config.work.expanduser()
+    checkpoint = config.checkpoint or newest_checkpoint(work)
+    base = Base(work / "seed_base")
+    dvae, mel_stats = load_dvae(work / "dvae")
+    hollow = Hollow(dvae, mel_stats)
+    rows = read_manifest(work / "corpus" / "metadata_eval.csv")[: config.num_sentences]
+    sentences = [
+        make_sentence(text, [other for _, other, _ in rows], reference_voice(name), recording=heard(path), of=name)
+        for path, text, name in rows
+    ]
+    recordings = {text: path for path, text, _ in rows}
+    gpt = build_gpt(
+        base.gpt_shape(), load_checkpoint(checkpoint), where=str(checkpoint), options=ForwardOptions(attention="sdpa")
+    ).eval()
+    voices = {name: reference(work, name) for name in {name for _, _, name in rows}}
+    speakers = [
+        Speaker(name="gpt", speak=_gpt(gpt, base, voices, hollow, Sampling(temperature=config.temperature))),
+        Speaker(name="ceiling", speak=_ceiling(load_code_encoder(base.dvae, mel_stats), recordings, hollow)),
+    ]
+    targets = {name: resample(wav, SAMPLE_RATE, RATE) for name, wav in voices.items()}
+    config.out.mkdir(parents=True, exist_ok=True)
+    models = [measure(speaker, sentences, voices=targets, folder=config.out) for speaker in speakers]
+    missing = {"cosine": "the judge hears no speaker encoder", "cer": "the judge hears no recogniser"}
+    write_evaluation(config.out, models, missing, {"checkpoint": str(checkpoint), "temperature": config.temperature})
+    return checkpoint, models
+
+
+def newest_checkpoint(work: Path) -> Path:
+    """The last complete checkpoint of the newest run that has one.
+
+    Raises:
+        UserError: there is none.
+    """
+    runs = sorted((work / "gpt" / "runs").glob("*/checkpoints"), reverse=True)
+    found = next((last for path in runs if (last := Checkpoints(path).last())), None)
+    if found is None:
+        raise UserError(what="the GPT has no checkpoint yet", where=str(work / "gpt"), fix="run the gpt stage")
+    return found
+
+
+def reference_voice(name: str) -> ReferenceVoice:
+    """One of the recipe's voices as the reference synthesiser."""
+    voice: EspeakVoice = next(voice for voice in GPT_VOICES if voice.name == name)
+    return ReferenceVoice(name=voice.voice, pitch=voice.pitch, speed=voice.speed)
+
+
+def reference(work: Path, voice: str) -> Tensor:
+    """Some training clips of a voice in a row, [1, N] at 22 050 Hz."""
+    rows = read_manifest(work / "corpus" / "metadata_train.csv")
+    paths = islice((path for path, _, name in rows if name == voice), REFERENCE_CLIPS)
+    return torch.cat([read_wav(path) for path in paths], dim=1)
+
+
+def heard(path: Path) -> Tensor:
+    """A corpus clip as the measures hear it, [1, N] at 16 000 Hz."""
+    return resample(read_wav(path), SAMPLE_RATE, RATE)
+
+
+def _gpt(
+    gpt: XttsGpt, base: Base, voices: dict[str, Tensor], hollow: Hollow, sampling: Sampling
+) -> Callable[[Sentence], Said]:
+    mel, tokenizer = conditioning_mel(base.mel_stats()), base.tokenizer()
+    with torch.inference_mode():
+        latents = {
+            name: torch.stack([gpt.latents(mel(part)) for part in wav.split(CROP[1], dim=1)[:-1]]).mean(0)
+            for name, wav in voices.items()
+        }
+
+    def speak(sentence: Sentence) -> Said:
+        generator = torch.Generator().manual_seed(1)
+        tokens = tokenizer.encode(sentence.text, "en")
+        # 0.2 s a letter is slow speech; what lasts longer never ends.
+        said = decode(
+            gpt, latents[sentence.voice], tokens, sampling, generator=generator, max_codes=65 + 5 * len(tokens)
+        )
+        codes = said.codes[said.codes < gpt.shape.num_codes]
+        return Said(wav=resample(hollow(codes), SAMPLE_RATE, OUTPUT_RATE), finished=said.stopped)
+
+    return speak
+
+
+def _ceiling(encoder: CodeEncoder, recordings: dict[str, Path], hollow: Hollow) -> Callable[[Sentence], Said]:
+    def speak(sentence: Sentence) -> Said:
+        wav = read_wav(recordings[sentence.text])
+        (codes,) = encoder(wav, [wav.shape[1]])
+        return Said(wav=resample(hollow(codes.long()), SAMPLE_RATE, OUTPUT_RATE), finished=True)
+
+    return speak
+
+
+def table(checkpoint: Path, models: list[ModelScores]) -> Table:
+    """A row a figure, a column a model."""
+    made = Table("", *[model.name for model in models], box=None, title=checkpoint.name)
+    summaries = [model.summary for model in models]
+    for name in ("sentences", "retrieval", "near_miss", "mcd_db", "pitch", "spectrum", "duration_ratio"):
+        made.add_row(name, *[f"{getattr(one, name):.3g}" for one in summaries])
+    for name in ("silent", "run_on", "early_stop", "loop", "flawless", "real_time"):
+        made.add_row(name, *[f"{getattr(one, name):.3g}" for one in summaries])
+    return made
+
+
+if __name__ == "__main__":
+    main()
