@@ -73,6 +73,10 @@ check-py312: ## check that the same pins resolve on Python 3.12 (PYTHON312=PATH 
 bench: $(RUNTIME) ## measure preparation; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.prepare $(ARGS)
 
+.PHONY: starter
+starter: $(RUNTIME) ## make assets/starter from nothing (needs espeak-ng; a night on 2 cores; goes on where it was stopped)
+	$(BIN)/python -m recipes.starter.run $(ARGS)
+
 .PHONY: clean-venv
 clean-venv: ## remove .venv
 	rm -rf $(VENV)

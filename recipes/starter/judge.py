@@ -90,7 +90,7 @@ class Hollow:
 def main() -> None:
     config = tyro.cli(JudgeConfig, description=JudgeConfig.__doc__)
     checkpoint, models = judge(config)
-    Console().print(table(checkpoint, models))
+    Console().print(table(checkpoint.name, models))
     print(f"figures, pictures and wavs: {config.out}")
 
 
@@ -190,9 +190,9 @@ def _ceiling(encoder: CodeEncoder, recordings: dict[str, Path], hollow: Hollow) 
     return speak
 
 
-def table(checkpoint: Path, models: list[ModelScores]) -> Table:
+def table(title: str, models: list[ModelScores]) -> Table:
     """A row a figure, a column a model."""
-    made = Table("", *[model.name for model in models], box=None, title=checkpoint.name)
+    made = Table("", *[model.name for model in models], box=None, title=title)
     summaries = [model.summary for model in models]
     for name in ("sentences", "retrieval", "near_miss", "mcd_db", "pitch", "spectrum", "duration_ratio"):
         made.add_row(name, *[f"{getattr(one, name):.3g}" for one in summaries])

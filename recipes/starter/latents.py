@@ -3,9 +3,13 @@
 Each clip is put through the GPT with its true codes (teacher forcing). Beside the GPT's own twelve voices all those of
 the speaker encoder take part: the GPT need not have heard a voice to follow its codes, and a decoder that knows many
 throats does better on a new one. The demo voice is not among them.
+
+The GPT may still be in training: its lessons are kept in a folder named after the checkpoint that made them, and those
+of an older checkpoint go once the newer ones are complete.
 """
 
 import json
+import shutil
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,7 +40,7 @@ from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
 from utils.training.speaker import new_speaker_encoder
 from utils.training.state import Checkpoints, load_checkpoint
 
-GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS = 110, 16
+GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS = 60, 8
 CLIPS_PER_REFERENCE = 4
 """Clips that share a reference: the two seconds of each that the GPT and the speaker encoder hear of the voice."""
 REFERENCE_SECONDS = 2
@@ -55,7 +59,7 @@ class Listener:
 
 def run(work: Path) -> None:
     """Make the lessons of every voice that has none yet; clips.json is written last."""
-    listener, folder = load_listener(work), work / "latents"
+    listener, folder = load_listener(work), work / "latents" / best_checkpoint(work).name
     everyone = speakers()
     for number, voice in enumerate(everyone):
         count = GPT_VOICE_CLIPS if voice in GPT_VOICES else OTHER_VOICE_CLIPS
@@ -66,12 +70,27 @@ def run(work: Path) -> None:
             print(f"latents: {voice.name}, {number + 1} of {len(everyone)} voices", flush=True)
     clips = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.npy")) if path.stem != "speakers"]
     (folder / "clips.json").write_text(json.dumps(clips), encoding="utf-8")
-    print(f"latents: {len(clips)} clips")
+    for former in (work / "latents").iterdir():
+        if former != folder:
+            shutil.rmtree(former)
+    print(f"latents: {len(clips)} clips by {folder.name}")
+
+
+def lessons_folder(work: Path) -> Path:
+    """The newest complete lessons.
+
+    Raises:
+        UserError: there are none.
+    """
+    found = sorted((work / "latents").glob("*/clips.json"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise UserError(what="there are no latents yet", where=str(work / "latents"), fix="run the latents stage")
+    return found[-1].parent
 
 
 def load_lessons(work: Path) -> list[DecoderClip]:
     """The clips that `run` has made."""
-    folder = work / "latents"
+    folder = lessons_folder(work)
     voices = {path.parent.name: torch.from_numpy(np.load(path)) for path in folder.glob("*/speakers.npy")}
     names = [folder / name for name in json.loads((folder / "clips.json").read_text(encoding="utf-8"))]
     return [
@@ -81,16 +100,12 @@ def load_lessons(work: Path) -> list[DecoderClip]:
 
 
 def load_listener(work: Path) -> Listener:
-    """The best GPT of the newest run, the DVAE and the speaker encoder.
+    """The newest run's GPT, the DVAE and the speaker encoder.
 
     Raises:
         UserError: the GPT has no checkpoint yet.
     """
-    base = Base(work / "seed_base")
-    found = [Checkpoints(path).best() for path in sorted((work / "gpt" / "runs").glob("*/checkpoints"))]
-    best = next((path for path in reversed(found) if path), None)
-    if best is None:
-        raise UserError(what="the GPT has no best checkpoint yet", where=str(work / "gpt"), fix="run the gpt stage")
+    base, best = Base(work / "seed_base"), best_checkpoint(work)
     speaker = new_speaker_encoder(SPEAKER_SHAPE)
     speaker.load_state_dict(read_weights(work / "speaker" / "speaker.safetensors"))
     return Listener(
@@ -100,6 +115,22 @@ def load_listener(work: Path) -> Listener:
         speaker=speaker.eval(),
         mel=conditioning_mel(base.mel_stats()),
     )
+
+
+def best_checkpoint(work: Path) -> Path:
+    """The best checkpoint of the newest GPT run, before its first evaluation the last; the run need not have ended.
+
+    Raises:
+        UserError: there is none yet.
+    """
+    found = [
+        Checkpoints(path).best() or Checkpoints(path).last()
+        for path in sorted((work / "gpt" / "runs").glob("*/checkpoints"))
+    ]
+    best = next((path for path in reversed(found) if path), None)
+    if best is None:
+        raise UserError(what="the GPT has no checkpoint yet", where=str(work / "gpt"), fix="run the gpt stage")
+    return best
 
 
 @torch.inference_mode()

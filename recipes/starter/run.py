@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import tyro
 
-from recipes.starter import codec, codes, corpus, gpt, latents, speakers, vocoder
+from recipes.starter import codec, codes, corpus, gpt, latents, package, quality, speakers, vocoder
 
-Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder"]
+Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder", "package", "evaluate"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class RecipeConfig:
 
     work: Path = Path("~/.cache/xtts-finetuning-studio/starter")
     """Folder for the corpus, checkpoints and reports (several GB)."""
-    stages: tuple[Stage, ...] = ("corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder")
+    stages: tuple[Stage, ...] = get_args(Stage)
     """Which stages, in this order."""
 
 
@@ -31,6 +31,8 @@ RUN: dict[Stage, Callable[[Path], None]] = {
     "speaker": speakers.run,
     "latents": latents.run,
     "decoder": vocoder.run,
+    "package": package.run,
+    "evaluate": quality.run,
 }
 
 

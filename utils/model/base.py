@@ -12,6 +12,7 @@ from torch import Tensor
 from utils.errors import UserError
 from utils.model.architecture import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
 from utils.model.catalog import DOWNLOADED, EMBEDDED, STARTER
+from utils.model.shipped import check_files
 from utils.model.weights import State, read_weights
 from utils.paths import assets_folder, bases_folder
 from utils.text.tokenizer import Tokenizer
@@ -153,7 +154,7 @@ def find_base(name: str) -> Base:
     """The base of that name or folder; `tiny` is made when it is first asked for.
 
     Raises:
-        UserError: not downloaded yet, no such base, or a folder without a model.
+        UserError: not downloaded yet, no such base, a folder without a model, or a packed base with a changed file.
     """
     if name == "tiny":
         from utils.model.tiny import ensure_tiny
@@ -163,6 +164,7 @@ def find_base(name: str) -> Base:
     if not folder.is_dir():
         raise UserError(what=f"there is no base {name!r}", where=str(folder), fix=_advice(name))
     base = Base(folder)
+    check_files(folder, base.about)
     _ = base.weights, base.config
     return base
 

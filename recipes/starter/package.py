@@ -1,0 +1,133 @@
+"""Stage H: everything into one folder that the studio finds as base `starter`: assets/starter.
+
+Weights are kept in float16, except the DVAE's: the codes that the GPT learned are those of the exact float32 encoder.
+"""
+
+import json
+import shutil
+import tempfile
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recipes.starter.corpus import read_manifest, read_wav
+from recipes.starter.gpt import CROP, make_config
+from recipes.starter.latents import best_checkpoint
+from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
+from recipes.starter.vocoder import SHAPE as DECODER_SHAPE
+from recipes.starter.voices import GPT_VOICES
+from utils.audio.write import write_wav
+from utils.config import SAMPLE_RATE
+from utils.errors import UserError
+from utils.inference.engine import Synthesizer
+from utils.model.base import Base
+from utils.model.shipped import write_about
+from utils.model.weights import read_weights, write_pickle, write_weights
+from utils.model.xtts import full_state
+from utils.paths import assets_folder
+from utils.training.state import load_checkpoint
+
+VERSION = 1
+MAX_BYTES = 40_000_000
+REFERENCE_CLIPS = 3
+"""Clips that make a reference voice; about ten seconds."""
+ABOUT: dict[str, Any] = {
+    "name": "starter",
+    "kind": "starter",
+    "version": VERSION,
+    "language": "en",
+    "license": "Apache-2.0",
+    "description": "a small English base of XTTS's architecture, for teaching and testing; real voices need XTTS v2",
+    "training_data": "15 hours of self-made sentences spoken by espeak-ng 1.51 in twelve voices; no human recordings",
+    "recipe": "recipes/starter (make starter)",
+    "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
+    "training": {"learning_rate": 1e-4, "num_epochs": 10, "dropout": 0.0, "crop": CROP},
+}
+
+
+def run(work: Path) -> None:
+    """Pack what the stages before have left, and say how large it is."""
+    folder = package(work, assets_folder() / "starter")
+    print(f"package: {sum(path.stat().st_size for path in folder.iterdir()) / 1e6:.1f} MB in {folder}")
+
+
+def package(work: Path, folder: Path) -> Path:
+    """Write the base to `folder`; what was there is replaced once the new one is whole and has been loaded.
+
+    Raises:
+        UserError: a stage has left nothing yet, parts do not fit together, or it is larger than 40 MB.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _fill(aside, work)
+        size = sum(path.stat().st_size for path in aside.iterdir())
+        if size > MAX_BYTES:
+            raise UserError(what=f"the starter base has {size / 1e6:.1f} MB, more than {MAX_BYTES / 1e6:.0f}")
+        aside.chmod(0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.replace(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def _fill(folder: Path, work: Path) -> None:
+    """All files; about.json, which lists the others, comes last."""
+    shutil.copyfile(_made(work / "seed_base" / "vocab.json", "gpt"), folder / "vocab.json")
+    for name in ("dvae.safetensors", "mel_stats.pth"):
+        shutil.copyfile(_made(work / "dvae" / name, "dvae"), folder / name)
+    (folder / "config.json").write_text(json.dumps(config(), indent=2) + "\n", encoding="utf-8")
+    checkpoint = best_checkpoint(work)
+    decoder = read_weights(_made(work / "decoder" / "decoder.safetensors", "decoder"))
+    mel_stats = Base(folder).mel_stats()
+    write_weights(folder / "model.safetensors", halved(full_state(load_checkpoint(checkpoint), decoder, mel_stats)))
+    _add_voices(folder, work)
+    write_about(folder, {**ABOUT, "gpt_checkpoint": checkpoint.name, "quality": quality(work)})
+
+
+def halved(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Floating point tensors in float16, all but the mel scale."""
+    return {
+        name: tensor.half() if tensor.is_floating_point() and name != "mel_stats" else tensor
+        for name, tensor in state.items()
+    }
+
+
+def config() -> dict[str, Any]:
+    """config.json: stock's keys, and `studio_decoder` for the sizes that stock fixes in code."""
+    values = make_config()
+    values["model_args"]["d_vector_dim"] = SPEAKER_SHAPE.width
+    values["studio_decoder"] = {
+        "initial_channels": DECODER_SHAPE.initial_channels,
+        "speaker_filters": list(DECODER_SHAPE.speaker_filters),
+        "speaker_layers": list(DECODER_SHAPE.speaker_layers),
+    }
+    return values
+
+
+def _add_voices(folder: Path, work: Path) -> None:
+    """The recipe's voices as reference voices, heard through the packed weights; the first is the base's own."""
+    synthesizer, voices = Synthesizer(Base(folder)), {}
+    rows = read_manifest(_made(work / "corpus" / "metadata_train.csv", "corpus"))
+    reference = folder / "reference.wav"
+    for voice in reversed(GPT_VOICES):
+        clips = list(islice((path for path, _, name in rows if name == voice.name), REFERENCE_CLIPS))
+        write_wav(reference, torch.cat([read_wav(clip) for clip in clips], dim=1), SAMPLE_RATE)
+        voices[voice.name] = synthesizer.voice(reference).as_speaker()
+    write_pickle(folder / "speakers_xtts.pth", {voice.name: voices[voice.name] for voice in GPT_VOICES})
+
+
+def quality(work: Path) -> dict[str, Any]:
+    """What the stages measured of themselves."""
+    found = {stage: work / stage / "quality.json" for stage in ("dvae", "speaker", "decoder")}
+    return {stage: json.loads(path.read_text(encoding="utf-8")) for stage, path in found.items() if path.is_file()}
+
+
+def _made(path: Path, stage: str) -> Path:
+    if not path.is_file():
+        raise UserError(what=f"the {stage} stage has not made {path.name} yet", where=str(path), fix="run that stage")
+    return path

@@ -1,0 +1,97 @@
+"""Stage I: the quality table of the packed base on sentences nobody trained on; leaves work/evaluation/.
+
+Two say the held-out list, the twelve voices taking turns: the base, and "ceiling", the true recording's codes through
+the same GPT and decoder. espeak-ng's own recording is the reference of all distances.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from recipes.starter.corpus import read_manifest, read_wav
+from recipes.starter.judge import heard, reference_voice, table
+from recipes.starter.voices import GPT_VOICES
+from utils.audio.resample import resample
+from utils.config import SAMPLE_RATE
+from utils.evaluation.evaluate import embedder, make_sentence, write_evaluation
+from utils.evaluation.features import RATE
+from utils.evaluation.measure import Said, Sentence, Speaker, measure
+from utils.evaluation.scores import ModelScores
+from utils.inference.decode import Sampling
+from utils.inference.engine import Synthesizer
+from utils.inference.voices import Voice
+from utils.model.base import Base, find_base
+from utils.model.dvae import load_code_encoder
+from utils.model.packing import pack
+
+NUM_SENTENCES = 50
+"""Retrieval is among so many."""
+REFERENCE_CLIPS = 3
+
+
+def run(work: Path) -> None:
+    """Measure the packed base, print the table and write figures, pictures and wavs."""
+    models = evaluate(find_base("starter"), work, work / "evaluation")
+    Console().print(table("assets/starter", models))
+
+
+def evaluate(base: Base, work: Path, folder: Path, *, count: int = NUM_SENTENCES) -> list[ModelScores]:
+    """Scores of the base and of its codec's ceiling on the first `count` held-out sentences."""
+    synthesizer = Synthesizer(base)
+    rows = read_manifest(work / "corpus" / "metadata_heldout.csv")[:count]
+    texts = [text for _, text, _ in rows]
+    sentences = [
+        make_sentence(text, texts, reference_voice(name), recording=heard(path), of=name) for path, text, name in rows
+    ]
+    voices, recordings = synthesizer.speakers(), {text: path for path, text, _ in rows}
+    speakers = [
+        Speaker(name="starter", speak=_base(synthesizer, voices)),
+        Speaker(name="ceiling", speak=_ceiling(synthesizer, voices, recordings)),
+    ]
+    targets = references(work)
+    folder.mkdir(parents=True, exist_ok=True)
+    ears = embedder(synthesizer)
+    models = [measure(speaker, sentences, voices=targets, folder=folder, embed=ears) for speaker in speakers]
+    write_evaluation(folder, models, {"cer": "the recipe hears no recogniser"}, {"base": base.about})
+    return models
+
+
+def references(work: Path) -> dict[str, Tensor]:
+    """Some training clips of each voice in a row, [1, N] at 16 000 Hz."""
+    rows = read_manifest(work / "corpus" / "metadata_train.csv")
+    found = {}
+    for voice in GPT_VOICES:
+        clips = islice((path for path, _, name in rows if name == voice.name), REFERENCE_CLIPS)
+        found[voice.name] = resample(torch.cat([read_wav(clip) for clip in clips], dim=1), SAMPLE_RATE, RATE)
+    return found
+
+
+def _base(synthesizer: Synthesizer, voices: dict[str, Voice]) -> Callable[[Sentence], Said]:
+    def speak(sentence: Sentence) -> Said:
+        pieces = synthesizer.pieces(sentence.text, "en")
+        spoken = list(synthesizer.sentences(pieces, voice=voices[sentence.voice], sampling=Sampling(), seed=1))
+        return Said(wav=torch.cat([one.wav for one in spoken], dim=1), finished=all(one.finished for one in spoken))
+
+    return speak
+
+
+def _ceiling(
+    synthesizer: Synthesizer, voices: dict[str, Voice], recordings: dict[str, Path]
+) -> Callable[[Sentence], Said]:
+    encoder = load_code_encoder(synthesizer.base.dvae, synthesizer.base.mel_stats())
+    gpt = synthesizer.gpt
+
+    @torch.inference_mode()
+    def speak(sentence: Sentence) -> Said:
+        wav, voice = read_wav(recordings[sentence.text]), voices[sentence.voice]
+        (codes,) = encoder(wav, [wav.shape[1]])
+        batch = pack([torch.tensor(synthesizer.tokenizer.encode(sentence.text, "en"))], [codes], gpt.shape)
+        hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, voice.latents), batch)).flatten(0, 1)
+        latents = hidden[batch.code_places[: len(codes) + 1]][None]
+        return Said(wav=synthesizer.vocoder(latents, voice.embedding), finished=True)
+
+    return speak

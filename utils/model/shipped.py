@@ -1,0 +1,56 @@
+"""Bases that list their own files: each file is what it was when the base was packed, or the base is refused.
+
+about.json of such a base holds {"format": 1, "files": {name: sha256}}.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from utils.errors import UserError
+
+FORMAT = 1
+"""Newest layout of a packed base that this version reads."""
+ABOUT_FILE = "about.json"
+REMEDY = "restore it from the repository (git checkout -- assets), or make it again: make starter"
+
+
+def write_about(folder: Path, about: dict[str, Any]) -> None:
+    """Write about.json with the hashes of all other files of the folder; it must be written last."""
+    files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != ABOUT_FILE}
+    text = json.dumps({**about, "format": FORMAT, "files": files}, indent=2, ensure_ascii=False)
+    (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def check_files(folder: Path, about: dict[str, Any]) -> None:
+    """Compare the folder's files with the list in its about.json; a folder without a list is not checked.
+
+    Raises:
+        UserError: a file is missing or changed, the list is no list, or the layout is newer than this version.
+    """
+    if "files" not in about:
+        return
+    where = str(folder / ABOUT_FILE)
+    if about.get("format") != FORMAT:
+        raise UserError(
+            what=f"this base has layout {about.get('format')!r}; this version reads {FORMAT}",
+            where=where,
+            fix="update the studio, or use another base",
+        )
+    files = about["files"]
+    # A name that leads out of the folder would read any file of the machine.
+    if not isinstance(files, dict) or not all(Path(name).name == name for name in files):
+        raise UserError(what="about.json has no usable list of files", where=where, fix=REMEDY)
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise UserError(what=f"{name} is missing from the base", where=str(path), fix=REMEDY)
+        if sha256(path) != expected:
+            raise UserError(what=f"{name} is not the file that this base was packed with", where=str(path), fix=REMEDY)
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
