@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from utils.config import Config
 from utils.errors import UserError, disk_errors
+from utils.hardware import TORCH_ENVIRONMENT
 
 USER_ERROR = 2
 """Exit status for a fault that the user can mend; also that of an unknown flag."""
@@ -56,10 +57,8 @@ def error_exits() -> Iterator[None]:
     Raises:
         SystemExit: 2 after a fault that the user can mend, 130 after Ctrl-C.
     """
-    # Before torch is loaded: threads that wait by spinning make steps ten times slower where other programs run too.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # Likewise: large tensors in large pages. Without, faults for fresh pages take a tenth of a training step on a CPU.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    for name, value in TORCH_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     set_up_logging()
     try:
         with disk_errors():

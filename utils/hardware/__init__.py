@@ -1,5 +1,6 @@
 """Facts about this machine without loading torch: what the web process may ask, and what to recommend for it."""
 
+from utils.hardware.environment import TORCH_ENVIRONMENT
 from utils.hardware.estimates import XTTS_V2, Checkpointing, MemoryEstimate, ModelSize, Step, estimate
 from utils.hardware.gpu import Gpu, GpuSurvey, architecture, find_gpus, gpus
 from utils.hardware.loader import LoaderSettings, loader_settings
@@ -10,6 +11,7 @@ from utils.hardware.resources import Memory, disk_free, memory, process_memory, 
 from utils.hardware.wheel import TorchBuild, Wheel, best_wheel, gpu_problems, torch_build
 
 __all__ = [
+    "TORCH_ENVIRONMENT",
     "USE_CASES",
     "XTTS_V2",
     "Checkpointing",

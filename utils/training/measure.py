@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader
 
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.hardware import TORCH_ENVIRONMENT
 from utils.model.base import find_base
 from utils.paths import open_project
 from utils.performance_utils import is_out_of_memory
@@ -84,7 +86,8 @@ def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
         flags = ["--warmup", str(warmup), "--steps", str(steps)]
         command = [sys.executable, "-m", "utils.training.measure", str(settings), *flags]
         root = Path(__file__).resolve().parents[2]
-        child = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+        environment = TORCH_ENVIRONMENT | os.environ
+        child = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment, check=False)
     lines = child.stdout.strip().splitlines()
     if child.returncode == 0 and lines:
         return Measurement(**json.loads(lines[-1]))

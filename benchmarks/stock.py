@@ -1,0 +1,178 @@
+"""Steps of stock coqui-tts, measured in this process: its own trainer, data, DVAE and optimizer, set as in its recipe.
+
+Two things are not stock's: recordings are read by soundfile (its loader needs a system ffmpeg), and torch keeps all
+threads (importing its dataset sets them to one, which would make it slower than it need be).
+"""
+
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import torch
+from torch import Tensor
+
+from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.dataset.manifest import read_manifest
+from utils.model.base import Base
+from utils.model.weights import read_weights
+from utils.paths import Project
+from utils.training.measure import Measurement
+
+
+def measure_stock(
+    base: Path, project: Project, *, precision: str, batch_size: int, warmup: int, steps: int
+) -> Measurement:
+    """Measure stock's training step.
+
+    Args:
+        base: from `full_base.make_base`; its GPT begins with stock's own random weights, which cost the same.
+        project: whose training clips are taken in their order.
+        precision: fp32 (stock's default) or bf16.
+        batch_size: clips a step.
+        warmup, steps: not counted, and counted.
+    """
+    threads = torch.get_num_threads()
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = _make_trainer(base, project, precision, batch_size, Path(scratch))
+        torch.set_num_threads(threads)
+        batches = _batches(trainer, project, batch_size)
+        for _ in range(warmup):
+            _step(trainer, next(batches))
+        return _timed(trainer, batches, steps)
+
+
+def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measurement:
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    peak = torch.cuda.max_memory_allocated if on_gpu else _peak_resident
+    times, waits, texts, codes, computed, loss = [], [], [], [], 0, 0.0
+    begin_cpu = time.process_time()
+    for _ in range(steps):
+        begin = time.perf_counter()
+        batch = next(batches)
+        waits.append(time.perf_counter() - begin)
+        texts += batch["text_lengths"].tolist()
+        codes += (-(-batch["wav_lengths"] // CODE_SAMPLES)).tolist()
+        longest = int(batch["text_lengths"].max()) + 2 + int(batch["wav_lengths"].max()) // CODE_SAMPLES + 4
+        computed += len(batch["text_lengths"]) * (32 + longest)
+        loss = _step(trainer, batch)
+        times.append(time.perf_counter() - begin)
+    useful = sum(32 + text + 1 + code + 4 for text, code in zip(texts, codes, strict=True))
+    return Measurement(
+        steps=steps,
+        step_s=statistics.median(times),
+        seconds=sum(times),
+        cpu_s=time.process_time() - begin_cpu,
+        data_share=sum(waits) / sum(times),
+        audio_s=sum(codes) * CODE_SAMPLES / SAMPLE_RATE,
+        text_tokens=texts,
+        codes=codes,
+        useful_share=useful / computed,
+        peak_bytes=peak(),
+        reserved_bytes=torch.cuda.max_memory_reserved() if on_gpu else 0,
+        loss=loss,
+    )
+
+
+def _peak_resident() -> int:
+    """The most this process has held, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _step(trainer: Any, batch: dict[str, Any]) -> float:
+    """One optimizer step as Trainer.train_step takes it, its logging left out."""
+    batch = trainer.format_batch(batch)
+    _, losses, _ = trainer.optimize(
+        batch, trainer.optimizer[0], trainer.scaler, trainer.criterion[0], trainer.scheduler[0]
+    )
+    return float(losses["loss"])
+
+
+def _batches(trainer: Any, project: Project, batch_size: int) -> Iterator[dict[str, Any]]:
+    """Stock's own samples and padding over the clips in their order, again and again."""
+    from TTS.tts.layers.xtts.trainer import dataset as stock
+
+    stock.load_audio = _load_audio
+    samples = _samples(project)
+    model = trainer.model
+    # As for evaluation, where clips come in order: stock's training draws them with replacement.
+    data = stock.XTTSDataset(model.config, samples, model.xtts.tokenizer, SAMPLE_RATE, True)
+    assert len(data) == len(samples), "stock refuses some of the clips"
+    loader = torch.utils.data.DataLoader(
+        data, batch_size=batch_size, collate_fn=data.collate_fn, num_workers=4 if torch.cuda.is_available() else 0
+    )
+    while True:
+        yield from loader
+
+
+def _samples(project: Project) -> list[dict[str, str]]:
+    """The training clips as stock's formatters give them."""
+    return [
+        {"text": clip.text, "audio_file": str(clip.audio), "speaker_name": clip.speaker, "language": "en"}
+        for clip in read_manifest(project.train_csv)
+    ]
+
+
+def _load_audio(path: str, sample_rate: int) -> Tensor:
+    sound, rate = soundfile.read(path, dtype="float32")
+    assert rate == sample_rate
+    return torch.from_numpy(np.asarray(sound)).unsqueeze(0)
+
+
+def _make_trainer(base: Path, project: Project, precision: str, batch_size: int, scratch: Path) -> Any:
+    """Stock's trainer with the settings of its XTTS v2 recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py)."""
+    from trainer import Trainer, TrainerArgs
+    from TTS.tts.configs.xtts_config import XttsAudioConfig
+    from TTS.tts.layers.xtts.trainer.gpt_trainer import GPTArgs, GPTTrainer, GPTTrainerConfig
+
+    dvae, settings = scratch / "dvae.pth", Base(base).config["model_args"]
+    torch.save(read_weights(base / "dvae.safetensors"), dvae)
+    sizes = {name: value for name, value in settings.items() if name.startswith("gpt_") and value is not None}
+    arguments = GPTArgs(
+        **sizes | {"gpt_use_masking_gt_prompt_approach": True},
+        max_conditioning_length=132_300,
+        min_conditioning_length=66_150,
+        debug_loading_failures=True,
+        max_wav_length=260_000,
+        max_text_length=200,
+        mel_norm_file=str(base / "mel_stats.pth"),
+        dvae_checkpoint=str(dvae),
+        tokenizer_file=str(base / "vocab.json"),
+    )
+    config = GPTTrainerConfig(
+        output_path=str(scratch),
+        model_args=arguments,
+        audio=XttsAudioConfig(sample_rate=SAMPLE_RATE, dvae_sample_rate=SAMPLE_RATE, output_sample_rate=24_000),
+        batch_size=batch_size,
+        eval_batch_size=batch_size,
+        run_eval=False,
+        optimizer="AdamW",
+        optimizer_wd_only_on_weights=True,
+        optimizer_params={"betas": [0.9, 0.96], "eps": 1e-8, "weight_decay": 1e-2},
+        lr=5e-6,
+        grad_clip=1.0,
+        mixed_precision=precision != "fp32",
+        precision=precision if precision != "fp32" else "fp16",
+        dashboard_logger="tensorboard",
+    )
+    model = GPTTrainer.init_from_config(config)
+    samples = _samples(project)
+    trainer = Trainer(
+        TrainerArgs(skip_train_epoch=True),
+        config,
+        output_path=str(scratch),
+        model=model,
+        train_samples=samples,
+        eval_samples=samples[:1],
+        parse_command_line_args=False,
+    )
+    model.on_train_epoch_start(trainer)
+    return trainer

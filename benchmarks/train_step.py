@@ -1,0 +1,236 @@
+"""Training speed and memory, ours and stock coqui-tts's in one run: python -m benchmarks.train_step --size full.
+
+Each cell runs in a process of its own, on the same ragged clips, in two rounds of opposite order (ABBA).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import tyro
+
+from benchmarks.full_base import SIZES, make_base, make_clips
+from benchmarks.limits import Limits, measure_limits, useful_flops
+from benchmarks.stock import measure_stock
+from utils.config import TrainConfig
+from utils.paths import Project
+from utils.performance_utils import log_system_info
+from utils.training.measure import Measurement, measure_apart
+
+ROOT = Path(__file__).resolve().parent.parent
+FAST: dict[str, Any] = {"sdpa": True, "mixed_precision": "bf16"}
+CELLS: dict[str, dict[str, Any] | str] = {
+    "stock, fp32 (its default)": "fp32",
+    "stock, bf16": "bf16",
+    "ours, no switch": {"sdpa": False},
+    "ours, checkpointing": {"sdpa": False, "gradient_checkpointing": "full"},
+    "ours, SDPA": {"sdpa": True},
+    "ours, mixed precision": {"sdpa": False, "mixed_precision": "bf16"},
+    "ours, SDPA + mixed precision": FAST,
+    "ours, all three": FAST | {"gradient_checkpointing": "full"},
+    "ours, all three, selective": FAST | {"gradient_checkpointing": "selective"},
+    "ours, SDPA + mixed + compile": FAST | {"compile": "default"},
+    "ours, all three + 8-bit AdamW": FAST | {"gradient_checkpointing": "full", "eight_bit_optimizer": True},
+    "ours, all three + LoRA": FAST | {"gradient_checkpointing": "full", "lora_rank": 32},
+}
+"""Stock's precision, or our settings."""
+REFERENCE, REFERENCE_BF16 = list(CELLS)[:2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to measure."""
+
+    size: Literal["full", "small"] = "full"
+    """full is XTTS v2 itself (441.0 M parameters)."""
+    device: Literal["cpu", "cuda"] = "cuda" if torch.cuda.is_available() else "cpu"
+    """Where to train."""
+    batch_size: int | None = None
+    """Clips a step; 4 on a CPU, 8 on CUDA."""
+    steps: int | None = None
+    """Steps that are counted; 4 on a CPU, 30 on CUDA."""
+    warmup: int | None = None
+    """Steps before them; 1 on a CPU, 20 on CUDA."""
+    rounds: int = 2
+    """Times that each cell is measured."""
+    only: tuple[str, ...] = ()
+    """Cells whose name contains one of these; all when not given."""
+    out: Path | None = None
+    """Results file; benchmarks/results/train_step_<size>_<device>.json when not given."""
+    cell: str = ""
+    """Measure one stock cell in this process and print it as JSON; used by the benchmark itself."""
+    work: Path = Path()
+    """Its folder."""
+
+    def resolved(self) -> "Settings":
+        """With the numbers of the device filled in."""
+        batch, steps, warmup = (8, 30, 20) if self.device == "cuda" else (4, 4, 1)
+        out = ROOT / "benchmarks" / "results" / f"train_step_{self.size}_{self.device}.json"
+        return replace(
+            self,
+            batch_size=self.batch_size or batch,
+            steps=self.steps or steps,
+            warmup=warmup if self.warmup is None else self.warmup,
+            out=self.out or out,
+        )
+
+
+@dataclass(kw_only=True)
+class Result:
+    """All rounds of one cell."""
+
+    name: str
+    rounds: list[Measurement] = field(default_factory=list)
+
+    @property
+    def best(self) -> Measurement:
+        """The round with the least processor time on a CPU, the fastest on a GPU: what neighbours disturbed least."""
+        good = [one for one in self.rounds if not one.fault]
+        return min(good or self.rounds, key=lambda one: one.cpu_s if not torch.cuda.is_available() else one.seconds)
+
+
+def main() -> None:
+    settings = tyro.cli(Settings, description=__doc__).resolved()
+    if settings.cell:
+        sys.stdout.write(json.dumps(asdict(_stock_cell(settings))) + "\n")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        work = Path(scratch)
+        make_base(work / "base", settings.size)
+        assert settings.steps and settings.batch_size and settings.out
+        project = Project(name="clips", output=work)
+        make_clips(project, settings.steps * settings.batch_size)
+        limits = measure_limits(settings.device)
+        results = _all_cells(settings, work)
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    settings.out.write_text(json.dumps(_record(settings, limits, results), indent=1) + "\n", encoding="utf-8")
+    print(table(settings, limits, results))
+
+
+def _all_cells(settings: Settings, work: Path) -> list[Result]:
+    names = [name for name in CELLS if not settings.only or any(part in name for part in settings.only)]
+    results = {name: Result(name=name) for name in names}
+    for number in range(settings.rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            begin = time.perf_counter()
+            found = _cell(settings, name, work)
+            results[name].rounds.append(found)
+            said = found.fault or f"{found.step_s:.2f} s a step, {found.cpu_s / max(found.steps, 1):.2f} CPU-s"
+            print(f"round {number + 1}: {name}: {said} ({time.perf_counter() - begin:.0f} s in all)", flush=True)
+    return list(results.values())
+
+
+def _cell(settings: Settings, name: str, work: Path) -> Measurement:
+    what = CELLS[name]
+    assert settings.warmup is not None and settings.steps and settings.batch_size
+    if isinstance(what, dict):
+        config = TrainConfig(
+            project="clips",
+            output=work,
+            base=str(work / "base"),
+            batch_size=settings.batch_size,
+            device=settings.device,
+            num_epochs=100,
+            **what,
+        )
+        return measure_apart(config, warmup=settings.warmup, steps=settings.steps)
+    flags = [f"--{name}={getattr(settings, name)}" for name in ("size", "device", "steps", "warmup")]
+    flags += [f"--batch-size={settings.batch_size}", f"--cell={what}", f"--work={work}"]
+    command = [sys.executable, "-m", "benchmarks.train_step", *flags]
+    # Threads that spin while they wait would make stock, too, slower where other programs run.
+    environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
+    child = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    if child.returncode:
+        return Measurement(fault=(child.stderr.strip().splitlines() or ["it failed"])[-1])
+    return Measurement(**json.loads(child.stdout.strip().splitlines()[-1]))
+
+
+def _stock_cell(settings: Settings) -> Measurement:
+    assert settings.batch_size and settings.warmup is not None and settings.steps
+    return measure_stock(
+        settings.work / "base",
+        Project(name="clips", output=settings.work),
+        precision=settings.cell,
+        batch_size=settings.batch_size,
+        warmup=settings.warmup,
+        steps=settings.steps,
+    )
+
+
+def table(settings: Settings, limits: Limits, results: list[Result]) -> str:
+    """The measurements as a table that a reader can check."""
+    by_name = {result.name: result.best for result in results}
+    on_gpu = settings.device == "cuda"
+    lines = [
+        f"{settings.size} size, batch {settings.batch_size}, {limits.device}, torch {torch.__version__}, "
+        f"{settings.rounds} rounds, ABBA; bf16 products {limits.flops / 1e12:.2f} TFLOP/s, "
+        f"copies {limits.bandwidth / 1e9:.0f} GB/s",
+        f"{'':32}{'audio-s/s':>10}{'ratio':>7}{'to bf16':>8}{'peak GB':>9}{'useful':>8}{'MFU':>7}{'limit':>7}"
+        + ("" if on_gpu else "   (audio-s and ratios by processor time)"),
+    ]
+    for name, seen in by_name.items():
+        lines.append(f"{name:32}" + _numbers(seen, by_name, settings, limits))
+    return "\n".join(lines)
+
+
+def _numbers(seen: Measurement, by_name: dict[str, Measurement], settings: Settings, limits: Limits) -> str:
+    if seen.fault:
+        return seen.fault
+    on_gpu = settings.device == "cuda"
+    rate = _rate(seen, on_gpu)
+    ratios = [_ratio(rate, by_name.get(reference), on_gpu) for reference in (REFERENCE, REFERENCE_BF16)]
+    # Processor time counts each core; the limit is that of all cores together.
+    seconds = seen.seconds if on_gpu else seen.cpu_s / torch.get_num_threads()
+    flops = useful_flops(seen.text_tokens, seen.codes, *SIZES[settings.size])
+    floor = flops / limits.flops + seen.steps * limits.update_s(SIZES[settings.size])
+    return (
+        f"{rate:10.2f}{ratios[0]:>7}{ratios[1]:>8}{seen.peak_bytes / 1e9:9.2f}{seen.useful_share:8.0%}"
+        f"{flops / limits.flops / seconds:7.0%}{floor / seconds:7.0%}"
+    )
+
+
+def _rate(seen: Measurement, on_gpu: bool) -> float:
+    """Speech trained on in a second; on a CPU by processor time over the cores, which neighbours disturb least."""
+    return seen.audio_s / (seen.seconds if on_gpu else seen.cpu_s / torch.get_num_threads())
+
+
+def _ratio(rate: float, reference: Measurement | None, on_gpu: bool) -> str:
+    return "" if reference is None or reference.fault else f"{rate / _rate(reference, on_gpu):.2f}"
+
+
+def _record(settings: Settings, limits: Limits, results: list[Result]) -> dict[str, Any]:
+    packages = ("torch", "transformers", "accelerate", "coqui-tts", "coqui-tts-trainer")
+    shown = dict(_versions(packages))
+    return {
+        "benchmark": "train_step",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "settings": json.loads(json.dumps(asdict(settings), default=str)) | {"out": None, "work": None},
+        "system": log_system_info(),
+        "versions": shown,
+        "limits": asdict(limits),
+        "cells": {result.name: [_plain(one) for one in result.rounds] for result in results},
+        "table": table(settings, limits, results).splitlines(),
+    }
+
+
+def _plain(one: Measurement) -> dict[str, Any]:
+    return {**asdict(one), "audio_per_second": one.audio_per_second}
+
+
+def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for name in packages:
+        yield name, version(name)
+
+
+if __name__ == "__main__":
+    main()
