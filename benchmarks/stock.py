@@ -20,7 +20,8 @@ from torch import Tensor
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.manifest import read_manifest
 from utils.model.base import Base
-from utils.model.weights import read_weights
+from utils.model.dvae import build_dvae
+from utils.model.weights import State, read_weights
 from utils.paths import Project
 from utils.training.measure import Measurement
 
@@ -45,6 +46,33 @@ def measure_stock(
         for _ in range(warmup):
             _step(trainer, next(batches))
         return _timed(trainer, batches, steps)
+
+
+def stock_steps(
+    base: Path, project: Project, *, start: State, learning_rate: float, batch_size: int, seed: int
+) -> Iterator[torch.nn.Module]:
+    """Train as stock does, in float32, from given weights; yields stock's GPT after each step.
+
+    Args:
+        base: sizes, vocabulary and DVAE.
+        project: whose training clips are drawn at random, with replacement, as stock does.
+        start: weights of the GPT.
+        learning_rate: constant.
+        batch_size: clips a step.
+        seed: of stock's draws and dropout.
+    """
+    threads = torch.get_num_threads()
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = _make_trainer(
+            base, project, "fp32", batch_size, Path(scratch), learning_rate=learning_rate, seed=seed
+        )
+        torch.set_num_threads(threads)
+        gpt = trainer.model.xtts.gpt
+        gpt.load_state_dict(start)
+        torch.manual_seed(seed)
+        for batch in _batches(trainer, project, batch_size, in_order=False):
+            _step(trainer, batch)
+            yield gpt
 
 
 def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measurement:
@@ -96,16 +124,16 @@ def _step(trainer: Any, batch: dict[str, Any]) -> float:
     return float(losses["loss"])
 
 
-def _batches(trainer: Any, project: Project, batch_size: int) -> Iterator[dict[str, Any]]:
-    """Stock's own samples and padding over the clips in their order, again and again."""
+def _batches(trainer: Any, project: Project, batch_size: int, *, in_order: bool = True) -> Iterator[dict[str, Any]]:
+    """Stock's own samples and padding over the clips, again and again: in their order or as stock draws them."""
     from TTS.tts.layers.xtts.trainer import dataset as stock
 
     stock.load_audio = _load_audio
     samples = _samples(project)
     model = trainer.model
-    # As for evaluation, where clips come in order: stock's training draws them with replacement.
-    data = stock.XTTSDataset(model.config, samples, model.xtts.tokenizer, SAMPLE_RATE, True)
-    assert len(data) == len(samples), "stock refuses some of the clips"
+    # As for evaluation, clips come in order; for training stock draws them with replacement.
+    data = stock.XTTSDataset(model.config, samples, model.xtts.tokenizer, SAMPLE_RATE, in_order)
+    assert len(data) == len(read_manifest(project.train_csv)), "stock refuses some of the clips"
     loader = torch.utils.data.DataLoader(
         data, batch_size=batch_size, collate_fn=data.collate_fn, num_workers=4 if torch.cuda.is_available() else 0
     )
@@ -127,14 +155,24 @@ def _load_audio(path: str, sample_rate: int) -> Tensor:
     return torch.from_numpy(np.asarray(sound)).unsqueeze(0)
 
 
-def _make_trainer(base: Path, project: Project, precision: str, batch_size: int, scratch: Path) -> Any:
+def _make_trainer(
+    base: Path,
+    project: Project,
+    precision: str,
+    batch_size: int,
+    scratch: Path,
+    *,
+    learning_rate: float = 5e-6,
+    seed: int = 1,
+) -> Any:
     """Stock's trainer with the settings of its XTTS v2 recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py)."""
     from trainer import Trainer, TrainerArgs
     from TTS.tts.configs.xtts_config import XttsAudioConfig
     from TTS.tts.layers.xtts.trainer.gpt_trainer import GPTArgs, GPTTrainer, GPTTrainerConfig
 
     dvae, settings = scratch / "dvae.pth", Base(base).config["model_args"]
-    torch.save(read_weights(base / "dvae.safetensors"), dvae)
+    # Stock builds one size only, and needs a file of it; the base's own takes its place below.
+    torch.save({}, dvae)
     sizes = {name: value for name, value in settings.items() if name.startswith("gpt_") and value is not None}
     arguments = GPTArgs(
         **sizes | {"gpt_use_masking_gt_prompt_approach": True},
@@ -157,13 +195,15 @@ def _make_trainer(base: Path, project: Project, precision: str, batch_size: int,
         optimizer="AdamW",
         optimizer_wd_only_on_weights=True,
         optimizer_params={"betas": [0.9, 0.96], "eps": 1e-8, "weight_decay": 1e-2},
-        lr=5e-6,
+        lr=learning_rate,
+        training_seed=seed,
         grad_clip=1.0,
         mixed_precision=precision != "fp32",
         precision=precision if precision != "fp32" else "fp16",
         dashboard_logger="tensorboard",
     )
     model = GPTTrainer.init_from_config(config)
+    model.dvae = build_dvae(read_weights(base / "dvae.safetensors"))
     samples = _samples(project)
     trainer = Trainer(
         TrainerArgs(skip_train_epoch=True),

@@ -1,0 +1,206 @@
+"""Whether the switches cost quality: evaluation losses of stock coqui-tts in fp32 and of ours with all switches.
+
+python -m benchmarks.quality trains the bundled voice from the same base with three seeds each, and lets one judge, our
+evaluation in float32, score the weights of both. A difference counts only beside the spread between seeds.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from utils.config import PrepareConfig, TrainConfig
+from utils.hardware import TORCH_ENVIRONMENT
+from utils.paths import Project, assets_folder
+from utils.performance_utils import log_system_info
+
+ROOT = Path(__file__).resolve().parent.parent
+ENGINES = ("stock, fp32", "ours, all switches")
+NEEDED_FALL = 0.15
+"""Share by which stock's loss must fall: two engines that learn nothing would agree as well."""
+SWITCHES: dict[str, Any] = {"sdpa": True, "mixed_precision": "bf16", "gradient_checkpointing": "full"}
+DROPOUT = 0.1
+"""Stock's own, which cannot be set there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to compare."""
+
+    base: str = "tiny"
+    """Base to train from, at its own learning rate."""
+    steps: int = 300
+    """Optimizer steps of each training."""
+    every: int = 50
+    """Steps between two evaluations."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """Seeds that both engines are given."""
+    batch_size: int = 4
+    """Clips a step."""
+    out: Path = ROOT / "benchmarks" / "results" / "quality.json"
+    """Results file."""
+    cell: str = ""
+    """Train with one engine in this process and print its losses as JSON; used by the benchmark itself."""
+    seed: int = 1
+    """Seed of `cell`."""
+    work: Path = Path()
+    """Folder of `cell`."""
+
+
+def main() -> None:
+    settings = tyro.cli(Settings, description=__doc__)
+    if settings.cell:
+        sys.stdout.write(json.dumps(_train(settings)) + "\n")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        _prepare(Path(scratch), settings.base)
+        curves: dict[str, list[list[float]]] = {engine: [] for engine in ENGINES}
+        for number, seed in enumerate(settings.seeds):
+            for engine in ENGINES if number % 2 == 0 else ENGINES[::-1]:
+                curve = _apart(settings, engine, seed, Path(scratch))
+                curves[engine].append(curve)
+                print(f"{engine}, seed {seed}: {', '.join(f'{loss:.3f}' for loss in curve)}", flush=True)
+    verdict = judge(curves)
+    record = {
+        "benchmark": "quality",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "settings": {**asdict(settings), "out": None, "work": None},
+        "switches": SWITCHES,
+        "system": log_system_info(),
+        "curves": curves,
+        "verdict": verdict,
+    }
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    settings.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(verdict, indent=1))
+
+
+def judge(curves: dict[str, list[list[float]]]) -> dict[str, Any]:
+    """Compare the last evaluations, seed by seed.
+
+    Returns:
+        fall: share by which stock's loss fell; counts: whether that is enough; difference: mean of ours minus stock's;
+        spread: standard deviation between stock's seeds; within: whether the difference is inside twice the spread of
+        such a mean of differences.
+    """
+    stock, ours = (curves[engine] for engine in ENGINES)
+    fall = statistics.mean(1 - curve[-1] / curve[0] for curve in stock)
+    differences = [mine[-1] - theirs[-1] for mine, theirs in zip(ours, stock, strict=True)]
+    spread = statistics.stdev(curve[-1] for curve in stock)
+    difference = statistics.mean(differences)
+    return {
+        "fall": fall,
+        "counts": fall >= NEEDED_FALL,
+        "stock": statistics.mean(curve[-1] for curve in stock),
+        "ours": statistics.mean(curve[-1] for curve in ours),
+        "difference": difference,
+        "spread": spread,
+        "within": difference <= spread,
+    }
+
+
+def _prepare(work: Path, base: str) -> None:
+    from utils.dataset.build import prepare
+
+    prepare(PrepareConfig(project="voice", input=assets_folder() / "demo_voice", language="en", output=work, base=base))
+
+
+def _apart(settings: Settings, engine: str, seed: int, work: Path) -> list[float]:
+    numbers = {name: getattr(settings, name) for name in ("base", "steps", "every")}
+    flags = [f"--{name}={value}" for name, value in numbers.items()]
+    flags += [f"--batch-size={settings.batch_size}", f"--cell={engine}", f"--seed={seed}", f"--work={work}"]
+    command = [sys.executable, "-m", "benchmarks.quality", *flags]
+    child = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=TORCH_ENVIRONMENT | os.environ, check=True
+    )
+    losses: list[float] = json.loads(child.stdout.strip().splitlines()[-1])
+    return losses
+
+
+def _train(settings: Settings) -> list[float]:
+    """Evaluation losses before training and after every `every` steps."""
+    from utils.model.base import find_base
+    from utils.training.assembly import make_trainer
+    from utils.training.data import load_data
+    from utils.training.loaders import Loaders
+    from utils.training.precision import make_accelerator
+    from utils.training.settings import settle
+    from utils.training_optimizations import TrainingOptimizer
+
+    project, base = Project(name="voice", output=settings.work), find_base(settings.base)
+    is_ours = settings.cell == ENGINES[1]
+    config = TrainConfig(
+        project="voice",
+        output=settings.work,
+        base=settings.base,
+        batch_size=settings.batch_size,
+        num_epochs=10_000,
+        schedule="constant",
+        seed=settings.seed,
+        dropout=DROPOUT,
+        **(SWITCHES if is_ours else {}),
+    )
+    config = settle(config.validate(where="benchmark"), project, base)
+    accelerator = make_accelerator(config.device)
+    data = load_data(config, project, base, accelerator)
+    optimizations = TrainingOptimizer.from_config(config, accelerator.device)
+    trainer = make_trainer(config, base, data, accelerator, optimizations)
+    loaders = Loaders(config, base, data, accelerator, optimizations.switches)
+    trainer.precision = "fp32" if not is_ours else trainer.precision
+    steps = _ours(trainer, loaders) if is_ours else _stock(settings, project, trainer.gpt, config.learning_rate or 0.0)
+
+    def evaluate() -> float:
+        # One judge for both: float32.
+        used, trainer.precision = trainer.precision, "fp32"
+        loss = trainer.evaluate(loaders.evaluate()).total
+        trainer.precision = used
+        return float(loss)
+
+    losses = [evaluate()]
+    while len(losses) <= settings.steps // settings.every:
+        for _ in islice(steps, settings.every):
+            pass
+        losses.append(evaluate())
+    return losses
+
+
+def _ours(trainer: Any, loaders: Any) -> Iterator[None]:
+    epoch = 0
+    while True:
+        for batch in loaders.train(epoch, 0):
+            trainer.step([batch])
+            yield
+        epoch += 1
+
+
+def _stock(settings: Settings, project: Project, judged: Any, learning_rate: float) -> Iterator[None]:
+    """Stock's steps; after each evaluation interval its weights are in `judged`."""
+    from benchmarks.stock import stock_steps
+    from utils.model.base import find_base
+
+    steps = stock_steps(
+        find_base(settings.base).folder,
+        project,
+        start=judged.state_dict(),
+        learning_rate=learning_rate,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+    )
+    for number, gpt in enumerate(steps, start=1):
+        if number % settings.every == 0:
+            judged.load_state_dict(gpt.state_dict())
+        yield
+
+
+if __name__ == "__main__":
+    main()

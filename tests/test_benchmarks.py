@@ -1,0 +1,62 @@
+"""What the training benchmarks count and how they judge: formulas with known answers, and a run of each engine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.limits import num_parameters, useful_flops
+from benchmarks.quality import ENGINES, judge
+from benchmarks.train_step import CELLS, REFERENCE, Result, Settings, main, table
+from utils.training.measure import Measurement
+
+
+def test_the_useful_arithmetic_is_that_of_the_stated_formula() -> None:
+    text, codes = 60, 110
+    positions = 32 + text + 1 + codes + 4
+    expected = 6 * 377.49e6 * positions + 6 * 30 * 1024 * positions**2
+    expected += 6 * 1024 * (6681 * (text + 1) + 1026 * (codes + 4)) + 108.7e9
+    assert useful_flops([text], [codes], 30, 1024, 16) == pytest.approx(expected, rel=1e-3)
+    assert useful_flops([text] * 2, [codes] * 2, 30, 1024, 16) == pytest.approx(2 * expected, rel=1e-3)
+    assert num_parameters(30, 1024, 16) == 441.02e6
+
+
+def curves(stock_end: list[float], our_end: list[float]) -> dict[str, list[list[float]]]:
+    return {ENGINES[0]: [[4.0, end] for end in stock_end], ENGINES[1]: [[4.0, end] for end in our_end]}
+
+
+def test_the_judge_wants_learning_and_a_difference_within_the_spread() -> None:
+    same = judge(curves([2.0, 2.1, 1.9], [2.02, 2.08, 1.93]))
+    assert same["counts"] and same["within"] and same["difference"] == pytest.approx(0.01)
+    worse = judge(curves([2.0, 2.1, 1.9], [2.4, 2.5, 2.3]))
+    assert worse["counts"] and not worse["within"]
+    assert not judge(curves([3.9, 3.9, 3.8], [3.9, 3.9, 3.8]))["counts"]
+
+
+def test_the_least_disturbed_round_counts_and_faults_are_shown() -> None:
+    rounds = [Measurement(steps=1, cpu_s=3.0, seconds=2.0), Measurement(fault="out of memory"), Measurement(cpu_s=2.0)]
+    assert Result(name="a", rounds=rounds).best.cpu_s == 2.0
+    assert Result(name="a", rounds=[Measurement(fault="out of memory")]).best.fault == "out of memory"
+
+
+@pytest.mark.slow
+def test_a_small_run_measures_both_engines_on_the_same_clips(tmp_path: Path, monkeypatch, capsys) -> None:
+    out = tmp_path / "small.json"
+    flags = ["--size", "small", "--device", "cpu", "--rounds", "1", "--steps", "2", "--batch-size", "2"]
+    monkeypatch.setattr(
+        "sys.argv", ["train_step", *flags, "--only", "stock, fp32", "SDPA + mixed precision", "--out", str(out)]
+    )
+    main()
+    record = json.loads(out.read_text())
+    cells = record["cells"]
+    assert list(cells) == [REFERENCE, "ours, SDPA + mixed precision"]
+    stock, ours = (cell[0] for cell in cells.values())
+    assert not stock["fault"] and not ours["fault"]
+    assert stock["audio_s"] == pytest.approx(ours["audio_s"], rel=0.05)
+    assert ours["useful_share"] > stock["useful_share"]
+    assert ours["switches"]["sdpa"]["state"] == "on"
+    assert "1.00" in capsys.readouterr().out
+
+
+def test_every_cell_is_of_stock_or_of_our_settings() -> None:
+    assert REFERENCE in CELLS and table and Settings().resolved().batch_size

@@ -1,0 +1,87 @@
+"""Preflight measures each combination, recommends the plainest of the fastest, and never hides what did not fit."""
+
+from dataclasses import replace
+
+import pytest
+
+from utils.cli.train import TrainCommand
+from utils.cli.train import main as train
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.events import read_events
+from utils.model.base import find_base
+from utils.paths import Project
+from utils.training.measure import Measurement, measure_apart
+from utils.training.preflight import larger_batches, preflight, recommended, table
+from utils.training.settings import settle
+
+
+def settled(project: Project, **settings) -> TrainConfig:
+    config = TrainConfig(project=project.name, output=project.output, device="cpu", batch_size=2, **settings)
+    return settle(config, project, find_base("tiny"))
+
+
+def told(rate: float, **more) -> Measurement:
+    return Measurement(steps=1, step_s=1.0, seconds=1.0, audio_s=rate, peak_bytes=2_000_000_000, **more)
+
+
+def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project: Project) -> None:
+    def measure(config: TrainConfig) -> Measurement:
+        if config.lora_rank:
+            return Measurement(fault="out of memory")
+        fast = config.sdpa and config.mixed_precision == "auto"
+        return told(10.0 if fast and config.compile == "off" else 10.3 if fast else 4.0)
+
+    rows = preflight(settled(project, num_epochs=2), audio_s=3600.0, measure=measure)
+    best = recommended(rows)
+    assert best is not None and best.name == "SDPA, mixed precision"
+    assert best.hours == pytest.approx(2 / 10)
+    assert "out of memory" in table(rows) and "audio-s/s" in table(rows)
+    assert recommended([replace(best, measured=Measurement(fault="no"))]) is None
+
+
+def test_batches_grow_while_they_bring_more_and_fit(project: Project) -> None:
+    tried: list[tuple[int, int]] = []
+
+    def measure(config: TrainConfig) -> Measurement:
+        tried.append((config.batch_size, config.grad_accumulation))
+        rates = {4: 15.0, 8: 20.0}
+        return told(rates[config.batch_size]) if config.batch_size in rates else Measurement(fault="out of memory")
+
+    config = settled(project, num_epochs=1, grad_accumulation=4)
+    start = preflight(config, audio_s=60.0, measure=lambda config: told(10.0))[2]
+    best = larger_batches(start, audio_s=60.0, measure=measure)
+    assert (best.config.batch_size, best.config.grad_accumulation) == (8, 1)
+    assert tried == [(4, 2), (8, 1), (16, 1)]
+
+
+def test_a_measurement_is_of_real_steps_in_a_process_of_its_own(project: Project) -> None:
+    seen = measure_apart(settled(project, sdpa=True), warmup=1, steps=2)
+    assert not seen.fault
+    assert seen.steps == 2 and seen.audio_per_second > 0 and seen.cpu_s > 0 and 0 < seen.useful_share <= 1
+    assert seen.switches["sdpa"]["state"] == "on"
+    assert len(seen.codes) == 4 and seen.peak_bytes > 100e6
+
+
+def test_what_cannot_be_measured_says_why(project: Project) -> None:
+    seen = measure_apart(replace(settled(project), base="/nowhere"), warmup=1, steps=1)
+    assert "/nowhere" in seen.fault
+
+
+def test_preflight_and_auto_exclude_each_other() -> None:
+    with pytest.raises(UserError, match="give one of them"):
+        TrainCommand(project="a", preflight=True, auto=True).validate(where="test")
+
+
+def test_auto_trains_with_what_was_fastest(project: Project, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def measure(config: TrainConfig, **count) -> Measurement:
+        wanted = config.gradient_checkpointing == "selective" and config.batch_size <= 4
+        return told(20.0 + config.batch_size if wanted else 10.0)
+
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    flags = ["--project", project.name, "--output", str(project.output), "--device", "cpu", "--num-epochs", "1"]
+    train([*flags, "--batch-size", "2", "--auto"])
+    run = next(project.runs.iterdir())
+    started = next(event for event in read_events(run / "events.jsonl") if event["kind"] == "started")
+    assert started["config"]["gradient_checkpointing"] == "selective" and started["config"]["batch_size"] == 4
+    assert "recommended:" in capsys.readouterr().out
