@@ -80,7 +80,7 @@ def _optimizations() -> dict[str, Block]:
                 filterable=False,
                 elem_id="use-case",
             )
-            parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend", min_width=150)
+            parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend", min_width=190)
         parts["recommended"] = gr.HTML(elem_id="recommended")
         with gr.Accordion(text.MORE_OPTIMIZATIONS, open=False, elem_id="more-optimizations"):
             with gr.Row():
@@ -91,7 +91,7 @@ def _optimizations() -> dict[str, Block]:
                     info=text.RECOMPUTE_HELP,
                     filterable=False,
                     elem_id="recompute",
-                    min_width=150,
+                    min_width=190,
                 )
                 parts["half"] = gr.Dropdown(
                     _choices(text.HALF_CHOICES),
@@ -100,11 +100,11 @@ def _optimizations() -> dict[str, Block]:
                     info=text.HALF_HELP,
                     filterable=False,
                     elem_id="half",
-                    min_width=150,
+                    min_width=190,
                 )
                 for name in MORE:
                     if name in known:
-                        parts[SET + name] = create_field(known[name], min_width=150)
+                        parts[SET + name] = create_field(known[name], min_width=190)
             parts["proofs"] = gr.HTML(elem_id="proofs")
     return parts
 

@@ -32,6 +32,7 @@ def bar(label: str, pieces: Sequence[tuple[str, float, str]], caption: str) -> M
     filled = [
         tag("span", class_=f"piece {kind}", style=f"width:{100 * max(0.0, min(1.0, share)):.2f}%", title=what)
         for kind, share, what in pieces
+        if share > 0
     ]
     heading = tag("div", tag("span", label), tag("span", caption, class_="numbers"), class_="bar-text")
     track = tag("div", *filled, class_="track", role="img", aria_label=f"{label}: {caption}")

@@ -1,0 +1,133 @@
+"""What the page shows is what the facts say: badges from proofs, memory by who uses it, players inside the run."""
+
+from pathlib import Path
+
+import pytest
+
+from utils.hardware import Gpu, GpuSurvey, Memory
+from utils.jobs import Job
+from utils.progress import Progress
+from webui import text
+from webui.monitor import Monitor, Reading
+from webui.views import gpu, parts, run
+
+GB = 1_000_000_000
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def job(tmp_path: Path, *, state: str = "running", device: str | None = "cuda:0", message: str = "") -> Job:
+    return Job(
+        folder=tmp_path,
+        kind="train",
+        state=state,  # type: ignore[arg-type]
+        message=message,
+        host="here",
+        command=(),
+        device=device,
+        pid=77,
+        process_alive=True,
+        started=1.0,
+        ended=None,
+    )
+
+
+def card(index: int, *, used: float, processes: dict[int, int | None] | None = None) -> Gpu:
+    return Gpu(
+        index=index,
+        name=f"Card {index}",
+        total_bytes=24 * GB,
+        free_bytes=int((24 - used) * GB),
+        used_bytes=int(used * GB),
+        utilization=93,
+        temperature=61,
+        processes=processes or {},
+    )
+
+
+def reading(*gpus: Gpu, reason: str = "") -> Reading:
+    memory = Memory(total_bytes=32 * GB, available_bytes=20 * GB, process_bytes=GB // 5)
+    return Reading(time=0.0, survey=GpuSurvey(gpus=gpus, reason=reason), memory=memory)
+
+
+def test_a_badge_says_what_was_observed_or_why_not():
+    on = run.badge_of({"asked": True, "state": "on", "observed": "30 of 30 blocks recomputed", "reason": None})
+    assert text.ON in on
+    assert "30 of 30 blocks recomputed" in on
+    off = run.badge_of({"asked": True, "state": "off", "observed": "math", "reason": "the GPU has no fused kernel"})
+    assert text.OFF in off
+    assert "no fused kernel" in off
+
+
+@pytest.mark.parametrize("proof", [None, {}, {"asked": True}, {"state": "maybe"}, "on", ["on"], {"state": True}])
+def test_without_a_proof_a_badge_claims_nothing(proof):
+    assert run.badge_of(proof) == parts.badge("unknown", text.NOT_KNOWN)
+
+
+def test_a_proof_cannot_bring_html():
+    assert "<img" not in run.badge_of({"state": "on", "observed": EVIL})
+    assert "<img" not in run.proofs({EVIL: {"asked": EVIL, "state": "off", "observed": EVIL, "reason": EVIL}})
+
+
+def test_memory_is_told_by_who_uses_it(tmp_path):
+    memory = {"allocated_bytes": 6 * GB, "reserved_bytes": 7 * GB, "peak_bytes": 8 * GB}
+    shown = gpu.panel(reading(card(0, used=10, processes={77: 8 * GB, 99: 2 * GB})), job(tmp_path), memory)
+    assert "this run 8.0 GB, others 2.0 GB, free 14.0 GB" in shown
+    assert all(words in shown for words in ("Card 0", "93 % busy", "61 °C", "6.0 GB", "7.0 GB"))
+
+
+def test_where_the_driver_does_not_tell_the_process_what_torch_reserved_counts(tmp_path):
+    shown = gpu.panel(reading(card(0, used=10, processes={4242: None})), job(tmp_path), {"reserved_bytes": 7 * GB})
+    assert "this run 7.0 GB, others 3.0 GB" in shown
+
+
+def test_the_run_is_shown_on_its_own_gpu_only(tmp_path):
+    memory = {"reserved_bytes": 7 * GB}
+    shown = gpu.panel(reading(card(0, used=10), card(1, used=9)), job(tmp_path, device="cuda:1"), memory)
+    first, second = shown.split("Card 1")
+    assert "this run" not in first.split("Card 0")[1]
+    assert "this run 7.0 GB, others 2.0 GB" in second
+
+
+def test_without_a_gpu_the_machines_memory_is_shown_and_why(tmp_path):
+    shown = gpu.panel(
+        reading(reason="no NVIDIA driver is installed"), job(tmp_path, device="cpu"), {"rss_bytes": 3 * GB}
+    )
+    assert "There is no GPU: no NVIDIA driver is installed" in shown
+    assert "12.0 GB of 32.0 GB in use" in shown
+    assert "3.0 GB" in shown
+
+
+def test_an_idle_machine_shows_its_memory_too():
+    assert "others 10.0 GB" in gpu.panel(reading(card(0, used=10)), None, None)
+
+
+def test_only_recordings_of_the_run_are_played(tmp_path):
+    events = [{"step": 3, "path": "samples/a.wav", "text": EVIL}, {"step": 3, "path": "../../secret.wav", "text": "b"}]
+    shown = run.samples(events, tmp_path)
+    assert shown.count("<audio") == 1
+    assert "secret" not in shown
+    assert "<img" not in shown
+
+
+def test_a_run_tells_how_far_it_is_and_how_it_ended(tmp_path):
+    done = Progress(what="training", done=5, total=20, epoch=1, epochs=4, seconds_left=75)
+    shown = run.progress(job(tmp_path), done, 4.2)
+    assert "step 5 of 20 · epoch 2 of 4 · best evaluation loss 4.200 · 1 min 15 s left" in shown
+    failed = run.progress(job(tmp_path, state="failed", message=f"the disk is full\n{EVIL}"), None)
+    assert "the disk is full" in failed
+    assert "<img" not in failed
+
+
+def test_the_monitor_reads_once_for_everyone():
+    monitor = Monitor()
+    first = monitor.now()
+    assert monitor.now() is first or monitor.now().time >= first.time
+    assert len(monitor.history()) <= 3
+    assert first.memory.total_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (59.6, "1 min 00 s"), (200, "3 min 20 s"), (7_500, "2 h 05 min")]
+)
+def test_durations_read_as_people_say_them(seconds, words):
+    assert parts.duration(seconds) == words
