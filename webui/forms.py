@@ -51,8 +51,11 @@ def parse(field: Field, value: Any) -> Any:
     """
     if isinstance(value, str):
         value = value.strip()
-    if value is None or value == "":
+    if value is None:
         return field.default
+    if value == "":
+        # A field that was emptied is left open; one that cannot be takes its default.
+        return None if field.may_be_open else field.default
     if field.kind == "bool":
         return value in (True, "True", "true")
     if field.kind == "text":

@@ -4,7 +4,7 @@ import pytest
 
 from utils.config import PrepareConfig, TrainConfig
 from utils.errors import UserError
-from webui.fields import fields_of
+from webui.fields import Field, fields_of
 from webui.forms import number_text, parse, settings, shown
 
 TRAIN = fields_of(TrainConfig)
@@ -28,6 +28,13 @@ def test_small_numbers_are_shown_in_powers_of_ten():
 def test_an_empty_field_is_left_to_the_base():
     config = settings(TrainConfig, {"learning_rate": "", "num_epochs": None}, where="form", project="p")
     assert config == TrainConfig(project="p")
+
+
+def test_a_field_that_may_be_open_can_be_emptied():
+    field = Field(name="x", kind="float", choices=(), default=-23.0, may_be_open=True, help="")
+    assert parse(field, "") is None
+    assert parse(field, None) == -23.0
+    assert parse(field, "-20") == -20.0
 
 
 def test_seconds_become_samples_and_come_back():

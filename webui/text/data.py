@@ -26,6 +26,7 @@ SPEECH = "of speech"
 TRAIN_AND_EVAL = "to train / to evaluate"
 DROPPED = "Left out, by reason"
 REASON_COLUMNS = ("Left out because", "Clips")
+FULL_REPORT = "Full report with every clip (report.html)"
 ALL_USED = "Every clip is used."
 FEW_MINUTES = "Under two minutes of speech: enough to try the path, too little for a good voice. Add recordings."
 LENGTHS = "Clip lengths"

@@ -1,6 +1,8 @@
 """Pieces that several views share: bars, badges, tables, messages, and numbers as people read them."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import quote
 
 from webui import text
 from webui.markup import Markup, join, lines, tag
@@ -72,3 +74,8 @@ def state_badge(state: str) -> Markup:
     """A job's state."""
     kind = {"finished": "good", "failed": "bad", "lost": "bad", "stopped": "off"}.get(state, "live")
     return badge(kind, text.STATES.get(state, state))
+
+
+def file_address(path: Path) -> str:
+    """Where the page finds a file of the output folder; relative, so that it also works behind a proxy's path."""
+    return "gradio_api/file=" + quote(str(path.absolute()))

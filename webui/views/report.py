@@ -10,7 +10,7 @@ from utils.errors import UserError
 from utils.intake import Uploads
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.views.parts import duration, empty, gigabytes, message, table
+from webui.views.parts import duration, empty, file_address, gigabytes, message, table
 
 GOOD_MINUTES, ENOUGH_MINUTES = 10, 2
 """Speech of one voice from which a fine-tuning gains, and below which it hardly can."""
@@ -30,8 +30,14 @@ def uploads(found: Uploads) -> Markup:
     return tag("div", *facts, tag("span", gigabytes(found.num_bytes), class_="fact"), class_="facts")
 
 
-def report(found: Report, language: str) -> Markup:
-    """Totals, a verdict on the amount, and the reasons for what is left out."""
+def report(found: Report, language: str, page: Path | None = None) -> Markup:
+    """Totals, a verdict on the amount, and the reasons for what is left out.
+
+    Args:
+        found: the dataset's report.
+        language: code of its language.
+        page: the report with pictures and players, where there is one.
+    """
     totals = found.totals
     cards = (
         (totals["used"], text.CLIPS_USED),
@@ -47,6 +53,10 @@ def report(found: Report, language: str) -> Markup:
     return tag(
         "div", title, tag("div", *shown, class_="cards"), _verdict(totals["seconds"] / 60), dropped, class_="panel"
     )
+
+
+def _link(page: Path | None) -> Markup | None:
+    return tag("a", text.FULL_REPORT, href=file_address(page), download="report.html") if page else None
 
 
 def _verdict(minutes: float) -> Markup:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pandas as pd
 
@@ -16,7 +15,7 @@ from webui import text
 from webui.fields import fields_of
 from webui.forms import shown
 from webui.markup import Markup, join, tag
-from webui.views.parts import badge, duration, empty, message, progress_bar, state_badge, table
+from webui.views.parts import badge, duration, empty, file_address, message, progress_bar, state_badge, table
 
 MAX_SAMPLE_STEPS = 4
 """So many evaluations' samples can be heard on the page; all lie in the run's folder."""
@@ -155,11 +154,6 @@ def player(path: Path, words: str) -> Markup:
     """A recording of the output folder with what is said in it."""
     audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
     return tag("div", audio, tag("span", words), class_="player")
-
-
-def file_address(path: Path) -> str:
-    """Where the page finds a file of the output folder; relative, so that it also works behind a proxy's path."""
-    return "gradio_api/file=" + quote(str(path.absolute()))
 
 
 def measured(lines: list[str]) -> Markup:
