@@ -10,7 +10,7 @@ from utils.paths import open_project
 
 
 def test_the_demo_does_the_whole_job(tmp_path: Path, capsys) -> None:
-    demo.main(["--output", str(tmp_path)])
+    demo.main(["--output", str(tmp_path), "--base", "tiny"])
     printed = capsys.readouterr()
     assert "40 in, 40 used, 0 dropped" in printed.out
     first, last = map(float, re.findall(r"(\d+\.\d+) at the (?:first|last)", printed.out))
@@ -20,6 +20,15 @@ def test_the_demo_does_the_whole_job(tmp_path: Path, capsys) -> None:
     project = open_project("demo", tmp_path)
     assert (project.ready / "model.pth").is_file()
     assert all((project.folder / f"spoken_{number}.wav").stat().st_size > 1000 for number in (1, 2))
+
+
+def test_the_demo_takes_the_starter_where_it_ships(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(demo, "assets_folder", lambda: tmp_path)
+    assert demo.DemoConfig().base_name == "tiny"
+    (tmp_path / "starter").mkdir()
+    (tmp_path / "starter" / "model.safetensors").touch()
+    assert demo.DemoConfig().base_name == "starter"
+    assert demo.DemoConfig(base="v2.0.2").base_name == "v2.0.2"
 
 
 def test_a_failed_stage_fails_the_demo(tmp_path: Path, monkeypatch) -> None:

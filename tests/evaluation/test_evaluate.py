@@ -10,6 +10,7 @@ import torch
 from tests.evaluation.sounds import in_a_room, recording
 from tests.sounds import make_project
 from utils.audio.resample import resample
+from utils.cli import demo
 from utils.cli import evaluate as command
 from utils.config import TrainConfig
 from utils.dataset.manifest import Clip, write_manifest
@@ -57,6 +58,16 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
             assert (folder / sentence["wav"]).stat().st_size > 1000
             assert sentence["cosine"] is None or -1 <= sentence["cosine"] <= 1
     assert all((folder / picture).read_bytes()[:4] == b"\x89PNG" for picture in ("summary.png", "sentences.png"))
+
+
+def test_the_demo_keeps_a_sentence_from_before_and_after_training(trained: Project, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    config = demo.DemoConfig(project=trained.name, output=trained.output)
+    found = demo.measure(config, voice=trained.folder)
+    assert [model.name for model in found.models] == ["base", "best"]
+    before, after = demo.keep_pair(found, trained.folder)
+    assert before.read_bytes() == (found.folder / "base" / "000.wav").read_bytes()
+    assert after.read_bytes() == (found.folder / "best" / "000.wav").read_bytes()
 
 
 def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, monkeypatch) -> None:

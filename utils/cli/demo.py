@@ -1,5 +1,9 @@
-"""The whole job on the bundled voice, headless: python -m utils.cli.demo."""
+"""The whole job on the bundled voice, headless: python -m utils.cli.demo.
 
+With a base that speaks, the same held-out sentences are spoken before and after training, and what changed is measured.
+"""
+
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +13,27 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from utils.cli.common import progress_report, run_command
+from utils.cli.common import progress_phases, progress_report, run_command
+from utils.cli.evaluate import ROWS
+from utils.cli.evaluate import table as evaluation_table
 from utils.cli.synthesize import synthesize
 from utils.cli.train import train_with_bars
 from utils.config import Config, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.evaluation.settings import EvaluateConfig
+from utils.model.catalog import STARTER, has_weights
 from utils.paths import assets_folder, open_project
 
 if TYPE_CHECKING:
     from utils.dataset.report import Report
+    from utils.evaluation.evaluate import Evaluation
     from utils.training.run import TrainResult
 
 Result = TypeVar("Result")
 
 NUM_SPOKEN = 2
-"""Held-out sentences that the trained voice speaks."""
+"""Held-out sentences that a voice speaks when it only makes noise: nothing is measured then."""
+SYNTHESISER_VOICE = "en-us+f2"
+"""The bundled voice's own, so that differences are the model's and not another voice's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +44,13 @@ class DemoConfig(Config):
     """Name of the voice; its folder below `output`."""
     output: Path = Path("output")
     """The folder that holds all projects."""
-    base: str = "tiny"
-    """Base model to fine-tune."""
+    base: str | None = None
+    """Base model to fine-tune; the starter where it ships with this copy, else tiny, which speaks noise."""
+
+    @property
+    def base_name(self) -> str:
+        """The base that is meant."""
+        return self.base or (STARTER if has_weights(assets_folder() / STARTER) else "tiny")
 
 
 @dataclass
@@ -61,20 +77,29 @@ def _demo(config: DemoConfig) -> None:
     report = stages.run("prepare", lambda: _prepare(config, voice))
     trained = stages.run("train", lambda: train_with_bars(_train_config(config)))
     ready = stages.run("export", lambda: _export(config))
-    wavs = stages.run("synthesize", lambda: _speak(config, voice))
+    if _speaks(config):
+        found = stages.run("measure", lambda: measure(config, voice))
+        wavs = keep_pair(found, ready.parent)
+        Console().print(evaluation_table(found.models))
+        for name, reason in found.missing.items():
+            Console().print(f"not measured: {ROWS[name][0]}: {reason}", soft_wrap=True)
+    else:
+        wavs = stages.run("synthesize", lambda: _speak(config, voice))
     Console().print(_table(report, trained, stages.seconds, ready, wavs), soft_wrap=True)
 
 
 def _prepare(config: DemoConfig, voice: Path) -> "Report":
     from utils.dataset.build import prepare
 
-    settings = PrepareConfig(project=config.project, output=config.output, base=config.base, input=voice, language="en")
+    settings = PrepareConfig(
+        project=config.project, output=config.output, base=config.base_name, input=voice, language="en"
+    )
     with progress_report("preparing clips") as progress:
         return prepare(settings.validate(where="demo"), progress=progress)
 
 
 def _train_config(config: DemoConfig) -> TrainConfig:
-    return TrainConfig(project=config.project, output=config.output, base=config.base)
+    return TrainConfig(project=config.project, output=config.output, base=config.base_name)
 
 
 def _export(config: DemoConfig) -> Path:
@@ -84,6 +109,42 @@ def _export(config: DemoConfig) -> Path:
         ready = export_model(ExportConfig(project=config.project, output=config.output))
         progress(1, 1)
     return ready
+
+
+def _speaks(config: DemoConfig) -> bool:
+    """Whether measuring the base's speech makes sense."""
+    from utils.model.base import find_base
+
+    return find_base(config.base_name).can_speak
+
+
+def measure(config: DemoConfig, voice: Path) -> "Evaluation":
+    """The base's try at the voice, and the trained model, on sentences that neither has heard.
+
+    Without espeak-ng there are no reference recordings of the held-out list; the dataset's evaluation clips are spoken
+    then.
+    """
+    from utils.evaluation.evaluate import evaluate
+    from utils.evaluation.reference import find_voice
+
+    has_synthesiser = not isinstance(find_voice("en", SYNTHESISER_VOICE), str)
+    settings = EvaluateConfig(
+        project=config.project,
+        output=config.output,
+        checkpoint="base,best",
+        sentences=voice / "heldout.txt" if has_synthesiser else None,
+        synthesiser_voice=SYNTHESISER_VOICE if has_synthesiser else None,
+    )
+    with progress_phases() as progress:
+        return evaluate(settings, progress=progress)
+
+
+def keep_pair(found: "Evaluation", folder: Path) -> list[Path]:
+    """The first sentence, spoken before and after training, under names that are easy to find."""
+    pair = [folder / "spoken_before.wav", folder / "spoken_after.wav"]
+    for model, path in zip(found.models, pair, strict=True):
+        shutil.copyfile(found.folder / model.scores[0].wav, path)
+    return pair
 
 
 def _speak(config: DemoConfig, voice: Path) -> list[Path]:
