@@ -70,7 +70,18 @@ check-py312: ## check that the same pins resolve on Python 3.12 (PYTHON312=PATH 
 	@sh scripts/check_py312.sh
 
 .PHONY: bench
-bench: $(RUNTIME) ## measure preparation; results go to benchmarks/results
+bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed, memory, loading, quality (about 40 minutes)
+	$(BIN)/python -m benchmarks.train_step --size full --device cpu
+	$(BIN)/python -m benchmarks.dataloader --device cpu
+	$(BIN)/python -m benchmarks.quality
+
+.PHONY: bench-gpu
+bench-gpu: $(RUNTIME) ## the same on a CUDA GPU: the whole table of docs/performance.md
+	$(BIN)/python -m benchmarks.train_step --size full --device cuda
+	$(BIN)/python -m benchmarks.dataloader --device cuda --size full --out benchmarks/results/dataloader_cuda.json
+
+.PHONY: bench-prepare
+bench-prepare: $(RUNTIME) ## measure preparation; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.prepare $(ARGS)
 
 .PHONY: starter
