@@ -1,6 +1,7 @@
 """The starter recipe: `python -m recipes.starter.run --work FOLDER --stages corpus dvae codes`; each stage resumes."""
 
 import logging
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,12 @@ class RecipeConfig:
     """Folder for the corpus, checkpoints and reports (several GB)."""
     stages: tuple[Stage, ...] = get_args(Stage)
     """Which stages, in this order."""
+    from_nothing: bool = False
+    """Train the parts anew that the repository keeps finished; they are taken as they are otherwise."""
 
+
+FINISHED = Path(__file__).with_name("finished")
+"""Results of stages that need not be trained again: a folder for each, named like the stage."""
 
 RUN: dict[Stage, Callable[[Path], None]] = {
     "corpus": corpus.run,
@@ -39,8 +45,22 @@ RUN: dict[Stage, Callable[[Path], None]] = {
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     config = tyro.cli(RecipeConfig)
+    work = config.work.expanduser()
     for stage in config.stages:
-        RUN[stage](config.work.expanduser())
+        if config.from_nothing or not take_finished(stage, work):
+            RUN[stage](work)
+
+
+def take_finished(stage: Stage, work: Path) -> bool:
+    """Copy a stage's result from the repository, if it keeps one and the work folder has none of its own."""
+    kept, folder = FINISHED / stage, work / stage
+    if not kept.is_dir() or (folder / "quality.json").is_file():
+        return False
+    # What depends on a part must not meet another one: half-trained files of this stage make way.
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(kept, folder)
+    logging.info("%s: taken from %s", stage, kept)
+    return True
 
 
 if __name__ == "__main__":
