@@ -23,6 +23,7 @@ MIN_CLIP_SECONDS = 0.5
 Schedule = Literal["linear", "cosine", "polynomial", "constant"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
+Channel = Literal["mix", "left", "right", "louder"]
 Split = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
@@ -110,9 +111,33 @@ class PrepareConfig(Config):
     """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
     eval_fraction: float = 0.1
     """Share of the clips held out for evaluation; at least one clip is."""
+    loudness: float | None = -23.0
+    """Loudness of every clip, in LUFS (EBU R 128's -23 leaves room for peaks); None leaves clips as they are."""
+    trim: bool = True
+    """Cut silence at the edges of each clip."""
+    keep_before: float = 0.1
+    """Silence that trimming leaves before the first sound, in seconds."""
+    keep_after: float = 0.25
+    """Silence that trimming leaves after the last sound, in seconds: weak endings die away in it."""
+    remove_dc: bool = True
+    """Take out a constant offset, as cheap sound cards add."""
+    highpass: float | None = None
+    """Take out sound below this frequency, in Hz, such as 60 against rumble and hum; None leaves it."""
+    channel: Channel = "mix"
+    """Which channel of a stereo recording to use; mix is the mean, louder is each clip's louder one."""
+    quality: bool = True
+    """Measure noise, clipping, share of speech and cut edges, and look for clips that are nearly the same."""
+    check_speakers: bool = True
+    """Look for clips in another voice than their speaker's others, with the base's own speaker encoder."""
+    check_quality: bool = True
+    """Judge how clips sound with DNSMOS, where the package speechmos is installed."""
+    drop_flagged: bool = False
+    """Leave out clips that a measure flags, until they are accepted; otherwise they are used and listed."""
+    workers: int | None = None
+    """Processes that prepare clips; by the processor and the amount of work when not given, 1 uses none of its own."""
 
     def problems(self) -> list[str]:
-        found = []
+        found = self._cleaning_problems()
         if not 0 < self.eval_fraction < 1:
             found.append(f"eval_fraction is {self.eval_fraction}; use a share between 0 and 1, such as 0.1")
         shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
@@ -120,6 +145,19 @@ class PrepareConfig(Config):
             found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
         if self.max_text_length is not None and self.max_text_length < 1:
             found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
+        if self.workers is not None and not 1 <= self.workers <= 64:
+            found.append(f"workers is {self.workers}; use 1 to 64 processes")
+        return found
+
+    def _cleaning_problems(self) -> list[str]:
+        found = []
+        if self.loudness is not None and not -50 <= self.loudness <= -10:
+            found.append(f"loudness is {self.loudness} LUFS; use -50 to -10, such as -23, or None")
+        for name in ("keep_before", "keep_after"):
+            if not 0 <= getattr(self, name) <= 2:
+                found.append(f"{name} is {getattr(self, name)} s; use 0 to 2")
+        if self.highpass is not None and not 10 <= self.highpass <= 500:
+            found.append(f"highpass is {self.highpass} Hz; use 10 to 500, such as 60, or None")
         return found
 
 

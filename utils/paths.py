@@ -90,6 +90,10 @@ class Project:
     def report(self) -> Path:
         return self.dataset / "report.json"
 
+    @property
+    def page(self) -> Path:
+        return self.dataset / "report.html"
+
     def language(self) -> str:
         """Language code of the prepared dataset.
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.dataset.sources import DEMO_VOICE, add_row, make_source, snapshot
 from utils.cli.prepare import main
-from utils.dataset import make_clip
+from utils.dataset import sound
 from utils.paths import Project
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ def test_the_bundled_voice_as_a_user_would(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == f"dataset {tmp_path}/voice/dataset: 40 new clips, 0 as before"
-    assert [line.split() for line in lines[2:4]] == [["given", "40"], ["used", "40", "2.9"]]
+    assert [line.split() for line in lines[2:4]] == [["given", "40"], ["used", "40", "2.8"]]
     assert done.stderr.startswith("preparing clips: 40 in ")
     assert (tmp_path / "voice" / "dataset" / "metadata_train.csv").is_file()
 
@@ -133,7 +133,7 @@ def test_a_full_disk_exits_with_2_and_the_dataset_stays(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     before = snapshot(project)
-    monkeypatch.setattr(make_clip, "write_wav", full)
+    monkeypatch.setattr(sound, "write_wav", full)
     with pytest.raises(SystemExit) as caught:
         main(_args(make_source(tmp_path / "good", 5), project.output))
     assert caught.value.code == 2

@@ -34,9 +34,12 @@ def add_row(source: Path, audio: str, text: str) -> None:
         file.write(f"{audio}|{text}|demo\n")
 
 
-def config(source: Path, output: Path, *, project: str = "voice", language: str = "en", **more: float) -> PrepareConfig:
-    """Settings as the command line would give them."""
-    return PrepareConfig(input=source, output=output, project=project, language=language, **more)  # type: ignore[arg-type]
+def config(
+    source: Path, output: Path, *, project: str = "voice", language: str = "en", **more: object
+) -> PrepareConfig:
+    """Settings that leave the sound as it is and measure nothing, unless `more` says otherwise."""
+    plain = {"loudness": None, "trim": False, "remove_dc": False, "quality": False}
+    return PrepareConfig(input=source, output=output, project=project, language=language, **(plain | more))  # type: ignore[arg-type]
 
 
 def copy_of_tiny(folder: Path, **training: int) -> Path:
@@ -49,6 +52,6 @@ def copy_of_tiny(folder: Path, **training: int) -> Path:
 
 
 def snapshot(project: Project) -> dict[str, bytes]:
-    """Every file of the project, by name."""
-    files = (path for path in project.folder.rglob("*") if path.is_file())
+    """Every file of the project, by name, but for the work that a preparation keeps for the next."""
+    files = (path for path in project.folder.rglob("*") if path.is_file() and ".work" not in path.parts)
     return {path.relative_to(project.folder).as_posix(): path.read_bytes() for path in files}

@@ -10,9 +10,10 @@ import pytest
 
 from tests.dataset.sources import add_row, config, make_source, snapshot
 from utils.audio.write import write_wav
-from utils.dataset import make_clip
+from utils.dataset import sound
 from utils.dataset.build import prepare
 from utils.dataset.report import Report
+from utils.dataset.staging import Staging
 from utils.errors import UserError
 from utils.paths import Project
 
@@ -155,7 +156,7 @@ def _full_after(count: int) -> Callable[..., None]:
     return write
 
 
-@pytest.mark.parametrize("at", ["first wav", "third wav", "metadata", "report", "language", "marker"])
+@pytest.mark.parametrize("at", ["first wav", "third wav", "metadata", "report", "page", "marker"])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_full_disk_leaves_everything_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_new: bool
@@ -168,17 +169,17 @@ def test_a_full_disk_leaves_everything_as_it_was(
     with monkeypatch.context() as patch:
         match at:
             case "first wav":
-                patch.setattr(make_clip, "write_wav", _full_disk)
+                patch.setattr(sound, "write_wav", _full_disk)
             case "third wav":
-                patch.setattr(make_clip, "write_wav", _full_after(2))
+                patch.setattr(sound, "write_wav", _full_after(2))
             case "metadata":
                 patch.setattr("utils.dataset.build.write_manifest", _full_disk)
             case "report":
                 patch.setattr(Report, "save", _full_disk)
-            case "language":
+            case "page":
                 patch.setattr(Path, "write_text", _full_disk)
             case "marker":
-                patch.setattr(Path, "touch", _full_disk)
+                patch.setattr(Staging, "commit", _full_disk)
         with pytest.raises(UserError, match="the disk is full; the dataset is as it was") as caught:
             prepare(config(tmp_path / "in", project.output))
     assert caught.value.fix
@@ -203,5 +204,5 @@ def test_an_interruption_leaves_everything_as_it_was(
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file, not a folder")
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="not usable as it is"):
         prepare(config(make_source(tmp_path / "in", 2), tmp_path / "out"))

@@ -30,8 +30,8 @@ def _by_name(report: Report) -> dict[str, ClipReport]:
 def test_the_bundled_voice_becomes_a_dataset(tmp_path: Path) -> None:
     report = prepare(config(DEMO_VOICE, tmp_path))
     project = Project(name="voice", output=tmp_path)
-    names = {path.name for path in project.dataset.iterdir()}
-    assert names == {"wavs", "metadata_train.csv", "metadata_eval.csv", "lang.txt", "report.json"}
+    names = {path.name for path in project.dataset.iterdir() if not path.name.startswith(".")}
+    assert names == {"wavs", "metadata_train.csv", "metadata_eval.csv", "lang.txt", "report.json", "report.html"}
     assert project.language() == "en"
     train, held_out = read_manifest(project.train_csv), read_manifest(project.eval_csv)
     assert (len(train), len(held_out)) == (36, 4)

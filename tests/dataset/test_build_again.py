@@ -10,7 +10,7 @@ from tests.dataset.sources import add_row, config, make_source, snapshot
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE
-from utils.dataset import make_clip
+from utils.dataset import sound
 from utils.dataset.build import prepare
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.dataset.report import Report
@@ -45,7 +45,7 @@ def test_nothing_new_changes_nothing_and_decodes_nothing(
 ) -> None:
     before = snapshot(project)
     times = {path: path.stat().st_mtime_ns for path in (project.dataset / "wavs").iterdir()}
-    monkeypatch.setattr(make_clip, "decode", None)
+    monkeypatch.setattr(sound, "decode", None)
     report = _again(project, source)
     assert (report.added, report.unchanged) == (0, 6)
     after = snapshot(project)

@@ -98,14 +98,15 @@ def test_a_killed_preparation_leaves_the_dataset_and_the_next_one_works(tmp_path
     before = snapshot(project)
     make_source(tmp_path / "in", 10)
     stall = (
-        "import sys, time; from pathlib import Path; from utils.config import PrepareConfig;"
+        "import sys, time; from pathlib import Path;"
         "from utils.dataset.build import prepare;"
-        "prepare(PrepareConfig(project='voice', language='en', input=Path(sys.argv[1]), output=Path(sys.argv[2])),"
+        "from tests.dataset.sources import config;"
+        "prepare(config(Path(sys.argv[1]), Path(sys.argv[2]), workers=1),"
         "progress=lambda done, total: time.sleep(60) if done == 8 else None)"
     )
     command = [sys.executable, "-c", stall, str(tmp_path / "in"), str(project.output)]
     child = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ))
-    wavs = project.dataset / ".new" / "wavs"
+    wavs = project.dataset / ".work" / "wavs"
     deadline = time.monotonic() + 60
     while not (wavs.is_dir() and len(list(wavs.glob("*.wav"))) >= 5):
         assert child.poll() is None and time.monotonic() < deadline
@@ -114,5 +115,9 @@ def test_a_killed_preparation_leaves_the_dataset_and_the_next_one_works(tmp_path
     child.wait()
     left = {name: content for name, content in snapshot(project).items() if "/.new/" not in name}
     assert left == before
+    done = {wav.name: wav.stat().st_mtime_ns for wav in wavs.glob("*.wav")}
     assert len(prepare(config(tmp_path / "in", project.output)).used) == 10
+    times = {wav.stat().st_mtime_ns for wav in (project.dataset / "wavs").iterdir()}
+    # The last chunk had not been noted down yet, so at most that is made again.
+    assert len(times & set(done.values())) >= len(done) - 1
     assert not (project.dataset / ".new").exists()

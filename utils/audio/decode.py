@@ -1,4 +1,4 @@
-"""Decode any recording to mono float32 without a system ffmpeg: soundfile first, PyAV for what it cannot read.
+"""Decode any recording, or a part of it, to mono float32 without a system ffmpeg: soundfile first, then PyAV.
 
 Shapes: T samples, C channels.
 """
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from utils.audio.resample import resample
+from utils.config import Channel
 from utils.errors import UserError
 
 Block = NDArray[np.float32]
@@ -59,13 +60,17 @@ def load_audio(path: Path, sample_rate: int, *, max_seconds: float | None = None
     return resample(wav, source_rate, sample_rate)
 
 
-def decode(path: Path, *, max_seconds: float | None = None) -> tuple[Tensor, int]:
-    """The samples of a recording, channels averaged.
+def decode(
+    path: Path, *, start_s: float = 0.0, max_seconds: float | None = None, channel: Channel = "mix"
+) -> tuple[Tensor, int]:
+    """The samples of a recording, as one channel.
 
     Args:
         path: wav, flac, mp3, ogg, opus, m4a, aac, mp4, webm or aiff; the content decides, not the name.
+        start_s: where to begin, in seconds; what lies before is skipped, not decoded, where the format allows.
         max_seconds: decoding stops soon after this many seconds, so that an hour of sound costs no more
             memory than a clip; the result is then longer than this, but not complete.
+        channel: which channel to take; `right` of a mono recording is its only one.
 
     Returns:
         Mono float32, nominally in [-1, 1], shape [1, T] with T > 0, and its sample rate in Hz.
@@ -76,11 +81,11 @@ def decode(path: Path, *, max_seconds: float | None = None) -> tuple[Tensor, int
     """
     _check_file(path)
     try:
-        return _decode_soundfile(path, max_seconds)
+        return _decode_soundfile(path, start_s, max_seconds, channel)
     except (soundfile.LibsndfileError, TypeError) as error:
         # TypeError is soundfile's answer to names such as take.raw, whose format it cannot guess.
         log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
-    return _decode_av(path, max_seconds)
+    return _decode_av(path, start_s, max_seconds, channel)
 
 
 def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
@@ -97,13 +102,15 @@ def _check_file(path: Path) -> None:
         raise unreadable(path, "is empty (0 bytes)")
 
 
-def _decode_soundfile(path: Path, max_seconds: float | None) -> tuple[Tensor, int]:
+def _decode_soundfile(path: Path, start_s: float, max_seconds: float | None, channel: Channel) -> tuple[Tensor, int]:
     with soundfile.SoundFile(path) as sound:
         if sound.format == "RAW":
             # libsndfile takes some file names for headerless telephone audio, whatever the content.
             raise TypeError("headerless audio")
         _check_format(path, sound.samplerate, sound.channels)
-        return _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds)
+        if start_s > 0:
+            sound.seek(min(round(start_s * sound.samplerate), sound.frames))
+        return _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds, channel)
 
 
 def _soundfile_blocks(sound: soundfile.SoundFile) -> Iterator[Block]:
@@ -111,21 +118,27 @@ def _soundfile_blocks(sound: soundfile.SoundFile) -> Iterator[Block]:
         yield block.T
 
 
-def _decode_av(path: Path, max_seconds: float | None) -> tuple[Tensor, int]:
+def _decode_av(path: Path, start_s: float, max_seconds: float | None, channel: Channel) -> tuple[Tensor, int]:
     options = {"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
     try:
         # An absolute path cannot be mistaken for a protocol such as concat:.
         with av.open(str(path.absolute()), options=options) as container:
             if not container.streams.audio:
                 raise unreadable(path, "has no audio stream")
-            frames = container.decode(container.streams.audio[0])
+            stream = container.streams.audio[0]
+            if start_s > 1:
+                # A second early: the first frames after a jump are not yet what they should be in some codecs.
+                container.seek(int((start_s - 1) * av.time_base), backward=True)
+            frames = container.decode(stream)
             first = next(frames, None)
             if first is None:
                 raise unreadable(path, "holds no samples")
             # The first frame knows better than the header, which HE-AAC writes with half the rate.
             _check_format(path, first.sample_rate, first.layout.nb_channels)
             blocks = _av_blocks(path, chain([first], frames), first.sample_rate)
-            return _collect(path, blocks, first.sample_rate, max_seconds)
+            begin = first.time or 0.0
+            blocks = _skip(blocks, round(max(0.0, start_s - begin) * first.sample_rate) if start_s > 0 else 0)
+            return _collect(path, blocks, first.sample_rate, max_seconds, channel)
     except (av.FFmpegError, ValueError) as error:
         raise unreadable(path, f"cannot be read as audio ({error})") from error
 
@@ -138,6 +151,14 @@ def _av_blocks(path: Path, frames: Iterator[av.AudioFrame], sample_rate: int) ->
         if not frame.format.is_planar:
             samples = samples.reshape(-1, frame.layout.nb_channels).T
         yield _as_float(samples)
+
+
+def _skip(blocks: Iterable[Block], count: int) -> Iterator[Block]:
+    """Blocks without their first `count` samples."""
+    for block in blocks:
+        if block.shape[1] > count:
+            yield block[:, count:]
+        count = max(0, count - block.shape[1])
 
 
 def _as_float(samples: NDArray[Any]) -> Block:
@@ -159,22 +180,34 @@ def _check_format(path: Path, sample_rate: int, num_channels: int) -> None:
         raise unreadable(path, f"has {num_channels} channels, more than {MAX_CHANNELS}")
 
 
-def _collect(path: Path, blocks: Iterable[Block], sample_rate: int, max_seconds: float | None) -> tuple[Tensor, int]:
+def _collect(
+    path: Path, blocks: Iterable[Block], sample_rate: int, max_seconds: float | None, channel: Channel
+) -> tuple[Tensor, int]:
     """Join blocks of shape [C, n] into [1, T], stopping once `max_seconds` is exceeded."""
     limit = float("inf") if max_seconds is None else max_seconds * sample_rate
-    mono: list[Block] = []
+    parts: list[Block] = []
     num_samples = 0
     for block in blocks:
-        mono.append(block.mean(axis=0))
+        parts.append(_chosen(block, channel))
         num_samples += block.shape[1]
         if num_samples > limit:
             break
     if num_samples == 0:
         raise unreadable(path, "holds no samples")
-    samples = np.concatenate(mono)
+    channels = np.concatenate(parts, axis=1)
+    samples = channels[np.square(channels).sum(axis=1).argmax()] if len(channels) > 1 else channels[0]
     peak = float(np.abs(samples).max())
     if not np.isfinite(peak):
         raise unreadable(path, "holds samples that are not numbers (NaN or infinite)")
     if peak > LOUDEST:
         raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio lies between -1 and 1")
     return torch.from_numpy(samples)[None], sample_rate
+
+
+def _chosen(block: Block, channel: Channel) -> Block:
+    """The channel wanted, [1, n]; all of them where only the whole recording tells which is louder."""
+    if len(block) == 1 or channel == "louder":
+        return block
+    if channel == "mix":
+        return block.mean(axis=0, keepdims=True)
+    return block[:1] if channel == "left" else block[1:2]

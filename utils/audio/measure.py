@@ -19,7 +19,7 @@ SPEECH = 0.5
 """Probability from which a frame counts as speech: silero's own default."""
 MAX_SNR = 80.0
 """Digital silence between words would be infinitely clean; 16-bit recordings end near 96 dB."""
-FINGERPRINT = (24, 32)
+FINGERPRINT = (16, 24)
 """Mel bands and stretches of time that a fingerprint holds."""
 
 _CLIPPED_RUN = 4
@@ -88,10 +88,28 @@ def estimate_snr(wav: Tensor, sample_rate: int, speech: Tensor | None = None) ->
     return float(np.clip(10 * math.log10(signal / max(noise, 1e-12)), -20.0, MAX_SNR))
 
 
-def fingerprint(wav: Tensor, sample_rate: int) -> Tensor:
-    """A unit vector that copies of one recording share, whatever their loudness, format and rate: [24 * 32].
+def edge_levels(wav: Tensor, sample_rate: int) -> tuple[float, float]:
+    """How loud a clip begins and ends, in dB below its speech: near 0 means that a word was cut.
 
-    Mel energies in dB over 32 equal stretches of time, without their mean per band: what an equaliser, another gain or
+    Args:
+        wav: mono audio, [1, T].
+        sample_rate: in Hz.
+
+    Returns:
+        Level of the first and of the last 5 ms, relative to the loudest twentieth of the frames; seldom above 0. Words
+        do not begin that fast by themselves.
+    """
+    loud = float(np.percentile(frame_levels(wav, sample_rate), 95))
+    edge = max(1, round(0.005 * sample_rate))
+    powers = (float(part.double().square().mean()) for part in (wav[:, :edge], wav[:, -edge:]))
+    first, last = (10 * math.log10(max(power, 1e-12)) - loud for power in powers)
+    return first, last
+
+
+def fingerprint(wav: Tensor, sample_rate: int) -> Tensor:
+    """A unit vector that copies of one recording share, whatever their loudness, format and rate: [16 * 24].
+
+    Mel energies in dB over 24 equal stretches of time, without their mean per band: what an equaliser, another gain or
     a codec changes is taken out, the rhythm and melody of what is said stays.
 
     Args:

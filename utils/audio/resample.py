@@ -4,10 +4,11 @@ Shapes: T samples at the source rate, U = ceil(T * target / source) at the targe
 """
 
 from fractions import Fraction
+from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torchaudio import functional
+from torchaudio.transforms import Resample
 
 # The filter of resampy's and librosa's "kaiser_best": aliases 100 dB down, flat to 95 % of the band.
 # Source: torchaudio's audio resampling tutorial, "Comparison against librosa".
@@ -40,8 +41,14 @@ def resample(wav: Tensor, source_rate: int, target_rate: int) -> Tensor:
 
 
 def _convert(wav: Tensor, ratio: Fraction) -> Tensor:
-    return functional.resample(
-        wav,
+    converted: Tensor = _filters(ratio, wav.device, wav.dtype)(wav)
+    return converted
+
+
+@lru_cache(maxsize=16)
+def _filters(ratio: Fraction, device: torch.device, dtype: torch.dtype) -> Resample:
+    """The filter bank of a ratio, kept: making it takes longer than resampling a clip."""
+    filters = Resample(
         ratio.denominator,
         ratio.numerator,
         lowpass_filter_width=_WIDTH,
@@ -49,6 +56,7 @@ def _convert(wav: Tensor, ratio: Fraction) -> Tensor:
         resampling_method="sinc_interp_kaiser",
         beta=_BETA,
     )
+    return filters.to(device=device, dtype=dtype)
 
 
 def _by_blocks(wav: Tensor, ratio: Fraction, block: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Prepare a dataset: every recording is read, checked, brought to 22 050 Hz mono and accounted for."""
+"""Prepare a dataset: every recording is read, checked, cleaned, measured and accounted for."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,29 +6,39 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from utils.audio.clean import Cleaning
 from utils.config import PrepareConfig
 from utils.dataset.checks import Checks
 from utils.dataset.existing import Existing, read_existing
+from utils.dataset.judges import Judges, has_dnsmos
 from utils.dataset.locate import printable, real_path
 from utils.dataset.make_clip import ClipMaker
+from utils.dataset.make_sounds import judge_clips, make_sounds
 from utils.dataset.manifest import Clip, write_manifest
+from utils.dataset.measures import flag_clips
+from utils.dataset.merge import merge
+from utils.dataset.page import write_page
 from utils.dataset.report import ClipReport, Report, Split, explain
+from utils.dataset.sound import SoundMaker, SoundSettings
 from utils.dataset.sources import Recording, read_source
-from utils.dataset.split import assign_splits
+from utils.dataset.split import Sound, assign_splits
 from utils.dataset.staging import Staging, staged
+from utils.dataset.work import Work
 from utils.errors import UserError
 from utils.paths import Project, open_project
 
 Progress = Callable[[int, int], None]
 """Called with (clips done, clips in all)."""
+Change = Callable[[list[ClipReport]], list[ClipReport]]
+"""A fix of the clips that a dataset has."""
 
 
 def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Report:
     """Bring recordings with transcripts into the project's dataset.
 
-    Writes output/<project>/dataset/ {wavs/, metadata_train.csv, metadata_eval.csv, lang.txt, report.json}. Run again,
-    it adds what is new, does not decode what it has, and keeps what is not in this input, every clip's split and
-    edits made to the metadata files by hand. After any error the dataset is as it was.
+    Writes output/<project>/dataset/ {wavs/, metadata_train.csv, metadata_eval.csv, lang.txt, report.json, report.html}.
+    Run again, it adds what is new, does no work twice, and keeps what is not in this input, each clip's split and edits
+    made to the metadata files by hand. After any error the dataset is as it was, and the work done so far is kept.
 
     Args:
         config: checked settings.
@@ -44,12 +54,52 @@ def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Repor
     project = open_project(config.project, config.output)
     _check_apart(config.input, project)
     recordings = read_source(config.input)
-    checks = _checks(config)
-    with staged(project) as staging:
+    return build(config, recordings, progress=progress)
+
+
+def build(
+    config: PrepareConfig,
+    recordings: list[Recording],
+    *,
+    progress: Progress | None = None,
+    change: Change | None = None,
+) -> Report:
+    """As `prepare`, for recordings that were found already.
+
+    Args:
+        config: checked settings.
+        recordings: what is given now.
+        progress: told (clips done, clips in all).
+        change: a fix: gives the clips that the dataset has as they shall be; `recordings` are then what it makes of
+            them, and must all be usable.
+    """
+    from utils.model.base import find_base
+
+    project = open_project(config.project, config.output)
+    base = find_base(config.base)
+    checks = Checks.of(config, base)
+    with staged(project) as staging, Work(project) as work:
         old = read_existing(project, checks.language)
-        made = _make_clips(recordings, old, checks, staging, progress)
-        report = _report(_merge(old.clips, made), made, old, _settings(config, checks))
-        _write(report, checks.language, project, staging)
+        if change is not None:
+            old = replace(old, clips=change(old.clips))
+        judges = _judges(config, base)
+        sounds = SoundMaker(settings=_sound_settings(config, checks), folder=work.wavs, judges=judges)
+        maker = ClipMaker(checks=checks, existing=old, work=work, settings=sounds.settings, dataset=project.dataset)
+        made = make_sounds(
+            recordings + ([] if change else _fixed(old, recordings, work)),
+            maker,
+            sounds,
+            workers=config.workers,
+            progress=progress,
+        )
+        if change is None:
+            _require_usable(made)
+        clips = [maker.check_again(clip) for clip in merge(old.clips, made)]
+        if change is not None:
+            _require_all(made, old.clips, clips)
+        clips = _judged(clips, config, work, judges, project)
+        report = _report(clips, made, old, _settings(config, checks, sounds.settings))
+        _write(report, checks.language, project, staging, work)
         staging.commit()
     return report
 
@@ -67,33 +117,52 @@ def _check_apart(source: Path, project: Project) -> None:
         )
 
 
-def _checks(config: PrepareConfig) -> Checks:
-    # Imported here: the base model's module takes a second to load, after the input has been found readable.
-    from utils.model.base import find_base
+def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
+    cleaning = Cleaning(
+        loudness=config.loudness,
+        trim=config.trim,
+        lead_s=config.keep_before,
+        tail_s=config.keep_after,
+        remove_dc=config.remove_dc,
+        highpass=config.highpass,
+    )
+    return SoundSettings(
+        cleaning=cleaning, channel=config.channel, quality=config.quality, max_samples=checks.max_audio_length
+    )
 
-    return Checks.of(config, find_base(config.base))
+
+def _judges(config: PrepareConfig, base: Any) -> Judges:
+    from utils.model.xtts import speaker_fingerprint
+
+    asks_speaker = config.quality and config.check_speakers
+    return Judges(
+        base=base.folder if asks_speaker else None,
+        encoder=speaker_fingerprint(base) if asks_speaker else "",
+        dnsmos=config.quality and config.check_quality and has_dnsmos(),
+    )
 
 
-def _make_clips(
-    recordings: list[Recording],
-    old: Existing,
-    checks: Checks,
-    staging: Staging,
-    progress: Progress | None,
-) -> list[ClipReport]:
-    """What becomes of each recording.
+def _fixed(old: Existing, recordings: list[Recording], work: Work) -> list[Recording]:
+    """Clips that fixes made of recordings given now: they are made again under the settings of now.
 
-    Raises:
-        UserError: none is usable.
+    Of a new take they are not: its times are others.
     """
-    maker = ClipMaker(checks=checks, wavs=staging.wavs, existing=old)
-    made = []
-    for recording in recordings:
-        made.append(maker.make(recording))
-        if progress is not None:
-            progress(len(made), len(recordings))
-    _require_usable(made)
-    return made
+    given = {str(recording.audio) for recording in recordings}
+    fixed = (clip for clip in old.clips if clip.made_from and clip.source in given and Path(clip.source).is_file())
+    return [as_recording(clip) for clip in fixed if work.file_hash(Path(clip.source)) == clip.source_hash]
+
+
+def as_recording(clip: ClipReport) -> Recording:
+    """The recording that a clip of the report was made from."""
+    return Recording(
+        audio=Path(clip.source),
+        text=clip.source_text,
+        speaker=clip.source_speaker,
+        start_s=clip.start_s,
+        end_s=clip.end_s,
+        joined=clip.joined,
+        made_from=clip.made_from,
+    )
 
 
 def _require_usable(made: list[ClipReport]) -> None:
@@ -108,11 +177,38 @@ def _require_usable(made: list[ClipReport]) -> None:
     )
 
 
-def _merge(old: list[ClipReport], made: list[ClipReport]) -> list[ClipReport]:
-    """Old clips that this input says nothing about, then those of this input."""
-    sources = {clip.source for clip in made}
-    sounds = {clip.audio_hash for clip in made if clip.status == "used"}
-    return [clip for clip in old if clip.source not in sources and clip.audio_hash not in sounds] + made
+def _require_all(made: list[ClipReport], wanted: list[ClipReport], clips: list[ClipReport]) -> None:
+    """A fix that would lose a clip is not made."""
+    in_use = {clip.id for clip in wanted if clip.status == "used"}
+    lost = [clip for clip in [*made, *(c for c in clips if c.id in in_use)] if clip.status == "dropped"]
+    if lost:
+        raise UserError(
+            what=f"the clip could not be used any more: {explain(lost[0])}",
+            where=lost[0].source,
+            fix="choose other times or another text; nothing was changed",
+        )
+
+
+def _judged(
+    clips: list[ClipReport], config: PrepareConfig, work: Work, judges: Judges, project: Project
+) -> list[ClipReport]:
+    """The clips with their flags; those that are flagged are dropped where the settings say so."""
+    if not config.quality:
+        return [replace(clip, flags=()) for clip in clips]
+    used = [clip for clip in clips if clip.status == "used"]
+    answers = judge_clips(used, judges, work, project.dataset, workers=config.workers)
+    prints = {clip.wav_hash: clip.fingerprint for clip in used if clip.fingerprint}
+    used = [replace(clip, measures=clip.measures | answers.numbers.get(clip.wav_hash, {})) for clip in used]
+    flagged = iter(flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness))
+    done = [next(flagged) if clip.status == "used" else clip for clip in clips]
+    return [_drop_flagged(clip) for clip in done] if config.drop_flagged else done
+
+
+def _drop_flagged(clip: ClipReport) -> ClipReport:
+    if clip.status == "dropped" or not clip.flags or clip.accepted:
+        return clip
+    detail = f"{clip.flags[0].measure}: {clip.flags[0].detail}; accept it to use it"
+    return replace(clip, status="dropped", reason="flagged", detail=detail, split="")
 
 
 def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, settings: dict[str, Any]) -> Report:
@@ -121,8 +217,18 @@ def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, sett
     Raises:
         UserError: a set would be empty.
     """
-    sounds = list(dict.fromkeys(clip.audio_hash for clip in clips if clip.status == "used"))
-    splits = assign_splits(sounds, fraction=settings["eval_fraction"], assigned=old.splits)
+    sounds = {
+        clip.audio_hash: Sound(
+            audio_hash=clip.audio_hash,
+            speaker=clip.speaker,
+            group=clip.source_hash if clip.is_part else "",
+            start_s=clip.start_s,
+        )
+        for clip in clips
+        if clip.status == "used"
+    }
+    assigned = old.splits | _inherited(clips, old)
+    splits = assign_splits(list(sounds.values()), fraction=settings["eval_fraction"], assigned=assigned)
     had = {clip.audio_hash for clip in old.clips if clip.status == "used"}
     used = [clip.audio_hash for clip in made if clip.status == "used"]
     unchanged = sum(sound in had for sound in used)
@@ -135,15 +241,26 @@ def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, sett
     )
 
 
-def _settings(config: PrepareConfig, checks: Checks) -> dict[str, Any]:
-    """The settings with the limits that applied."""
+def _inherited(clips: list[ClipReport], old: Existing) -> dict[str, Split]:
+    """What a fix made stays on the side of what it was made from, by audio hash."""
+    sounds = {clip.id: clip.audio_hash for clip in [*old.clips, *clips] if clip.audio_hash}
+    parents = {clip.audio_hash: [sounds.get(parent, "") for parent in clip.made_from] for clip in clips}
+    return {
+        sound: next(old.splits[parent] for parent in found if parent in old.splits)
+        for sound, found in parents.items()
+        if sound not in old.splits and any(parent in old.splits for parent in found)
+    }
+
+
+def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings) -> dict[str, Any]:
+    """The settings with the limits that applied, and what clips made with them carry as `cleaning`."""
     limits = {"max_audio_length": checks.max_audio_length, "max_text_length": checks.max_text_length}
-    values = asdict(config) | limits
+    values = asdict(config) | limits | {"cleaning": sound.key if sound.changes_sound else ""}
     return {key: printable(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 
-def _write(report: Report, language: str, project: Project, staging: Staging) -> None:
-    """Write the metadata aside; the wavs are there already."""
+def _write(report: Report, language: str, project: Project, staging: Staging, work: Work) -> None:
+    """Write the metadata aside, and hand the new wavs over."""
     files: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
     for csv, split in files:
         clips = [
@@ -152,4 +269,8 @@ def _write(report: Report, language: str, project: Project, staging: Staging) ->
         ]
         write_manifest(staging.file(csv), clips, folder=project.dataset)
     report.save(staging.file(project.report))
+    write_page(staging.file(project.page), report, project.name)
     staging.file(project.language_file).write_text(f"{language}\n", encoding="utf-8")
+    for clip in report.clips:
+        if clip.clip and not (project.dataset / clip.clip).is_file():
+            work.hand_over(clip.wav_hash, Path(clip.clip).name, staging)

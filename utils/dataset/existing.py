@@ -1,13 +1,10 @@
 """What is in a dataset already: its report, with the metadata files as the authority, because people edit them."""
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-
-from torch import Tensor
 
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
@@ -15,8 +12,12 @@ from utils.config import SAMPLE_RATE
 from utils.dataset.locate import printable
 from utils.dataset.manifest import Clip, read_manifest
 from utils.dataset.report import ClipReport, Report, Split
+from utils.dataset.sound import digest
+from utils.dataset.work import file_hash
 from utils.errors import UserError
 from utils.paths import Project
+
+_BY_HAND = ("removed by hand", "excluded", "replaced")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,24 +30,30 @@ class Existing:
     """The split of every sound it ever used, by audio hash."""
 
     @cached_property
-    def by_file(self) -> dict[str, ClipReport]:
-        """Clips that have a wav, by the hash of the file they came from."""
-        return {clip.source_hash: clip for clip in self._with_wav}
+    def by_id(self) -> dict[str, ClipReport]:
+        """Clips whose sound has been looked at, or that somebody took out, by their ids."""
+        return {clip.id: clip for clip in self._known if clip.id}
 
     @cached_property
     def by_sound(self) -> dict[str, ClipReport]:
-        """Clips that have a wav, by audio hash."""
-        return {clip.audio_hash: clip for clip in self._with_wav}
+        """The same, by audio hash."""
+        return {clip.audio_hash: clip for clip in self._known if clip.audio_hash}
 
     @cached_property
-    def by_source(self) -> dict[str, ClipReport]:
-        """Clips that have a wav, by the path of the file they came from."""
-        return {clip.source: clip for clip in self._with_wav}
+    def by_place(self) -> dict[tuple[str, float, float | None], ClipReport]:
+        """Clips that have a wav, by the file they came from and the part of it."""
+        return {(clip.source, clip.start_s, clip.end_s): clip for clip in self._known if clip.clip}
 
-    @property
-    def _with_wav(self) -> list[ClipReport]:
+    @cached_property
+    def by_wav(self) -> dict[str, ClipReport]:
+        """Clips that have a wav, by the hash of its samples."""
+        return {clip.wav_hash: clip for clip in self._known if clip.clip and clip.wav_hash}
+
+    @cached_property
+    def _known(self) -> list[ClipReport]:
         """Those in use last, because of clips with the same key the last one counts."""
-        return sorted((clip for clip in self.clips if clip.clip), key=lambda clip: clip.status == "used")
+        looked_at = (clip for clip in self.clips if clip.audio_hash or clip.reason in _BY_HAND)
+        return sorted(looked_at, key=lambda clip: (clip.status == "used", bool(clip.clip)))
 
 
 def read_existing(project: Project, language: str) -> Existing:
@@ -73,25 +80,15 @@ def read_existing(project: Project, language: str) -> Existing:
     report = Report.load(project.report)
     rows = dict(_rows(project))
     # One that was dropped may share its wav with one in use (the same sound in two files): the row is that one's.
-    owners = {clip.clip: clip.source for clip in sorted(report.clips, key=lambda clip: clip.status == "used")}
+    by_status = sorted(enumerate(report.clips), key=lambda item: item[1].status == "used")
+    owners = {clip.clip: number for number, clip in by_status}
     clips = [
-        _as_edited(clip, rows.pop(clip.clip, None) if owners[clip.clip] == clip.source else None, project)
-        for clip in report.clips
+        _as_edited(clip, rows.pop(clip.clip, None) if owners[clip.clip] == number else None, project)
+        for number, clip in enumerate(report.clips)
     ]
     clips += [_put_in(name, *row) for name, row in rows.items()]
     edited = {clip.audio_hash: clip.split for clip in clips if clip.split}
     return Existing(clips=clips, splits=report.splits | edited)
-
-
-def file_hash(path: Path) -> str:
-    """Of a file's bytes, 32 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
-
-
-def audio_hash(pcm: Tensor) -> str:
-    """Of int16 samples at 22 050 Hz, [1, T], whatever file they came from: 32 hex digits."""
-    return hashlib.sha256(pcm.numpy().astype("<i2").tobytes()).hexdigest()[:32]
 
 
 def _has_dataset(project: Project) -> bool:
@@ -122,18 +119,18 @@ def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Projec
         return clip
     if row is None and clip.status == "dropped":
         # It had no row before either. What was taken out by hand stays out, even when its wav is deleted.
-        is_kept = clip.reason == "removed by hand" or (project.dataset / clip.clip).is_file()
+        is_kept = clip.reason in _BY_HAND or (project.dataset / clip.clip).is_file()
         return clip if is_kept else dataclasses.replace(clip, clip="")
     if row is None:
         removed = "its row was taken out of the metadata; put it back to use it again"
         return dataclasses.replace(clip, status="dropped", reason="removed by hand", detail=removed, split="")
+    edited, split = row
+    clip = dataclasses.replace(clip, text=edited.text, speaker=edited.speaker)
     if not (project.dataset / clip.clip).is_file():
+        # Only the sound is lost: made again from its source, the clip has its row's words and its side of the split.
         gone = f"{clip.clip} is no longer in the dataset"
         return dataclasses.replace(clip, status="dropped", reason="missing file", detail=gone, split="", clip="")
-    edited, split = row
-    return dataclasses.replace(
-        clip, status="used", reason="", detail="", split=split, text=edited.text, speaker=edited.speaker
-    )
+    return dataclasses.replace(clip, status="used", reason="", detail="", split=split)
 
 
 def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
@@ -154,5 +151,6 @@ def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
         source_speaker=row.speaker,
         num_samples=pcm.shape[1],
         source_hash=file_hash(row.audio),
-        audio_hash=audio_hash(pcm),
+        audio_hash=digest(pcm),
+        wav_hash=digest(pcm),
     )

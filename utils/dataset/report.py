@@ -26,6 +26,9 @@ Reason = Literal[
     "unknown characters",
     "duplicate audio",
     "removed by hand",
+    "excluded",
+    "replaced",
+    "flagged",
 ]
 _SHOWN = 20
 """Dropped clips that the table names one by one; report.json names all."""
@@ -40,11 +43,42 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Span:
+    """A part of a recording."""
+
+    audio: str
+    """Absolute path."""
+    start_s: float = 0.0
+    """Where it begins, in seconds."""
+    end_s: float | None = None
+    """Where it ends, in seconds; None is the end of the file."""
+
+
+class Flag(NamedTuple):
+    """Why a clip deserves a look."""
+
+    measure: str
+    """What was measured: noise, clipping, speaker, ..."""
+    detail: str
+    """One sentence with the value and the limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClipReport:
     """What became of one clip."""
 
     source: str
     """Absolute path of the file the user gave."""
+    id: str = ""
+    """Of the part of the recording it was made from, by content: stays when settings, texts or file names change."""
+    start_s: float = 0.0
+    """Where it begins in the recording, in seconds."""
+    end_s: float | None = None
+    """Where it ends, in seconds; None is the end of the file."""
+    joined: tuple[Span, ...] = ()
+    """Further parts that follow it without a pause."""
+    made_from: tuple[str, ...] = ()
+    """Ids of the clips that a fix made it from."""
     clip: str = ""
     """Path of the wav below the dataset folder; empty when none was made."""
     status: Status
@@ -65,12 +99,51 @@ class ClipReport:
     source_hash: str = ""
     """Of the file's bytes: an unchanged file is not decoded again."""
     audio_hash: str = ""
-    """Of the 16-bit samples at 22 050 Hz: tells duplicates, decides the split."""
+    """Of the 16-bit samples at 22 050 Hz before cleaning: tells duplicates, decides the split."""
+    wav_hash: str = ""
+    """Of the samples of its wav."""
+    cleaning: str = ""
+    """Changes with the cleaning settings that its wav was made with; empty is none."""
+    trimmed_s: float = 0.0
+    """Silence taken off its beginning, in seconds."""
+    gain_db: float = 0.0
+    """Amplification."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """What was measured; see `utils.dataset.measures`."""
+    fingerprint: str = ""
+    """Of its sound, as `utils.dataset.sound` packs it: copies have nearly the same."""
+    flags: tuple[Flag, ...] = ()
+    """Measures that deserve a look."""
+    accepted: bool = False
+    """Somebody looked and found it good: it is used whatever its flags."""
 
     @property
     def seconds(self) -> float:
         """Duration, in seconds."""
         return self.num_samples / SAMPLE_RATE
+
+    @property
+    def name(self) -> str:
+        """What people know it by: its file, and the time in it where it is a part."""
+        name = Path(self.source).name
+        if self.end_s is None and not self.start_s:
+            return name
+        return f"{name} {clock(self.start_s)}-{clock(self.end_s) if self.end_s is not None else 'end'}"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is cut from a longer recording."""
+        return self.start_s > 0 or self.end_s is not None
+
+    @classmethod
+    def load(cls, values: dict[str, Any]) -> Self:
+        """A clip of report.json; fields of later versions are ignored."""
+        known = {item.name for item in fields(cls)}
+        clip = {key: value for key, value in values.items() if key in known}
+        clip["joined"] = tuple(Span(**span) for span in clip.get("joined", ()))
+        clip["flags"] = tuple(Flag(*flag) for flag in clip.get("flags", ()))
+        clip["made_from"] = tuple(clip.get("made_from", ()))
+        return cls(**clip)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +183,8 @@ class Report:
             "added": self.added,
             "unchanged": self.unchanged,
             "seconds": round(sum(clip.seconds for clip in self.used), 3),
+            "flagged": sum(bool(clip.flags) and not clip.accepted for clip in self.used),
+            "flags": dict(Counter(flag.measure for clip in self.used for flag in clip.flags).most_common()),
             "reasons": dict(reasons.most_common()),
         }
 
@@ -130,10 +205,9 @@ class Report:
         Raises:
             UserError: the file is missing or not such a report.
         """
-        known = {item.name for item in fields(ClipReport)}
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            clips = [ClipReport(**{k: v for k, v in clip.items() if k in known}) for clip in content["clips"]]
+            clips = [ClipReport.load(clip) for clip in content["clips"]]
             totals = content["totals"]
             return cls(
                 clips=clips,
@@ -152,6 +226,11 @@ class Report:
     def table(self) -> str:
         """The report as text, for the terminal and the log."""
         lines = [_row("", "clips", "minutes"), *(_row(*cells) for cells in self._counts())]
+        if flagged := [clip for clip in self.used if clip.flags and not clip.accepted]:
+            lines += ["", "used, but have a look"]
+            lines += [f"  {clip.name}: {clip.flags[0].measure}: {clip.flags[0].detail}" for clip in flagged[:_SHOWN]]
+            if len(flagged) > _SHOWN:
+                lines.append(f"  and {len(flagged) - _SHOWN} more, all in report.html")
         if self.dropped:
             lines += ["", "dropped"] + [f"  {explain(clip)}" for clip in self.dropped[:_SHOWN]]
         if len(self.dropped) > _SHOWN:
@@ -173,7 +252,14 @@ class Report:
 
 def explain(clip: ClipReport) -> str:
     """A dropped clip in one line: file, reason, detail."""
-    return f"{Path(clip.source).name}: {clip.reason}: {clip.detail}"
+    return f"{clip.name}: {clip.reason}: {clip.detail}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as people read them on a player: 1:02:03.45."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours}:{minutes:02}:{rest:05.2f}" if hours else f"{minutes}:{rest:05.2f}"
 
 
 def _minutes(clips: list[ClipReport] | None) -> str:

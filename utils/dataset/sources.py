@@ -5,7 +5,7 @@ from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES
 from utils.dataset.locate import composed, files_in, find_audio, find_text, is_file, is_inside, printable, real_path
-from utils.dataset.report import Fault
+from utils.dataset.report import Fault, Span
 from utils.dataset.table import DEFAULT_SPEAKER, clean, read_table, read_utf8
 from utils.errors import UserError
 
@@ -24,6 +24,14 @@ class Recording:
     speaker: str = DEFAULT_SPEAKER
     fault: Fault | None = None
     """Why it cannot be used, when that is already known."""
+    start_s: float = 0.0
+    """Where the clip begins in the recording, in seconds."""
+    end_s: float | None = None
+    """Where it ends, in seconds; None is the end of the file."""
+    joined: tuple[Span, ...] = ()
+    """Further parts that follow it without a pause, when clips were merged."""
+    made_from: tuple[str, ...] = ()
+    """Ids of the clips that a fix made it from; empty for a clip of the source."""
 
 
 def read_source(path: Path) -> list[Recording]:

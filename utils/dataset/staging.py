@@ -5,7 +5,6 @@ them in can be repeated: after a kill in mid-move the next preparation finishes 
 valid dataset, and nothing that is there already (wavs, a code cache) is moved, so a running training is undisturbed.
 """
 
-import errno
 import logging
 import os
 import shutil
@@ -15,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from utils.dataset.locate import WAVS
-from utils.errors import UserError
+from utils.errors import UserError, disk_errors
 from utils.paths import Project
 
 log = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ class Staging:
         self.wavs = self.folder / WAVS
         self._dataset = project.dataset
         # The language file comes last: a dataset without it does not count as prepared.
-        in_order = (project.eval_csv, project.train_csv, project.report, project.language_file)
+        in_order = (project.eval_csv, project.train_csv, project.report, project.page, project.language_file)
         self._metadata = [path.name for path in in_order]
 
     def file(self, final: Path) -> Path:
@@ -99,13 +98,12 @@ def staged(project: Project) -> Iterator[Staging]:
             finally:
                 staging.discard()
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            what, fix = "the disk is full", "free some space and run the same command again"
-        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
-            what, fix = f"the folder cannot be written: {error.strerror}", "choose another output folder"
-        else:
-            raise
-        raise UserError(what=f"{what}; the dataset is as it was", where=str(project.dataset), fix=fix) from error
+        try:
+            with disk_errors():
+                raise
+        except UserError as told:
+            where = told.where or str(project.dataset)
+            raise UserError(what=f"{told.what}; the dataset is as it was", where=where, fix=told.fix) from error
 
 
 @contextmanager

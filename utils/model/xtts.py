@@ -1,5 +1,6 @@
 """Building the parts of XTTS from a base: the GPT for training, the decoder for speaking."""
 
+import hashlib
 import logging
 from collections.abc import Mapping
 
@@ -14,6 +15,7 @@ from utils.model.weights import State, part
 
 GPT_PREFIX = "gpt."
 DECODER_PREFIX = "hifigan_decoder."
+SPEAKER_PREFIX = f"{DECODER_PREFIX}speaker_encoder."
 
 
 def load_gpt(base: Base, options: ForwardOptions | None = None) -> XttsGpt:
@@ -71,6 +73,29 @@ def load_decoder(base: Base) -> nn.Module:
     decoder = build_decoder(base.decoder_shape())
     _load(decoder, part(base.state(), DECODER_PREFIX), where=str(base.folder))
     return decoder.eval().requires_grad_(False)
+
+
+def load_speaker_encoder(base: Base) -> nn.Module:
+    """The base's speaker encoder alone: hears [B, N] at 16 000 Hz, gives [B, E].
+
+    Raises:
+        UserError: the weights do not fit the sizes in config.json.
+    """
+    encoder = build_decoder(base.decoder_shape()).speaker_encoder
+    assert isinstance(encoder, nn.Module)
+    _load(encoder, part(base.state(), SPEAKER_PREFIX), where=str(base.folder))
+    return encoder.eval().requires_grad_(False)
+
+
+def speaker_fingerprint(base: Base) -> str:
+    """12 hex digits that change with the speaker encoder's weights: embeddings of two encoders cannot be compared."""
+    found = part(base.state(), SPEAKER_PREFIX)
+    digest = hashlib.sha256()
+    for name in sorted(found):
+        # A sample of each tensor tells two trainings apart; all of a 2 GB checkpoint need not be read for that.
+        digest.update(f"{name}{tuple(found[name].shape)}".encode())
+        digest.update(found[name].flatten()[:64].float().numpy().tobytes())
+    return digest.hexdigest()[:12]
 
 
 def full_state(gpt: Mapping[str, Tensor], decoder: Mapping[str, Tensor], mel_stats: Tensor) -> State:
