@@ -18,8 +18,17 @@ CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
 
 LAYERS = (
-    {"utils.errors", "utils.paths", "utils.config", "utils.events", "utils.jobs", "utils.runs", "utils.hardware"}
-    | {"utils.projects", "utils.progress", "utils.intake", "utils.uploads"},
+    {
+        "utils.errors",
+        "utils.paths",
+        "utils.config",
+        "utils.settings",
+        "utils.events",
+        "utils.jobs",
+        "utils.runs",
+        "utils.hardware",
+    }
+    | {"utils.settings", "utils.projects", "utils.progress", "utils.intake", "utils.uploads"},
     {"utils.audio"},
     {"utils.text", "utils.model", "utils.speech"},
     {"utils.dataset"},

@@ -3,15 +3,11 @@
 A field that is None takes the default of the chosen base model (see `utils.model.base.TrainingDefaults`).
 """
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Literal
 
-import yaml
-
-from utils.errors import UserError, raise_problems
+from utils.settings import Config
 
 SAMPLE_RATE = 22_050
 """Sample rate of datasets, conditioning audio and codes, in Hz."""
@@ -27,68 +23,6 @@ Channel = Literal["mix", "left", "right", "louder"]
 Split = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
-
-
-class Config:
-    """What all settings classes share: checking, saving and loading."""
-
-    def problems(self) -> list[str]:
-        """Every fault of these values, each with its limit and the fix."""
-        return []
-
-    def validate(self, *, where: str) -> Self:
-        """Return self when every value is usable.
-
-        Raises:
-            UserError: naming all faults together.
-        """
-        raise_problems(self._wrong_types() or self.problems(), where=where)
-        return self
-
-    def _wrong_types(self) -> list[str]:
-        """Values of another type than their field's, as a Python call or an edited file may give them."""
-        hints = get_type_hints(type(self))
-        values = {name: getattr(self, name) for name in hints}
-        wrong = {name: value for name, value in values.items() if not _fits(value, hints[name])}
-        return [f"{name} is {value!r}; use {_wanted(hints[name])}" for name, value in wrong.items()]
-
-    def save(self, path: Path) -> None:
-        """Write the values as YAML, one line a field."""
-        assert dataclasses.is_dataclass(self)
-        values = {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
-        path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read values written by `save`; fields that are absent take their defaults.
-
-        Raises:
-            UserError: the file is not such a file, or names a setting that does not exist.
-        """
-        try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
-        if not isinstance(values, dict):
-            raise UserError(what=f"not a {cls.__name__} file", where=str(path))
-        return cls.from_values(values, where=str(path))
-
-    @classmethod
-    def from_values(cls, values: dict[str, Any], *, where: str) -> Self:
-        """Settings from plain values; text is taken for a path where a path is wanted.
-
-        Raises:
-            UserError: a setting that does not exist, or one that must be given and is not.
-        """
-        assert dataclasses.is_dataclass(cls)
-        fields = {field.name: field for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(values) - set(fields)):
-            raise UserError(what=f"unknown settings: {', '.join(map(str, unknown))}", where=where)
-        required = [name for name, field in fields.items() if field.default is dataclasses.MISSING]
-        if missing := [name for name in required if name not in values]:
-            raise UserError(what=f"settings are missing: {', '.join(missing)}", where=where)
-        hints = get_type_hints(cls)
-        return cls(**{name: _typed(value, hints[name]) for name, value in values.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,44 +329,3 @@ class SynthesizeConfig(SpeechSettings):
         if (self.project is None) == (self.model is None):
             found.append("give either a project or a model")
         return found
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """The alternatives of a type hint: of `int | None`, int and None."""
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def _typed(value: Any, hint: Any) -> Any:
-    """YAML and callers write paths as text: give a field declared as a path its type."""
-    choices = _choices(hint)
-    return Path(value) if isinstance(value, str) and Path in choices and str not in choices else value
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    return any(_fits_one(value, choice) for choice in _choices(hint))
-
-
-def _fits_one(value: Any, choice: Any) -> bool:
-    if get_origin(choice) is Literal:
-        return value in get_args(choice)
-    if isinstance(value, bool):
-        return choice is bool
-    return isinstance(value, (int, float) if choice is float else choice)
-
-
-def _wanted(hint: Any) -> str:
-    """A type hint in words."""
-    words = {
-        bool: "True or False",
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        Path: "a path",
-        NoneType: "None",
-    }
-    named = [" or ".join(get_args(c)) if get_origin(c) is Literal else words[c] for c in _choices(hint)]
-    return " or ".join(named)
