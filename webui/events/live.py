@@ -19,6 +19,7 @@ OUTPUTS = (
     *live.DEFAULTS,
     "train.badge_*",
     "train.measured",
+    "train.preflight",
     "train.proofs",
     "train.progress",
     "train.loss_plot",

@@ -176,11 +176,13 @@ def _dataset(project: Project, found: list[Job]) -> Updates:
 
 def _preflight(found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "preflight"), None)
+    is_alive = job is not None and job.alive
+    updates: Updates = {"train.preflight": Change(value=text.PREFLIGHT_CANCEL if is_alive else text.PREFLIGHT)}
     if job is None:
-        return {"train.measured": join()}
+        return updates | {"train.measured": join()}
     if job.state != "finished":
-        return {"train.measured": run.progress(job, progress_of(job))}
-    return {"train.measured": run.measured(last_lines(job.log, LOG_LINES))}
+        return updates | {"train.measured": run.progress(job, progress_of(job))}
+    return updates | {"train.measured": run.measured(last_lines(job.log, LOG_LINES))}
 
 
 def _download(studio: Studio) -> Updates:

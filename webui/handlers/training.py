@@ -85,8 +85,12 @@ def _start_from(project: Project, values: Values) -> str:
 
 
 def preflight(studio: Studio, values: Values) -> Updates:
-    """Measure each combination of switches with a few real steps on the project's dataset; nothing is trained."""
+    """Measure each combination of switches with a few real steps on the project's dataset; asked again, cancel it."""
     project = studio.project(values["project.project"])
+    running = next((job for job in jobs.list(project, kind="preflight") if job.alive), None)
+    if running is not None:
+        jobs.stop(running.folder)
+        return {TOAST: text.PREFLIGHT_CANCELLED}
     config = training_config(project, values)
     if not project.train_csv.is_file():
         raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)

@@ -39,7 +39,7 @@ def _input() -> dict[str, Block]:
         parts["folder"] = gr.Textbox(
             label=text.SERVER_FOLDER, info=text.SERVER_FOLDER_HELP, placeholder="/data/recordings", elem_id="folder"
         )
-    with gr.Accordion(text.OPTIONS, open=False, elem_id="data-options"), gr.Row():
+    with gr.Accordion(text.OPTIONS, open=False, elem_id="data-options"), gr.Row(elem_classes=["fields"]):
         for name, field in fields_of(PrepareConfig).items():
             if name not in NOT_ASKED:
                 parts[SET + name] = create_field(field, min_width=150, elem_id=f"data-{name}".replace("_", "-"))

@@ -46,7 +46,7 @@ def _settings() -> dict[str, Block]:
             parts[SET + name] = create_field(known[name], min_width=150)
     parts |= _optimizations()
     shown = {*MAIN, *SWITCHES, *MORE, *NOT_ASKED}
-    with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"), gr.Row():
+    with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"), gr.Row(elem_classes=["fields"]):
         for name in known:
             if name not in shown and name != "output":
                 parts[SET + name] = create_field(known[name], min_width=150)
@@ -83,7 +83,7 @@ def _optimizations() -> dict[str, Block]:
             parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend", min_width=190)
         parts["recommended"] = gr.HTML(elem_id="recommended")
         with gr.Accordion(text.MORE_OPTIMIZATIONS, open=False, elem_id="more-optimizations"):
-            with gr.Row():
+            with gr.Row(elem_classes=["fields"]):
                 parts["recompute"] = gr.Dropdown(
                     _choices(text.RECOMPUTE_CHOICES),
                     value="full",

@@ -39,6 +39,8 @@ USE_CASES = {
     "debugging": "finding faults",
 }
 PREFLIGHT = "Preflight: measure the switches on this machine"
+PREFLIGHT_CANCEL = "Cancel preflight"
+PREFLIGHT_CANCELLED = "Preflight is cancelled."
 PREFLIGHT_STARTED = "Preflight has started: a few real steps with each combination of switches."
 MEASURED = "Preflight, measured on this machine with this dataset"
 RECOMMEND = "Recommend for this machine"
