@@ -84,6 +84,10 @@ bench-gpu: $(RUNTIME) ## the same on a CUDA GPU: the whole table of docs/perform
 bench-prepare: $(RUNTIME) ## measure preparation; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.prepare $(ARGS)
 
+.PHONY: bench-webui
+bench-webui: $(DEV) ## measure the page: start, first paint, weight, polls by 1 and 50 clients, memory
+	$(BIN)/python -m benchmarks.webui $(ARGS)
+
 .PHONY: starter
 starter: $(RUNTIME) ## make assets/starter from nothing (needs espeak-ng; a night on 2 cores; goes on where it was stopped)
 	$(BIN)/python -m recipes.starter.run $(ARGS)

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import textwrap
 from dataclasses import dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -34,7 +35,7 @@ def fields_of(config: Any) -> dict[str, Field]:
         config: a settings dataclass whose fields have docstrings.
     """
     assert dataclasses.is_dataclass(config)
-    hints, helps = get_type_hints(config), _docstrings(config)
+    hints, helps = get_type_hints(config), _docstrings(config)  # type: ignore[arg-type]
     found = {}
     for field in dataclasses.fields(config):
         kind, choices, may_be_open = _kind(hints[field.name])
@@ -63,6 +64,7 @@ def _kind(hint: Any) -> tuple[Kind | None, tuple[str, ...], bool]:
     return kind, (), NoneType in options
 
 
+@cache  # the page asks for these every two seconds, and source code does not change meanwhile
 def _docstrings(config: Any) -> dict[str, str]:
     """The string under each field, as one line."""
     body = ast.parse(textwrap.dedent(inspect.getsource(config))).body[0]
