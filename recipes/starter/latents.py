@@ -31,7 +31,7 @@ from utils.model.base import Base
 from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
-from utils.model.packing import pack
+from utils.model.packing import STOPS, pack
 from utils.model.weights import read_weights
 from utils.model.xtts import build_gpt
 from utils.text.tokenizer import Tokenizer
@@ -181,4 +181,6 @@ def _hidden_states(listener: Listener, latents: Tensor, texts: list[str], wavs: 
     batch = pack(tokens, codes, gpt.shape)
     hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, latents.expand(len(texts), -1, -1)), batch)).flatten(0, 1)
     assert all(len(clip) == -(-length // CODE_SAMPLES) for clip, length in zip(codes, lengths, strict=True))
-    return [hidden[places[: len(clip) + 1]] for places, clip in zip(batch.code_places, codes, strict=True)]
+    # Places stand clip after clip, codes and stops; the first stop is the last state that decoding sees.
+    places = batch.code_places[: batch.num_code_targets].split([len(clip) + STOPS for clip in codes])
+    return [hidden[own[: len(clip) + 1]] for own, clip in zip(places, codes, strict=True)]

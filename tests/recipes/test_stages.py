@@ -1,16 +1,27 @@
 """Stages that go on where they were stopped, and the judge of an unfinished GPT."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
+import torch
 
 from recipes.starter import judge, latents, vocoder
 from recipes.starter.judge import JudgeConfig
+from recipes.starter.voices import GPT_VOICES
+from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.evaluation.reference import PROGRAM
+from utils.model.weights import read_weights, write_weights
+from utils.training.decoder import OUTPUT_RATE
+from utils.training.speaker import new_speaker_encoder
+
+needs_espeak = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
 
 
 def test_new_lessons_refine_a_decoder_that_was_done(tmp_path: Path) -> None:
@@ -41,7 +52,42 @@ def test_there_are_no_lessons_before_the_latents_stage(tmp_path: Path) -> None:
         latents.load_lessons(tmp_path)
 
 
-@pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
+@needs_espeak
+def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_place(
+    work: Path, tmp_path: Path, monkeypatch
+) -> None:
+    made = tmp_path / "work"
+    shutil.copytree(work, made, ignore=shutil.ignore_patterns("decoder", "corpus"))
+    (made / "speaker").mkdir()
+    write_weights(made / "speaker" / "speaker.safetensors", new_speaker_encoder(latents.SPEAKER_SHAPE).state_dict())
+    monkeypatch.setattr(latents, "speakers", lambda: GPT_VOICES[:2])
+    monkeypatch.setattr(latents, "GPT_VOICE_CLIPS", 3)
+    settings = dataclasses.replace(vocoder.SETTINGS, steps=2, batch_size=2, adversarial_from=1)
+    monkeypatch.setattr(vocoder, "SETTINGS", settings)
+    monkeypatch.setattr(vocoder, "REFINING_STEPS", 1)
+    latents.run(made)
+    lessons = latents.load_lessons(made)
+    assert len(lessons) == 6
+    for clip in lessons:
+        codes = len(np.load(clip.latents)) - 1
+        assert codes == -(-soundfile.info(clip.wav).frames * SAMPLE_RATE // (OUTPUT_RATE * CODE_SAMPLES))
+    vocoder.run(made)
+    first = read_weights(made / "decoder" / "decoder.safetensors")
+    # The GPT goes on: a better checkpoint, new lessons, and a decoder refined from where it was.
+    checkpoints = made / "gpt" / "runs" / "one" / "checkpoints"
+    (checkpoints / "best-00000007").rename(checkpoints / "best-00000009")
+    latents.run(made)
+    assert [path.name for path in (made / "latents").iterdir()] == ["best-00000009"]
+    vocoder.run(made)
+    assert json.loads((made / "decoder" / "plan.json").read_text(encoding="utf-8"))["steps"] == 3
+    second = read_weights(made / "decoder" / "decoder.safetensors")
+    changed = [name for name, tensor in second.items() if not torch.equal(tensor, first[name])]
+    assert changed and all(name.startswith("waveform_decoder.") for name in changed)
+    distance = max(float((second[name] - first[name]).abs().max()) for name in changed)
+    assert distance < 2 * settings.learning_rate
+
+
+@needs_espeak
 def test_the_judge_measures_a_gpt_without_a_decoder(work: Path, tmp_path: Path) -> None:
     clips = read_manifest(work / "corpus" / "metadata_train.csv")[:2]
     texts = ["Go on.", "No."]
