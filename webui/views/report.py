@@ -42,6 +42,7 @@ def report(found: Report, language: str, page: Path | None = None) -> Markup:
     cards = (
         (totals["used"], text.CLIPS_USED),
         (totals["dropped"], text.CLIPS_DROPPED),
+        *([(totals["flagged"], text.CLIPS_FLAGGED)] if totals.get("flagged") else []),
         (duration(totals["seconds"]), text.SPEECH),
         (f"{totals['train']} / {totals['eval']}", text.TRAIN_AND_EVAL),
         (language, text.LANGUAGE),
@@ -50,9 +51,8 @@ def report(found: Report, language: str, page: Path | None = None) -> Markup:
     reasons = [(text.reason(reason), count) for reason, count in totals["reasons"].items()]
     dropped = table(text.REASON_COLUMNS, reasons, label=text.DROPPED) if reasons else message("good", text.ALL_USED)
     title = tag("div", text.DATASET, class_="panel-title")
-    return tag(
-        "div", title, tag("div", *shown, class_="cards"), _verdict(totals["seconds"] / 60), dropped, class_="panel"
-    )
+    cards_row, verdict = tag("div", *shown, class_="cards"), _verdict(totals["seconds"] / 60)
+    return tag("div", title, cards_row, verdict, dropped, _link(page), class_="panel")
 
 
 def _link(page: Path | None) -> Markup | None:
@@ -84,7 +84,7 @@ def rows(clips: Sequence[ClipReport]) -> list[list[str | float]]:
         [
             clip_name(clip),
             text.STATUS[clip.status],
-            f"{clip.reason}: {clip.detail}" if clip.reason else "",
+            _why(clip),
             round(clip.seconds, 2),
             text.SPLITS[clip.split],
             clip.text,
@@ -93,11 +93,18 @@ def rows(clips: Sequence[ClipReport]) -> list[list[str | float]]:
     ]
 
 
+def _why(clip: ClipReport) -> str:
+    """Why a clip is left out, or what deserves a look in one that is used."""
+    if clip.reason:
+        return f"{clip.reason}: {clip.detail}"
+    return "; ".join(f"{flag.measure}: {flag.detail}" for flag in clip.flags if not clip.accepted)
+
+
 def clip(found: ClipReport, *, has_sound: bool) -> Markup:
     """One clip: how long it is, what it is used for, and why it is left out if it is."""
     facts = [f"{found.seconds:.2f} s", text.STATUS[found.status], text.SPLITS[found.split], found.speaker]
     heading = tag("div", Path(found.source).name, class_="panel-title")
-    why = message("warning", f"{text.reason(found.reason)}: {found.detail}") if found.reason else None
+    why = message("warning", text.reason(_why(found))) if _why(found) else None
     silent = None if has_sound else message("hint", text.CLIP_HAS_NO_SOUND)
     line = tag("div", " · ".join(fact for fact in facts if fact), class_="small")
     return tag("div", heading, line, why, silent)
