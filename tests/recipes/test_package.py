@@ -5,13 +5,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+import soundfile
 import torch
 
 from recipes.starter import package as stage
+from recipes.starter import quality
 from recipes.starter.voices import GPT_VOICES
 from tests.sounds import make_project
 from utils.config import ExportConfig, TrainConfig
+from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
+from utils.evaluation.reference import PROGRAM
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.model.base import find_base
@@ -56,6 +60,22 @@ def test_the_package_loads_and_speaks_with_each_of_its_voices(packed: Path) -> N
     wav = synthesizer.speak("Go.", language="en", voice=voices["adam"], seed=1)
     assert torch.isfinite(wav).all()
     assert wav.shape[1] > 1000
+
+
+@pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
+def test_the_quality_table_has_the_base_and_its_ceiling(work: Path, packed: Path, tmp_path: Path) -> None:
+    clips = read_manifest(work / "corpus" / "metadata_train.csv")[:2]
+    texts = ["Go on.", "No."]
+    write_manifest(
+        work / "corpus" / "metadata_heldout.csv",
+        [Clip(audio=clip.audio, text=text, speaker=clip.speaker) for clip, text in zip(clips, texts, strict=True)],
+    )
+    models = quality.evaluate(find_base(str(packed)), work, tmp_path)
+    assert [(model.name, model.summary.sentences) for model in models] == [("starter", 2), ("ceiling", 2)]
+    # The ceiling lasts as long as the recordings, whatever the weights: its codes are theirs.
+    for clip, score in zip(clips, models[1].scores, strict=True):
+        assert score.audio_s == pytest.approx(soundfile.info(clip.audio).duration, abs=0.15)
+    assert all(score.cosine is not None for score in models[1].scores)
 
 
 @pytest.mark.slow
