@@ -1,23 +1,26 @@
-"""What preparing and code caching cost, and that cost grows linearly and memory does not: python -m benchmarks.prepare.
+"""What preparing costs, in multiples of real time, and how much memory the whole process tree takes: make bench.
 
-The bundled voice once and ten times over (each copy with one inaudibly different sample, so that none is a duplicate),
-each cell in a process of its own, in ABBA order; the fastest round counts. Loading libraries is not timed.
+The bundled voice in copies (each inaudibly different, so that none is a duplicate), as clips with a
+table and as one long recording with cue times; each cell in a process of its own. Loading libraries is not timed. On a
+machine that does other work too, processor time says more than the clock: both are given, "x core" for each core.
 """
 
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import psutil
 import soundfile
 import tyro
 
@@ -26,24 +29,40 @@ from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.paths import assets_folder
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGES = ("prepare", "prepare again", "cache codes")
-PACKAGES = ("torch", "torchaudio", "soundfile", "numpy", "pandas", "coqui-tts")
+PACKAGES = ("torch", "torchaudio", "soundfile", "numpy", "pandas", "coqui-tts", "silero-vad", "pyloudnorm")
+PLAIN: dict[str, Any] = {"quality": False}
+SOUND: dict[str, Any] = {"check_speakers": False, "check_quality": False}
+STAGES: dict[str, str] = {
+    "clips": "clips + table: decode, resample, clean, write",
+    "clips-vad": "the same with voice activity and sound measures",
+    "clips-all": "the same with every measure, speaker encoder too",
+    "clips-again": "the same again, nothing changed",
+    "long": "one long recording with cue times, cleaned",
+    "long-again": "the same again, nothing changed",
+    "vad": "voice activity alone",
+    "codes": "DVAE codes, encoder of the real size, random weights",
+    "manifest": "a table of 100 000 rows opened",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What to measure."""
 
-    scales: tuple[int, ...] = (1, 10)
-    """Copies of the bundled voice."""
-    rounds: int = 2
-    """Times that each cell is measured; the fastest counts."""
+    hours: tuple[float, ...] = (1.0, 10.0)
+    """Lengths of the long recording."""
+    copies: int = 4
+    """Copies of the bundled voice, 2.9 minutes each, for the cells with clips."""
+    stages: tuple[str, ...] = tuple(STAGES)
+    """Which cells: clips, clips-vad, clips-all, clips-again, long, long-again, vad, codes, manifest."""
+    workers: int = 1
+    """Processes; with one, processor time is counted exactly."""
     base: str = "tiny"
-    """Base model whose tokenizer checks the clips and whose DVAE makes the codes."""
+    """Base model whose tokenizer checks the clips and whose speaker encoder listens (tiny's is of the real size)."""
     out: Path = ROOT / "benchmarks" / "results" / "prepare.json"
     """Results file."""
     cell: str = ""
-    """Measure one stage in this process and print it as JSON; used by the benchmark itself."""
+    """Measure one stage in this process; used by the benchmark itself."""
     work: Path = Path()
     """Scratch folder of `cell`."""
 
@@ -53,16 +72,16 @@ class Cell:
     """One measurement."""
 
     stage: str
-    scale: int
-    num_clips: int
-    audio_s: float
-    """Speech in all clips, in seconds."""
+    hours: float
+    """Sound that was worked on."""
+    items: int
+    """Clips, cues or rows."""
     seconds: float
-    """Wall time, libraries already loaded."""
-    loaded_mb: float
-    """Peak memory of the process before the work, in MB (10^6 bytes)."""
-    peak_mb: float
-    """Peak memory of the process after it."""
+    """On the clock, libraries already loaded."""
+    cpu_s: float
+    """Processor time of this process; those of its workers are not in it."""
+    peak_mb: float = 0.0
+    """Highest memory of the process tree, pages that it shares counted once, in MB (10^6 bytes)."""
 
 
 def main() -> None:
@@ -70,127 +89,226 @@ def main() -> None:
     if settings.cell:
         print(json.dumps(asdict(_measure(settings))))
         return
-    with tempfile.TemporaryDirectory() as scratch:
-        for scale in settings.scales:
-            _make_input(Path(scratch) / f"input{scale}", scale)
-        cells = _all_cells(settings, Path(scratch))
-    best = [min(group, key=lambda cell: cell.seconds) for _, group in groupby(sorted(cells, key=_order), key=_order)]
-    print(_table(best, settings))
-    settings.out.parent.mkdir(parents=True, exist_ok=True)
-    settings.out.write_text(json.dumps(_result(settings, best, cells), indent=1) + "\n")
-    print(f"\nwritten to {settings.out}")
-
-
-def _all_cells(settings: Settings, scratch: Path) -> list[Cell]:
     cells = []
-    for number in range(settings.rounds):
-        # Forwards, then backwards: a machine that slows down in the course does not favour a scale.
-        for scale in settings.scales[:: -1 if number % 2 else 1]:
-            work = scratch / f"round{number}-{scale}"
-            work.mkdir()
-            cells += [_in_child(stage, settings, scratch, work, scale) for stage in STAGES]
-    return cells
+    with tempfile.TemporaryDirectory() as scratch:
+        for stage in settings.stages:
+            for hours in settings.hours if stage.startswith("long") else (0.0,):
+                cells.append(_in_child(stage, hours, settings, Path(scratch)))
+                print(_row(cells[-1]), flush=True)
+                # After each, so that a run that is cut short has not been for nothing.
+                settings.out.parent.mkdir(parents=True, exist_ok=True)
+                settings.out.write_text(json.dumps(_result(settings, cells), indent=1) + "\n")
+    print(f"\n{_title()}\n{_head()}\n" + "\n".join(map(_row, cells)) + f"\n\nwritten to {settings.out}")
 
 
-def _in_child(stage: str, settings: Settings, scratch: Path, work: Path, scale: int) -> Cell:
-    print(f"measuring: {stage}, {scale}x", file=sys.stderr)
-    source = work / "input"
-    if not source.exists():
-        source.symlink_to(scratch / f"input{scale}")
-    flags = ["--cell", stage, "--work", str(work), "--scales", str(scale), "--base", settings.base]
+def _in_child(stage: str, hours: float, settings: Settings, scratch: Path) -> Cell:
+    flags = ["--cell", stage, "--work", str(scratch), "--hours", str(hours), "--copies", str(settings.copies)]
+    flags += ["--workers", str(settings.workers), "--base", settings.base]
     command = [sys.executable, "-m", "benchmarks.prepare", *flags]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    return Cell(**json.loads(done.stdout.splitlines()[-1]))
+    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    watch = _MemoryWatch(child.pid)
+    watch.start()
+    output, _ = child.communicate()
+    if child.returncode:
+        raise SystemExit(f"{stage} failed with exit status {child.returncode}")
+    return Cell(**(json.loads(output.splitlines()[-1]) | {"peak_mb": round(watch.peak / 1e6, 1)}))
+
+
+class _MemoryWatch(threading.Thread):
+    """Looks at the memory of a process and all below it every 0.2 s."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0
+        self._root = psutil.Process(pid)
+
+    def run(self) -> None:
+        while self._root.is_running():
+            try:
+                tree = [self._root, *self._root.children(recursive=True)]
+                self.peak = max(self.peak, sum(map(_memory, tree)))
+            except psutil.Error:
+                pass
+            time.sleep(0.2)
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        info = process.memory_full_info()
+        return int(getattr(info, "pss", info.rss))
+    except psutil.Error:
+        return 0
 
 
 def _measure(settings: Settings) -> Cell:
-    stages = {"prepare": _prepare, "prepare again": _prepare, "cache codes": _cache_codes}
-    work = stages[settings.cell](settings)
-    loaded = _peak_mb()
-    begin = time.perf_counter()
+    makers = {"vad": _vad, "codes": _codes, "manifest": _manifest}
+    stage = settings.cell
+    if stage in makers:
+        work, hours, items = makers[stage](settings)
+    else:
+        work, hours, items = _preparing(stage, settings)
+    begin, cpu = time.perf_counter(), time.process_time()
     work()
-    seconds = time.perf_counter() - begin
-    clips = read_manifest(settings.work / "input" / "metadata.csv")
-    return Cell(
-        stage=settings.cell,
-        scale=settings.scales[0],
-        num_clips=len(clips),
-        audio_s=round(sum(soundfile.info(clip.audio).duration for clip in clips), 1),
-        seconds=round(seconds, 4),
-        loaded_mb=loaded,
-        peak_mb=_peak_mb(),
-    )
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    return Cell(stage=stage, hours=round(hours, 4), items=items, seconds=round(seconds, 3), cpu_s=round(cpu, 3))
 
 
-def _prepare(settings: Settings) -> Callable[[], object]:
-    """Preparing of the input folder, everything loaded."""
-    from utils.dataset.build import prepare
+Work = tuple[Callable[[], object], float, int]
+"""The work, the hours of sound in it, and its clips, cues or rows."""
+
+
+def _preparing(stage: str, settings: Settings) -> Work:
+    import torch
+
+    from utils.dataset.build import build
+    from utils.dataset.sources import read_source
     from utils.model.base import find_base
 
+    torch.set_num_threads(1)
     find_base(settings.base).tokenizer().encode("Loads the text rules.", "en")
-    out = settings.work / "output"
+    kind = stage.removesuffix("-again")
+    again_of = "clips-all" if stage == "clips-again" else kind
+    source = settings.work / ("clips" if stage.startswith("clips") else f"long{settings.hours[0]}")
+    if not source.exists():
+        (_make_clips if stage.startswith("clips") else _make_long)(source, settings)
+    more = {"clips": PLAIN, "clips-vad": SOUND, "clips-all": {}, "long": PLAIN}[again_of]
     config = PrepareConfig(
-        project="bench", input=settings.work / "input", language="en", output=out, base=settings.base
+        project=again_of.replace(".", "-"),
+        input=source,
+        language="en",
+        output=settings.work / f"out{settings.hours[0]}",
+        base=settings.base,
+        workers=settings.workers,
+        **more,
     )
-    return lambda: prepare(config)
+    recordings = read_source(source) if kind == "clips" or stage.startswith("clips") else _cues(source)
+    total = sum(_length(recording) for recording in recordings)
+    return lambda: build(config, recordings), total / 3600, len(recordings)
 
 
-def _cache_codes(settings: Settings) -> Callable[[], object]:
-    """Code caching of the clips that were prepared."""
-    from utils.model.base import find_base
-    from utils.training.codes import cache_codes
-
-    base = find_base(settings.base)
-    clips = sorted((settings.work / "output" / "bench" / "dataset" / "wavs").iterdir())
-    return lambda: cache_codes(clips, base, settings.work / "codes")
+def _length(recording: Any) -> float:
+    if recording.end_s is not None:
+        return float(recording.end_s - recording.start_s)
+    return float(soundfile.info(recording.audio).duration)
 
 
-def _make_input(folder: Path, scale: int) -> None:
+def _vad(settings: Settings) -> Work:
+    import torch
+
+    from utils.audio.decode import load_audio
+    from utils.audio.voice_activity import VAD_RATE, load_voice_activity
+
+    torch.set_num_threads(1)
+    clips = read_manifest(assets_folder() / "demo_voice" / "metadata.csv")
+    wavs = [load_audio(clip.audio, VAD_RATE) for clip in clips]
+    model = load_voice_activity()
+    return lambda: [model(wav) for wav in wavs], sum(w.shape[1] for w in wavs) / VAD_RATE / 3600, len(wavs)
+
+
+def _codes(settings: Settings) -> Work:
+    import torch
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
+
+    from utils.audio.decode import load_audio
+    from utils.config import SAMPLE_RATE
+    from utils.model.dvae import CodeEncoder
+
+    torch.manual_seed(0)
+    # XTTS v2's sizes (coqui-tts, GPTTrainer): speed does not depend on what the weights are.
+    dvae = DiscreteVAE(
+        channels=80,
+        normalization=None,
+        positional_dims=1,
+        num_tokens=1024,
+        codebook_dim=512,
+        hidden_dim=512,
+        num_resnet_blocks=3,
+        kernel_size=3,
+        num_layers=2,
+        use_transposed_convs=False,
+    )
+    encoder = CodeEncoder(dvae.state_dict(), torch.ones(80))
+    clips = [load_audio(c.audio, SAMPLE_RATE) for c in read_manifest(assets_folder() / "demo_voice" / "metadata.csv")]
+    hours = sum(wav.shape[1] for wav in clips) / SAMPLE_RATE / 3600
+    return lambda: [encoder(wav, [wav.shape[1]]) for wav in clips], hours, len(clips)
+
+
+def _manifest(settings: Settings) -> Work:
+    folder = settings.work / "manifest"
+    (folder / "wavs").mkdir(parents=True)
+    clips = []
+    for number in range(100_000):
+        audio = folder / "wavs" / f"clip{number:06}.wav"
+        audio.touch()
+        clips.append(Clip(audio=audio, text=f"Row {number} of a very long table.", speaker="one"))
+    write_manifest(folder / "metadata.csv", clips)
+    return lambda: read_manifest(folder / "metadata.csv"), 0.0, len(clips)
+
+
+def _make_clips(folder: Path, settings: Settings) -> None:
     (folder / "wavs").mkdir(parents=True)
     clips = []
     for clip in read_manifest(assets_folder() / "demo_voice" / "metadata.csv"):
         pcm, sample_rate = soundfile.read(clip.audio, dtype="int16")
-        for copy in range(scale):
-            pcm[copy] ^= 1
+        for copy in range(settings.copies):
+            # In mid-speech, where no cleaning takes it out again.
+            pcm[8_000 : 8_000 + 40 * (copy + 1)] ^= 16
+            # 44.1 kHz, as people record: every clip has to be resampled.
             audio = folder / "wavs" / f"{clip.audio.stem}-{copy}.flac"
-            soundfile.write(audio, pcm, sample_rate)
+            soundfile.write(audio, np.repeat(pcm, 2), 2 * sample_rate)
             clips.append(Clip(audio=audio, text=clip.text, speaker=clip.speaker))
     write_manifest(folder / "metadata.csv", clips)
 
 
-def _peak_mb() -> float:
-    """Peak resident memory of this process; Linux counts in KiB, macOS in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+def _make_long(folder: Path, settings: Settings) -> None:
+    """One wav of so many hours, and the times of its sentences."""
+    folder.mkdir(parents=True)
+    parts = read_manifest(assets_folder() / "demo_voice" / "metadata.csv")
+    sounds = [soundfile.read(clip.audio, dtype="int16")[0] for clip in parts]
+    cues, at, number = [], 0, 0
+    with soundfile.SoundFile(folder / "long.wav", "w", 22_050, 1, "PCM_16") as file:
+        while at < settings.hours[0] * 3600 * 22_050:
+            pcm = sounds[number % len(sounds)].copy()
+            # The number of the sentence in some of its samples, so that no two are the same sound.
+            pcm[8_000:8_020] ^= np.array([(number >> bit & 1) * 64 for bit in range(20)], dtype=np.int16)
+            file.write(pcm)
+            file.write(np.zeros(6_615, dtype=np.int16))
+            cues.append((at / 22_050, (at + len(pcm)) / 22_050, parts[number % len(parts)].text))
+            at, number = at + len(pcm) + 6_615, number + 1
+    (folder / "cues.json").write_text(json.dumps(cues))
 
 
-def _order(cell: Cell) -> tuple[int, int]:
-    return STAGES.index(cell.stage), cell.scale
+def _cues(folder: Path) -> list[Any]:
+    from utils.dataset.sources import Recording
+
+    cues = json.loads((folder / "cues.json").read_text())
+    audio = folder / "long.wav"
+    return [Recording(audio=audio, text=text, start_s=start, end_s=end) for start, end, text in cues]
 
 
-def _table(cells: list[Cell], settings: Settings) -> str:
-    title = f"bundled voice, base {settings.base}, {_processor()}, {os.cpu_count()} cores, torch {version('torch')}"
-    heads = ("", "copies", "clips", "seconds", "clips/s", "audio-s/s", "loaded MB", "peak MB")
-    lines = [f"{title} ({settings.rounds} rounds)", _row(heads)]
-    for cell in cells:
-        rates = f"{cell.num_clips / cell.seconds:.0f}", f"{cell.audio_s / cell.seconds:.0f}"
-        memory = f"{cell.loaded_mb:.0f}", f"{cell.peak_mb:.0f}"
-        lines.append(_row((cell.stage, f"{cell.scale}x", str(cell.num_clips), f"{cell.seconds:.3f}", *rates, *memory)))
-    return "\n".join(lines)
+def _title() -> str:
+    return f"{_processor()}, {os.cpu_count()} cores, torch {version('torch')}, load {os.getloadavg()[0]:.1f}"
 
 
-def _row(texts: tuple[str, ...]) -> str:
-    return f"{texts[0]:<16}" + "".join(f"{text:>11}" for text in texts[1:])
+def _head() -> str:
+    heads = ("hours", "items", "seconds", "x clock", "x core", "peak MB")
+    return f"{'':<58}" + "".join(f"{text:>9}" for text in heads)
 
 
-def _result(settings: Settings, best: list[Cell], every: list[Cell]) -> dict[str, object]:
+def _row(cell: Cell) -> str:
+    clock, core = (f"{cell.hours * 3600 / s:.0f}" if cell.hours else "" for s in (cell.seconds, max(cell.cpu_s, 1e-3)))
+    texts = (f"{cell.hours:.2f}", str(cell.items), f"{cell.seconds:.2f}", clock, core, f"{cell.peak_mb:.0f}")
+    return f"{STAGES[cell.stage]:<58}" + "".join(f"{text:>9}" for text in texts)
+
+
+def _result(settings: Settings, cells: list[Cell]) -> dict[str, object]:
     return {
-        "command": "python -m benchmarks.prepare",
-        "base": settings.base,
+        "command": f"python -m benchmarks.prepare {' '.join(sys.argv[1:])}".strip(),
         "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+        "workers": settings.workers,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-        "cells": [asdict(cell) for cell in best],
-        "rounds": [asdict(cell) for cell in every],
+        "cells": [asdict(cell) for cell in cells],
     }
 
 

@@ -185,11 +185,12 @@ class ClipMaker:
         return replace(_drop(clip, fault), clip="") if fault else self._use(clip, clip.clip)
 
     def _duplicate(self, clip: ClipReport) -> Fault | None:
-        first = self.sources.get(clip.audio_hash)
+        # What differs in less than cleaning leaves over is the same sound too, and would be the same wav.
+        first = self.sources.get(clip.audio_hash) or self.sources.get(clip.wav_hash or clip.audio_hash)
         return Fault("duplicate audio", f"the same sound as {first}") if first else None
 
     def _use(self, clip: ClipReport, wav: str) -> ClipReport:
-        self.sources[clip.audio_hash] = clip.name
+        self.sources.update({digest: clip.name for digest in (clip.audio_hash, clip.wav_hash) if digest})
         return replace(clip, status="used", reason="", detail="", clip=wav)
 
     def _name(self, clip: ClipReport) -> str:
