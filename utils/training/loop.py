@@ -112,7 +112,9 @@ def fit(run: Run) -> None:
         # The weights are sound: nothing but the unread clip is missing.
         save(run, wait=True)
         raise
-    if run.saver.saved_step != run.trainer.num_steps or run.saver.failure:
+    # What is under way may be the end already.
+    run.sampling.poll(run.saver.finish())
+    if run.saver.saved_step != run.trainer.num_steps:
         save(run, wait=True)
     require_saved(run)
 

@@ -99,15 +99,17 @@ class Checkpoints:
             NotSaved: the disk is full or fails; the former best stays.
         """
         state, marks = read_state(last), _marks(last)
+        names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
 
         def fill(folder: Path) -> Hashes:
             _write_state(folder, state, state["step"])
-            try:
-                (folder / MODEL_FILE).hardlink_to(last / MODEL_FILE)
-            except OSError:
-                # FAT and many network drives know no second name.
-                shutil.copyfile(last / MODEL_FILE, folder / MODEL_FILE)
-            return {MODEL_FILE: marks[MODEL_FILE]["sha256"]}
+            for name in names:
+                try:
+                    (folder / name).hardlink_to(last / name)
+                except OSError:
+                    # FAT and many network drives know no second name.
+                    shutil.copyfile(last / name, folder / name)
+            return {name: marks[name]["sha256"] for name in names}
 
         return self._publish(BEST, state["step"], fill, 0)
 
