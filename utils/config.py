@@ -3,6 +3,7 @@
 A field that is None takes the default of the chosen base model (see `utils.model.base.TrainingDefaults`).
 """
 
+import codecs
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,12 @@ CODE_SAMPLES = 1_024
 """Audio samples that one DVAE code stands for at `SAMPLE_RATE`: 21.5 codes a second."""
 MIN_CLIP_SECONDS = 0.5
 """Shorter clips are dropped: the conditioning crop needs something to hear."""
+
+COMPUTE_TYPES = (
+    *("default", "auto", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"),
+    *("float16", "bfloat16", "float32"),
+)
+"""Of the recogniser's numbers, as CTranslate2 names them."""
 
 Schedule = Literal["linear", "cosine", "polynomial", "constant"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -32,11 +39,31 @@ class PrepareConfig(Config):
     project: str
     """Name of the voice; its folder below `output`."""
     input: Path
-    """Folder with recordings and their transcripts, or a metadata CSV."""
+    """Folder or zip with recordings and their transcripts or subtitles, a metadata CSV or JSONL, or one recording."""
     language: str
     """Language of the transcripts, as a code: en, de, zh-cn, ..."""
     output: Path = Path("output")
     """The folder that holds all projects."""
+    also: tuple[Path, ...] = ()
+    """More inputs of any kind, prepared together with `input`."""
+    encoding: str | None = None
+    """Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1; they are reported when not given."""
+    shortest: float = 2.0
+    """Shortest clip cut from a long recording, in seconds; shorter cues are merged with their neighbours."""
+    longest: float = 11.0
+    """Longest clip cut from a long recording, in seconds."""
+    padding: float = 0.25
+    """Silence kept at both ends of a clip cut from a long recording, in seconds; never beyond the pause's middle."""
+    transcriber: str | None = None
+    """Whisper model for recordings without times: a size (tiny to large-v3), a name or a folder; None reports them."""
+    transcriber_device: Device = "auto"
+    """Where it runs."""
+    compute_type: str = "default"
+    """Its numbers: int8 is small and quick on a CPU, float16 on a GPU; default is the model's own."""
+    beam_size: int = 5
+    """Ways to continue that it weighs up; 1 is quickest."""
+    detect_language: bool = False
+    """Let it tell the language; a recording mostly in another one than the dataset's is reported, not transcribed."""
     base: str = "tiny"
     """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
     max_audio_length: int | None = None
@@ -77,6 +104,7 @@ class PrepareConfig(Config):
         shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
         if self.max_audio_length is not None and self.max_audio_length < shortest:
             found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
+        found += self._source_problems()
         if self.max_text_length is not None and self.max_text_length < 1:
             found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
         if self.workers is not None and not 1 <= self.workers <= 64:
@@ -92,6 +120,21 @@ class PrepareConfig(Config):
                 found.append(f"{name} is {getattr(self, name)} s; use 0 to 2")
         if self.highpass is not None and not 10 <= self.highpass <= 500:
             found.append(f"highpass is {self.highpass} Hz; use 10 to 500, such as 60, or None")
+        return found
+
+    def _source_problems(self) -> list[str]:
+        found = []
+        if not MIN_CLIP_SECONDS <= self.shortest < self.longest <= 30:
+            limits = f"{MIN_CLIP_SECONDS} <= shortest < longest <= 30 s"
+            found.append(f"shortest is {self.shortest} and longest {self.longest}; use {limits}")
+        if not 0 <= self.padding <= 1:
+            found.append(f"padding is {self.padding} s; use 0 to 1")
+        if not 1 <= self.beam_size <= 20:
+            found.append(f"beam_size is {self.beam_size}; use 1 to 20")
+        if self.compute_type not in COMPUTE_TYPES:
+            found.append(f"compute_type is {self.compute_type!r}; use one of {', '.join(COMPUTE_TYPES)}")
+        if self.encoding is not None and not _is_encoding(self.encoding):
+            found.append(f"encoding is {self.encoding!r}; use a name such as latin-1, cp1251 or shift-jis")
         return found
 
 
@@ -329,3 +372,11 @@ class SynthesizeConfig(SpeechSettings):
         if (self.project is None) == (self.model is None):
             found.append("give either a project or a model")
         return found
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        codecs.lookup(name).decode(b"")
+    except (LookupError, ValueError):
+        return False
+    return True

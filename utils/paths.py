@@ -87,6 +87,11 @@ class Project:
         return self.dataset / "lang.txt"
 
     @property
+    def sources(self) -> Path:
+        """What was unpacked from archives, and the pauses and words that were found in long recordings."""
+        return self.folder / "sources"
+
+    @property
     def report(self) -> Path:
         return self.dataset / "report.json"
 

@@ -73,6 +73,8 @@ class Config:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -84,6 +86,8 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 def _typed(value: Any, hint: Any) -> Any:
     """YAML and callers write paths as text: give a field declared as a path its type."""
     choices = _choices(hint)
+    if get_origin(hint) is tuple and isinstance(value, (list, tuple)):
+        return tuple(_typed(item, get_args(hint)[0]) for item in value)
     return Path(value) if isinstance(value, str) and Path in choices and str not in choices else value
 
 
@@ -94,6 +98,8 @@ def _fits(value: Any, hint: Any) -> bool:
 def _fits_one(value: Any, choice: Any) -> bool:
     if get_origin(choice) is Literal:
         return value in get_args(choice)
+    if get_origin(choice) is tuple:
+        return isinstance(value, tuple) and all(_fits(item, get_args(choice)[0]) for item in value)
     if isinstance(value, bool):
         return choice is bool
     return isinstance(value, (int, float) if choice is float else choice)
@@ -109,5 +115,7 @@ def _wanted(hint: Any) -> str:
         Path: "a path",
         NoneType: "None",
     }
+    if get_origin(hint) is tuple:
+        return f"a tuple, each item {_wanted(get_args(hint)[0])}"
     named = [" or ".join(get_args(c)) if get_origin(c) is Literal else words[c] for c in _choices(hint)]
     return " or ".join(named)

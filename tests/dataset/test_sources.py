@@ -194,11 +194,11 @@ def test_the_order_is_fixed(tmp_path: Path) -> None:
     assert [recording.audio.stem for recording in read_source(tmp_path)] == list("abcde")
 
 
-@pytest.mark.parametrize("kind", ["missing", "empty", "no recordings", "audio file"])
+@pytest.mark.parametrize("kind", ["missing", "empty", "no recordings", "picture"])
 def test_an_input_without_recordings_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "in"
-    if kind == "audio file":
-        path = _touch(tmp_path, "a.wav") / "a.wav"
+    if kind == "picture":
+        path = _touch(tmp_path, "a.png") / "a.png"
     elif kind != "missing":
         _touch(path, *(["notes.txt"] if kind == "no recordings" else [".keep"]))
     with pytest.raises(UserError, match="the input") as caught:

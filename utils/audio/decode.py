@@ -95,6 +95,79 @@ def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
     )
 
 
+def stream(path: Path) -> Iterator[tuple[Tensor, int]]:
+    """A recording in parts of at most some seconds, channels averaged, so that its length does not matter.
+
+    Args:
+        path: as for `decode`.
+
+    Yields:
+        Mono float32, [1, n], and the sample rate in Hz, which stays the same.
+
+    Raises:
+        UserError: as for `decode`; also midway, when what follows is damaged.
+    """
+    _check_file(path)
+    try:
+        with soundfile.SoundFile(path) as sound:
+            if sound.format == "RAW":
+                raise TypeError("headerless audio")
+            _check_format(path, sound.samplerate, sound.channels)
+            yield from _parts(path, _soundfile_blocks(sound), sound.samplerate)
+            return
+    except (soundfile.LibsndfileError, TypeError) as error:
+        log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
+    options = {"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
+    try:
+        with av.open(str(path.absolute()), options=options) as container:
+            if not container.streams.audio:
+                raise unreadable(path, "has no audio stream")
+            frames = container.decode(container.streams.audio[0])
+            first = next(frames, None)
+            if first is None:
+                raise unreadable(path, "holds no samples")
+            _check_format(path, first.sample_rate, first.layout.nb_channels)
+            yield from _parts(path, _av_blocks(path, chain([first], frames), first.sample_rate), first.sample_rate)
+    except (av.FFmpegError, ValueError) as error:
+        raise unreadable(path, f"cannot be read as audio ({error})") from error
+
+
+def _parts(path: Path, blocks: Iterable[Block], sample_rate: int) -> Iterator[tuple[Tensor, int]]:
+    """Blocks of shape [C, n] as [1, n], small ones joined."""
+    waiting: list[Block] = []
+    for block in blocks:
+        waiting.append(block.mean(axis=0))
+        if sum(map(len, waiting)) >= _BLOCK:
+            yield _checked(path, np.concatenate(waiting)), sample_rate
+            waiting = []
+    if waiting:
+        yield _checked(path, np.concatenate(waiting)), sample_rate
+
+
+def _checked(path: Path, samples: NDArray[np.float32]) -> Tensor:
+    peak = float(np.abs(samples).max(initial=0.0))
+    if not np.isfinite(peak):
+        raise unreadable(path, "holds samples that are not numbers (NaN or infinite)")
+    if peak > LOUDEST:
+        raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio lies between -1 and 1")
+    return torch.from_numpy(samples)[None]
+
+
+def duration(path: Path) -> float | None:
+    """Length of a recording in seconds as its header tells it; None where none does."""
+    try:
+        return float(soundfile.info(path).duration)
+    except (soundfile.LibsndfileError, TypeError):
+        pass
+    try:
+        with av.open(
+            str(path.absolute()), options={"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
+        ) as file:
+            return None if file.duration is None else file.duration / av.time_base
+    except (av.FFmpegError, ValueError, OSError):
+        return None
+
+
 def _check_file(path: Path) -> None:
     if not path.is_file():
         raise unreadable(path, "does not exist" if not path.exists() else "is not a file", fix="correct the path")

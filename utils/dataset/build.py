@@ -20,7 +20,7 @@ from utils.dataset.merge import merge
 from utils.dataset.page import write_page
 from utils.dataset.report import ClipReport, Report, Split, explain
 from utils.dataset.sound import SoundMaker, SoundSettings
-from utils.dataset.sources import Recording, read_source
+from utils.dataset.sources import Reading, Recording, read_sources
 from utils.dataset.split import Sound, assign_splits
 from utils.dataset.staging import Staging, staged
 from utils.dataset.work import Work
@@ -52,8 +52,10 @@ def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Repor
             language, the dataset has another one, or the disk is full.
     """
     project = open_project(config.project, config.output)
-    _check_apart(config.input, project)
-    recordings = read_source(config.input)
+    inputs = (config.input, *config.also)
+    for path in inputs:
+        _check_apart(path, project)
+    recordings = read_sources(inputs, Reading.of(config, project.sources))
     return build(config, recordings, progress=progress)
 
 
@@ -158,6 +160,7 @@ def as_recording(clip: ClipReport) -> Recording:
         audio=Path(clip.source),
         text=clip.source_text,
         speaker=clip.source_speaker,
+        origin=clip.origin,
         start_s=clip.start_s,
         end_s=clip.end_s,
         joined=clip.joined,
@@ -256,6 +259,7 @@ def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings) -> di
     """The settings with the limits that applied, and what clips made with them carry as `cleaning`."""
     limits = {"max_audio_length": checks.max_audio_length, "max_text_length": checks.max_text_length}
     values = asdict(config) | limits | {"cleaning": sound.key if sound.changes_sound else ""}
+    values["also"] = [printable(path) for path in config.also]
     return {key: printable(value) if isinstance(value, Path) else value for key, value in values.items()}
 
 

@@ -53,6 +53,7 @@ class ClipMaker:
             end_s=recording.end_s,
             joined=recording.joined,
             made_from=recording.made_from,
+            origin=recording.origin,
             text=recording.text,
             speaker=recording.speaker,
             source_text=recording.text,

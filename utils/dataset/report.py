@@ -25,6 +25,11 @@ Reason = Literal[
     "unreadable text",
     "unknown characters",
     "duplicate audio",
+    "unreadable row",
+    "bad times",
+    "no pause",
+    "text differs",
+    "other language",
     "removed by hand",
     "excluded",
     "replaced",
@@ -79,6 +84,8 @@ class ClipReport:
     """Further parts that follow it without a pause."""
     made_from: tuple[str, ...] = ()
     """Ids of the clips that a fix made it from."""
+    origin: str = ""
+    """What it was made of, for people: which cues of which subtitles, which line of a table."""
     clip: str = ""
     """Path of the wav below the dataset folder; empty when none was made."""
     status: Status

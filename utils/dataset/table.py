@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from utils.dataset.normalized import is_normalized
+from utils.dataset.textfile import read_text
 from utils.errors import UserError
 
 AUDIO, TEXT, SPEAKER = "audio_file", "text", "speaker_name"
@@ -55,17 +56,18 @@ class _Layout:
         return {2, 3} if self.header is None else {len(self.header)}
 
 
-def read_table(path: Path) -> list[Row]:
+def read_table(path: Path, encoding: str | None = None) -> list[Row]:
     """All rows of a metadata table, in order.
 
     Args:
-        path: UTF-8 text in one of the layouts above.
+        path: text in one of the layouts above, in UTF-8 or UTF-16.
+        encoding: of a table that is neither.
 
     Raises:
         UserError: the file is missing, empty or not UTF-8, lacks the needed columns, or has broken quoting or a row
             with too many or too few fields; with the line.
     """
-    content = _read_text(path)
+    content = _read_text(path, encoding)
     layout = _find_layout(path, content)
     fields = _read_fields(path, content, layout)
     return _ljspeech_rows(path, fields) if layout.header is None else _named_rows(fields[1:], layout.header)
@@ -76,27 +78,8 @@ def clean(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def read_utf8(path: Path) -> str:
-    """Content of a UTF-8 text file, without its byte order mark, line ends as line feeds.
-
-    Raises:
-        UserError: the file cannot be opened or is not UTF-8.
-    """
-    try:
-        content = path.read_bytes()
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(
-            what="the file is not UTF-8 text", where=f"{path}, line {line}", fix="save it as UTF-8"
-        ) from error
-    except OSError as error:
-        raise UserError(what=f"the file cannot be read: {error.strerror}", where=str(path)) from error
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _read_text(path: Path) -> str:
-    text = read_utf8(path)
+def _read_text(path: Path, encoding: str | None) -> str:
+    text = read_text(path, other=encoding)
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise UserError(
