@@ -23,7 +23,7 @@ from utils.model.mel import conditioning_mel, dvae_mel
 from utils.model.weights import write_weights
 from utils.model.xtts import build_decoder, full_state, initialize_gpt
 from utils.paths import bases_folder
-from utils.text.tokenizer import CLEANED_LANGUAGES
+from utils.text.languages import CLEANED_LANGUAGES
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 
 VERSION = 1

@@ -1,37 +1,18 @@
 """Text to token ids, exactly as stock coqui-tts reads it, with faults reported instead of raised in mid-training."""
 
-import importlib.util
 from functools import cached_property
 from pathlib import Path
 
 from tokenizers import Tokenizer as BpeTokenizer
 
 from utils.errors import UserError
+from utils.text.amharic.sounds import to_latin_text
+from utils.text.languages import AMHARIC, code_of_token, language_token, plain_code, require_packages
+from utils.text.normalize import normalize
 
 UNKNOWN = "[UNK]"
 START = "[START]"
 STOP = "[STOP]"
-
-# The languages that stock coqui-tts has cleaners for.
-CLEANED_LANGUAGES = (
-    "ar",
-    "cs",
-    "de",
-    "en",
-    "es",
-    "fr",
-    "hi",
-    "hu",
-    "it",
-    "ja",
-    "ko",
-    "nl",
-    "pl",
-    "pt",
-    "ru",
-    "tr",
-    "zh",
-)
 
 
 class Tokenizer:
@@ -39,15 +20,17 @@ class Tokenizer:
 
     Args:
         vocab: a tokenizers file (BPE), as every XTTS base has it.
+        amharic_g2p: read Amharic in its Latin form instead of Ethiopic letters.
 
     Raises:
         UserError: the file is missing or not a tokenizer.
     """
 
-    def __init__(self, vocab: Path) -> None:
+    def __init__(self, vocab: Path, *, amharic_g2p: bool = False) -> None:
         if not vocab.is_file():
             raise UserError(what="the base has no vocab.json", where=str(vocab), fix="download or make the base again")
         self.path = vocab
+        self.amharic_g2p = amharic_g2p
         try:
             self._bpe = BpeTokenizer.from_file(str(vocab))
         except Exception as error:
@@ -56,8 +39,8 @@ class Tokenizer:
 
     @cached_property
     def languages(self) -> tuple[str, ...]:
-        """Codes of the languages that this base has a token and cleaners for."""
-        return tuple(code for code in CLEANED_LANGUAGES if self._language_token(code) in self._ids)
+        """Codes of the languages that this base has a token for, in alphabetical order."""
+        return tuple(sorted(filter(None, map(code_of_token, self._ids))))
 
     @property
     def num_rows(self) -> int:
@@ -81,14 +64,14 @@ class Tokenizer:
             UserError: unknown code, a language the base cannot read yet, or one whose text rules need a package that
                 is not installed.
         """
-        code = language.strip().lower().split("-")[0]
+        code = plain_code(language)
         if code not in self.languages:
             raise UserError(
                 what=f"this base cannot read the language {language!r}",
                 where=str(self.path),
-                fix=f"use one of: {', '.join(self.languages)}",
+                fix=f"use one of: {', '.join(self.languages)}; or add it: python -m utils.cli.language",
             )
-        _require_packages(code)
+        require_packages(code)
         return code
 
     def normalize(self, text: str, language: str) -> str:
@@ -101,14 +84,9 @@ class Tokenizer:
             UserError: the language is not readable, or its cleaner fails on this text.
         """
         code = self.check_language(language)
-        try:
-            return self._cleaner.preprocess_text(text.strip().lower(), code).strip()
-        except ImportError as error:
-            raise UserError(
-                what=f"language {code!r} needs another package: {error}", fix=_install_line(code)
-            ) from error
-        except (ArithmeticError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-            raise UserError(what=f"the {code} text rules cannot read {text[:60]!r}: {error}") from error
+        if code == AMHARIC and self.amharic_g2p:
+            return to_latin_text(normalize(text, code).text)
+        return normalize(text, code).text
 
     def encode(self, text: str, language: str) -> list[int]:
         """Token ids of `text`, the language token first.
@@ -133,39 +111,4 @@ class Tokenizer:
         return self._bpe.decode(ids, skip_special_tokens=False).replace(" ", "").replace("[SPACE]", " ")
 
     def _encode_normalized(self, text: str, code: str) -> list[int]:
-        return self._bpe.encode(f"{self._language_token(code)}{text}".replace(" ", "[SPACE]")).ids
-
-    @staticmethod
-    def _language_token(code: str) -> str:
-        return "[zh-cn]" if code == "zh" else f"[{code}]"
-
-    @cached_property
-    def _cleaner(self):  # type: ignore[no-untyped-def]
-        # Imported when first used: it loads torch and the number words of every language.
-        from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
-
-        return VoiceBpeTokenizer()
-
-
-_PACKAGES = {"ja": ("cutlet", "unidic_lite"), "zh": ("pypinyin",)}
-"""Modules that stock's text rules of a language import when they are first used."""
-
-
-def _require_packages(code: str) -> None:
-    """Look for what the language's rules need, without loading it.
-
-    Raises:
-        UserError: a package is missing.
-    """
-    missing = [name for name in _PACKAGES.get(code, ()) if importlib.util.find_spec(name) is None]
-    # cutlet works with the large dictionary as well.
-    if missing == ["unidic_lite"] and importlib.util.find_spec("unidic") is not None:
-        return
-    if missing:
-        names = " and ".join(name.replace("_", "-") for name in missing)
-        raise UserError(what=f"the language {code!r} needs {names}, not installed here", fix=_install_line(code))
-
-
-def _install_line(code: str) -> str:
-    packages = " ".join(_PACKAGES.get(code, ())).replace("_", "-")
-    return f"run: pip install {packages}" if packages else ""
+        return self._bpe.encode(f"{language_token(code)}{text}".replace(" ", "[SPACE]")).ids

@@ -1,0 +1,87 @@
+"""Amharic words to sounds (epitran, IPA), and a Latin form of those sounds that every XTTS vocabulary can read.
+
+The Latin form has one letter for a sound, so that it can be turned back; it borrows letters from languages that the
+base speaks where they stand for a like sound: š č ž of Czech, ñ of Spanish, ı of Turkish.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from utils.text.amharic.normalize import normalize_amharic
+
+EPITRAN_CODE = "amh-Ethi-pp"
+_LATIN = {
+    "t͡ʃʼ": "ć",
+    "t͡sʼ": "ś",
+    "t͡ʃ": "č",
+    "d͡ʒ": "đ",
+    "tʼ": "ť",
+    "sʼ": "ś",
+    "kʼ": "q",
+    "pʼ": "ð",
+    "ə": "ä",
+    "ɨ": "ı",
+    "ʃ": "š",
+    "ʒ": "ž",
+    "ɲ": "ñ",
+    "ŋ": "ń",
+    "ɡ": "g",
+    "β": "v",
+    "ʷ": "ů",
+    "ʔ": "'",
+} | {letter: letter for letter in "abdefhijklmnoprstuwxz"}
+"""Each sound's letter. Ejective s and ts are one sound in Amharic, spelled ጸ and ፀ."""
+_VOWELS = "aäeiıou"
+_SOUND = {letter: sound for sound, letter in _LATIN.items() if sound != "t͡sʼ"}
+_SOUNDS = re.compile("|".join(sorted(_LATIN, key=len, reverse=True)))
+_WORD = re.compile("[\u1200-\u135a]+")
+# The first order of these two is spoken as the fourth, which epitran knows for the fourth only.
+_SPOKEN = str.maketrans("ሀአ", "ሃኣ")
+
+
+def to_latin_text(text: str) -> str:
+    """Normalised Amharic with each Ethiopic word in its Latin form; everything else stays as it is."""
+    return _WORD.sub(lambda match: to_latin(to_ipa(match[0])), normalize_amharic(text))
+
+
+@lru_cache(maxsize=65_536)
+def to_ipa(word: str) -> str:
+    """The sounds of one Ethiopic word in IPA, as epitran's rules have them.
+
+    Letters are folded first; gemination is not written in Amharic and so not heard here.
+    """
+    return str(_transliterator().transliterate(normalize_amharic(word).translate(_SPOKEN))).replace("t͡sʼ", "sʼ")
+
+
+def to_latin(ipa: str) -> str:
+    """IPA of one word in Latin letters; `to_sounds` turns it back.
+
+    Raises:
+        ValueError: a sound that Amharic does not have.
+    """
+    position, letters = 0, []
+    for match in _SOUNDS.finditer(ipa):
+        if match.start() != position:
+            break
+        letters.append(_LATIN[match[0]])
+        position = match.end()
+    if position != len(ipa):
+        raise ValueError(f"no Latin letter for {ipa[position:]!r} in {ipa!r}")
+    latin = "".join(letters)
+    # A vowel never opens a word without its glottal stop: unwritten, it can still be turned back.
+    return latin[1:] if latin[:1] == "'" and latin[1:2] in _VOWELS and latin[1:2] else latin
+
+
+def to_sounds(latin: str) -> str:
+    """IPA of one word in its Latin form: the inverse of `to_latin`."""
+    whole = "'" + latin if latin[:1] in _VOWELS and latin else latin
+    return "".join(_SOUND[letter] for letter in whole)
+
+
+@lru_cache(maxsize=1)
+def _transliterator() -> Any:
+    # Imported when first used: it takes seconds, and only Amharic needs it.
+    import epitran
+
+    return epitran.Epitran(EPITRAN_CODE)

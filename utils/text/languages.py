@@ -1,0 +1,71 @@
+"""Language codes: their spellings, their tokens, and the packages that a language's text rules need."""
+
+import importlib.util
+
+from utils.errors import UserError
+
+# The languages that stock coqui-tts has cleaners for.
+CLEANED_LANGUAGES = (
+    "ar",
+    "cs",
+    "de",
+    "en",
+    "es",
+    "fr",
+    "hi",
+    "hu",
+    "it",
+    "ja",
+    "ko",
+    "nl",
+    "pl",
+    "pt",
+    "ru",
+    "tr",
+    "zh",
+)
+AMHARIC = "amh"
+ALIASES = {"am": AMHARIC}
+"""Other spellings of a code."""
+
+_PACKAGES = {"ja": ("cutlet", "unidic_lite"), "zh": ("pypinyin",)}
+"""Modules that stock's text rules of a language import when they are first used."""
+
+
+def plain_code(language: str) -> str:
+    """The code of a language as this project writes it: `zh-cn` is `zh`, `am` is `amh`."""
+    code = language.strip().lower().replace("_", "-").split("-")[0]
+    return ALIASES.get(code, code)
+
+
+def language_token(code: str) -> str:
+    """The token that opens a text of this language: `[en]`; Chinese is `[zh-cn]` in the published vocabulary."""
+    return "[zh-cn]" if code == "zh" else f"[{code}]"
+
+
+def code_of_token(token: str) -> str:
+    """The language that a token stands for; empty when it is not a language token."""
+    inner = token[1:-1] if token.startswith("[") and token.endswith("]") else ""
+    code = "zh" if inner == "zh-cn" else inner
+    return code if 2 <= len(code) <= 3 and code.isascii() and code.isalpha() and code.islower() else ""
+
+
+def require_packages(code: str) -> None:
+    """Look for what the language's rules need, without loading it.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    missing = [name for name in _PACKAGES.get(code, ()) if importlib.util.find_spec(name) is None]
+    # cutlet works with the large dictionary as well.
+    if missing == ["unidic_lite"] and importlib.util.find_spec("unidic") is not None:
+        return
+    if missing:
+        names = " and ".join(name.replace("_", "-") for name in missing)
+        raise UserError(what=f"the language {code!r} needs {names}, not installed here", fix=install_line(code))
+
+
+def install_line(code: str) -> str:
+    """How to install what a language's rules need."""
+    packages = " ".join(_PACKAGES.get(code, ())).replace("_", "-")
+    return f"run: pip install {packages}" if packages else ""

@@ -1,0 +1,143 @@
+"""Text of any language as the tokenizer reads it: numbers and symbols in words, one spelling, lower case.
+
+The 17 languages of the base keep the cleaners of stock coqui-tts, because the base learned from their output; Hindi's
+numbers, Amharic and all other languages have rules of this project.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from utils.errors import UserError
+from utils.text.amharic.normalize import normalize_amharic
+from utils.text.hindi import expand_numbers as expand_hindi_numbers
+from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
+
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe0e\ufe0f\ufeff]")
+"""Soft hyphens, zero-width spaces, marks of direction and of emoji: never heard. Joiners (U+200C, U+200D) shape letters
+of Persian and Indic scripts and stay."""
+_NUMBER = re.compile(r"\d{1,3}([.,\u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?(?!\d)|\d+[.,]\d+|\d+")
+"""Grouped in threes, with or without a fraction; else a decimal; else whole. 1.234 is taken for a thousand."""
+_SPACE = re.compile(r"\s+")
+_UNSPOKEN = ("So", "Sk", "Cs", "Co", "Cc", "Cf")
+"""Unicode categories without a sound: pictures, modifiers, private and control characters."""
+_WORDLESS_SYMBOLS = "%$€£¥₹&@#+=°"
+
+
+class Normalized(NamedTuple):
+    """A text as the tokenizer reads it."""
+
+    text: str
+    notes: tuple[str, ...]
+    """What had no rule and is read literally or left out; empty when nothing."""
+
+
+def normalize(text: str, language: str) -> Normalized:
+    """`text` in words and one spelling; nothing here depends on a base or its vocabulary.
+
+    Args:
+        text: any text.
+        language: a code: en, zh-cn, amh, ...
+
+    Raises:
+        UserError: the language's rules need a package that is not installed, or stock's rules fail on this text.
+    """
+    code = plain_code(language)
+    visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", text)).strip()
+    if code in CLEANED_LANGUAGES:
+        return Normalized(_stock(visible, code), ())
+    if code == AMHARIC:
+        kept, notes = _without_pictures(normalize_amharic(visible))
+        return Normalized(kept, tuple(notes))
+    return _general(visible, code)
+
+
+def has_number_words(language: str) -> bool:
+    """Whether numbers of this language are read as words rather than left as digits."""
+    code = plain_code(language)
+    return code in CLEANED_LANGUAGES or code == AMHARIC or code in _number_languages()
+
+
+def _stock(text: str, code: str) -> str:
+    require_packages(code)
+    text = text.lower()
+    if code == "hi":
+        text = expand_hindi_numbers(text)
+    try:
+        # Number words may come back with capitals (German "Komma"), which no base has letters for.
+        return str(_stock_cleaner().preprocess_text(text, code)).strip().lower()
+    except ImportError as error:
+        raise UserError(what=f"language {code!r} needs another package: {error}", fix=install_line(code)) from error
+    except (ArithmeticError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+        raise UserError(what=f"the {code} text rules cannot read {text[:60]!r}: {error}") from error
+
+
+def _general(text: str, code: str) -> Normalized:
+    """A language without rules of its own: num2words where it knows the language, characters for the rest."""
+    notes: dict[str, None] = {}
+    text, left_out = _without_pictures(unicodedata.normalize("NFC", text.lower()))
+    notes |= dict.fromkeys(left_out)
+
+    def spell(match: re.Match[str]) -> str:
+        words = _number_words(match, code)
+        if words is None:
+            notes[f"no number words for {code}: {match[0]} stays digits"] = None
+            return match[0]
+        after = match.string[match.end() : match.end() + 1]
+        before = match.string[max(match.start() - 1, 0) : match.start()]
+        return (" " if before.isalpha() else "") + words + (" " if after.isalpha() else "")
+
+    text = _NUMBER.sub(spell, text)
+    for symbol in dict.fromkeys(char for char in text if char in _WORDLESS_SYMBOLS):
+        notes[f"no word for {symbol} in {code}"] = None
+    text = text.replace('"', "")
+    return Normalized(unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip().lower()), tuple(notes))
+
+
+def _without_pictures(text: str) -> tuple[str, list[str]]:
+    """The text without characters that have no sound, and a note that names them."""
+    pictures = [char for char in text if unicodedata.category(char) in _UNSPOKEN and not _kept(char)]
+    if not pictures:
+        return text, []
+    named = " ".join(f"U+{ord(char):04X}" for char in dict.fromkeys(pictures))
+    spaced = "".join(" " if char in pictures else char for char in text)
+    return _SPACE.sub(" ", spaced).strip(), [f"left out, no sound: {named}"]
+
+
+def _kept(char: str) -> bool:
+    """White space is folded later; joiners belong to their letters; degrees may get a word."""
+    return char.isspace() or char in "\u200c\u200d°"
+
+
+def _number_words(match: re.Match[str], code: str) -> str | None:
+    """Words of a number, or None where there is no rule or the rule breaks."""
+    from num2words import num2words
+
+    name = _number_languages().get(code)
+    if name is None:
+        return None
+    digits = "".join(str(unicodedata.decimal(char)) if char.isdecimal() else char for char in match[0])
+    digits = digits.replace(match[1], "") if match[1] else digits
+    try:
+        value = int(digits) if digits.isdecimal() else float(digits.replace(",", "."))
+        words = str(num2words(value, lang=name)).lower()
+    except Exception:  # noqa: BLE001 - every language is other people's code; a broken rule is a missing one
+        return None
+    return None if any(map(str.isdecimal, words)) else words
+
+
+@lru_cache(maxsize=1)
+def _number_languages() -> dict[str, str]:
+    """num2words' name of each language that it knows, Amharic left out because it is broken there."""
+    from num2words import CONVERTER_CLASSES
+
+    return {name: name for name in CONVERTER_CLASSES if "_" not in name and name != "am"}
+
+
+@lru_cache(maxsize=1)
+def _stock_cleaner() -> Any:
+    # Imported when first used: it loads torch and the number words of every language.
+    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
+
+    return VoiceBpeTokenizer()
