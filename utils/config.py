@@ -150,6 +150,8 @@ class TrainConfig(Config):
     """Base model: tiny, v2.0.2, v2.0.3, main, a base folder, or an earlier run's ready/ folder."""
     language: str | None = None
     """Language code; the dataset's own when not given."""
+    use_amharic_g2p: bool = False
+    """Read Amharic in a Latin form of its sounds, which every base can read; the base then needs no new letters."""
     train_csv: Path | None = None
     """Training clips; the project's metadata_train.csv when not given."""
     eval_csv: Path | None = None

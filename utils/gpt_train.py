@@ -66,7 +66,7 @@ def train_gpt(
         enable_grad_checkpoint: recompute activations in the backward pass: less memory, more time.
         enable_sdpa: fused attention kernels; False computes softmax attention step by step, as the reference.
         enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
-        use_amharic_g2p: train on the Latin form of Amharic; not available yet, True is refused.
+        use_amharic_g2p: train on the Latin form of Amharic; the exported model speaks through it too.
         resume: go on with a run in <output_path>/runs/, exactly where it was: "last" or "best" of the newest, a run's
             folder or name, or the folder of a checkpoint. Leave the other settings as they were; num_epochs may be
             higher.
@@ -85,16 +85,13 @@ def train_gpt(
     Raises:
         UserError: any fault of settings, base or data, before training starts; or a full disk.
     """
-    if use_amharic_g2p:
-        raise UserError(
-            what="use_amharic_g2p is not available yet", where="train_gpt", fix="train with use_amharic_g2p=False"
-        )
     folder = Path(output_path).expanduser().absolute()
     named = {
         "project": folder.name,
         "output": folder.parent,
         "base": str(custom_model or version),
         "language": language,
+        "use_amharic_g2p": use_amharic_g2p,
         "num_epochs": num_epochs,
         "batch_size": batch_size,
         "grad_accumulation": grad_acumm,

@@ -70,11 +70,13 @@ def measure_switches(config: TrainConfig, report: Callable[[str, int, int | None
     from utils.model.base import find_base
     from utils.paths import open_project
     from utils.training.data import load_data
+    from utils.training.language import language_base
     from utils.training.precision import make_accelerator
     from utils.training.preflight import larger_batches, preflight, recommended, table
     from utils.training.settings import settle
 
-    project, base = open_project(config.project, config.output), find_base(config.base)
+    project = open_project(config.project, config.output)
+    base = language_base(config, project, find_base(config.base))
     settled = settle(config, project, base)
     data = load_data(settled, project, base, make_accelerator(config.device), report)
     audio_s = sum(clip.seconds for clip in data.train)

@@ -77,7 +77,12 @@ class Base:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        return Tokenizer(self.vocab)
+        return Tokenizer(self.vocab, amharic_g2p=self.amharic_g2p)
+
+    @property
+    def amharic_g2p(self) -> bool:
+        """Whether this model reads Amharic in its Latin form."""
+        return bool(self.about.get("amharic_g2p", False))
 
     @property
     def vocab(self) -> Path:

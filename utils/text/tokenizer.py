@@ -106,6 +106,10 @@ class Tokenizer:
         letters = dict.fromkeys(self.normalize(text, language).replace(" ", ""))
         return [letter for letter in letters if unknown in self._bpe.encode(letter).ids]
 
+    def segments(self, normalized: str) -> list[str]:
+        """The tokens of a text that is normalised already, without a language token; `[UNK]` where it has none."""
+        return self._bpe.encode(normalized.replace(" ", "[SPACE]")).tokens
+
     def decode(self, ids: list[int]) -> str:
         """The normalised text of token ids, special tokens included."""
         return self._bpe.decode(ids, skip_special_tokens=False).replace(" ", "").replace("[SPACE]", " ")

@@ -13,6 +13,7 @@ from utils.paths import Project, open_project
 from utils.training.assembly import make_trainer
 from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.divergence import Divergence
+from utils.training.language import language_base
 from utils.training.loaders import Loaders
 from utils.training.loop import End, Progress, Run, fit
 from utils.training.precision import make_accelerator
@@ -98,7 +99,7 @@ def fine_tune(
     resumed = None
     if config.resume:
         config, resumed = find_checkpoint(config, project)
-    base = find_base(config.base)
+    base = language_base(config, project, find_base(config.base))
     settled = settle(config, project, base)
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)

@@ -1,0 +1,81 @@
+"""A base that reads another language: its vocabulary extended from a corpus, its weights grown to match."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.errors import UserError
+from utils.model.base import Base
+from utils.model.grow import grow_base
+from utils.text.languages import plain_code
+from utils.text.vocabulary.corpus import extracted
+from utils.text.vocabulary.extend import Extension, extend_vocabulary
+from utils.text.vocabulary.learn import iter_words, learn_pieces
+
+log = logging.getLogger(__name__)
+
+SPARE = 1.5
+"""Candidates learned for each token wanted: some turn out to be steps only, or of the base's own letters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedLanguage:
+    """A base with another language."""
+
+    base: Base
+    extension: Extension
+
+    @property
+    def ids(self) -> str:
+        """The new ids, for people."""
+        new = sorted(self.extension.pieces)
+        return f"{new[0]} to {new[-1]}" if new else "none: the base has them"
+
+
+def add_language(
+    base: Base,
+    language: str,
+    folder: Path,
+    *,
+    corpus: Path,
+    target: int = 2_000,
+    amharic_g2p: bool = False,
+    input_sentence_size: int = 10_000_000,
+    coverage: float = 0.9995,
+) -> AddedLanguage:
+    """Learn a vocabulary from a corpus and grow the base by it.
+
+    Args:
+        base: what to start from; it stays as it is.
+        language: code of the language to add.
+        folder: gets base-<language>, and while a table is read, a temporary folder.
+        corpus: .csv, .json, .jsonl or plain text.
+        target: tokens added at most, the language's own token not counted; 0 adds that alone.
+        amharic_g2p: the new base reads Amharic in its Latin form.
+        input_sentence_size: sentences sampled; 0 takes all.
+        coverage: share of the letters that get a token.
+
+    Raises:
+        UserError: no words in the corpus, or base-<language> exists.
+    """
+    code = plain_code(language)
+    home = folder / f"base-{code}"
+    if home.exists():
+        raise UserError(what=f"{home.name} exists already", where=str(home), fix="move it away to make it anew")
+    if target:
+        with extracted(corpus, folder / f".corpus-{code}") as texts:
+            pieces = learn_pieces(
+                texts,
+                code,
+                size=int(SPARE * target) + 1,
+                input_sentence_size=input_sentence_size,
+                coverage=coverage,
+            )
+            # Letters before joins: a word that is not in the corpus must still be spelled.
+            ordered = sorted(pieces, key=lambda piece: len(piece) > 1)
+            extension = extend_vocabulary(base.vocab, code, ordered, target=target, words=iter_words(texts, code))
+    else:
+        extension = extend_vocabulary(base.vocab, code)
+    grown = grow_base(base, extension.content, extension.pieces, home, {"amharic_g2p": amharic_g2p})
+    log.info("a base with %d more tokens is in %s", len(extension.pieces), home)
+    return AddedLanguage(base=grown, extension=extension)

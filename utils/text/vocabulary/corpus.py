@@ -1,0 +1,175 @@
+"""A corpus row by row: CSV, JSON, JSONL or plain text; tables are extracted to a text file, which can be gone on with.
+
+Memory stays flat: no file is ever held whole.
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from utils.errors import UserError
+
+TEXT_KEYS = ("text", "sentence", "transcript", "transcription", "normalized_text")
+"""Columns and keys that hold the text, in the order they are looked for."""
+LONGEST_LINE = 10_000
+"""Characters of a row that are read at once; a longer line comes in parts, cut between words."""
+SAVE_EVERY = 5_000
+"""Rows between notes of how far an extraction is."""
+_CHUNK = 1 << 16
+
+
+def iter_texts(path: Path) -> Iterator[str]:
+    """The texts of a corpus, in order, none longer than `LONGEST_LINE`.
+
+    Args:
+        path: .csv, .tsv, .json (a list), .jsonl, or plain text with a sentence a line.
+
+    Raises:
+        UserError: missing, not such a file, or a table without a text column.
+    """
+    readers = {".csv": _csv_rows, ".tsv": _csv_rows, ".json": _json_rows, ".jsonl": _jsonl_rows}
+    read = readers.get(path.suffix.lower(), _lines)
+    try:
+        with path.open(encoding="utf-8-sig", newline="" if read is _csv_rows else None) as file:
+            for text in read(file, path):
+                yield from _parts(text)
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise UserError(what=f"the corpus cannot be read: {error}", where=str(path)) from error
+
+
+@contextmanager
+def extracted(path: Path, work: Path) -> Iterator[Path]:
+    """A plain-text file of the corpus, a text a line: plain text itself, or an extraction in `work`.
+
+    An extraction that was interrupted goes on after its last note. When the block ends well, `work` is removed; when
+    it fails, it stays for the next attempt.
+
+    Args:
+        path: the corpus.
+        work: folder for the extraction, of nothing else.
+    """
+    if path.suffix.lower() not in (".csv", ".tsv", ".json", ".jsonl"):
+        yield path
+        return
+    work.mkdir(parents=True, exist_ok=True)
+    texts, note = work / "texts.txt", work / "progress.json"
+    _extract(path, texts, note)
+    yield texts
+    for file in (texts, note):
+        file.unlink(missing_ok=True)
+    work.rmdir()
+
+
+def _extract(path: Path, texts: Path, note: Path) -> None:
+    source = [path.stat().st_size, path.stat().st_mtime_ns]
+    rows, position, done = 0, 0, False
+    if note.is_file() and texts.is_file():
+        saved = json.loads(note.read_text(encoding="utf-8"))
+        if saved["source"] == source:
+            rows, position, done = saved["rows"], saved["position"], saved["done"]
+    if done:
+        return
+    with texts.open("r+b" if position else "wb") as out:
+        # What came after the last note may be torn.
+        out.seek(position)
+        out.truncate()
+        number = 0
+        for number, text in enumerate(iter_texts(path), start=1):
+            if number > rows:
+                out.write(text.replace("\n", " ").encode() + b"\n")
+                if number % SAVE_EVERY == 0:
+                    out.flush()
+                    _save(note, source=source, rows=number, position=out.tell(), done=False)
+        out.flush()
+        _save(note, source=source, rows=number, position=out.tell(), done=True)
+
+
+def _save(note: Path, **progress: object) -> None:
+    aside = note.with_suffix(".writing")
+    aside.write_text(json.dumps(progress), encoding="utf-8")
+    aside.replace(note)
+
+
+def _parts(text: str) -> Iterator[str]:
+    while len(text) > LONGEST_LINE:
+        cut = text.rfind(" ", 1, LONGEST_LINE)
+        cut = cut if cut > 0 else LONGEST_LINE
+        yield text[:cut].strip()
+        text = text[cut:]
+    if text.strip():
+        yield text.strip()
+
+
+def _lines(file: IO[str], path: Path) -> Iterator[str]:
+    # In parts: a file of one line of a gigabyte must not be held either.
+    rest = ""
+    while part := file.readline(LONGEST_LINE):
+        rest += part
+        if part.endswith("\n"):
+            yield rest
+            rest = ""
+        elif len(rest) >= LONGEST_LINE:
+            head, _, rest = rest.rpartition(" ")
+            if head:
+                yield head
+            else:
+                yield rest
+                rest = ""
+    yield rest
+
+
+def _csv_rows(file: IO[str], path: Path) -> Iterator[str]:
+    csv.field_size_limit(1 << 27)
+    header_line = file.readline()
+    delimiter = max("|\t,;", key=header_line.count)
+    header = next(csv.reader([header_line], delimiter=delimiter), [])
+    names = [name.strip().lower() for name in header]
+    column = next((names.index(key) for key in TEXT_KEYS if key in names), None)
+    if column is None:
+        raise ValueError(f"no column named {', '.join(TEXT_KEYS)}")
+    for row in csv.reader(file, delimiter=delimiter):
+        if len(row) > column:
+            yield row[column]
+
+
+def _jsonl_rows(file: IO[str], path: Path) -> Iterator[str]:
+    for line in file:
+        if line.strip():
+            yield _text_of(json.loads(line))
+
+
+def _json_rows(file: IO[str], path: Path) -> Iterator[str]:
+    decoder, buffer, opened = json.JSONDecoder(), "", False
+    while True:
+        chunk = file.read(_CHUNK)
+        buffer += chunk
+        if not opened and buffer.strip():
+            buffer = buffer.lstrip()
+            if buffer[0] != "[":
+                raise ValueError("a JSON corpus is a list; use .jsonl for one object a line")
+            buffer, opened = buffer[1:], True
+        while item := buffer.lstrip(" \t\r\n,"):
+            if item[0] == "]":
+                return
+            try:
+                value, end = decoder.raw_decode(item)
+            except ValueError:
+                if not chunk:
+                    raise
+                break
+            buffer = item[end:]
+            yield _text_of(value)
+        if not chunk:
+            raise ValueError("the list does not end")
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    found = [value[key] for key in TEXT_KEYS if key in value] if isinstance(value, dict) else []
+    if not found:
+        raise ValueError(f"an entry has none of {', '.join(TEXT_KEYS)}")
+    return str(found[0])

@@ -1,0 +1,89 @@
+"""Pieces of words that a corpus repeats, learned by SentencePiece (byte-pair encoding), most useful first."""
+
+import io
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import sentencepiece
+
+from utils.errors import UserError
+from utils.text.normalize import normalize
+from utils.text.vocabulary.corpus import iter_texts
+
+log = logging.getLogger(__name__)
+
+_BREAK = "\u241f"
+"""Stands between words for SentencePiece: no piece crosses it, and no piece carries a mark for a space."""
+_WORD = re.compile(r"[^\W\d_]+(?:[\u0300-\u036f]+[^\W\d_]*)*")
+_TOO_LARGE = re.compile(r"<= (\d+)")
+SPECIALS = 1
+"""SentencePiece's own entries: unknown."""
+
+
+def iter_words(corpus: Path, language: str) -> Iterator[list[str]]:
+    """The words of each text, normalised; texts without any are left out."""
+    for text in iter_texts(corpus):
+        words = words_of(normalize(text, language).text)
+        if words:
+            yield words
+
+
+def words_of(text: str) -> list[str]:
+    """Runs of letters: numbers and punctuation take no place in a vocabulary."""
+    return _WORD.findall(text)
+
+
+def learn_pieces(
+    corpus: Path, language: str, *, size: int, input_sentence_size: int = 10_000_000, coverage: float = 0.9995
+) -> list[str]:
+    """At most `size` pieces, letters included, in the order in which SentencePiece made them.
+
+    Args:
+        corpus: plain text, a sentence a line.
+        language: code of its language.
+        size: pieces wanted; fewer come when the corpus has no more to give.
+        input_sentence_size: sentences that are sampled; 0 takes all.
+        coverage: share of the letters that get a piece.
+
+    Raises:
+        UserError: the corpus has no words.
+    """
+    if next(iter_words(corpus, language), None) is None:
+        raise UserError(
+            what="the corpus has no words of letters", where=str(corpus), fix="give a text in the language to add"
+        )
+    try:
+        return _train(corpus, language, size, input_sentence_size, coverage)
+    except RuntimeError as error:
+        found = _TOO_LARGE.search(str(error))
+        if found is None:
+            raise UserError(what=f"SentencePiece cannot learn from this corpus: {error}", where=str(corpus)) from error
+        log.warning("the corpus gives at most %s pieces; %d were asked for", found[1], size)
+        return _train(corpus, language, int(found[1]), input_sentence_size, coverage)
+
+
+def _train(corpus: Path, language: str, size: int, input_sentence_size: int, coverage: float) -> list[str]:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(_BREAK.join(words) for words in iter_words(corpus, language)),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=size,
+        character_coverage=coverage,
+        input_sentence_size=input_sentence_size,
+        shuffle_input_sentence=input_sentence_size > 0,
+        max_sentence_length=1 << 20,
+        train_extremely_large_corpus=True,
+        normalization_rule_name="identity",
+        pretokenization_delimiter=_BREAK,
+        add_dummy_prefix=False,
+        bos_id=-1,
+        eos_id=-1,
+        num_threads=2,
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [processor.id_to_piece(number) for number in range(SPECIALS, processor.get_piece_size())]
+    return [piece for piece in pieces if "\u2581" not in piece and _BREAK not in piece]

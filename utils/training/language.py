@@ -1,0 +1,61 @@
+"""The base that a run really starts from: for the Latin form of Amharic, the chosen one with a token for Amharic."""
+
+import hashlib
+import logging
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.model.base import Base
+from utils.model.grow import grow_base
+from utils.paths import Project
+from utils.text.languages import AMHARIC, plain_code
+from utils.text.vocabulary.extend import extend_vocabulary
+
+log = logging.getLogger(__name__)
+
+
+def language_base(config: TrainConfig, project: Project, base: Base) -> Base:
+    """`base` itself, or a copy of it in the project's dataset folder that has the Amharic token and says how it reads.
+
+    Args:
+        config: the run's settings.
+        project: where the copy goes; it is made once and used by all runs.
+        base: the base that was chosen.
+
+    Raises:
+        UserError: the Latin form is asked for another language, or a base that learned it is to read Ethiopic letters.
+    """
+    language = plain_code(config.language or project.language())
+    if not config.use_amharic_g2p:
+        if base.amharic_g2p and language == AMHARIC:
+            raise UserError(
+                what="this base reads Amharic in its Latin form, and use_amharic_g2p is off",
+                where=str(base.folder),
+                fix="set use_amharic_g2p, or start from the base that it was made from",
+            )
+        return base
+    if language != AMHARIC:
+        raise UserError(
+            what=f"use_amharic_g2p is for Amharic, and the language is {language!r}",
+            where="training settings",
+            fix="set language to amh, or switch use_amharic_g2p off",
+        )
+    if base.amharic_g2p:
+        return base
+    return _with_token(project, base)
+
+
+def _with_token(project: Project, base: Base) -> Base:
+    weights = base.weights.stat()
+    key = hashlib.sha256(f"{base.folder.absolute()} {weights.st_size} {weights.st_mtime_ns}".encode()).hexdigest()[:12]
+    folder = project.dataset / f"base-amh-{key}"
+    if not (folder / "about.json").is_file():
+        extension = extend_vocabulary(base.vocab, AMHARIC)
+        log.info("the base gets a token for Amharic: %s", folder)
+        try:
+            grow_base(base, extension.content, extension.pieces, folder, {"amharic_g2p": True})
+        except (OSError, UserError):
+            # Another process of the same run may have made it first: then it is as good.
+            if not (folder / "about.json").is_file():
+                raise
+    return Base(folder)
