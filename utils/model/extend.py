@@ -76,6 +76,8 @@ def add_language(
             extension = extend_vocabulary(base.vocab, code, ordered, target=target, words=iter_words(texts, code))
     else:
         extension = extend_vocabulary(base.vocab, code)
-    grown = grow_base(base, extension.content, extension.pieces, home, {"amharic_g2p": amharic_g2p})
+    grown = grow_base(
+        base, extension.content, extension.pieces, home, {"name": f"{base.name}-{code}", "amharic_g2p": amharic_g2p}
+    )
     log.info("a base with %d more tokens is in %s", len(extension.pieces), home)
     return AddedLanguage(base=grown, extension=extension)

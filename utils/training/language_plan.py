@@ -1,4 +1,4 @@
-"""What a base makes of a language: letters it lacks, tokens a word and a second, clips over the limit, and the advice."""
+"""What a base makes of a language: letters it lacks, tokens a word and a second, texts over the limit, and advice."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

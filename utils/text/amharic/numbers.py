@@ -44,7 +44,8 @@ def expand_numbers(text: str) -> str:
     text = _MONEY.sub(_money, text)
     text = _PERCENT.sub(lambda match: _apart(f"{number(match[1] or match[2])} በመቶ", match), text)
     text = _TIME.sub(_time, text)
-    text = _ORDINAL.sub(lambda match: _apart(ordinal(match[1]), match), text)
+    # What follows an ordinal is its ending: 10ኛው, the tenth.
+    text = _ORDINAL.sub(lambda match: ordinal(match[1]), text)
     text = _NEGATIVE.sub("ነጌቲቭ ", text)
     return _PLAIN.sub(lambda match: _apart(number(match[0]), match), text)
 

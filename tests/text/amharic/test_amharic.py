@@ -1,0 +1,90 @@
+"""Amharic sentences with what they must become, numbers beside each other, and sounds that can be turned back."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from utils.model.base import find_base
+from utils.text.amharic.normalize import normalize_amharic
+from utils.text.amharic.numbers import cardinal, geez_value
+from utils.text.amharic.sounds import to_ipa, to_latin, to_latin_text, to_sounds
+
+ROWS = Path(__file__).with_name("sentences.tsv").read_text(encoding="utf-8").splitlines()
+SENTENCES = [tuple(row.split("\t")) for row in ROWS]
+FIDEL = [chr(code) for code in range(0x1200, 0x135B) if chr(code).isalpha()]
+
+
+def test_there_are_sixty_sentences() -> None:
+    assert len(SENTENCES) >= 60 and all(len(pair) == 2 for pair in SENTENCES)
+
+
+@pytest.mark.parametrize(("written", "expected"), SENTENCES)
+def test_sentences(written: str, expected: str) -> None:
+    assert normalize_amharic(written) == expected
+    assert normalize_amharic(expected) == expected, "twice is once"
+
+
+def test_every_sentence_is_readable_in_its_latin_form() -> None:
+    tokenizer = find_base("tiny").tokenizer()
+    for written, _ in SENTENCES:
+        latin = to_latin_text(normalize_amharic(written))
+        assert "[UNK]" not in tokenizer.segments(latin), latin
+
+
+def test_each_word_of_the_sentences_turns_back() -> None:
+    for _, expected in SENTENCES:
+        for word in expected.split():
+            core = word.strip(".,;:?")
+            if core and not core.isascii():
+                ipa = to_ipa(core)
+                assert to_sounds(to_latin(ipa)) == ipa
+
+
+@pytest.mark.parametrize(
+    ("word", "ipa", "latin"),
+    [
+        ("ሰላም", "səlam", "sälam"),
+        ("አበባ", "ʔabəba", "abäba"),
+        ("ሀገር", "haɡər", "hagär"),
+        ("ጤና", "tʼena", "ťena"),
+        ("ቋንቋ", "kʼʷankʼʷa", "qůanqůa"),
+        ("ሰአት", "səʔat", "sä'at"),
+    ],
+)
+def test_sounds_of_known_words(word: str, ipa: str, latin: str) -> None:
+    assert to_ipa(word) == ipa
+    assert to_latin(ipa) == latin
+
+
+def test_numbers_differ_and_hold_no_latin_letter() -> None:
+    words = [cardinal(value) for value in [*range(2_000), 10**6, 2 * 10**6, 10**9, 10**12, 10**15 - 1]]
+    assert len(set(words)) == len(words)
+    assert not any(char.isascii() and char.isalpha() for word in words for char in word)
+
+
+@pytest.mark.parametrize(
+    ("numeral", "value"), [("፩", 1), ("፲", 10), ("፻", 100), ("፪፻", 200), ("፼", 10_000), ("፲፪፼፴፬", 120_034)]
+)
+def test_geez_numerals(numeral: str, value: int) -> None:
+    assert geez_value(numeral) == value
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet=[*FIDEL, " ", "።", "፣", "/", ".", "1", "፻", "ኛ"], max_size=30))
+def test_normalising_twice_is_once_whatever_is_written(text: str) -> None:
+    once = normalize_amharic(text)
+    assert normalize_amharic(once) == once
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=FIDEL, min_size=1, max_size=12))
+def test_no_letter_is_lost(text: str) -> None:
+    """Only a labialised letter that was spelled out gets shorter, and by the one letter that it takes in."""
+    assert len(normalize_amharic(text)) == len(text) - sum(
+        text[at : at + 2] in SPELLED_OUT for at in range(len(text) - 1)
+    )
+
+
+SPELLED_OUT = {first + "ዋ" for first in "ሉሙሩሱሹቁቡቱቹኑኙኩዙዡዱጁጉጡጩፉሁሑኁሡቍኵጕኍ"}

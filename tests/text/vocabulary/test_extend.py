@@ -1,0 +1,174 @@
+"""An extended vocabulary: old ids and segmentations stay, added tokens are produced, corpora of all kinds are read."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as BpeTokenizer
+
+from utils.errors import UserError
+from utils.model.base import Base, find_base
+from utils.model.extend import AddedLanguage, add_language
+from utils.model.grow import EMBEDDING, HEAD, grown_state
+from utils.text.vocabulary import corpus as corpus_module
+from utils.text.vocabulary.corpus import extracted, iter_texts
+from utils.text.vocabulary.extend import extend_vocabulary
+from utils.text.vocabulary.learn import iter_words
+
+WORDS = ["ሰላም", "ኢትዮጵያ", "አገር", "ነው", "ተማሪ", "ትምህርት", "ቤት", "መጽሐፍ", "ውሃ", "ቡና", "ጠዋት", "ማታ", "ልጅ", "ሴት", "ወንድ", "ሰው"]
+
+
+@pytest.fixture(scope="module")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chance = random.Random(1)
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    lines = [" ".join(chance.choice(["", "የ", "በ"]) + chance.choice(WORDS) for _ in range(7)) + "።" for _ in range(400)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def added(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> AddedLanguage:
+    return add_language(find_base("tiny"), "am", tmp_path_factory.mktemp("project"), corpus=text_file, target=80)
+
+
+def test_old_ids_stay_and_new_ones_follow(added: AddedLanguage) -> None:
+    old = json.loads(find_base("tiny").vocab.read_text(encoding="utf-8"))["model"]["vocab"]
+    new = json.loads(added.base.vocab.read_text(encoding="utf-8"))["model"]["vocab"]
+    assert old.items() <= new.items()
+    assert sorted(set(new.values()) - set(old.values())) == list(range(len(old), len(new)))
+    assert 40 <= len(added.extension.added) <= 80
+    assert sorted(path.name for path in added.base.folder.parent.iterdir()) == ["base-amh"], "nothing temporary stays"
+
+
+def test_each_added_join_is_produced_by_a_word_of_the_corpus(added: AddedLanguage, text_file: Path) -> None:
+    bpe = BpeTokenizer.from_file(str(added.base.vocab))
+    produced = {token for words in iter_words(text_file, "amh") for word in words for token in bpe.encode(word).tokens}
+    joins = {token for token in added.extension.added if len(token) > 1}
+    assert joins and joins <= produced
+
+
+ALPHABET = [*"abcdefghijklmnopqrstuvwxyzàéñöüßčžğ.,!?'-", *map(chr, (*range(0x430, 0x450), *range(0x621, 0x63B)))]
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(alphabet=[*ALPHABET, " "], max_size=60))
+def test_segmentations_of_old_letters_never_change(added: AddedLanguage, text: str) -> None:
+    assert added.base.tokenizer().segments(text) == find_base("tiny").tokenizer().segments(text)
+
+
+def test_texts_of_the_language_are_read_and_turned_back(added: AddedLanguage) -> None:
+    tokenizer = added.base.tokenizer()
+    ids = tokenizer.encode("የትምህርት ቤት ነው።", "am")
+    assert tokenizer.decode(ids) == "[amh]የትምህርት ቤት ነው."
+    assert len(ids) < len("[amh]") + len("የትምህርት ቤት ነው.") - 4, "merges were not used"
+
+
+def test_old_rows_stay_and_new_rows_have_the_scale_of_old_ones(added: AddedLanguage) -> None:
+    old, new = find_base("tiny").state(), added.base.state()
+    rows = old[EMBEDDING].shape[0]
+    for name in (EMBEDDING, HEAD):
+        assert torch.equal(new[name][:rows], old[name])
+        median = old[name].norm(dim=1).median()
+        assert (new[name][rows:].norm(dim=1) - median).abs().max() < 1e-4 * median
+
+
+def test_an_extended_base_takes_another_language(added: AddedLanguage, tmp_path: Path) -> None:
+    corpus = tmp_path / "ka.jsonl"
+    corpus.write_text("\n".join(json.dumps({"text": "მე მიყვარს საქართველო"}) for _ in range(20)), encoding="utf-8")
+    again = add_language(added.base, "ka", tmp_path / "p", corpus=corpus, target=30)
+    assert {"amh", "ka", "en"} <= set(again.base.tokenizer().languages)
+    before = added.base.tokenizer().encode("የትምህርት ቤት", "am")
+    assert again.base.tokenizer().encode("የትምህርት ቤት", "am") == before
+    assert again.base.dvae == find_base("tiny").dvae
+    assert not (tmp_path / "p" / ".corpus-ka").exists()
+
+
+def test_holes_in_the_ids_are_left_alone(tmp_path: Path) -> None:
+    data = json.loads(find_base("tiny").vocab.read_text(encoding="utf-8"))
+    last = max(data["model"]["vocab"].values())
+    data["model"]["vocab"]["ж ж".replace(" ", "")] = last + 3
+    vocab = tmp_path / "vocab.json"
+    vocab.write_text(json.dumps(data), encoding="utf-8")
+    assert min(extend_vocabulary(vocab, "amh", ["ሀ"]).pieces) == last + 4
+
+
+def test_weights_of_another_vocabulary_are_refused_with_both_sizes() -> None:
+    state = find_base("tiny").state()
+    rows = state[EMBEDDING].shape[0]
+    with pytest.raises(UserError, match=f"have {rows} text rows, the vocabulary needs {rows + 5}"):
+        grown_state(state, {rows: [1]}, rows=rows + 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", ""), ("a.txt", "12 34\n5"), ("a.csv", "text|x\n"), ("a.json", "[]")],
+    ids=["empty", "digits", "no rows", "empty list"],
+)
+def test_a_corpus_without_words_is_refused_and_leaves_no_base(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match="no words"):
+        add_language(find_base("tiny"), "xx", tmp_path / "p", corpus=tmp_path / name, target=10)
+    assert not (tmp_path / "p" / "base-xx").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.csv", "a,b\n1,2\n"), ("a.json", "{}"), ("a.jsonl", "{"), ("a.json", '["x"')]
+)
+def test_a_file_that_is_no_corpus_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match="corpus cannot be read"):
+        list(iter_texts(tmp_path / name))
+
+
+def test_a_vocabulary_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text("{}")
+    with pytest.raises(UserError, match="not a tokenizer"):
+        extend_vocabulary(tmp_path / "vocab.json", "amh")
+
+
+def test_a_line_of_a_megabyte_comes_in_parts_that_keep_words(tmp_path: Path) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text("selam alem " * 100_000, encoding="utf-8")
+    parts = list(iter_texts(path))
+    assert max(map(len, parts)) <= corpus_module.LONGEST_LINE
+    assert {word for part in parts for word in part.split()} == {"selam", "alem"}
+
+
+def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_module, "SAVE_EVERY", 10)
+    path, work = tmp_path / "a.jsonl", tmp_path / "work"
+    path.write_text("\n".join(json.dumps({"text": f"line {number}"}) for number in range(95)), encoding="utf-8")
+    whole = corpus_module.iter_texts
+
+    def cut(source: Path):
+        for number, text in enumerate(whole(source)):
+            if number == 57:
+                raise KeyboardInterrupt
+            yield text
+
+    monkeypatch.setattr(corpus_module, "iter_texts", cut)
+    with pytest.raises(KeyboardInterrupt), extracted(path, work):
+        pass
+    assert json.loads((work / "progress.json").read_text())["rows"] == 50
+    monkeypatch.setattr(corpus_module, "iter_texts", whole)
+    with extracted(path, work) as texts:
+        assert texts.read_text().splitlines() == [f"line {number}" for number in range(95)]
+    assert not work.exists()
+
+
+def test_old_language_speech_is_unchanged(added: AddedLanguage) -> None:
+    from utils.inference.decode import Sampling, decode
+    from utils.inference.engine import Synthesizer
+
+    old, new = Synthesizer(find_base("tiny")), Synthesizer(Base(added.base.folder))
+    voice = next(iter(old.speakers().values()))
+    tokens = old.tokenizer.encode("Hello there.", "en")
+    assert new.tokenizer.encode("Hello there.", "en") == tokens
+    said = [decode(each.gpt, voice.latents, tokens, Sampling(temperature=0), max_codes=20) for each in (old, new)]
+    assert torch.equal(said[0].codes, said[1].codes)
+    assert (said[0].latents - said[1].latents).abs().max() <= 1e-6
