@@ -1,0 +1,126 @@
+"""The CUDA paths, where there is a GPU: kernels, precision, compiled blocks and memory, beside the CPU's results."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from utils.config import TrainConfig
+from utils.events import read_events
+from utils.model.base import find_base
+from utils.model.gpt import ForwardOptions, XttsGpt
+from utils.model.packing import pack
+from utils.model.xtts import load_gpt
+from utils.paths import Project
+from utils.training.measure import measure_apart
+from utils.training.run import TrainResult, fine_tune
+from utils.training.settings import settle
+from utils.training_optimizations import TrainingOptimizer
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+CUDA = torch.device("cuda")
+needs_ampere = pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0), reason="needs Ampere or newer"
+)
+
+
+def run(project: Project, **settings) -> TrainResult:
+    values = {"num_epochs": 2, "batch_size": 2, "device": "cuda", "sdpa": True, "dropout": 0.0, **settings}
+    return fine_tune(TrainConfig(project=project.name, output=project.output, **values))
+
+
+def told(result: TrainResult) -> dict[str, dict]:
+    events = read_events(result.folder / "events.jsonl")
+    return next(event["switches"] for event in events if event["kind"] == "optimizations")
+
+
+def gradients(gpt: XttsGpt, *, layout: str, dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
+    """Gradients of three ragged clips, on the model's device, in float32."""
+    device = next(gpt.parameters()).device
+    generator = torch.Generator().manual_seed(3)
+    texts = [torch.randint(21, 60, (n,), generator=generator) for n in (19, 5, 30)]
+    codes = [torch.randint(0, 1000, (n,), generator=generator) for n in (40, 25, 70)]
+    mels = torch.randn(3, 80, 30, generator=generator).to(device)
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+        losses = gpt(pack(texts, codes, gpt.shape, layout=layout).to(device), mels)
+    (losses.text + losses.codes).backward()
+    return {name: p.grad.cpu().float() for name, p in gpt.named_parameters() if p.grad is not None}
+
+
+def make_gpt(**options) -> XttsGpt:
+    return load_gpt(find_base("tiny"), ForwardOptions(dropout=0.0, **options)).train()
+
+
+# Half precision has 8 (bf16) or 11 (fp16) bits: a sum of products is off by about 2^-8 of its parts, TF32 by 2^-11.
+CASES = [
+    ("explicit", "rows", None, 5e-3),
+    ("sdpa", "rows", None, 5e-3),
+    ("sdpa", "rows", torch.bfloat16, 6e-2),
+    ("sdpa", "rows", torch.float16, 2e-2),
+    pytest.param("sdpa", "packed", torch.bfloat16, 6e-2, marks=needs_ampere),
+    pytest.param("sdpa", "packed", torch.float16, 2e-2, marks=needs_ampere),
+]
+
+
+@pytest.mark.parametrize(("attention", "layout", "dtype", "tolerance"), CASES, ids=str)
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+def test_gradients_equal_those_of_the_cpu(attention, layout, dtype, tolerance, checkpointing) -> None:
+    expected = gradients(make_gpt(attention="explicit"), layout="rows", dtype=None)
+    ours = gradients(make_gpt(attention=attention, checkpointing=checkpointing).to(CUDA), layout=layout, dtype=dtype)
+    whole = torch.cat([value.flatten() for value in expected.values()])
+    error = torch.cat([(ours[name] - value).flatten() for name, value in expected.items()])
+    assert error.norm() <= tolerance * whole.norm()
+
+
+@needs_ampere
+def test_the_variable_length_kernel_runs_and_is_told(project: Project) -> None:
+    seen = told(run(project, mixed_precision="auto", gradient_checkpointing="full"))
+    assert {seen[name]["state"] for name in ("sdpa", "mixed_precision", "gradient_checkpointing", "tf32")} == {"on"}
+    assert "varlen flash" in seen["sdpa"]["observed"] and "bfloat16" in seen["mixed_precision"]["observed"]
+    assert "pin_memory True" in seen["loader"]["observed"]
+
+
+def test_fp16_trains_with_the_scaler(project: Project) -> None:
+    result = run(project, mixed_precision="fp16", num_epochs=4)
+    assert "gradient scaler on" in told(result)["mixed_precision"]["observed"]
+    assert result.best_loss < result.first_loss
+
+
+@pytest.mark.parametrize(
+    "settings", [{"eight_bit_optimizer": True}, {"offload_optimizer": True}, {"lora_rank": 8}], ids=str
+)
+def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict) -> None:
+    result = run(project, num_epochs=4, learning_rate=3e-3, **settings)
+    name = next(iter(settings)).replace("lora_rank", "lora")
+    assert told(result)[name]["state"] == "on"
+    assert result.best_loss < result.first_loss
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_compiled_blocks_train_or_say_why_not(project: Project, mode: str) -> None:
+    state = told(run(project, mixed_precision="auto", compile=mode))["compile"]
+    assert state["state"] == "on" or state["reason"]
+
+
+def test_a_run_goes_on_from_its_checkpoint(project: Project) -> None:
+    cut = run(project, num_epochs=1, mixed_precision="auto")
+    resumed = run(project, num_epochs=3, resume=cut.folder)
+    assert resumed.num_steps == 3 * cut.num_steps and resumed.best_loss < cut.first_loss
+
+
+def test_memory_is_told_and_can_be_limited(project: Project, tmp_path: Path) -> None:
+    result = run(project, cuda_memory_fraction=0.9)
+    assert told(result)["cuda_memory_fraction"]["state"] == "on"
+    memory = next(event for event in read_events(result.folder / "events.jsonl") if event["kind"] == "memory")
+    assert memory["device"].startswith("cuda") and 0 < memory["allocated_bytes"] <= memory["peak_bytes"]
+    assert TrainingOptimizer.get_memory_stats()["total_bytes"] > 1e9
+
+
+def test_checkpointing_takes_less_memory(project: Project) -> None:
+    def peak(mode: str) -> int:
+        config = TrainConfig(
+            project=project.name, output=project.output, device="cuda", batch_size=6, gradient_checkpointing=mode
+        )
+        return measure_apart(settle(config, project, find_base("tiny")), warmup=1, steps=2).peak_bytes
+
+    assert peak("full") < peak("none")
