@@ -111,13 +111,16 @@ def main() -> None:
         project = Project(name="clips", output=work)
         make_clips(project, settings.steps * settings.batch_size)
         limits = measure_limits(settings.device)
-        results = _all_cells(settings, work)
-    settings.out.parent.mkdir(parents=True, exist_ok=True)
-    settings.out.write_text(json.dumps(_record(settings, limits, results), indent=1) + "\n", encoding="utf-8")
-    print(table(settings, limits, results))
+        settings.out.parent.mkdir(parents=True, exist_ok=True)
+        for results in _rounds(settings, work):
+            # After each round: one that is cut off keeps what is measured.
+            record = json.dumps(_record(settings, limits, results), indent=1)
+            settings.out.write_text(record + "\n", encoding="utf-8")
+            print(table(settings, limits, results), flush=True)
 
 
-def _all_cells(settings: Settings, work: Path) -> list[Result]:
+def _rounds(settings: Settings, work: Path) -> Iterator[list[Result]]:
+    """All cells' results after each round."""
     names = [name for name in CELLS if not settings.only or any(part in name for part in settings.only)]
     results = {name: Result(name=name) for name in names}
     for number in range(settings.rounds):
@@ -127,7 +130,7 @@ def _all_cells(settings: Settings, work: Path) -> list[Result]:
             results[name].rounds.append(found)
             said = found.fault or f"{found.step_s:.2f} s a step, {found.cpu_s / max(found.steps, 1):.2f} CPU-s"
             print(f"round {number + 1}: {name}: {said} ({time.perf_counter() - begin:.0f} s in all)", flush=True)
-    return list(results.values())
+        yield list(results.values())
 
 
 def _cell(settings: Settings, name: str, work: Path) -> Measurement:
