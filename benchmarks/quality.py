@@ -90,8 +90,7 @@ def judge(curves: dict[str, list[list[float]]]) -> dict[str, Any]:
 
     Returns:
         fall: share by which stock's loss fell; counts: whether that is enough; difference: mean of ours minus stock's;
-        spread: standard deviation between stock's seeds; within: whether the difference is inside twice the spread of
-        such a mean of differences.
+        spread: standard deviation between stock's seeds; within: whether ours is worse by no more than that.
     """
     stock, ours = (curves[engine] for engine in ENGINES)
     fall = statistics.mean(1 - curve[-1] / curve[0] for curve in stock)

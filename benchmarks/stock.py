@@ -4,7 +4,6 @@ Two things are not stock's: recordings are read by soundfile (its loader needs a
 threads (importing its dataset sets them to one, which would make it slower than it need be).
 """
 
-import resource
 import statistics
 import tempfile
 import time
@@ -24,6 +23,7 @@ from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
 from utils.paths import Project
 from utils.training.measure import Measurement
+from utils.training_optimizations import TrainingOptimizer
 
 
 def measure_stock(
@@ -112,7 +112,8 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
 
 def _peak_resident() -> int:
     """The most this process has held, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak: int = TrainingOptimizer.get_memory_stats()["peak_rss_bytes"]
+    return peak
 
 
 def _step(trainer: Any, batch: dict[str, Any]) -> float:

@@ -23,6 +23,7 @@ from benchmarks.full_base import SIZES, make_base, make_clips
 from benchmarks.limits import Limits, measure_limits, useful_flops
 from benchmarks.stock import measure_stock
 from utils.config import TrainConfig
+from utils.hardware import TORCH_ENVIRONMENT
 from utils.paths import Project
 from utils.performance_utils import log_system_info
 from utils.training.measure import Measurement, measure_apart
@@ -150,8 +151,10 @@ def _cell(settings: Settings, name: str, work: Path) -> Measurement:
     flags = [f"--{name}={getattr(settings, name)}" for name in ("size", "device", "steps", "warmup")]
     flags += [f"--batch-size={settings.batch_size}", f"--cell={what}", f"--work={work}"]
     command = [sys.executable, "-m", "benchmarks.train_step", *flags]
-    # Threads that spin while they wait would make stock, too, slower where other programs run.
-    environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
+    # The environment that our commands set helps stock as well: it is not what is compared.
+    environment = {**TORCH_ENVIRONMENT, **os.environ}
+    if settings.device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     child = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     if child.returncode:
         return Measurement(fault=(child.stderr.strip().splitlines() or ["it failed"])[-1])

@@ -1,7 +1,9 @@
 """TrainingOptimizer: the switches of a training run, what they changed, and the proof that they did."""
 
 import logging
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -103,8 +105,9 @@ class TrainingOptimizer:
     def optimize_model(self, model: XttsGpt) -> XttsGpt:
         """Set the model up in place, and torch for the device; the model comes back on the device."""
         self.changed = optimize_torch_settings(self.device)
-        if self.switches.memory_fraction is not None:
-            torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction, self.device)
+        if self.device.type == "cuda":
+            # Of the whole process: a limit that an earlier run set must not stay.
+            torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction or 1.0, _index(self.device))
         attention: AttentionKind = self.switches.attention
         model.options.attention = attention
         model.options.checkpointing = self.switches.checkpointing
@@ -212,18 +215,23 @@ class TrainingOptimizer:
         return recommend(*args, **options)
 
 
+def _index(device: torch.device) -> int:
+    """Number of a CUDA device; accelerate names the only one without."""
+    return torch.cuda.current_device() if device.index is None else device.index
+
+
 def _first_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def _peak_rss() -> int:
-    """The most this process has held, in bytes; what it holds now where the system does not say (Windows)."""
-    try:
-        import resource
-    except ModuleNotFoundError:
-        return process_memory()
-    import sys
+    """The most this process has held, in bytes; what it holds now where the system does not say.
 
-    # Linux counts in kilobytes, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    Read from the process' own memory map: Linux hands `ru_maxrss` on from parent to child.
+    """
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return process_memory()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="ascii"))
+    return int(found[1]) * 1024 if found else process_memory()

@@ -26,7 +26,8 @@ def test_each_value_becomes_the_nearest_level(signed: bool) -> None:
     levels = dequantize(torch.arange(256, dtype=torch.uint8).view(1, 256), torch.ones(1, 1), signed=signed)
     for block in range(4):
         part = slice(block * BLOCK, min((block + 1) * BLOCK, len(values)))
-        nearest = (values[part, None] / scales[block] - levels).abs().amin(dim=1) * scales[block]
+        # No second moment becomes zero: it would vanish beside its block's largest.
+        nearest = (values[part, None] / scales[block] - levels[0 if signed else 1 :]).abs().amin(dim=1) * scales[block]
         torch.testing.assert_close((values[part] - back[part]).abs(), nearest, atol=1e-6, rtol=0)
 
 
@@ -70,3 +71,20 @@ def test_small_parameters_keep_exact_moments() -> None:
     bias.grad = torch.full_like(bias, 0.5)
     optimizer.step()
     torch.testing.assert_close(optimizer.state[bias]["exp_avg"], torch.full_like(bias, 0.5 * (1 - BETAS[0])))
+
+
+@pytest.mark.parametrize("vanishing", [False, True])
+def test_no_update_explodes_where_gradients_differ_by_many_decades(vanishing: bool) -> None:
+    """A second moment that rounds to zero would leave the update divided by eps alone: thousands of learning rates."""
+    generator = torch.Generator().manual_seed(2)
+    weights = torch.zeros(SMALLEST * 2, requires_grad=True)
+    optimizer = AdamW8bit([weights], lr=1e-3, betas=BETAS)
+    largest = 0.0
+    for step in range(40):
+        decades = torch.randn(weights.shape, generator=generator) * 3
+        gradient = torch.randn(weights.shape, generator=generator) * 10**decades
+        weights.grad = gradient * 0 if vanishing and step > 10 else gradient
+        before = weights.detach().clone()
+        optimizer.step()
+        largest = max(largest, float((weights - before).abs().max()))
+    assert largest < 10 * 1e-3

@@ -193,3 +193,15 @@ def test_a_budget_smaller_than_the_longest_clip_is_refused(project: Project) -> 
     with pytest.raises(UserError, match="max_mel_length is 10 codes, but the longest clip may have"):
         run(project, max_mel_length=10)
     assert before == (set(project.runs.glob("*")) if project.runs.exists() else set())
+
+
+def test_moments_of_another_kind_start_anew_and_lora_stays(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    from utils.errors import UserError
+
+    cut = run(project)
+    resumed = run(project, num_epochs=2, resume=cut.folder, eight_bit_optimizer=True, allow_changes=True)
+    assert "moments start anew" in caplog.text
+    seen = [event["switches"] for event in read_events(resumed.folder / "events.jsonl", kind="optimizations")]
+    assert "uint8" in seen[-1]["eight_bit_optimizer"]["observed"] and resumed.best_loss < cut.first_loss
+    with pytest.raises(UserError, match="lora_rank"):
+        run(project, num_epochs=3, resume=cut.folder, lora_rank=4, allow_changes=True)

@@ -41,8 +41,9 @@ def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
         owner, _, leaf = name.rpartition(".")
         owner = owner.removesuffix(_BASE)
         if owner in additions and leaf == "weight":
+            # On the processor, one at a time: a GPU that needs LoRA has no room for a second model.
             delta: Tensor = additions[owner].get_delta_weight(_ADAPTER)  # type: ignore[attr-defined]
-            tensor = tensor + delta.to(tensor.dtype)
+            tensor = tensor.cpu() + delta.cpu().to(tensor.dtype)
         state[f"{owner}.{leaf}" if owner else leaf] = tensor
     return state
 

@@ -96,6 +96,9 @@ def quantize(values: Tensor, *, signed: bool) -> tuple[Tensor, Tensor]:
     levels = _levels(signed, values.device)
     middles = (levels[1:] + levels[:-1]) / 2
     codes = torch.bucketize(blocks / scales.clamp_min(torch.finfo(torch.float32).tiny), middles, out_int32=True)
+    if not signed:
+        # A second moment must not vanish beside its block's largest: the update would be divided by eps alone.
+        codes = codes.clamp_min(1)
     return codes.to(torch.uint8), scales
 
 

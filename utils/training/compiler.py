@@ -21,6 +21,8 @@ from utils.model.gpt import XttsGpt
 
 TRITON_CAPABILITY = (7, 0)
 """First CUDA compute capability that Triton, which writes the kernels, compiles for."""
+MAX_SHAPES = 64
+"""Versions of a block that may be compiled; torch stops at 8, and runs further shapes uncompiled without a word."""
 FAILURES = (TorchDynamoException, InductorError, InvalidCxxCompiler)
 """What compiling raises when it fails, at the first step rather than before."""
 
@@ -60,6 +62,9 @@ def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
     Returns:
         The number of blocks.
     """
+    # What an earlier run in this process compiled would hide whether this one does, and count against its shapes.
+    torch._dynamo.reset()
+    torch._dynamo.config.recompile_limit = MAX_SHAPES
     blocks = list(_blocks(gpt))
     for block in blocks:
         block.compile(mode=None if mode == "default" else mode)

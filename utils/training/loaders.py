@@ -24,6 +24,8 @@ from utils.training.clips import TrainingClip
 from utils.training.data import TrainingData
 from utils.training.switches import Switches
 
+CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Ways of compiling that record CUDA graphs."""
 SHAPE_STEP = 256
 """Batches of one shape are filled up to a multiple of this many positions."""
 
@@ -99,7 +101,7 @@ class Loaders:
             clip = row_length(self._config.max_text_length, self._config.max_mel_length)
             return _round_up(clip * self._config.batch_size)
         # CUDA graphs are recorded for one shape. Batches are balanced, so the longest is little longer than the others.
-        return _round_up(self._batches.longest()) if self._switches.compile == "reduce-overhead" else 0
+        return _round_up(self._batches.longest()) if self._switches.compile in CUDA_GRAPHS else 0
 
     def _settings(self) -> LoaderSettings:
         config, files = self._config, {clip.audio for clip in self._data.train}

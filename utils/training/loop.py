@@ -79,9 +79,9 @@ class Run:
     epoch_losses: list[float] = field(default_factory=list)
     """Mean training loss of each epoch."""
     best_loss: float = float("inf")
+    """Lowest evaluation loss."""
     memory_told: float | None = None
     """When memory was last told, on a clock that only runs forward; None before the first step."""
-    """Lowest evaluation loss."""
     evals_without_gain: int = 0
     """Evaluations in a row that were no better."""
     first_loss: float = float("nan")
@@ -129,7 +129,7 @@ def train_epochs(run: Run) -> End:
             result = run.recovery.step(batches)
             run.batches_done += len(batches)
             log_step(run, result, total, step_s=time.perf_counter() - started, data_s=data_s)
-            log_machine(run, loader)
+            log_machine(run, loader, result)
             run.divergence.note(result, [name for batch in batches for name in batch.names], step=run.trainer.num_steps)
             run.sampling.poll(run.saver.poll())
             if run.trainer.any_process(run.stop.number is not None or run.limits.time_is_up):
@@ -179,10 +179,12 @@ def log_step(run: Run, result: StepResult, total_steps: int, *, step_s: float, d
         run.progress(step, total_steps, loss)
 
 
-def log_machine(run: Run, loader: DataLoader) -> None:
+def log_machine(run: Run, loader: DataLoader, result: StepResult) -> None:
     """Tell once what each switch really did, and every few seconds how much memory is in use."""
     trainer, now = run.trainer, time.monotonic()
     if run.memory_told is None:
+        if result.skipped:
+            return  # The optimizer has not run yet: what it does is part of the proof.
         proof = run.optimizations.report(
             trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader
         )

@@ -28,6 +28,7 @@ from utils.performance_utils import is_out_of_memory
 from utils.training.assembly import make_trainer
 from utils.training.batches import Batch
 from utils.training.data import load_data
+from utils.training.language import language_base
 from utils.training.loaders import Loaders
 from utils.training.precision import make_accelerator
 from utils.training.settings import settle
@@ -103,7 +104,7 @@ def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
         UserError: as `fine_tune` does before training.
     """
     project = open_project(config.project, config.output)
-    base = find_base(config.base)
+    base = language_base(config, project, find_base(config.base))
     config = settle(config.validate(where="training settings"), project, base)
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(config, accelerator.device)

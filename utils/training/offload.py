@@ -12,7 +12,8 @@ from torch.optim.adamw import adamw
 class OffloadedAdamW(Optimizer):
     """The same update as fused AdamW, computed by the processor on copies of weights and gradients.
 
-    A step moves 4 bytes a parameter each way over the bus. Parameters may lie on any device, the processor's included.
+    A step moves 8 bytes a parameter from the GPU (weights and gradients) and 4 back. Parameters may lie on any
+    device, the processor's included.
 
     Args:
         params: parameters or groups of them, float32.

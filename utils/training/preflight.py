@@ -17,6 +17,8 @@ Measure = Callable[[TrainConfig], Measurement]
 
 WARMUP, STEPS = 2, 3
 BATCH_SIZES = (2, 4, 8, 16, 32)
+MAX_EFFECTIVE = 16
+"""Clips a step; 8 to 16 are known to train XTTS well."""
 WORTH_IT = 1.05
 """A larger batch or another switch must be this much faster to be preferred to the plainer setting."""
 
@@ -63,6 +65,8 @@ def larger_batches(best: Row, *, audio_s: float, told: Told | None = None, measu
     for size in (size for size in BATCH_SIZES if size > best.config.batch_size):
         if told:
             told(f"batch {size}", BATCH_SIZES.index(size), len(BATCH_SIZES))
+        if size > max(effective, MAX_EFFECTIVE):
+            break  # More clips a step would want another learning rate.
         changed = replace(best.config, batch_size=size, grad_accumulation=max(1, round(effective / size)))
         row = _row(f"{best.name}, batch {size}", changed, audio_s, measure)
         if row.measured.fault or not _is_faster(row, best):
@@ -72,8 +76,13 @@ def larger_batches(best: Row, *, audio_s: float, told: Told | None = None, measu
 
 
 def recommended(rows: list[Row]) -> Row | None:
-    """The plainest combination that is within 5 % of the fastest; None when none could be measured."""
+    """The plainest combination that is within 5 % of the fastest; None when none could be measured.
+
+    LoRA and 8-bit moments train something less: they are for where nothing else fits, however fast they are.
+    """
     measured = [row for row in rows if not row.measured.fault]
+    exact = [row for row in measured if not (row.config.lora_rank or row.config.eight_bit_optimizer)]
+    measured = exact or measured
     if not measured:
         return None
     fastest = max(row.measured.audio_per_second for row in measured)

@@ -126,7 +126,9 @@ def _offloaded(optimizer: torch.optim.Optimizer) -> tuple[bool, str]:
         for name, value in state.items()
         if isinstance(value, torch.Tensor) and name != "step"
     }
-    return isinstance(optimizer, OffloadedAdamW), f"moments on {', '.join(sorted(devices)) or 'no device'}"
+    return devices == {"cpu"} and isinstance(
+        optimizer, OffloadedAdamW
+    ), f"moments on {', '.join(sorted(devices)) or 'no device'}"
 
 
 def _lora(model: XttsGpt) -> tuple[bool, str]:
@@ -143,7 +145,8 @@ def _frozen(model: XttsGpt) -> tuple[bool, str]:
 def _fraction(switches: Switches, device: torch.device) -> tuple[bool, str]:
     if switches.memory_fraction is None:
         return False, "no limit"
-    return True, f"{torch.cuda.get_per_process_memory_fraction(device):.0%} of {device}"
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return True, f"{torch.cuda.get_per_process_memory_fraction(index):.0%} of {device}"
 
 
 def _tf32(device: torch.device) -> tuple[bool, str]:

@@ -22,6 +22,8 @@ from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, read_weights
 from utils.runs import ASIDE, BEST, LAST, LEFT, is_complete
+from utils.training.adamw8bit import AdamW8bit
+from utils.training.offload import OffloadedAdamW
 from utils.training.tensor_file import num_bytes, write_tensors
 
 log = logging.getLogger(__name__)
@@ -256,7 +258,15 @@ def restore_model(folder: Path, model: nn.Module) -> None:
         UserError: it holds none for this model.
     """
     if has_lora(model):
-        load_adapter(model, read_weights(folder / ADAPTER_FILE))
+        saved = read_weights(folder / ADAPTER_FILE) if (folder / ADAPTER_FILE).is_file() else {}
+        own = adapter_state(model)
+        if {name: t.shape for name, t in saved.items()} != {name: t.shape for name, t in own.items()}:
+            raise UserError(
+                what="the checkpoint holds no LoRA additions of this lora_rank",
+                where=str(folder),
+                fix="keep lora_rank as the run had it, or start a new run from its exported model",
+            )
+        load_adapter(model, saved)
     else:
         model.load_state_dict(read_weights(folder / MODEL_FILE))
 
@@ -281,14 +291,29 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Give each parameter its moments back, from a checkpoint that was verified.
 
+    Moments that another kind of AdamW kept (8-bit or not) start anew, and the log says so.
+
     Raises:
-        UserError: the file is missing.
+        UserError: the file is missing, or of a model in which other parameters learned.
     """
     parameters = dict(model.named_parameters())
-    for key, tensor in read_weights(folder / OPTIMIZER_FILE).items():
+    moments = read_weights(folder / OPTIMIZER_FILE)
+    if other := next((key for key in moments if key.rsplit("/", 1)[0] not in parameters), None):
+        raise UserError(
+            what=f"the checkpoint's optimizer belongs to a model with other parameters, such as {other}",
+            where=str(folder),
+            fix="keep lora_rank as the run had it, or start a new run from its exported model",
+        )
+    if any(key.endswith("_codes") for key in moments) != isinstance(optimizer, AdamW8bit):
+        log.warning("AdamW's moments start anew: the checkpoint kept them in another form")
+        return
+    # Offloaded moments stay in the machine's memory, and a count of steps that is read each step does too.
+    on_host = isinstance(optimizer, OffloadedAdamW)
+    for key, tensor in moments.items():
         name, field = key.rsplit("/", 1)
         parameter = parameters[name]
-        optimizer.state[parameter][field] = tensor.to(parameter.device)
+        stays = on_host or (isinstance(optimizer, AdamW8bit) and field == "step")
+        optimizer.state[parameter][field] = tensor if stays else tensor.to(parameter.device)
 
 
 def _read_marked(file: Path) -> State:

@@ -109,4 +109,4 @@ def _memory_fraction(config: TrainConfig, device: torch.device, off: dict[str, s
     if device.type != "cuda":
         off["cuda_memory_fraction"] = "there is no GPU memory to limit"
         return None
-    return config.cuda_memory_fraction
+    return float(config.cuda_memory_fraction)

@@ -140,6 +140,7 @@ class Trainer:
 
     def _gather(self, batches: list[Batch]) -> Gathered:
         self.model.train()
+        torch.compiler.cudagraph_mark_step_begin()
         torch.manual_seed(self._step_seed())
         counts = self._reduced(
             [sum(b.packed.num_text_targets for b in batches), sum(b.packed.num_code_targets for b in batches)]
