@@ -13,6 +13,7 @@ from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
 from utils.paths import Project
+from utils.training.recovery import Recovery
 from utils.training.run import TrainResult, fine_tune
 from utils.training.state import load_checkpoint
 
@@ -141,3 +142,25 @@ def test_a_real_allocation_limit_shrinks_the_micro_batch(tmp_path: Path) -> None
     warnings = warnings_of(folder)
     assert warnings and warnings[0]["micro_batch"] == 32
     assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "finished"
+
+
+def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project: Project, monkeypatch) -> None:
+    """Batches that were scored before the failure count once, and none is left out."""
+    settings = config_of(project, batch_size=1, eval_batch_size=1, num_epochs=1)
+    whole = fine_tune(settings)
+    evaluate, failed = Recovery.evaluate, []
+
+    def fails_once(self, batches):
+        def interrupted():
+            for number, batch in enumerate(batches()):
+                if number == 1 and not failed:
+                    failed.append(number)
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+                yield batch
+
+        return evaluate(self, interrupted)
+
+    monkeypatch.setattr(Recovery, "evaluate", fails_once)
+    monkeypatch.setattr(Recovery, "_shrink_eval", lambda self: None)
+    assert fine_tune(settings).best_loss == pytest.approx(whole.best_loss, rel=1e-6)
+    assert failed == [1]

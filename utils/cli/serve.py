@@ -61,6 +61,8 @@ def stop_jobs(output: Path, grace_s: float) -> None:
     """Ask all running jobs to finish their step and save, and wait for them."""
     running = jobs.running(output)
     for job in running:
+        if job.state == "stopping":
+            continue  # A second stop would end it in the middle of its save.
         try:
             jobs.stop(job.folder, timeout_s=grace_s)
             log.info("%s is saving", job.name)

@@ -136,7 +136,7 @@ def train_epochs(run: Run) -> End:
                 return "signal" if run.stop.number is not None else "hours"
             if is_save_due(run):
                 save(run)
-        is_best = note_evaluation(run, run.recovery.evaluate(readable(run.eval_loader)))
+        is_best = note_evaluation(run, run.recovery.evaluate(lambda: readable(run.eval_loader)))
         end_epoch(run)
         save(run, is_best=is_best)
         run.sampling.want(run.trainer.num_steps)

@@ -78,15 +78,18 @@ class Recovery:
                 fix="free memory that other programs use, then go on from the last checkpoint with --resume",
             ) from error
 
-    def evaluate(self, batches: Iterable[Batch]) -> Losses:
+    def evaluate(self, batches: Callable[[], Iterable[Batch]]) -> Losses:
         """Mean losses over an evaluation set.
+
+        Args:
+            batches: gives the set from its beginning; asked again when an attempt failed half-way.
 
         Raises:
             UserError: one clip alone needs more memory than there is.
         """
         while True:
             try:
-                return self.trainer.evaluate(self._pieces(batches))
+                return self.trainer.evaluate(self._pieces(batches()))
             except (RuntimeError, MemoryError) as error:
                 self._require_memory_fault(error)
             self._shrink_eval()

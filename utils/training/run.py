@@ -111,7 +111,8 @@ def fine_tune(
     sources = sources_of(config, base)
     run = _make_run(settled, base, data, folder, trainer, optimizations)
     run.progress = progress.steps
-    with _told(run), run.stop:
+    # Signals are heard to the very end: waiting for the last sample can be cut short.
+    with run.stop, _told(run):
         told = take_up(run, resumed) if resumed else []
         # The first process renames what the others have been reading.
         accelerator.wait_for_everyone()

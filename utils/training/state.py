@@ -184,7 +184,9 @@ class Checkpoints:
             aside.rename(final)
             _sync(self.folder)
         except OSError as error:
-            shutil.rmtree(aside, ignore_errors=True)
+            # A complete one counts where it is: the folder whose place it was to take may be gone already.
+            if not is_complete(aside):
+                shutil.rmtree(aside, ignore_errors=True)
             raise self._not_saved(step, error) from error
         self._prune(prefix, final)
         return final
