@@ -1,8 +1,7 @@
 """How much may be uploaded: a quota for each project, and a part of the disk that stays free."""
 
-import shutil
-
 from utils.errors import UserError
+from utils.hardware import disk_free
 from utils.paths import Project
 from utils.runs import size_of
 
@@ -33,7 +32,8 @@ def check_room(project: Project, wanted: int, quota_bytes: int) -> None:
             where=str(project.folder / UPLOADS_FOLDER),
             fix="remove uploads that were prepared already, or start the app with a larger --project-quota-gb",
         )
-    free = shutil.disk_usage(project.output).free
+    # The output folder comes with the first project.
+    free = disk_free(project.output)
     if wanted + KEPT_FREE_BYTES > free:
         raise UserError(
             what=f"the disk has {free / 1e9:.1f} GB free; the upload takes {wanted / 1e9:.1f} GB and 1 GB stays free",

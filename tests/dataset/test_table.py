@@ -77,7 +77,6 @@ def test_rows_know_their_line(tmp_path: Path) -> None:
         ("audio_file|text|speaker_name\na.wav|x\n", "2 fields instead of 3", "line 2"),
         ("a|x|y\nb|one|two|three\n", "4 fields instead of 2 or 3", "line 2"),
         (b"audio_file|text\na.wav|x\nb.wav|caf\xe9\n", "not UTF-8", "line 3"),
-        ("audio_file|text\na.wav|x\n".encode("utf-16"), "not UTF-8", "line 1"),
         ("audio_file|text\na.wav|x\0y\n", "NUL", "line 2"),
         ("audio_file|text\na.wav|" + "x" * 200_000 + "\n", "field larger than", "line 2"),
     ],

@@ -174,8 +174,3 @@ def test_a_missing_recording_is_named(project: Project) -> None:
     (project.dataset / "wavs" / "clip1.wav").unlink()
     with pytest.raises(UserError, match=r"1 of 6 audio files are missing, the first is clip1\.wav"):
         fine_tune(config_of(project))
-
-
-def test_amharic_transliteration_is_refused_until_it_exists(prepared: Project, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not available yet"):
-        train_gpt(None, "tiny", "en", 1, 1, 1, prepared.train_csv, prepared.eval_csv, tmp_path, use_amharic_g2p=True)

@@ -292,7 +292,7 @@ def _dataset_clip(project: Project, value: object) -> Path:
     wavs = (project.dataset / "wavs").resolve()
     path = (project.dataset / str(value or "")).resolve() if isinstance(value, str) and "\0" not in value else wavs
     if not path.is_relative_to(wavs) or not path.is_file():
-        raise UserError(what=text.NO_CLIP, where=text.CLIP, fix=text.NO_CLIP_FIX)
+        raise UserError(what=text.NO_VOICE_CLIP, where=text.VOICE_CLIP, fix=text.NO_VOICE_CLIP_FIX)
     return path
 
 

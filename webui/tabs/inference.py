@@ -54,7 +54,13 @@ def _model_and_voice() -> dict[str, Block]:
         elem_id="recording",
     )
     parts["clip"] = gr.Dropdown(
-        [], value=None, allow_custom_value=True, label=text.CLIP, info=text.CLIP_HELP, visible=False, elem_id="clip"
+        [],
+        value=None,
+        allow_custom_value=True,
+        label=text.VOICE_CLIP,
+        info=text.CLIP_HELP,
+        visible=False,
+        elem_id="clip",
     )
     parts["speaker"] = gr.Dropdown(
         [], value=None, allow_custom_value=True, label=text.SPEAKER, info=text.SPEAKER_HELP, visible=False
