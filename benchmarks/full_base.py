@@ -50,7 +50,7 @@ def make_base(folder: Path, size: str) -> Path:
     torch.manual_seed(0)
     torch.save(find_base("tiny").mel_stats(), folder / "mel_stats.pth")
     # The DVAE's real width: stock encodes the clips anew in each step, and that is part of what its step costs.
-    write_weights(folder / "dvae.safetensors", _make_dvae().state_dict())
+    write_weights(folder / "dvae.safetensors", make_dvae().state_dict())
     gpt = XttsGpt(gpt_shape(values, XttsTokenizer(folder / "vocab.json")))
     initialize_gpt(gpt)
     write_weights(folder / "model.safetensors", full_state(gpt.state_dict(), {}, find_base("tiny").mel_stats()))
@@ -83,7 +83,7 @@ def make_clips(project: Project, count: int, *, seed: int = 5) -> float:
     return total
 
 
-def _make_dvae() -> torch.nn.Module:
+def make_dvae() -> torch.nn.Module:
     """The DVAE of XTTS v2's sizes (coqui-tts, GPTTrainer.__init__)."""
     from TTS.tts.layers.xtts.dvae import DiscreteVAE
 

@@ -207,27 +207,15 @@ def _vad(settings: Settings) -> Work:
 
 def _codes(settings: Settings) -> Work:
     import torch
-    from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
+    from benchmarks.full_base import make_dvae
     from utils.audio.decode import load_audio
     from utils.config import SAMPLE_RATE
     from utils.model.dvae import CodeEncoder
 
     torch.manual_seed(0)
-    # XTTS v2's sizes (coqui-tts, GPTTrainer): speed does not depend on what the weights are.
-    dvae = DiscreteVAE(
-        channels=80,
-        normalization=None,
-        positional_dims=1,
-        num_tokens=1024,
-        codebook_dim=512,
-        hidden_dim=512,
-        num_resnet_blocks=3,
-        kernel_size=3,
-        num_layers=2,
-        use_transposed_convs=False,
-    )
-    encoder = CodeEncoder(dvae.state_dict(), torch.ones(80))
+    # Speed does not depend on what the weights are.
+    encoder = CodeEncoder(make_dvae().state_dict(), torch.ones(80))
     clips = [load_audio(c.audio, SAMPLE_RATE) for c in read_manifest(assets_folder() / "demo_voice" / "metadata.csv")]
     hours = sum(wav.shape[1] for wav in clips) / SAMPLE_RATE / 3600
     return lambda: [encoder(wav, [wav.shape[1]]) for wav in clips], hours, len(clips)

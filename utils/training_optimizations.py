@@ -19,7 +19,7 @@ from utils.training.compiler import FAILURES, compile_blocks, uncompile_blocks
 from utils.training.optim import make_optimizer
 from utils.training.proof import StepRecord, record_step
 from utils.training.report import Report, report
-from utils.training.switches import Switches, resolve
+from utils.training.switches import Switches, device_index, resolve
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class TrainingOptimizer:
         self.changed = optimize_torch_settings(self.device)
         if self.device.type == "cuda":
             # Of the whole process: a limit that an earlier run set must not stay.
-            torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction or 1.0, _index(self.device))
+            torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction or 1.0, device_index(self.device))
         attention: AttentionKind = self.switches.attention
         model.options.attention = attention
         model.options.checkpointing = self.switches.checkpointing
@@ -213,11 +213,6 @@ class TrainingOptimizer:
     def recommend(*args: Any, **options: Any) -> Recommendation:
         """Settings for this machine and purpose; see `utils.hardware.recommend`."""
         return recommend(*args, **options)
-
-
-def _index(device: torch.device) -> int:
-    """Number of a CUDA device; accelerate names the only one without."""
-    return torch.cuda.current_device() if device.index is None else device.index
 
 
 def _first_line(error: BaseException) -> str:

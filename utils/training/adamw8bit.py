@@ -4,14 +4,14 @@ Source: Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization": ea
 largest, and each value becomes the nearest of 256 that lie densely around zero. The update itself is in float32.
 """
 
-from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.optim import Optimizer
+
+from utils.training.plain_adamw import PlainAdamW
 
 BLOCK = 256
 """Values that share a scale; the paper's 2,048 in later practice became 256."""
@@ -21,7 +21,7 @@ DECADES = 7
 """Powers of ten that the 256 values span below 1."""
 
 
-class AdamW8bit(Optimizer):
+class AdamW8bit(PlainAdamW):
     """AdamW whose state holds `exp_avg` and `exp_avg_sq` as uint8 codes with a float32 scale for each block.
 
     Args:
@@ -29,27 +29,12 @@ class AdamW8bit(Optimizer):
         lr, betas, eps, weight_decay: as of torch.optim.AdamW.
     """
 
-    def __init__(
-        self,
-        params: Iterable[Tensor] | Iterable[dict[str, Any]],
-        *,
-        lr: float,
-        betas: tuple[float, float],
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        # One parameter at a time is in float32.
+        for parameter in parameters:
+            self._update_one(parameter, group)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update of all parameters that have a gradient; one parameter at a time is in float32."""
-        assert closure is None, "the gradients are there already"
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group)
-
-    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
+    def _update_one(self, parameter: Tensor, group: dict[str, Any]) -> None:
         state: dict[str, Tensor] = self.state[parameter]
         state.setdefault("step", torch.zeros((), dtype=torch.float32))
         state["step"] += 1

@@ -1,15 +1,15 @@
 """AdamW whose moments live in the machine's memory: the GPU holds weights and gradients only."""
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 
+from utils.training.plain_adamw import PlainAdamW
 
-class OffloadedAdamW(Optimizer):
+
+class OffloadedAdamW(PlainAdamW):
     """The same update as fused AdamW, computed by the processor on copies of weights and gradients.
 
     A step moves 8 bytes a parameter from the GPU (weights and gradients) and 4 back. Parameters may lie on any
@@ -19,26 +19,6 @@ class OffloadedAdamW(Optimizer):
         params: parameters or groups of them, float32.
         lr, betas, eps, weight_decay: as of torch.optim.AdamW.
     """
-
-    def __init__(
-        self,
-        params: Iterable[Tensor] | Iterable[dict[str, Any]],
-        *,
-        lr: float,
-        betas: tuple[float, float],
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update of all parameters that have a gradient."""
-        assert closure is None, "the gradients are there already"
-        for group in self.param_groups:
-            live = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if live:
-                self._update(live, group)
 
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         states = [self._state_of(parameter) for parameter in parameters]

@@ -12,7 +12,7 @@ from utils.model.lora import has_lora
 from utils.performance_utils.settings import AMPERE
 from utils.training.offload import OffloadedAdamW
 from utils.training.proof import EXPLICIT, StepRecord
-from utils.training.switches import Switches
+from utils.training.switches import Switches, device_index
 
 MB = 1e6
 
@@ -145,8 +145,7 @@ def _frozen(model: XttsGpt) -> tuple[bool, str]:
 def _fraction(switches: Switches, device: torch.device) -> tuple[bool, str]:
     if switches.memory_fraction is None:
         return False, "no limit"
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return True, f"{torch.cuda.get_per_process_memory_fraction(index):.0%} of {device}"
+    return True, f"{torch.cuda.get_per_process_memory_fraction(device_index(device)):.0%} of {device}"
 
 
 def _tf32(device: torch.device) -> tuple[bool, str]:

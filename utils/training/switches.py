@@ -110,3 +110,8 @@ def _memory_fraction(config: TrainConfig, device: torch.device, off: dict[str, s
         off["cuda_memory_fraction"] = "there is no GPU memory to limit"
         return None
     return float(config.cuda_memory_fraction)
+
+
+def device_index(device: torch.device) -> int:
+    """Number of a CUDA device; accelerate names the only one without."""
+    return torch.cuda.current_device() if device.index is None else device.index
