@@ -4,12 +4,15 @@ Shapes: B rows, H heads, T positions, C channels a head.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
+
+from utils.model.matrix_attention import MatrixAttention, PackedMatrixAttention, Plan
 
 AttentionKind = Literal["explicit", "sdpa"]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -37,12 +40,34 @@ def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
     """The same through `F.scaled_dot_product_attention`, with no mask tensor and no dropout.
 
     A mask, even a full one, keeps SDPA off the flash kernel: the tight layout is what makes it unnecessary.
+    In bf16 on a CPU it is our own matrix products, whose backward pass is the faster one.
     """
+    if is_matrix_case(q):
+        heard: Tensor = MatrixAttention.apply(q, k, v, causal)
+        return heard
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
+def is_matrix_case(q: Tensor) -> bool:
+    """Whether plain matrix products are the fastest attention: in bf16 on a CPU, where gradients are wanted."""
+    return q.device.type == "cpu" and q.dtype == torch.bfloat16 and q.requires_grad
+
+
+def packed_attention(q: Tensor, k: Tensor, v: Tensor, *, lengths: tuple[int, ...], plan: Plan) -> Tensor:
+    """Causal attention within each clip of one packed row, as a CPU does it fastest.
+
+    Args:
+        q, k, v: [1, H, T, C].
+        lengths, plan: of the clips; see `clip_by_clip` and `plan_groups`.
+    """
+    if is_matrix_case(q):
+        heard: Tensor = PackedMatrixAttention.apply(q, k, v, plan)
+        return heard
+    return clip_by_clip(q, k, v, kernel=partial(sdpa_attention, causal=True), lengths=lengths)
+
+
 def clip_by_clip(q: Tensor, k: Tensor, v: Tensor, *, kernel: Attend, lengths: tuple[int, ...]) -> Tensor:
-    """Causal attention within each clip of one packed row, one clip after the other: what a CPU does fastest.
+    """Causal attention within each clip of one packed row, one clip after the other.
 
     Args:
         q, k, v: [1, H, T, C].

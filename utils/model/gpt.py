@@ -22,10 +22,12 @@ from utils.model.attention import (
     attention,
     clip_by_clip,
     explicit_attention,
+    packed_attention,
     sdpa_attention,
     varlen_attention,
 )
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
+from utils.model.matrix_attention import plan_groups
 from utils.model.packing import IGNORED, PackedBatch
 from utils.model.recompute import run_checkpointed
 
@@ -213,7 +215,7 @@ class XttsGpt(nn.Module):
             return kernel
         if batch.tight.is_cuda:
             return partial(varlen_attention, borders=batch.borders, longest=batch.longest)
-        return partial(clip_by_clip, kernel=kernel, lengths=batch.lengths)
+        return partial(packed_attention, lengths=batch.lengths, plan=plan_groups(batch.lengths, self.shape.heads))
 
 
 def _dropped(x: Tensor, share: float) -> Tensor:

@@ -25,6 +25,8 @@ KERNELS = {
     "aten::_scaled_dot_product_cudnn_attention": "cuDNN",
     "aten::_scaled_dot_product_attention_math": "math",
     "torch_attn::_varlen_attn": "varlen flash",
+    "MatrixAttention": "matrix products (CPU)",
+    "PackedMatrixAttention": "matrix products (CPU)",
 }
 """Operations that attention is dispatched to, and what people call them."""
 EXPLICIT = "explicit softmax"
