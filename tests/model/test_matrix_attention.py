@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from utils.model.attention import clip_by_clip, explicit_attention, is_matrix_case, packed_attention, sdpa_attention
+from utils.model.attention import clip_by_clip, explicit_attention, is_matrix_case, packed_attention
 from utils.model.matrix_attention import MatrixAttention, PackedMatrixAttention, plan_groups
 
 HEADS, CHANNELS = 4, 16
