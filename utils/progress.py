@@ -1,12 +1,20 @@
 """How far a job is and how long it will still take, from its events alone."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from utils.events import Event, tail
 from utils.jobs import Job
 
 RECENT = 30
 """Steps whose pace says how long the rest will take."""
+
+
+class Tail(Protocol):
+    """Gives the last events of a kind, as `utils.events.tail` does."""
+
+    def __call__(self, path: Path, count: int, *, kind: str) -> list[Event]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,18 +39,23 @@ class Progress:
         return min(1.0, self.done / self.total) if self.total else None
 
 
-def progress_of(job: Job) -> Progress | None:
-    """How far a job is; None when it has not said anything yet."""
+def progress_of(job: Job, tail: Tail = tail) -> Progress | None:
+    """How far a job is; None when it has not said anything yet.
+
+    Args:
+        job: the job.
+        tail: who reads its log; whoever asks again and again has one that reads only what is new.
+    """
     steps = tail(job.events, RECENT, kind="step") if job.kind == "train" else []
     phases = tail(job.events, 1, kind="progress")
     if steps and (not phases or phases[-1]["time"] <= steps[-1]["time"]):
-        return _of_training(job, steps)
+        return _of_training(job, steps, tail)
     if not phases:
         return None
-    return _of_phase(job, phases[-1])
+    return _of_phase(job, tail)
 
 
-def _of_training(job: Job, steps: list[Event]) -> Progress:
+def _of_training(job: Job, steps: list[Event], tail: Tail) -> Progress:
     started = next(iter(tail(job.events, 1, kind="started")), {})
     total, last = started.get("total_steps"), steps[-1]
     config = started.get("config")
@@ -56,8 +69,10 @@ def _of_training(job: Job, steps: list[Event]) -> Progress:
     )
 
 
-def _of_phase(job: Job, last: Event) -> Progress:
-    same = [event for event in tail(job.events, RECENT, kind="progress") if event.get("what") == last.get("what")]
+def _of_phase(job: Job, tail: Tail) -> Progress:
+    phases = tail(job.events, RECENT, kind="progress")
+    last = phases[-1]
+    same = [event for event in phases if event.get("what") == last.get("what")]
     total = last.get("total")
     return Progress(
         what=str(last.get("what", "")),

@@ -1,23 +1,17 @@
 """What every handler may ask of the running app: where the projects lie, whom to tell before training starts."""
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from utils.errors import UserError
-from utils.events import Series
 from utils.paths import Project
 from utils.projects import find_project
 from utils.speech.desk import SpeechDesk
 from utils.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
+from webui.logs import Logs
 from webui.monitor import Monitor
-
-MAX_SERIES = 64
-"""Curves kept between polls; one that was let go is read anew."""
 
 
 @dataclass(kw_only=True)
@@ -33,10 +27,9 @@ class Studio:
     before_training: list[Callable[[], str]] = field(default_factory=list)
     """Called before a training starts, to free what it needs; each says what it did, or nothing."""
     monitor: Monitor = field(default_factory=Monitor)
+    logs: Logs = field(default_factory=Logs)
     desk: SpeechDesk = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
-    _series: OrderedDict[tuple, Series] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.desk = SpeechDesk(self.output)
@@ -62,14 +55,3 @@ class Studio:
     def _release_speech(self) -> str:
         """Training and speaking do not share a GPU, nor the memory of a small computer."""
         return text.RELEASED if self.desk.release(text.RELEASE_REASON) else ""
-
-    def curve(self, path: Path, kind: str, fields: Sequence[str], max_points: int = 300) -> dict[str, list[Any]]:
-        """A curve of a run's log, of which only what is new is read each time; see `utils.events.series`."""
-        key = (path, kind, tuple(fields), max_points)
-        with self._lock:
-            if key not in self._series:
-                self._series[key] = Series(path, kind, fields, max_points)
-            self._series.move_to_end(key)
-            while len(self._series) > MAX_SERIES:
-                self._series.popitem(last=False)
-            return self._series[key].columns()

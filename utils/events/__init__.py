@@ -1,6 +1,7 @@
 """A run's event log, events.jsonl: one JSON object a line, appended while it runs and readable while it grows."""
 
 from utils.events.follow import EventFollower
+from utils.events.newest import Newest
 from utils.events.read import Event, events_backwards, last_lines, parse_event, read_events, tail
 from utils.events.series import Series, series
 from utils.events.write import FINAL, KINDS, EventWriter
@@ -11,6 +12,7 @@ __all__ = [
     "Event",
     "EventFollower",
     "EventWriter",
+    "Newest",
     "Series",
     "events_backwards",
     "last_lines",

@@ -1,5 +1,6 @@
 """Follow a growing log: each call gives the events that were added since the last one."""
 
+from collections.abc import Generator
 from pathlib import Path
 
 from utils.events.read import Event, forward_lines, may_hold, parse_event
@@ -35,26 +36,38 @@ class EventFollower:
             limit: at most this many; the rest comes with the next call.
         """
         found: list[Event] = []
+        lines = self.new_lines()
+        while limit is None or len(found) < limit:
+            line = next(lines, None)
+            if line is None:
+                break
+            event = parse_event(line) if may_hold(line, self.kind) else None
+            if event is not None and self.kind in (None, event["kind"]):
+                found.append(event)
+        lines.close()
+        return found
+
+    def new_lines(self) -> Generator[bytes, None, None]:
+        """Lines that were completed since the last call, of any kind and as they are; one that was given is not given
+        again, also when the rest is not taken."""
         try:
             log_file = self.path.open("rb")
         except FileNotFoundError:
             self._restart()
-            return found
+            return
         with log_file:
             beginning = log_file.read(FINGERPRINT)
             if self._is_another(beginning, log_file.seek(0, 2)):
                 self._restart()
+            self._beginning = beginning[: self.offset]
             log_file.seek(self.offset)
             for line in forward_lines(log_file):
-                if not line.endswith(b"\n") or (limit is not None and len(found) >= limit):
+                if not line.endswith(b"\n"):
                     break
                 # forward_lines passes over overlong lines, so only the file knows where it is.
                 self.offset = log_file.tell()
-                event = parse_event(line) if may_hold(line, self.kind) else None
-                if event is not None and self.kind in (None, event["kind"]):
-                    found.append(event)
-            self._beginning = beginning[: self.offset]
-        return found
+                self._beginning = beginning[: self.offset]
+                yield line
 
     def _is_another(self, beginning: bytes, size: int) -> bool:
         """Whether the file is no continuation of what was read: inode numbers are used again, contents are not."""

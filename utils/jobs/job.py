@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
-from utils.events import FINAL, tail
+from utils.events import FINAL, read_events, tail
 from utils.jobs.device import Claim
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import EVENTS_FILE, JOB_FILE, JobRecord, State, read_record
@@ -224,7 +224,8 @@ def _without_record(folder: Path) -> Job:
     final = final_event(_last_events(folder, 0))
     seems_alive = time.time() - last_write(folder) < HEARTBEAT_S
     state: State = final["kind"] if final else "running" if seems_alive else "lost"
-    first = next(iter(tail(folder / EVENTS_FILE, 1, kind="started")), {})
+    # From the front, where it lies: from the end, the whole log would be read each time.
+    first: Event = next(read_events(folder / EVENTS_FILE, kind="started"), {})
     return Job(
         folder=folder,
         kind="train",

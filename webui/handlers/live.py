@@ -9,7 +9,7 @@ import pandas as pd
 from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import Event, last_lines, tail
+from utils.events import Event, last_lines
 from utils.jobs import Job
 from utils.model.catalog import find_entry
 from utils.paths import NO_PROJECT, Project
@@ -19,7 +19,7 @@ from utils.runs import find_run
 from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.fields import fields_of
-from webui.handlers.training import FORM, READY, first_start
+from webui.handlers.training import FORM, READY
 from webui.markup import join
 from webui.studio import Studio
 from webui.views import gpu, parts, run
@@ -82,7 +82,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         ),
         "train.start_from": Change(choices=_starts(project)),
     }
-    updates |= _dataset(project, found) | _export(project, found) | _preflight(found)
+    updates |= _dataset(studio, project, found) | _export(studio, project, found) | _preflight(studio, found)
     return updates | (_run(studio, chosen) if chosen else _no_run(project))
 
 
@@ -101,20 +101,21 @@ def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:
 
 
 def _run(studio: Studio, job: Job) -> Updates:
-    events = job.events
-    memory = next(iter(tail(events, 1, kind="memory")), None) if job.alive else None
-    proof = next(iter(tail(events, 1, kind="optimizations")), {}).get("switches")
+    events, logs = job.events, studio.logs
+    memory = logs.last(events, "memory") if job.alive else None
+    proof = (logs.last(events, "optimizations") or {}).get("switches")
     switches = proof if isinstance(proof, dict) else {}
-    evaluations = studio.curve(events, "eval", ["loss"])
+    evaluations = logs.curve(events, "eval", ["loss"])
+    steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
     updates |= {f"train.badge_{name}": run.badge_of(switches.get(name)) for name in SWITCHES}
     return updates | {
         "train.proofs": run.proofs(switches),
-        "train.progress": run.progress(job, progress_of(job), best, first_start(job) or None),
-        "train.loss_plot": _plot(run.losses(studio.curve(events, "step", ["loss"]), evaluations)),
-        "train.speed_plot": _plot(run.speeds(studio.curve(events, "step", ["audio_s", "step_s"]))),
-        "train.samples": run.samples(tail(events, NUM_SAMPLES, kind="sample"), job.folder),
+        "train.progress": run.progress(job, progress_of(job, logs.tail), best, logs.first(events, "started")),
+        "train.loss_plot": _plot(run.losses(steps, evaluations)),
+        "train.speed_plot": _plot(run.speeds(steps)),
+        "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
         "train.stop": Change(interactive=job.alive, value=text.STOP_NOW if job.state == "stopping" else text.STOP),
         "train.resume": Change(interactive=_can_resume(job)),
@@ -160,7 +161,7 @@ def _starts(project: Project) -> list[tuple[str, str]]:
     return choices + ([(text.START_FROM_READY, READY)] if (project.ready / "model.pth").is_file() else [])
 
 
-def _dataset(project: Project, found: list[Job]) -> Updates:
+def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "prepare"), None)
     files = (project.report, project.train_csv, project.eval_csv)
     times = [str(path.stat().st_mtime_ns) for path in files if path.is_file()]
@@ -168,32 +169,32 @@ def _dataset(project: Project, found: list[Job]) -> Updates:
     if job is None:
         return {"data.progress": join(), "data.cancel": Change(interactive=False), "data.revision": revision}
     return {
-        "data.progress": run.progress(job, progress_of(job)),
+        "data.progress": run.progress(job, progress_of(job, studio.logs.tail)),
         "data.cancel": Change(interactive=job.alive),
         "data.revision": revision,
     }
 
 
-def _preflight(found: list[Job]) -> Updates:
+def _preflight(studio: Studio, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "preflight"), None)
     is_alive = job is not None and job.alive
     updates: Updates = {"train.preflight": Change(value=text.PREFLIGHT_CANCEL if is_alive else text.PREFLIGHT)}
     if job is None:
         return updates | {"train.measured": join()}
     if job.state != "finished":
-        return updates | {"train.measured": run.progress(job, progress_of(job))}
+        return updates | {"train.measured": run.progress(job, progress_of(job, studio.logs.tail))}
     return updates | {"train.measured": run.measured(last_lines(job.log, LOG_LINES))}
 
 
 def _download(studio: Studio) -> Updates:
     job = next(iter(jobs.list(Project(name=NO_PROJECT, output=studio.output), kind="download")), None)
-    return {"system.download_progress": run.progress(job, progress_of(job)) if job else join()}
+    return {"system.download_progress": run.progress(job, progress_of(job, studio.logs.tail)) if job else join()}
 
 
-def _export(project: Project, found: list[Job]) -> Updates:
+def _export(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "export"), None)
     if job is not None and job.state != "finished":
-        return {"train.exported": run.progress(job, progress_of(job))}
+        return {"train.exported": run.progress(job, progress_of(job, studio.logs.tail))}
     if not (project.ready / "model.pth").is_file():
         return {"train.exported": join()}
     return {"train.exported": run.ready_model(project.ready)}

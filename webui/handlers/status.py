@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from utils import jobs
-from utils.events import tail
 from utils.jobs import Job
 from utils.paths import Project
 from utils.progress import progress_of
@@ -28,7 +27,7 @@ def status(studio: Studio, name: str) -> dict[str, Any]:
         "project": project.name,
         "language": project_language(project),
         "dataset": _dataset(project),
-        "jobs": [_job(job) for job in jobs.list(project)],
+        "jobs": [_job(studio, job) for job in jobs.list(project)],
         "ready": str(project.ready) if (project.ready / "model.pth").is_file() else None,
     }
 
@@ -42,8 +41,8 @@ def _dataset(project: Project) -> dict[str, Any] | None:
     return totals if isinstance(totals, dict) else None
 
 
-def _job(job: Job) -> dict[str, Any]:
-    done = progress_of(job)
+def _job(studio: Studio, job: Job) -> dict[str, Any]:
+    done = progress_of(job, studio.logs.tail)
     values: dict[str, Any] = {
         "kind": job.kind,
         "name": job.name,
@@ -55,6 +54,6 @@ def _job(job: Job) -> dict[str, Any]:
         "seconds_left": done.seconds_left if done else None,
     }
     if job.kind == "train":
-        values["optimizations"] = next(iter(tail(job.events, 1, kind="optimizations")), {}).get("switches")
-        values["memory"] = next(iter(tail(job.events, 1, kind="memory")), None)
+        values["optimizations"] = (studio.logs.last(job.events, "optimizations") or {}).get("switches")
+        values["memory"] = studio.logs.last(job.events, "memory")
     return values
