@@ -4,7 +4,6 @@ import json
 import math
 import os
 import random
-import time
 import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from utils.errors import UserError
-from utils.events import EventFollower, EventWriter, Newest, Series, last_lines, read_events, series, tail
+from utils.events import EventFollower, EventWriter, Series, last_lines, read_events, series, tail
 from utils.events import write as write_module
 
 
@@ -231,57 +230,6 @@ def test_the_end_of_a_million_lines_takes_constant_memory_and_no_time(million: P
 def test_the_end_of_any_text(tmp_path: Path) -> None:
     path = written(tmp_path / "train.log", "one\r\ntwo\nthree")
     assert last_lines(path, 2) == ["two", "three"]
-
-
-# The newest of each kind
-
-
-def test_the_newest_events_equal_the_end_of_the_log_while_it_grows(path: Path) -> None:
-    written(path, "")
-    newest, writer = Newest(path), EventWriter(path)
-    assert newest.tail(3, kind="step") == [] and newest.first("step") is None
-    for step in range(1, 100):
-        writer.write("step", step=step)
-        if step % 7 == 0:
-            writer.write("eval", step=step, loss=1.0)
-        for kind in ("step", "eval", "sample"):
-            assert newest.tail(5, kind=kind) == tail(path, 5, kind=kind)
-    assert newest.first("step")["step"] == 1 and newest.first("eval")["step"] == 7
-
-
-def test_the_newest_events_of_foreign_and_torn_lines(path: Path) -> None:
-    odd = '{"loss": {"kind": "eval"}, "kind": "step", "step": 2}\n{"time": 1.5, "kind": "eval", "lo\n[1]\n'
-    written(path, line("step", step=1) + odd + line("eval", step=3) + '{"time": 1.5, "kind": "eval"')
-    newest = Newest(path)
-    assert steps_of(newest.tail(9, kind="step")) == [1, 2]
-    assert steps_of(newest.tail(9, kind="eval")) == [3]
-    assert newest.first("eval")["step"] == 3
-
-
-@pytest.mark.parametrize("how", ["removed", "truncated", "another"])
-def test_the_newest_events_of_another_log_in_its_place(path: Path, how: str) -> None:
-    written(path, "")
-    write_steps(path, range(5))
-    newest = Newest(path)
-    assert newest.tail(1, kind="step")
-    if how == "removed":
-        path.unlink()
-    elif how == "truncated":
-        os.truncate(path, 0)
-    else:
-        written(path, line("eval", step=7) * 20)
-    assert newest.tail(1, kind="step") == [] and newest.first("step") is None
-
-
-def test_asking_a_million_lines_again_and_again_takes_no_time(million: Path) -> None:
-    newest = Newest(million)
-    begun = time.process_time()
-    assert newest.tail(40, kind="sample") == []
-    read = time.process_time() - begun
-    begun = time.process_time()
-    for _ in range(200):
-        assert newest.tail(1, kind="optimizations") == [] and newest.tail(30, kind="step")
-    assert time.process_time() - begun < read / 2, "each call reads the log anew"
 
 
 # Following

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from tests.dataset.sources import make_source
+from tests.jobs.children import eventually
 from tests.sounds import make_project
 from utils import jobs
 from utils.cli import job as job_command
 from utils.cli.job import Command, Report, main
 from utils.config import Config, ExportConfig, PrepareConfig, TrainConfig
 from utils.errors import UserError
-from utils.events import EventWriter, read_events
-from utils.jobs.record import JobRecord, read_record, write_record
+from utils.events import EventWriter, read_events, tail
+from utils.jobs.record import JobRecord, read_record, update_record, write_record
 
 Work = Callable[[Any, Report], None]
 
@@ -117,11 +118,16 @@ def test_a_fault_is_the_last_event(
     assert (end["kind"], end.get("error")) == (kind, message)
 
 
-def test_a_request_to_stop_tidies_up_and_exits_with_143(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("is_announced", "status"), [(False, 143), (True, 0)])
+def test_a_request_to_stop_tidies_up_and_exits_with_143_unless_it_was_announced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_announced: bool, status: int
+) -> None:
     tidied: list[bool] = []
 
     def work(*_: object) -> None:
         try:
+            if is_announced:
+                update_record(folder, stop_requested=time.time())
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(30)
         finally:
@@ -129,7 +135,7 @@ def test_a_request_to_stop_tidies_up_and_exits_with_143(folder: Path, monkeypatc
 
     with pytest.raises(SystemExit) as caught:
         run(folder, monkeypatch, work)
-    assert caught.value.code == 143
+    assert caught.value.code == status
     assert tidied and events_of(folder) == [{"kind": "stopped"}]
 
 
@@ -196,3 +202,19 @@ def test_a_real_training_in_the_folder_that_start_made(tmp_path: Path) -> None:
     kinds = [event["kind"] for event in attachment.new_events()]
     assert kinds[0] == "progress" and kinds[-1] == "finished" and kinds.count("finished") == 1
     assert list((job.folder / "checkpoints").glob("best-*"))
+
+
+def test_a_training_that_was_asked_to_stop_saves_and_exits_with_0(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    config = TrainConfig(project=project.name, output=project.output, device="cpu", num_epochs=10_000)
+    job = jobs.start("train", config)
+    attachment = jobs.attach(job.folder)
+    try:
+        eventually(lambda: tail(job.events, 1, kind="step"), timeout_s=120)
+    finally:
+        jobs.stop(job.folder)
+    assert attachment.wait(120).state == "stopped", attachment.log_tail()
+    (step,) = tail(job.events, 1, kind="step")
+    assert (job.folder / "checkpoints" / f"step-{step['step']:08d}" / "complete.json").is_file()
+    eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)
+    assert read_record(job.folder).exit_code == 0  # type: ignore[union-attr]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -24,7 +25,7 @@ from utils.jobs.record import EVENTS_FILE
 from utils.paths import bases_folder
 
 STOPPED = 143
-"""Exit status after SIGTERM, as shells have it: 128 + SIGTERM."""
+"""Exit status after a SIGTERM that nobody announced in job.json, as shells have it: 128 + SIGTERM."""
 PROGRESS_EVERY_S = 0.5
 
 Report = Callable[[str, int, int | None], None]
@@ -50,7 +51,7 @@ class Command(Generic[ConfigType]):
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.error_exits` for its exit statuses; 143 after SIGTERM."""
+    """The command; see `utils.cli.common.error_exits` for its exit statuses; 143 after SIGTERM, 0 after `jobs.stop`."""
     with error_exits():
         tyro.cli(run_job, prog="python -m utils.cli.job", args=args, config=(tyro.conf.OmitArgPrefixes,))
 
@@ -77,9 +78,10 @@ def told(events: Path, offset: int) -> Iterator[None]:
         events: the job's events.jsonl.
         offset: where this job's events begin, in bytes.
     """
-    signal.signal(signal.SIGTERM, _leave)
+    leave = partial(_leave, events.parent)
+    signal.signal(signal.SIGTERM, leave)
     if hasattr(signal, "SIGBREAK"):
-        signal.signal(signal.SIGBREAK, _leave)
+        signal.signal(signal.SIGBREAK, leave)
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -94,9 +96,9 @@ def told(events: Path, offset: int) -> Iterator[None]:
     _tell_end(events, offset, "finished")
 
 
-def _leave(number: int, frame: object) -> None:
+def _leave(folder: Path, number: int, frame: object) -> None:
     """A request to stop: what was begun is tidied up on the way out. Training has a better way of its own."""
-    sys.exit(STOPPED)
+    sys.exit(0 if jobs.is_stop_wanted(folder) else STOPPED)
 
 
 def _tell_end(events: Path, offset: int, kind: str, **fields: Any) -> None:
@@ -134,12 +136,12 @@ def _prepare(config: PrepareConfig, report: Report) -> None:
 
 def _train(config: TrainConfig, report: Report) -> None:
     from utils.training.run import Progresses, fine_tune
-    from utils.training.stopping import EXIT_BASE
+    from utils.training.stopping import exit_status
 
     result = fine_tune(config, progress=Progresses(data=report))
     print(result.folder)
-    if result.stop_signal is not None:
-        raise SystemExit(EXIT_BASE + result.stop_signal)
+    if status := exit_status(result.stop_signal, result.folder):
+        raise SystemExit(status)
 
 
 def _export(config: ExportConfig, report: Report) -> None:

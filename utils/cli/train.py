@@ -129,7 +129,7 @@ def _flags(config: TrainConfig) -> list[str]:
 
 
 def _train(config: TrainConfig) -> None:
-    from utils.training.stopping import EXIT_BASE
+    from utils.training.stopping import exit_status
 
     result = train_with_bars(config)
     print(f"run       {result.folder}")
@@ -149,7 +149,7 @@ def _train(config: TrainConfig) -> None:
     if result.ended in ("signal", "hours"):
         print(f"stopped   go on with: python -m utils.cli.train --project {config.project} --resume {result.folder}")
     if result.stop_signal is not None:
-        raise SystemExit(EXIT_BASE + result.stop_signal)
+        raise SystemExit(exit_status(result.stop_signal, result.folder))
     print(f"next      python -m utils.cli.export --project {config.project} --output {config.output}")
 
 

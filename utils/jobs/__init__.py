@@ -11,7 +11,7 @@ shell all see the same.
 """
 
 from utils.jobs.attach import Attachment, attach
-from utils.jobs.child import announce, register
+from utils.jobs.child import announce, is_stop_wanted, register
 from utils.jobs.job import LIVE, Job, State, last_write, running, status
 from utils.jobs.job import list_jobs as list
 from utils.jobs.start import start
@@ -25,6 +25,7 @@ __all__ = [
     "State",
     "announce",
     "attach",
+    "is_stop_wanted",
     "last_write",
     "list",
     "register",

@@ -71,3 +71,12 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
         )
         write_record(folder, own)
         claim.give(folder)
+
+
+def is_stop_wanted(folder: Path) -> bool:
+    """Whether somebody asked for this job's end through `utils.jobs.stop`: to stop then is to do what was asked.
+
+    A signal alone may come from a scheduler or a shell, whose work is cut off by it.
+    """
+    record = read_record(folder)
+    return record is not None and record.stop_requested is not None

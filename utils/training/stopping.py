@@ -4,8 +4,11 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
+
+from utils.jobs import is_stop_wanted
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGBREAK") if hasattr(signal, name))
 """SIGTERM comes from job schedulers and our own stop, SIGINT from Ctrl-C, SIGBREAK stands for both on Windows."""
@@ -41,6 +44,17 @@ class StopRequest:
         if self.number is not None:
             raise SystemExit(EXIT_BASE + number)
         self.number = number
+
+
+def exit_status(stop_signal: int | None, folder: Path) -> int:
+    """What a command that trained ends with: 0 also after a stop that was asked for through the run's folder.
+
+    Args:
+        stop_signal: the signal that ended the run; None when it ended by itself.
+        folder: the run's folder.
+    """
+    was_asked = stop_signal != signal.SIGINT and is_stop_wanted(folder)
+    return 0 if stop_signal is None or was_asked else EXIT_BASE + stop_signal
 
 
 @dataclass(kw_only=True)
