@@ -41,7 +41,7 @@ def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(project: P
 def test_the_three_switches_read_on_with_what_was_observed(project: Project) -> None:
     seen = told(run(project, gradient_checkpointing="full", mixed_precision="bf16"))
     assert {seen[name]["state"] for name in ("gradient_checkpointing", "sdpa", "mixed_precision")} == {"on"}
-    assert "flash (CPU)" in seen["sdpa"]["observed"]
+    assert "matrix products (CPU)" in seen["sdpa"]["observed"], "what bf16 takes on a CPU"
     assert (
         "4 of 4 block passes recomputed and 6 of the conditioning encoder" in seen["gradient_checkpointing"]["observed"]
     )
