@@ -69,10 +69,11 @@ class Disk:
     """A disk that has no room while `full`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.full, real = False, state_module.write_tensors
+        self.full, self.once, real = False, False, state_module.write_tensors
 
         def write(path, tensors):
             if self.full:
+                self.full = not self.once
                 raise OSError(errno.ENOSPC, "No space left on device", str(path))
             return real(path, tensors)
 
@@ -98,6 +99,15 @@ def test_a_disk_that_is_full_for_a_while_costs_a_warning_only(project: Project, 
     assert "saving works again" in told[-1]["message"] and len(told) == 2
     assert (result.ended, result.num_steps) == ("epochs", 9)
     verify(result.folder / "checkpoints" / "step-00000009")
+    verify(result.checkpoint.parent)
+
+
+def test_the_best_weights_are_the_best_on_disk_also_when_their_first_save_failed(project: Project, monkeypatch) -> None:
+    disk = Disk(monkeypatch)
+    disk.once = True
+    result = fine_tune(config_of(project, batch_size=2), progress=after(6, disk.fill))
+    assert [event["source"] for event in events_of(result.folder, "warning")].count("disk") == 2, "full, then not"
+    assert result.checkpoint.parent.name == "best-00000006" and result.best_loss < 99
     verify(result.checkpoint.parent)
 
 

@@ -35,14 +35,14 @@ EPOCHS = 10
 
 def train_slowly(sync_s: float, flags: list[str], log_file: Path) -> None:
     """In a process of its own: the real command, with saves that are slowed down."""
-    sync, output = state_module._sync, os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    sync, output = state_module.sync, os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def slow(path: Path) -> None:
         # A save syncs three files and two folders, and so takes five times this and more.
         time.sleep(sync_s)
         sync(path)
 
-    state_module._sync = slow
+    state_module.sync = slow
     os.dup2(output, 1)
     os.dup2(output, 2)
     main(flags)
@@ -100,6 +100,10 @@ def assert_same_end(folder: Path, whole: Path) -> None:
     for name in ("model.safetensors", "optimizer.safetensors"):
         mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in (folder, whole))
         assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), name
+    mine, theirs = (next(run.glob("checkpoints/best-*")) for run in (folder, whole))
+    assert mine.name == theirs.name
+    mine, theirs = (read_weights(best / "model.safetensors") for best in (mine, theirs))
+    assert all(torch.equal(mine[key], theirs[key]) for key in theirs), "the best"
 
 
 def step_of(checkpoint: Path | None) -> int:

@@ -1,5 +1,6 @@
 """Going on: bit for bit as if nothing had been, wherever the cut was; and what may be different, and what must not."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -98,8 +99,6 @@ def kept(tmp_path_factory) -> tuple[Project, TrainResult]:
 
 
 def copy_of(kept: tuple[Project, TrainResult], folder: Path) -> tuple[Project, Path]:
-    import shutil
-
     shutil.copytree(kept[0].folder, folder / kept[0].name)
     project = Project(name=kept[0].name, output=folder)
     return project, project.runs / kept[1].folder.name
@@ -183,10 +182,51 @@ def test_other_settings_are_named_and_refused_or_taken_when_allowed(kept, tmp_pa
     assert again.settings.batch_size == 1, "the next resume keeps what was changed"
 
 
-def test_a_run_cannot_change_its_base(kept, tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", [{"base": "elsewhere"}, {"lora_rank": 4}], ids=str)
+def test_a_run_cannot_change_what_it_trains(kept, tmp_path: Path, other: dict) -> None:
     project, folder = copy_of(kept, tmp_path)
-    with pytest.raises(UserError, match="cannot change its base"):
-        fine_tune(given(project, resume=folder, base=str(tmp_path), allow_changes=True, num_epochs=5))
+    before = (folder / "config.yaml").read_bytes()
+    with pytest.raises(UserError, match=f"cannot change its {next(iter(other))}"):
+        fine_tune(given(project, resume=folder, allow_changes=True, num_epochs=5, **other))
+    assert (folder / "config.yaml").read_bytes() == before
+
+
+def test_weights_that_a_kill_kept_from_becoming_the_best_do_so_on_the_next_start(kept, tmp_path, monkeypatch) -> None:
+    project, folder = copy_of(kept, tmp_path)
+    checkpoints = Checkpoints(folder / "checkpoints")
+    best, linked, link = checkpoints.best(), [], Checkpoints.link_best
+    assert best is not None and best.name == "best-00000006", "the last evaluation was the best"
+    shutil.rmtree(best)
+    monkeypatch.setattr(Checkpoints, "link_best", lambda self, last: linked.append(last.name) or link(self, last))
+    fine_tune(given(project, resume=folder, num_epochs=3))
+    assert linked[0] == "step-00000006"
+
+
+def test_an_epoch_whose_batches_are_others_now_begins_anew(project: Project, monkeypatch) -> None:
+    """Rows want clips of like length together, a packed row a mixture: the batches done are of the other kind."""
+    settings = settings_of(project, 1, batch_size=2)
+    with monkeypatch.context() as patch, pytest.raises(PowerCut):
+
+        def cut(done: int, total: int, loss: float) -> None:
+            if done == 3:
+                raise PowerCut
+
+        patch.setattr(Recovery, "evaluate", lambda *_: pytest.fail("the cut comes before"))
+        fine_tune(settings, progress=Progresses(steps=cut))
+    (folder,) = project.runs.iterdir()
+    done = fine_tune(replace(settings, resume=folder, sdpa=False, allow_changes=True))
+    told = [event["message"] for event in read_events(folder / "events.jsonl", kind="warning")]
+    assert any("epoch 1 begins anew" in message for message in told) and done.num_steps == 2 + 6
+
+
+def test_a_project_that_was_moved_goes_on_with_its_runs(kept, tmp_path: Path) -> None:
+    project, folder = copy_of(kept, tmp_path / "here")
+    moved = Project(name=project.name, output=tmp_path / "there")
+    moved.output.mkdir()
+    project.folder.rename(moved.folder)
+    result = fine_tune(given(moved, resume=moved.runs / folder.name, num_epochs=3))
+    assert result.num_steps == 9 and not project.folder.exists()
+    assert TrainConfig.load(result.folder / "config.yaml").train_csv is None, "the project's own, wherever it is"
 
 
 def test_with_other_clips_the_epoch_begins_anew_when_that_is_allowed(project: Project, monkeypatch) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 MULTIPLE = 32
-"""Clips are padded to a multiple of this many positions: the CPU's bf16 products keep a kernel for each shape they see."""
+"""Clips are padded to a multiple of this many positions: the CPU keeps a kernel for each shape of bf16 products."""
 SPARE = 250_000
 """Scores, over all heads, that a group may compute for padding: less than one more round of operations costs."""
 

@@ -1,5 +1,7 @@
 """A run's batches: which clips, in which layout, by how many processes, for training and for evaluation."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from functools import partial
 
@@ -70,6 +72,14 @@ class Loaders:
     def batches_per_epoch(self) -> int:
         """Micro-batches of training an epoch, for this process."""
         return len(self._batches)
+
+    def plan_of(self, epoch: int) -> str:
+        """Fingerprint of which clips form which of this process's batches of an epoch.
+
+        The clips, their lengths, the layout that the attention kernel wants and the number of processes decide it.
+        """
+        batches = [[clip for _, clip in batch] for batch in self._batches.epoch(epoch)]
+        return hashlib.sha256(json.dumps(batches).encode()).hexdigest()[:16]
 
     def train(self, epoch: int, start: int) -> DataLoader:
         """Micro-batches of an epoch, from batch `start` on; always the same loader, whose processes live on."""

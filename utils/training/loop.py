@@ -30,7 +30,7 @@ MEMORY_SECONDS = 5.0
 """Time between two memory events."""
 RESUMED = (
     *("data", "epoch", "batches_done", "losses", "epoch_losses", "best_loss", "evals_without_gain"),
-    *("first_loss", "last_loss"),
+    *("first_loss", "last_loss", "candidate"),
 )
 """Fields of a run that a checkpoint carries."""
 
@@ -47,6 +47,8 @@ class Run:
     optimizations: TrainingOptimizer
     make_train_loader: Callable[[int, int], DataLoader]
     """Micro-batches of an epoch, by its number and the first batch wanted."""
+    plan_of: Callable[[int], str]
+    """Fingerprint of which clips form which batches of an epoch."""
     eval_loader: Iterable[Batch]
     checkpoints: Checkpoints
     saver: Saver
@@ -80,6 +82,8 @@ class Run:
     """Mean training loss of each epoch."""
     best_loss: float = float("inf")
     """Lowest evaluation loss."""
+    candidate: list[float] | None = None
+    """Step and evaluation loss of the newest weights that are better than the best on the disk."""
     memory_told: float | None = None
     """When memory was last told, on a clock that only runs forward; None before the first step."""
     evals_without_gain: int = 0
@@ -136,9 +140,9 @@ def train_epochs(run: Run) -> End:
                 return "signal" if run.stop.number is not None else "hours"
             if is_save_due(run):
                 save(run)
-        is_best = note_evaluation(run, run.recovery.evaluate(lambda: readable(run.eval_loader)))
+        note_evaluation(run, run.recovery.evaluate(lambda: readable(run.eval_loader)))
         end_epoch(run)
-        save(run, is_best=is_best)
+        save(run)
         run.sampling.want(run.trainer.num_steps)
         if run.epoch < run.num_epochs and run.trainer.any_process(run.limits.is_patience_out(run.evals_without_gain)):
             return "patience"
@@ -196,8 +200,8 @@ def log_machine(run: Run, loader: DataLoader, result: StepResult) -> None:
     run.log.write("memory", step=trainer.num_steps, **run.optimizations.get_memory_stats())
 
 
-def note_evaluation(run: Run, losses: Losses) -> bool:
-    """Log an evaluation; returns whether its weights are better than those kept as the best."""
+def note_evaluation(run: Run, losses: Losses) -> None:
+    """Log an evaluation, and mark its weights when they are better than those kept as the best."""
     step, loss = run.trainer.num_steps, losses.total
     is_best = loss < run.best_loss
     run.log.write(
@@ -208,7 +212,8 @@ def note_evaluation(run: Run, losses: Losses) -> bool:
     run.evals_without_gain = 0 if is_best else run.evals_without_gain + 1
     run.best_loss = loss if is_best else run.best_loss
     # A better one may not have been saved: then the disk's best is what counts.
-    return loss < run.saver.best_loss
+    if loss < run.saver.best_loss:
+        run.candidate = [step, loss]
 
 
 def is_save_due(run: Run) -> bool:
@@ -218,20 +223,29 @@ def is_save_due(run: Run) -> bool:
     return by_steps or by_time or run.saver.wants_retry
 
 
-def save(run: Run, *, is_best: bool = False, wait: bool = False) -> None:
-    """Begin to write the checkpoint a run can go on from, or wait until it is written."""
+def save(run: Run, *, wait: bool = False) -> None:
+    """Begin to write the checkpoint a run can go on from, or wait until it is written.
+
+    Weights of the best evaluation become the best on disk with it, also when an earlier save of them failed.
+    """
     if not run.is_writer:
         return
     state = {name: getattr(run, name) for name in RESUMED}
     state |= {"trainer": run.trainer.state(), "recovery": run.recovery.state(), "skipped": run.divergence.num_skipped}
+    state |= {"plan": run.plan_of(run.epoch)}
     snapshot = Snapshot(
         step=run.trainer.num_steps,
         files=files_of(run.trainer.gpt, run.trainer.optimizer),
         # The lists go on growing while a thread writes this.
         state=state | {"losses": list(run.losses), "epoch_losses": list(run.epoch_losses), "settings": run.settings},
-        best_loss=run.best_loss if is_best else None,
+        best_loss=best_loss_at(run.trainer.num_steps, run.candidate),
     )
     run.saver.save(snapshot, wait=wait)
+
+
+def best_loss_at(step: int, candidate: list[float] | None) -> float | None:
+    """Evaluation loss of the weights at a step, when they are to be kept as the best."""
+    return candidate[1] if candidate is not None and candidate[0] == step else None
 
 
 def require_saved(run: Run) -> None:

@@ -1,7 +1,8 @@
 """Out of memory in the middle of a run: the same step in smaller micro-batches, and the run goes on.
 
 A step's gradients are sums over its clips, divided by the number of their targets: in how many pieces they are computed
-changes the memory they take and, but for rounding, nothing else. The effective batch stays what it was.
+changes the memory they take and, but for rounding and for which units dropout leaves out, nothing else. The effective
+batch stays what it was.
 """
 
 import gc
@@ -127,8 +128,8 @@ class Recovery:
             offer = "" if self._checkpointing else "; with --gradient-checkpointing it may fit whole"
             self._warn(
                 f"out of memory at step {self.trainer.num_steps + 1}: micro-batches have at most {self.max_clips} "
-                f"clips from here on instead of {largest}, and more of them make a step: the result stays the same"
-                f"{offer}",
+                f"clips from here on instead of {largest}, and more of them make a step: the effective batch stays "
+                f"the same{offer}",
                 source="memory",
                 micro_batch=self.max_clips,
                 pieces=sum(-(-len(piece.places) // self.max_clips) for piece in pieces),
@@ -137,7 +138,7 @@ class Recovery:
             self._force_checkpointing()
             self._warn(
                 f"out of memory at step {self.trainer.num_steps + 1} with one clip in a micro-batch: gradient "
-                "checkpointing is on from here on; the result stays the same, steps take about a third longer",
+                "checkpointing is on from here on; it changes no result, steps take about a third longer",
                 source="memory",
                 micro_batch=1,
                 gradient_checkpointing=True,

@@ -5,10 +5,11 @@ from typing import Any
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.training.loop import RESUMED, Run
+from utils.runs import ASIDE
+from utils.training.loop import RESUMED, Run, best_loss_at
 from utils.training.optim import extend_schedule
 from utils.training.settings import BOUND, Resumed
-from utils.training.state import load_optimizer, read_state, restore_model
+from utils.training.state import NotSaved, load_optimizer, read_state, restore_model
 
 
 def require_resumable(resumed: Resumed, config: TrainConfig, data: str) -> None:
@@ -59,12 +60,14 @@ def take_up(run: Run, resumed: Resumed) -> list[str]:
     """
     state, told = read_state(resumed.checkpoint), []
     _load(run, state, resumed)
-    if state["data"] != run.data or any(name in resumed.changed for name in BOUND):
+    if state["data"] != run.data or any(name in resumed.changed for name in BOUND) or _is_replanned(run, state):
         if run.batches_done:
             told.append(
                 f"epoch {run.epoch + 1} begins anew: its batches are others now, {run.batches_done} were trained on"
             )
         run.batches_done, run.losses = 0, []
+    if not resumed.is_best:
+        run.saver.saved_step = run.trainer.num_steps
     extend_schedule(run.trainer.schedule, total_steps=run.total_steps)
     if resumed.changed:
         changes = ", ".join(f"{name} {now} (was {then})" for name, (then, now) in resumed.changed.items())
@@ -75,8 +78,18 @@ def take_up(run: Run, resumed: Resumed) -> list[str]:
     return told
 
 
-def put_in_order(run: Run) -> list[str]:
+def _is_replanned(run: Run, state: dict[str, Any]) -> bool:
+    """Whether the epoch's batches are others now: on another device, with another kernel or number of processes."""
+    return "plan" in state and state["plan"] != run.plan_of(run.epoch)
+
+
+def put_in_order(run: Run, resumed: Resumed) -> list[str]:
     """Tidy the checkpoints' folder: what a kill left behind goes, checkpoints of later steps step aside.
+
+    Args:
+        run: taken up from the checkpoint.
+        resumed: the checkpoint; when its weights were the best and a kill came before they were kept as such, they are
+            kept now.
 
     Returns:
         What people should know of it.
@@ -88,8 +101,22 @@ def put_in_order(run: Run) -> list[str]:
     if left := run.checkpoints.set_aside_after(step):
         told.append(f"going on from step {step}; later checkpoints are kept as {', '.join(left)}")
     if best := run.checkpoints.best():
-        run.saver.best_loss = read_state(best).get("best_loss", math.inf)
+        state = read_state(best)
+        run.saver.best_loss = best_loss_at(state["step"], state.get("candidate")) or state.get("best_loss", math.inf)
+    lost = best_loss_at(step, run.candidate)
+    if lost is not None and lost < run.saver.best_loss:
+        told += _keep_best(run, resumed, lost)
     return told
+
+
+def _keep_best(run: Run, resumed: Resumed, loss: float) -> list[str]:
+    try:
+        # It may have lain aside, whole but without its name, until the folder was tidied.
+        run.checkpoints.link_best(run.checkpoints.folder / resumed.checkpoint.name.removeprefix(ASIDE))
+    except NotSaved as error:
+        return [f"the best weights so far could not be kept as such: {error.what}"]
+    run.saver.best_loss = loss
+    return []
 
 
 def _load(run: Run, state: dict[str, Any], resumed: Resumed) -> None:

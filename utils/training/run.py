@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from utils.config import TrainConfig
@@ -19,11 +19,11 @@ from utils.training.loop import End, Progress, Run, fit
 from utils.training.precision import make_accelerator
 from utils.training.recovery import Recovery
 from utils.training.resuming import put_in_order, require_resumable, take_up
-from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.run_log import RunLog
 from utils.training.sampling import make_sampling
 from utils.training.saver import Saver
-from utils.training.settings import Resumed, as_json, find_checkpoint, settle, sources_of
+from utils.training.settings import Resumed, as_json, find_checkpoint, portable, settle, sources_of
 from utils.training.state import MODEL_FILE, Checkpoints
 from utils.training.stopping import Limits
 from utils.training.trainer import Trainer
@@ -109,7 +109,7 @@ def fine_tune(
     trainer = make_trainer(settled, base, data, accelerator, optimizations)
     folder = make_folder(settled, project, base, data, accelerator, resumed)
     sources = sources_of(config, base)
-    run = _make_run(settled, base, data, folder, trainer, optimizations)
+    run = _make_run(settled, project, base, data, folder, trainer, optimizations)
     run.progress = progress.steps
     # Signals are heard to the very end: waiting for the last sample can be cut short.
     with run.stop, _told(run):
@@ -117,7 +117,8 @@ def fine_tune(
         # The first process renames what the others have been reading.
         accelerator.wait_for_everyone()
         if resumed and run.is_writer:
-            told += put_in_order(run)
+            renew_settings(portable(settled, project), resumed)
+            told += put_in_order(run, resumed)
         _tell_start(run, settled, base, data, sources, resumed)
         for message in told:
             run.log.warn(message, source="resume")
@@ -128,6 +129,7 @@ def fine_tune(
 
 def _make_run(
     config: TrainConfig,
+    project: Project,
     base: Base,
     data: TrainingData,
     folder: Path,
@@ -143,6 +145,7 @@ def _make_run(
         trainer=trainer,
         optimizations=optimizations,
         make_train_loader=loaders.train,
+        plan_of=loaders.plan_of,
         eval_loader=loaders.evaluate(),
         checkpoints=checkpoints,
         saver=Saver(checkpoints, run_log),
@@ -156,7 +159,7 @@ def _make_run(
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision),
         limits=Limits(patience=config.patience, max_hours=config.max_hours),
-        settings=as_json(replace(config, resume=None, allow_changes=False)),
+        settings=as_json(portable(config, project)),
         data=data.fingerprint(),
         num_epochs=config.num_epochs,
         batches_per_epoch=loaders.batches_per_epoch,

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from accelerate import Accelerator
@@ -17,8 +16,8 @@ from utils.model.base import Base
 from utils.model.weights import write_pickle
 from utils.paths import Project, new_run_id
 from utils.training.data import TrainingData
-from utils.training.settings import Resumed
-from utils.training.state import read_state
+from utils.training.settings import Resumed, portable
+from utils.training.state import read_state, sync
 
 BASE_FOLDER = "base"
 """Folder in a run with the small files of its base."""
@@ -50,10 +49,8 @@ def make_folder(
     folder = Path(name[0])
     if accelerator.is_main_process:
         if not resumed:
-            _furnish(folder, config, base, data)
+            _furnish(folder, portable(config, project), base, data)
         _claim(folder, config, project, is_new=not resumed)
-        if resumed:
-            _renew_settings(config, resumed)
     accelerator.wait_for_everyone()
     return folder
 
@@ -72,8 +69,13 @@ def _claim(folder: Path, config: TrainConfig, project: Project, *, is_new: bool)
         raise
 
 
-def _renew_settings(config: TrainConfig, resumed: Resumed) -> None:
-    """Write changed settings into config.yaml; the former ones stay beside them, named by the step they reached."""
+def renew_settings(config: TrainConfig, resumed: Resumed) -> None:
+    """Write changed settings into config.yaml; the former ones stay beside them, named by the step they reached.
+
+    Args:
+        config: portable settings.
+        resumed: a run that was taken up: one that cannot go on keeps its settings as they are.
+    """
     if not resumed.changed:
         return
     file = resumed.run / SETTINGS_FILE
@@ -81,8 +83,10 @@ def _renew_settings(config: TrainConfig, resumed: Resumed) -> None:
     if not former.exists():
         shutil.copyfile(file, former)
     aside = file.with_suffix(".part")
-    replace(config, resume=None, allow_changes=False).save(aside)
+    config.save(aside)
+    sync(aside)
     aside.replace(file)
+    sync(file.parent)
 
 
 def _furnish(folder: Path, config: TrainConfig, base: Base, data: TrainingData) -> None:

@@ -24,6 +24,8 @@ FREE = (
     *("checkpoint_minutes", "keep_checkpoints", "patience", "max_hours", "sample_text"),
 )
 """Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""
+FIXED = ("base", "lora_rank")
+"""Settings that say what is trained: a run with others is another run."""
 BOUND = ("batch_size", "seed", "train_csv", "language", "max_audio_length", "max_text_length")
 """Settings that decide which clips form which batch: an epoch that was begun with others has to begin anew."""
 
@@ -117,8 +119,12 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
 def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: TrainConfig) -> None:
     firm = [name for name in changed if name not in FREE]
     told = "".join(f"\n  - {name}: {changed[name][0]} then, {changed[name][1]} now" for name in firm)
-    if "base" in changed:
-        raise UserError(what=f"a run cannot change its base:{told}", where=str(run), fix="start a new run")
+    if fixed := [name for name in FIXED if name in changed]:
+        raise UserError(
+            what=f"a run cannot change its {' or its '.join(fixed)}:{told}",
+            where=str(run),
+            fix="start a new run, from this one's exported model if you like",
+        )
     if firm and not config.allow_changes:
         raise UserError(
             what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{told}",
@@ -153,8 +159,9 @@ def _whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
 
 
 def _in_order(checkpoints: Checkpoints, which: str) -> list[Path]:
-    if which == "last":
-        return checkpoints.candidates()
+    if which == "last" and (newest := checkpoints.candidates()):
+        return newest
+    # A run that went back to its best and was cut before its first save has nothing newer than that.
     best = checkpoints.best()
     # A checkpoint of the same step that was kept has the moments, too.
     return [] if best is None else [p for p in (best.with_name(best.name.replace(BEST, LAST)), best) if p.is_dir()]
@@ -179,6 +186,16 @@ def _settings_now(run: Path, given: TrainConfig) -> TrainConfig:
 
 def _own_settings(run: Path) -> TrainConfig:
     return TrainConfig.load(run / "config.yaml").validate(where=str(run / "config.yaml"))
+
+
+def portable(config: TrainConfig, project: Project) -> TrainConfig:
+    """Settings as a run keeps them: without how it was started, and without the place of its project's own dataset.
+
+    A run that was moved with its project then still finds its clips.
+    """
+    own = {"train_csv": project.train_csv, "eval_csv": project.eval_csv}
+    places = {name: None for name, place in own.items() if getattr(config, name) == place}
+    return replace(config, resume=None, allow_changes=False, **places)  # type: ignore[arg-type]
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:

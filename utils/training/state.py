@@ -182,7 +182,7 @@ class Checkpoints:
             _mark_complete(aside, fill(aside))
             shutil.rmtree(final, ignore_errors=True)
             aside.rename(final)
-            _sync(self.folder)
+            sync(self.folder)
         except OSError as error:
             # A complete one counts where it is: the folder whose place it was to take may be gone already.
             if not is_complete(aside):
@@ -210,7 +210,7 @@ class Checkpoints:
         )
 
     def _prune(self, prefix: str, newest: Path) -> None:
-        older = sorted((path for path in self._of(prefix) if path != newest), key=_step_of, reverse=True)
+        older = sorted((p for p in self._of(prefix) if p != newest and is_complete(p)), key=_step_of, reverse=True)
         for old in older[self.keep if prefix == LAST else 0 :]:
             # What cannot be removed now is no reason to fail a save that is complete.
             shutil.rmtree(old, ignore_errors=True)
@@ -342,14 +342,15 @@ def _mark_complete(folder: Path, known: Hashes) -> None:
     """Sync every file, then write their sizes and hashes as the last one."""
     marks = {}
     for file in sorted(folder.iterdir()):
-        _sync(file)
+        sync(file)
         marks[file.name] = {"size": file.stat().st_size, "sha256": known.get(file.name) or _sha256(file)}
     (folder / COMPLETE_FILE).write_text(json.dumps(marks), encoding="utf-8")
-    _sync(folder / COMPLETE_FILE)
-    _sync(folder)
+    sync(folder / COMPLETE_FILE)
+    sync(folder)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have what was written to a file, or which files a folder holds, on the disk."""
     if path.is_dir() and os.name == "nt":
         return  # Windows has no handle for folders.
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
