@@ -1,8 +1,10 @@
 """A base that reads another language: its vocabulary extended from a corpus, its weights grown to match."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from utils.errors import UserError
 from utils.model.base import Base
@@ -10,7 +12,7 @@ from utils.model.grow import grow_base
 from utils.text.languages import plain_code
 from utils.text.vocabulary.corpus import extracted
 from utils.text.vocabulary.extend import Extension, extend_vocabulary
-from utils.text.vocabulary.learn import iter_words, learn_pieces
+from utils.text.vocabulary.learn import iter_words, learn_pieces, rule_letters
 
 log = logging.getLogger(__name__)
 
@@ -42,26 +44,29 @@ def add_language(
     amharic_g2p: bool = False,
     input_sentence_size: int = 10_000_000,
     coverage: float = 0.9995,
+    about: Mapping[str, Any] | None = None,
+    dvae: Path | None = None,
 ) -> AddedLanguage:
     """Learn a vocabulary from a corpus and grow the base by it.
 
     Args:
         base: what to start from; it stays as it is.
         language: code of the language to add.
-        folder: gets base-<language>, and while a table is read, a temporary folder.
+        folder: gets base-<language>, base-<language>-dvae with a DVAE of its own; a temporary folder while a table is
+            read.
         corpus: .csv, .json, .jsonl or plain text.
         target: tokens added at most, the language's own token not counted; 0 adds that alone.
         amharic_g2p: the new base reads Amharic in its Latin form.
         input_sentence_size: sentences sampled; 0 takes all.
         coverage: share of the letters that get a token.
+        about: more facts for the new base's about.json.
+        dvae: weights of a DVAE of its own.
 
     Raises:
-        UserError: no words in the corpus, or base-<language> exists.
+        UserError: no words in the corpus, or the new base's folder exists.
     """
     code = plain_code(language)
-    home = folder / f"base-{code}"
-    if home.exists():
-        raise UserError(what=f"{home.name} exists already", where=str(home), fix="move it away to make it anew")
+    home = free_home(folder, code, own_dvae=dvae is not None)
     if target:
         with extracted(corpus, folder / f".corpus-{code}") as texts:
             pieces = learn_pieces(
@@ -72,12 +77,24 @@ def add_language(
                 coverage=coverage,
             )
             # Letters before joins: a word that is not in the corpus must still be spelled.
-            ordered = sorted(pieces, key=lambda piece: len(piece) > 1)
+            letters, joins = ([piece for piece in pieces if (len(piece) > 1) == more] for more in (False, True))
+            ordered = [*letters, *rule_letters(code), *joins]
             extension = extend_vocabulary(base.vocab, code, ordered, target=target, words=iter_words(texts, code))
     else:
         extension = extend_vocabulary(base.vocab, code)
-    grown = grow_base(
-        base, extension.content, extension.pieces, home, {"name": f"{base.name}-{code}", "amharic_g2p": amharic_g2p}
-    )
+    facts = {"name": f"{base.name}-{code}", "amharic_g2p": amharic_g2p or base.amharic_g2p, **(about or {})}
+    grown = grow_base(base, extension.content, extension.pieces, home, facts, dvae=dvae)
     log.info("a base with %d more tokens is in %s", len(extension.pieces), home)
     return AddedLanguage(base=grown, extension=extension)
+
+
+def free_home(folder: Path, language: str, *, own_dvae: bool) -> Path:
+    """Where the new base will lie.
+
+    Raises:
+        UserError: something is there.
+    """
+    home = folder / f"base-{plain_code(language)}{'-dvae' if own_dvae else ''}"
+    if home.exists():
+        raise UserError(what=f"{home.name} exists already", where=str(home), fix="move it away to make it anew")
+    return home

@@ -19,10 +19,23 @@ from utils.model.weights import State, write_weights
 
 EMBEDDING = "gpt.text_embedding.weight"
 HEAD, HEAD_BIAS = "gpt.text_head.weight", "gpt.text_head.bias"
+QUIET_NATS = 12.0
+"""How much less likely than its pieces a new token begins in the text head: a softmax over more rows would otherwise
+change what the loss says of old languages. The head only trains the text loss; speech never asks it."""
+TUNED_DVAE = "tuned_dvae"
+"""In about.json: how the model's own DVAE was trained on."""
 COPIED = ("config.json", "speakers_xtts.pth", "mel_stats.pth", "reference.wav")
 
 
-def grow_base(base: Base, vocab: str, pieces: Mapping[int, list[int]], folder: Path, about: dict[str, Any]) -> Base:
+def grow_base(
+    base: Base,
+    vocab: str,
+    pieces: Mapping[int, list[int]],
+    folder: Path,
+    about: dict[str, Any],
+    *,
+    dvae: Path | None = None,
+) -> Base:
     """A copy of `base` with another vocabulary and rows for its new tokens; it appears whole or not at all.
 
     Args:
@@ -31,6 +44,7 @@ def grow_base(base: Base, vocab: str, pieces: Mapping[int, list[int]], folder: P
         pieces: old ids that each new id stands for.
         folder: where the grown base goes; must not exist, or be empty.
         about: facts for its about.json, beside those of `base`.
+        dvae: a DVAE of its own; the one of `base` when None.
 
     Raises:
         UserError: the folder holds something, or the weights do not fit the base's own vocabulary.
@@ -46,9 +60,11 @@ def grow_base(base: Base, vocab: str, pieces: Mapping[int, list[int]], folder: P
             if (base.folder / name).is_file():
                 shutil.copyfile(base.folder / name, aside / name)
         write_weights(aside / "model.safetensors", state)
-        # The DVAE is not copied: the base it came from is named.
+        if dvae is not None:
+            shutil.copyfile(dvae, aside / "dvae.safetensors")
+        # The DVAE of another base is not copied: that base is named.
         origin = {"name": base.name, "folder": str(base.dvae.parent.absolute())}
-        facts = {**base.about, "kind": "grown", "base": origin, **about}
+        facts = {**base.about, "kind": "grown", "base": origin, "speaks": base.can_speak, **about}
         (aside / "about.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False), encoding="utf-8")
         aside.chmod(0o755)
         if folder.exists():
@@ -79,11 +95,11 @@ def grown_state(state: State, pieces: Mapping[int, list[int]], *, rows: int, whe
     grown = dict(state)
     for name in (EMBEDDING, HEAD):
         grown[name] = with_rows(state[name], pieces)
-    # A bias is a log-frequency: a piece's own, not scaled.
+    # A bias is a log-frequency: that of the pieces, made quiet.
     bias = state[HEAD_BIAS].float()
     longer = torch.cat([bias, bias.mean().expand(max([*pieces, len(bias) - 1]) + 1 - len(bias))])
     for new, old in pieces.items():
-        longer[new] = bias[old].mean() if old else bias.mean()
+        longer[new] = (bias[old].mean() if old else bias.mean()) - QUIET_NATS
     grown[HEAD_BIAS] = longer.to(state[HEAD_BIAS].dtype)
     return grown
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def added(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> AddedLanguage:
-    return add_language(find_base("tiny"), "am", tmp_path_factory.mktemp("project"), corpus=text_file, target=80)
+    return add_language(find_base("tiny"), "am", tmp_path_factory.mktemp("project"), corpus=text_file, target=160)
 
 
 def test_old_ids_stay_and_new_ones_follow(added: AddedLanguage) -> None:
@@ -41,7 +42,7 @@ def test_old_ids_stay_and_new_ones_follow(added: AddedLanguage) -> None:
     new = json.loads(added.base.vocab.read_text(encoding="utf-8"))["model"]["vocab"]
     assert old.items() <= new.items()
     assert sorted(set(new.values()) - set(old.values())) == list(range(len(old), len(new)))
-    assert 40 <= len(added.extension.added) <= 80
+    assert 90 <= len(added.extension.added) <= 160
     assert sorted(path.name for path in added.base.folder.parent.iterdir()) == ["base-amh"], "nothing temporary stays"
 
 
@@ -129,6 +130,36 @@ def test_a_vocabulary_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text("{}")
     with pytest.raises(UserError, match="not a tokenizer"):
         extend_vocabulary(tmp_path / "vocab.json", "amh")
+
+
+CORPORA = {
+    "mixed scripts": ("ሰላም Привет hello 你好 ሰላም Привет hello 你好\n" * 20, "am"),
+    "right to left with Latin": ("שלום hello עולם, זה windows חדש\n" * 20, "he"),
+    "emoji": ("გამარჯობა 😀 👩\u200d👩\u200d👧 საქართველო 🇬🇪\n" * 20, "ka"),
+    "zero width": ("გამარ\u200bჯობა \ufeffსაქარ\u00adთველო\u2060\n" * 20, "ka"),
+    "one line of a megabyte": ("გამარჯობა საქართველო " * 25_000, "ka"),
+    "one word of a megabyte": ("გამარჯობა" * 40_000, "ka"),
+}
+
+
+@pytest.mark.parametrize(("content", "language"), CORPORA.values(), ids=CORPORA)
+def test_odd_corpora_give_tokens_of_letters_and_nothing_else(tmp_path: Path, content: str, language: str) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(content, encoding="utf-8")
+    made = add_language(find_base("tiny"), language, tmp_path / "p", corpus=corpus, target=30)
+    assert 5 <= len(made.extension.added) <= 30
+    assert all(char.isalpha() or unicodedata.combining(char) for token in made.extension.added for char in token)
+    assert [path.name for path in (tmp_path / "p").iterdir()] == [f"base-{'amh' if language == 'am' else language}"]
+
+
+RULED = [*"ሰላምኢትዮጵያአገርነውተማሪትምህርትቤትመጽሐፍውሃቡና", *"0123456789 .,%$።፣", "ዓ.ም", "ወ/ሮ", "፻", "፼"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(parts=st.lists(st.sampled_from(RULED), max_size=20))
+def test_what_the_rules_write_is_in_the_extended_vocabulary(added: AddedLanguage, parts: list[str]) -> None:
+    """The corpus has no numbers: their words' letters are added all the same."""
+    assert added.base.tokenizer().unknown_characters("".join(parts), "am") == []
 
 
 def test_a_line_of_a_megabyte_comes_in_parts_that_keep_words(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from anyascii import anyascii
 from tokenizers import Tokenizer as BpeTokenizer
 
 from utils.errors import UserError
@@ -29,7 +30,8 @@ class Extension:
     content: str
     """The tokenizer file."""
     pieces: dict[int, list[int]]
-    """For each new id, the old ids it replaces; of the language token, all old language tokens."""
+    """For each new id the old ids of its text, letters new to the base by their Latin sounds; of the language token all
+    old language tokens."""
     added: list[str]
     """New tokens without the language token, in the order of their ids."""
     unproduced: int = 0
@@ -147,7 +149,11 @@ def _made_of(content: str, added: list[str], idle: set[str]) -> set[str]:
 
 
 def _pieces(vocab: Path, content: str, old: dict[str, int], tokens: list[str]) -> dict[int, list[int]]:
-    """For each new id the old ids of its text; none where the base knew nothing of it."""
+    """For each new id the old ids of its text; none where even its sounds are nothing to the base.
+
+    A letter that the base never saw stands for its Latin transliteration (anyascii): the model knows those sounds, and
+    so begins with a reading of the new script rather than with noise.
+    """
     before, new = BpeTokenizer.from_file(str(vocab)), json.loads(content)["model"]["vocab"]
     unknown = old.get("[UNK]")
     languages = [number for token, number in old.items() if code_of_token(token)]
@@ -155,6 +161,7 @@ def _pieces(vocab: Path, content: str, old: dict[str, int], tokens: list[str]) -
     for token in tokens:
         if token in old:
             continue
-        ids = languages if code_of_token(token) else before.encode(token).ids
+        sounds = "".join(char if char in old else anyascii(char).lower() for char in token)
+        ids = languages if code_of_token(token) else before.encode(sounds).ids
         found[new[token]] = [number for number in ids if number != unknown]
     return found

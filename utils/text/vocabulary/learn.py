@@ -9,6 +9,8 @@ from pathlib import Path
 import sentencepiece
 
 from utils.errors import UserError
+from utils.text.amharic.normalize import ABBREVIATIONS
+from utils.text.languages import AMHARIC, plain_code
 from utils.text.normalize import normalize
 from utils.text.vocabulary.corpus import iter_texts
 
@@ -17,6 +19,7 @@ log = logging.getLogger(__name__)
 _BREAK = "\u241f"
 """Stands between words for SentencePiece: no piece crosses it, and no piece carries a mark for a space."""
 _WORD = re.compile(r"[^\W\d_]+(?:[\u0300-\u036f]+[^\W\d_]*)*")
+_NUMBERS = " ".join(map(str, [*range(21), *range(30, 100, 10), 100, 1_000, 10**6, 10**9, "2.5", "-3", "50%", "$5"]))
 _TOO_LARGE = re.compile(r"<= (\d+)")
 SPECIALS = 1
 """SentencePiece's own entries: unknown."""
@@ -28,6 +31,13 @@ def iter_words(corpus: Path, language: str) -> Iterator[list[str]]:
         words = words_of(normalize(text, language).text)
         if words:
             yield words
+
+
+def rule_letters(language: str) -> list[str]:
+    """Letters that a language's text rules write, of number words and abbreviations: a corpus need not hold them."""
+    code = plain_code(language)
+    samples = [_NUMBERS, *(ABBREVIATIONS if code == AMHARIC else ())]
+    return sorted({char for sample in samples for word in words_of(normalize(sample, code).text) for char in word})
 
 
 def words_of(text: str) -> list[str]:
