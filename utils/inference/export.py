@@ -10,6 +10,7 @@ from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.inference.engine import Synthesizer
 from utils.model.base import Base
+from utils.model.grow import TUNED_DVAE
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.paths import Project, check_name, open_project
@@ -104,6 +105,10 @@ def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path) ->
     for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
         shutil.copyfile(run / BASE_FOLDER / name, folder / name)
     shutil.copyfile(run / REFERENCE_FILE, folder / "reference.wav")
+    if TUNED_DVAE in base.about:
+        # Its codes are those of a DVAE that nobody else has: whoever trains on needs it.
+        shutil.copyfile(base.dvae, folder / base.dvae.name)
+        write_pickle(folder / "mel_stats.pth", base.mel_stats())
     about = _about(project, run, checkpoint, base, settings)
     (folder / "about.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
     _add_own_voice(folder, project.name)
@@ -121,6 +126,7 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
         "checkpoint": checkpoint.name,
         "exported": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "training": base.about.get("training", {}),
+        **{key: base.about[key] for key in (TUNED_DVAE,) if key in base.about},
         **({"speaks": False} if not base.can_speak else {}),
     }
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -68,6 +69,8 @@ class DvaeTraining:
     """Steps between revivals of dead codes."""
     revive_until: float = 0.8
     """Share of the steps after which dead codes are left alone, so that the codebook settles."""
+    hold_unused: bool = False
+    """Keep codes that the new speech never uses where they are: a model that knows the codebook goes on from it."""
     log_every: int = 250
     """Steps between log lines."""
     checkpoint_every: int = 500
@@ -114,12 +117,22 @@ class MelCorpus:
 
     @classmethod
     def build(cls, wavs: Iterable[Tensor], folder: Path) -> "MelCorpus":
-        """Write the log-mels of `wavs` ([1, N] each, 22 050 Hz) below `folder`; complete when lengths.npy exists."""
+        """Write the log-mels of `wavs` ([1, N] each, 22 050 Hz) below `folder`; complete when lengths.npy exists.
+
+        One clip is held at a time: a hundred hours are 5 GB of mels.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        spectrogram = dvae_mel(torch.ones(NUM_MELS))
-        mels = [spectrogram(wav)[0].T.half().numpy() for wav in wavs]
-        np.save(folder / "frames.npy", np.concatenate(mels))
-        np.save(folder / "lengths.npy", np.array([len(mel) for mel in mels]))
+        spectrogram, lengths = dvae_mel(torch.ones(NUM_MELS)), []
+        with (folder / "frames.npy").open("wb") as file:
+            _write_header(file, 0)
+            for wav in wavs:
+                mel = spectrogram(wav)[0].T.half().contiguous().numpy()
+                file.write(mel.tobytes())
+                lengths.append(len(mel))
+            file.seek(0)
+            # numpy leaves room in a header for the number of rows to grow.
+            _write_header(file, sum(lengths))
+        np.save(folder / "lengths.npy", np.array(lengths))
         return cls(folder)
 
     def __len__(self) -> int:
@@ -137,7 +150,15 @@ class MelCorpus:
         """`count` random crops, each clip as likely as it is long, shape [count, C, frames], float32.
 
         Clips that are shorter than a crop are followed by what comes next in the file: in a codec a seam does no harm.
+
+        Raises:
+            UserError: all clips together are shorter than a crop.
         """
+        if len(self.frames) <= frames:
+            raise UserError(
+                what=f"there are {len(self.frames)} mel frames of speech, a crop takes {frames}",
+                fix="give more recordings",
+            )
         starts = rng.integers(0, len(self.frames) - frames, size=count)
         batch = np.stack([self.frames[start : start + frames] for start in starts]).astype(np.float32)
         return torch.from_numpy(batch).transpose(1, 2).contiguous()
@@ -197,7 +218,10 @@ def train_dvae(
             init_codebook(dvae, mels.crops(1024, 64, rng).to(scale) / scale, rng)
         share = learning_rate_share(step, steps=settings.steps, warmup_steps=settings.warmup_steps)
         set_learning_rate(optimizer, settings.learning_rate * share)
+        held = dvae.codebook.embed.clone()
         losses.append(_step(dvae, mel, optimizer, settings, quantize=step >= settings.open_steps))
+        if settings.hold_unused:
+            hold_unused_codes(dvae, held)
         if settings.revives_at(step):
             revive_dead_codes(dvae, mel, rng)
         if (step + 1) % settings.log_every == 0:
@@ -270,6 +294,19 @@ def revive_dead_codes(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator, 
     return len(dead)
 
 
+@torch.no_grad()
+def hold_unused_codes(dvae: DiscreteVAE, held: Tensor, *, threshold: float = 0.05) -> None:
+    """Put codes that are hardly chosen back to `held`, [E, K]: a moving average of nothing drifts to zero."""
+    unused = (dvae.codebook.cluster_size < threshold).nonzero().flatten()
+    _set_codes(dvae, unused, held[:, unused].T)
+
+
+@torch.no_grad()
+def restart_averages(dvae: DiscreteVAE) -> None:
+    """Moving averages that give the codebook as it is: a file's own need not, and the first step would replace it."""
+    _set_codes(dvae, torch.arange(dvae.num_tokens, device=dvae.codebook.embed.device), dvae.codebook.embed.T.clone())
+
+
 def save_dvae(folder: Path, dvae: DiscreteVAE, mel_stats: Tensor) -> None:
     """Write dvae.safetensors (in float16) and mel_stats.pth ([C], float32), as a base model holds them.
 
@@ -288,10 +325,32 @@ def load_dvae(folder: Path) -> tuple[DiscreteVAE, Tensor]:
         UserError: a file is missing, damaged, or no DVAE.
     """
     files = [folder / name for name in ("dvae.safetensors", "dvae.pth")]
-    state = read_weights(next((file for file in files if file.is_file()), files[0]))
+    dvae = read_dvae(next((file for file in files if file.is_file()), files[0]))
+    return dvae, read_weights(folder / "mel_stats.pth")["mel_stats"].float()
+
+
+def read_dvae(file: Path) -> DiscreteVAE:
+    """A whole DVAE of a weight file, in float32 and eval mode.
+
+    Raises:
+        UserError: missing, damaged, no DVAE, or one without its decoder.
+    """
+    state = read_weights(file)
     dvae = build_dvae(state)
     assert isinstance(dvae, DiscreteVAE)
-    return dvae.eval(), read_weights(folder / "mel_stats.pth")["mel_stats"].float()
+    if lacking := sorted(set(dvae.state_dict()) - set(state)):
+        raise UserError(
+            what=f"the DVAE cannot be trained on: its file lacks {lacking[0]} and {len(lacking) - 1} more",
+            where=str(file),
+            fix="use the DVAE file that the base was published with",
+        )
+    return dvae.eval()
+
+
+def _write_header(file: IO[bytes], rows: int) -> None:
+    """The .npy header of [rows, C] float16."""
+    header = {"descr": "<f2", "fortran_order": False, "shape": (rows, NUM_MELS)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def _step(
