@@ -1,17 +1,20 @@
 """Look at a language and add it to a base: python -m utils.cli.language --project NAME --language xx --extend 2000."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from utils.cli.common import run_command
-from utils.config import Config
+from utils.cli.common import progress_phases, run_command
+from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, Config, Device
 from utils.paths import Project, open_project
 
 if TYPE_CHECKING:
     from utils.model.base import Base
+    from utils.model.extend import AddedLanguage
     from utils.training.language_plan import Reading
+    from utils.training.tune_dvae import TunedDvae
 
 SHOWN = 40
 """Characters and notes that are listed."""
@@ -39,9 +42,39 @@ class LanguageConfig(Config):
     """Sentences that SentencePiece samples from the corpus; 0 takes all."""
     character_coverage: float = 0.9995
     """Share of the corpus's letters that get a token."""
+    max_text_length: int | None = None
+    """Longest transcript that the new base takes by default, in tokens; 400 when not given (XTTS v2 has 402)."""
+    max_audio_length: int | None = None
+    """Longest clip that the new base takes by default, in samples; 330 750 (15 s) when not given."""
+    train_dvae: bool = False
+    """Train the new base's DVAE on with the project's prepared clips, for sounds that the published one never heard."""
+    dvae_steps: int = 1_000
+    """Steps of that."""
+    dvae_learning_rate: float | None = None
+    """Peak learning rate of that; the base's own when not given."""
+    device: Device = "auto"
+    """Where the DVAE is trained; auto takes a CUDA GPU when there is one."""
+
+    @property
+    def makes_base(self) -> bool:
+        """Whether a new base was asked for, rather than a look."""
+        return self.extend is not None or self.g2p is not None or self.train_dvae
 
     def problems(self) -> list[str]:
         found = []
+        if self.dvae_steps < 1:
+            found.append(f"dvae_steps is {self.dvae_steps}; use 1 or more, such as 1000")
+        if self.dvae_learning_rate is not None and not 0 < self.dvae_learning_rate < 1:
+            found.append(f"dvae_learning_rate is {self.dvae_learning_rate}; use a value between 1e-7 and 1e-2")
+        shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
+        if self.max_audio_length is not None and self.max_audio_length < shortest:
+            found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
+        if self.max_text_length is not None and self.max_text_length < 1:
+            found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
+        if (self.max_text_length or self.max_audio_length) and not self.makes_base:
+            found.append(
+                "max_text_length and max_audio_length are limits of a new base; give extend, g2p or train_dvae"
+            )
         if self.extend is not None and not 0 <= self.extend <= 100_000:
             found.append(f"extend is {self.extend}; use 0 to 100000, such as 2000")
         if self.extend is not None and self.g2p is not None:
@@ -70,40 +103,87 @@ def _language(config: LanguageConfig) -> None:
     before = read_texts(texts, config.language, base.tokenizer(), limit=limit)
     print(f"{source}: {before.num_texts} texts, base {base.name}")
     _print_reading("before", before, limit)
-    made = _make(config, project, base, source)
-    if made is None:
+    if not config.makes_base:
         print(f"advice: {advice(before, config.language, base)}")
         return
+    made = _make(config, project, base, source)
+    limit = made.defaults.max_text_length
     _print_reading("after", read_texts(texts, config.language, made.tokenizer(), limit=limit), limit)
-    flag = " --use-amharic-g2p" if config.g2p else ""
     print(f"base    {made.folder}")
-    print(f"next    python -m utils.cli.train --project {config.project} --base {made.folder}{flag}")
+    print(f"limits  {limit} tokens, {made.defaults.max_audio_length / SAMPLE_RATE:.1f} s")
+    flag = " --use-amharic-g2p" if config.g2p else ""
+    place = f"--project {config.project} --output {config.output}"
+    print(f"next    python -m utils.cli.train {place} --base {made.folder}{flag}")
 
 
-def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "Base | None":
-    """The new base, or None when none was asked for."""
-    from utils.model.extend import add_language
+def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "Base":
+    """The new base, written."""
+    from utils.model.extend import add_language, free_home
+    from utils.model.grow import TUNED_DVAE
+    from utils.training.language_plan import long_limits
 
-    if config.extend is None and config.g2p is None:
-        return None
-    made = add_language(
-        base,
-        config.g2p or config.language,
-        project.folder,
-        corpus=source,
-        target=config.extend or 0,
-        amharic_g2p=config.g2p is not None,
-        input_sentence_size=config.input_sentence_size,
-        coverage=config.character_coverage,
-    )
-    print(f"added   {len(made.extension.added)} tokens and the language's own, as ids {made.ids}")
+    # Before hours of work: what would stop it in the end.
+    free_home(project.folder, config.g2p or config.language, own_dvae=config.train_dvae)
+    limits = long_limits(base, max_text_length=config.max_text_length, max_audio_length=config.max_audio_length)
+    with _dvae(config, project, base) as tuned:
+        facts = {TUNED_DVAE: tuned.facts} if tuned else {}
+        made = add_language(
+            base,
+            config.g2p or config.language,
+            project.folder,
+            corpus=source,
+            target=config.extend or 0,
+            amharic_g2p=config.g2p is not None,
+            input_sentence_size=config.input_sentence_size,
+            coverage=config.character_coverage,
+            about={"training": {**base.about.get("training", {}), **limits}, **facts},
+            dvae=tuned.file if tuned else None,
+        )
+    _print_added(config, made)
+    return made.base
+
+
+@contextmanager
+def _dvae(config: LanguageConfig, project: Project, base: "Base") -> "Iterator[TunedDvae | None]":
+    """A DVAE trained on, for as long as the block lasts; None when it was not asked for."""
+    if not config.train_dvae:
+        yield None
+        return
+    from utils.training.precision import make_accelerator
+    from utils.training.tune_dvae import tuned_dvae
+
+    with (
+        progress_phases() as report,
+        tuned_dvae(
+            base,
+            project,
+            steps=config.dvae_steps,
+            learning_rate=config.dvae_learning_rate,
+            device=make_accelerator(config.device).device,
+            told=report,
+        ) as tuned,
+    ):
+        _print_dvae(tuned)
+        yield tuned
+
+
+def _print_dvae(tuned: "TunedDvae") -> None:
+    before, after = tuned.before, tuned.after
+    print(f"\ndvae    {tuned.steps} steps at {tuned.learning_rate:g}; on the evaluation clips")
+    print(f"  error             {before.error:.4f} before, {after.error:.4f} after")
+    print(f"  explained         {before.explained_variance:.1%} before, {after.explained_variance:.1%} after")
+    print(f"  codes used        {before.codes_used} before, {after.codes_used} after")
+    print(f"  codes unchanged   {tuned.same_codes:.1%}")
+
+
+def _print_added(config: LanguageConfig, made: "AddedLanguage") -> None:
+    print(f"\nadded   {len(made.extension.added)} tokens and the language's own, as ids {made.ids}")
     if config.extend and len(made.extension.added) < config.extend:
         print(f"        the corpus gives no more than that; {config.extend} were asked for")
     if made.extension.shared:
         print(f"        {made.extension.shared} left out: of letters the base reads, which would change old languages")
     if made.extension.unproduced:
         print(f"        {made.extension.unproduced} left out: no text of the corpus would have produced them")
-    return made.base
 
 
 def _print_reading(title: str, reading: "Reading", limit: int) -> None:

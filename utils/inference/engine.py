@@ -22,8 +22,12 @@ from utils.text.split import split_quick, split_sentences, split_text
 
 SENTENCE_CHARACTERS = 250
 """Longest piece spoken at once where the language has no shorter limit (coqui-tts, VoiceBpeTokenizer.char_limits)."""
-CHARACTER_LIMITS = {"zh": 82, "ja": 71, "ko": 95, "hi": 150, "ar": 166, "ru": 182, "cs": 186, "pt": 203, "it": 213}
-"""Limits of languages whose text takes more tokens a letter (same source)."""
+CHARACTER_LIMITS = {
+    "amh": 120,
+    **{"zh": 82, "ja": 71, "ko": 95, "hi": 150, "ar": 166, "ru": 182, "cs": 186, "pt": 203, "it": 213},
+}
+"""Limits of languages whose letters take more tokens or time (same source). Amharic's is our own: an Ethiopic letter is
+a consonant with its vowel, so that it takes as long to say as two Latin ones."""
 
 PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
 """A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""

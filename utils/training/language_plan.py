@@ -7,7 +7,9 @@ from pathlib import Path
 
 import soundfile
 
+from utils.config import CODE_SAMPLES
 from utils.dataset.manifest import read_manifest
+from utils.errors import raise_problems
 from utils.model.base import Base
 from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import AMHARIC, plain_code
@@ -15,10 +17,13 @@ from utils.text.normalize import normalize
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 from utils.text.vocabulary.corpus import iter_texts
 from utils.text.vocabulary.learn import words_of
+from utils.training.clips import Limits
 
 MOST_TEXTS = 20_000
 """Texts that are read for a plan."""
 NUM_SAMPLES = 3
+LONG_TEXT, LONG_AUDIO = 400, 330_750
+"""Limits of a base for a new language: tokens, and samples (15 s). New languages take more tokens for what they say."""
 DENSE = 2.5
 """Tokens a word above which an extension is worth it: the base's own languages need 1.5 to 2.5."""
 
@@ -117,6 +122,31 @@ def advice(reading: Reading, language: str, base: Base) -> str:
     if code not in base.tokenizer().languages:
         return "add the language's token (--extend 0): the base reads its letters already"
     return "extend (--extend 2000) to shorten the texts, if its letters are not those of the base's own languages"
+
+
+def long_limits(base: Base, *, max_text_length: int | None, max_audio_length: int | None) -> dict[str, int]:
+    """The training limits of a base for a new language, text and audio together.
+
+    Args:
+        base: whose position tables must hold them.
+        max_text_length: tokens; `LONG_TEXT`, or what the model takes, when None.
+        max_audio_length: samples at 22 050 Hz; `LONG_AUDIO` likewise.
+
+    Raises:
+        UserError: a limit is more than the model takes.
+    """
+    shape = base.gpt_shape()
+    audio = LONG_AUDIO if max_audio_length is None else max_audio_length
+    text = LONG_TEXT if max_text_length is None else max_text_length
+    limits = Limits(max_audio_length=audio, max_text_length=text)
+    given = {"max_text_length": max_text_length, "max_audio_length": max_audio_length}
+    # Limits that nobody asked for give way to a smaller model.
+    found = [one for one in limits.problems(shape) if any(one.startswith(name) and given[name] for name in given)]
+    raise_problems(found, where=f"base {base.name}")
+    return {
+        "max_text_length": min(text, shape.max_text_tokens),
+        "max_audio_length": min(audio, (shape.max_audio_tokens - 1) * CODE_SAMPLES),
+    }
 
 
 class _Known:

@@ -1,0 +1,149 @@
+"""python -m utils.cli.language: what a base lacks, a base that reads it, and plain answers to what cannot be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.sounds import make_project
+from utils.cli.language import main
+from utils.config import PrepareConfig, TrainConfig
+from utils.dataset.checks import Checks
+from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.errors import UserError
+from utils.model.base import Base, find_base
+from utils.paths import Project
+from utils.training.language_plan import long_limits
+from utils.training.settings import limits_of, settle
+
+GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე მიყვარს საქართველო.", "თბილისი ლამაზი ქალაქია."]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(GEORGIAN * 20), encoding="utf-8")
+    return path
+
+
+def flags(tmp_path: Path, *more: object) -> list[str]:
+    return ["--project", "p", "--output", str(tmp_path), "--base", "tiny", *map(str, more)]
+
+
+def refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(args)
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.write_text("\n".join(GEORGIAN * 20) + "\n50% 😀", encoding="utf-8")
+    main(flags(tmp_path, "--language", "ka", "--corpus", corpus))
+    said = capsys.readouterr().out
+    assert "unknown letters   ა 240" in said
+    assert "no number words for ka: 50 stays digits" in said and "no word for % in ka" in said
+    assert "left out, no sound: U+1F600" in said
+    assert "advice: extend (--extend 2000): the base lacks letters of this language" in said
+    assert not (tmp_path / "p" / "base-ka").exists(), "looking changes nothing"
+
+    main(flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 60))
+    said = capsys.readouterr().out
+    before, after = (float(line.split()[-1]) for line in said.splitlines() if "tokens a word" in line)
+    assert after < before
+    assert "unknown letters   none" in said.split("after")[1]
+    base = Base(tmp_path / "p" / "base-ka")
+    assert f"base    {base.folder}" in said and "limits  400 tokens, 15.0 s" in said
+    assert base.tokenizer().unknown_characters(GEORGIAN[0], "ka") == []
+    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["base-ka"], "nothing temporary stays"
+
+    assert "base-ka exists already" in refused(
+        flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 60), capsys
+    )
+
+
+def test_the_clips_of_a_project_tell_tokens_a_second_and_amharic_is_transliterated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = make_project(tmp_path, name="p", num_train=2, num_eval=1)
+    clips = [Clip(audio=c.audio, text="ሰላም ለዓለም።", speaker=c.speaker) for c in read_manifest(project.train_csv)]
+    write_manifest(project.train_csv, clips)
+    main(flags(tmp_path, "--language", "am"))
+    said = capsys.readouterr().out
+    assert "or more, transliterate (--g2p amh) with less" in said
+    assert "tokens a second   " in said and "no sound given" not in said
+    main(flags(tmp_path, "--language", "am", "--g2p", "amh"))
+    said = capsys.readouterr().out
+    assert "sample            s ä l a m [SPACE] l ä ' a l ä m ." in said.split("after")[1]
+    assert "--use-amharic-g2p" in said
+    assert Base(project.folder / "base-amh").amharic_g2p
+
+
+def test_the_new_bases_limits_are_long_and_reach_preparing_and_training(tmp_path: Path, corpus: Path) -> None:
+    main(flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 40))
+    base = Base(tmp_path / "p" / "base-ka")
+    assert base.about["training"]["learning_rate"] == find_base("tiny").about["training"]["learning_rate"]
+    checks = Checks.of(PrepareConfig(project="p", input=tmp_path, language="ka"), base)
+    assert (checks.max_text_length, checks.max_audio_length) == (400, 330_750)
+    project = Project(name="p", output=tmp_path)
+    settled = settle(TrainConfig(project="p", output=tmp_path, language="ka"), project, base)
+    assert (limits_of(settled).max_text_length, limits_of(settled).max_audio_length) == (400, 330_750)
+
+
+def test_limits_beyond_the_models_own_are_refused_before_any_work(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 40)
+    error = refused([*args, "--max-text-length", "403", "--max-audio-length", "700000"], capsys)
+    assert "max_text_length is 403 tokens; this model takes 402" in error
+    assert "max_audio_length is 700000 samples; this model takes 618496" in error
+    assert not (tmp_path / "p").exists() or not any((tmp_path / "p").iterdir())
+    limits = long_limits(find_base("tiny"), max_text_length=402, max_audio_length=None)
+    assert limits == {"max_text_length": 402, "max_audio_length": 330_750}
+    with pytest.raises(UserError, match="403"):
+        long_limits(find_base("tiny"), max_text_length=403, max_audio_length=None)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "no words of letters"), ("12 34\n5\n", "no words of letters"), ("😀 \u200b\u200d\n", "no words of letters")],
+    ids=["empty", "digits only", "emoji and zero width"],
+)
+def test_a_corpus_that_gives_nothing_is_refused_and_nothing_is_half_written(
+    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.txt").write_text(content, encoding="utf-8")
+    args = flags(tmp_path, "--language", "ka", "--corpus", tmp_path / "c.txt", "--extend", 40)
+    assert message in refused(args, capsys)
+    assert not (tmp_path / "p").exists() or not any((tmp_path / "p").iterdir())
+
+
+def test_a_target_larger_than_the_corpus_can_give_is_told(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 5_000))
+    said = capsys.readouterr().out
+    assert "the corpus gives no more than that; 5000 were asked for" in said
+
+
+def test_what_cannot_be_is_said_with_all_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = refused(
+        flags(tmp_path, "--language", "ka", "--extend", 5, "--g2p", "amh", "--character-coverage", 0.5), capsys
+    )
+    assert "two ways to the same end" in error and "character_coverage is 0.5" in error
+    assert "limits of a new base" in refused(flags(tmp_path, "--language", "ka", "--max-text-length", 400), capsys)
+
+
+def test_a_base_whose_vocabulary_is_no_tokenizer_is_refused(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(find_base("tiny").folder, broken)
+    (broken / "vocab.json").write_text(json.dumps({"words": 3}))
+    args = ["--project", "p", "--output", str(tmp_path), "--base", str(broken), "--language", "ka"]
+    assert "not a tokenizer" in refused([*args, "--corpus", str(corpus), "--extend", "40"], capsys)
+    assert not (tmp_path / "p").exists() or not any((tmp_path / "p").iterdir())
