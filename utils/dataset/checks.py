@@ -69,6 +69,10 @@ class Checks:
             return Fault("text too long", limit), len(tokens)
         return None, len(tokens)
 
+    def notes(self, text: str) -> tuple[str, ...]:
+        """What of a transcript without faults has no rule and is read literally or left out."""
+        return self.tokenizer.notes(text, self.language)
+
     def length(self, num_samples: int) -> Fault | None:
         """What is wrong with a duration, in samples at 22 050 Hz."""
         seconds = num_samples / SAMPLE_RATE

@@ -124,7 +124,9 @@ class ClipMaker:
             return clip
         fault, num_tokens = self.checks.text(clip.text)
         fault = fault or self.checks.length(clip.num_samples)
-        return _drop(clip, fault) if fault else replace(clip, num_tokens=num_tokens)
+        if fault:
+            return _drop(clip, fault)
+        return replace(clip, num_tokens=num_tokens, notes=self.checks.notes(clip.text))
 
     def _decide(self, clip: ClipReport, sound: Sound, known: ClipReport | None) -> ClipReport:
         fault, num_tokens = self.checks.text(clip.text)
@@ -192,7 +194,8 @@ class ClipMaker:
 
     def _use(self, clip: ClipReport, wav: str) -> ClipReport:
         self.sources.update({digest: clip.name for digest in (clip.audio_hash, clip.wav_hash) if digest})
-        return replace(clip, status="used", reason="", detail="", clip=wav)
+        notes = self.checks.notes(clip.text)
+        return replace(clip, status="used", reason="", detail="", clip=wav, notes=notes)
 
     def _name(self, clip: ClipReport) -> str:
         """Where its wav lies or will lie: a name that people recognise and that no other sound has."""
@@ -223,4 +226,4 @@ def _with_edits(clip: ClipReport, known: ClipReport) -> ClipReport:
 
 
 def _drop(clip: ClipReport, fault: Fault) -> ClipReport:
-    return replace(clip, status="dropped", reason=fault.reason, detail=fault.detail, split="", flags=())
+    return replace(clip, status="dropped", reason=fault.reason, detail=fault.detail, split="", flags=(), notes=())

@@ -57,6 +57,7 @@ def write_page(path: Path, report: Report, project: str) -> None:
         *(_histogram(report.used, *kind) for kind in _HISTOGRAMS),
         "</div>",
         _flagged([clip for clip in report.used if clip.flags and not clip.accepted]),
+        _noted([clip for clip in report.used if clip.notes]),
         _dropped(report.dropped),
         _all(report.used),
         _settings(report),
@@ -73,6 +74,7 @@ def _totals(report: Report) -> str:
         ("for training", totals["train"]),
         ("for evaluation", totals["eval"]),
         ("to look at", totals["flagged"]),
+        ("read literally in part", totals["noted"]),
         ("dropped", totals["dropped"]),
         *((f"– {reason}", count) for reason, count in totals["reasons"].items()),
     ]
@@ -111,6 +113,12 @@ def _flagged(clips: list[ClipReport]) -> str:
     return _section(
         "Used, but have a look", len(clips), ("clip", "why", "text", "sound", "id for fixes"), rows, sound=3
     )
+
+
+def _noted(clips: list[ClipReport]) -> str:
+    rows = ((clip.name, "; ".join(clip.notes), clip.text, clip.clip, clip.id) for clip in clips[:_SHOWN])
+    heads = ("clip", "what", "text", "sound", "id for fixes")
+    return _section("Used, but without a rule for all of the text", len(clips), heads, rows, sound=3)
 
 
 def _dropped(clips: list[ClipReport]) -> str:

@@ -100,6 +100,8 @@ class ClipReport:
     source_text: str = ""
     """Transcript as the source had it: differs from `text` when the dataset was edited by hand."""
     source_speaker: str = ""
+    notes: tuple[str, ...] = ()
+    """What of its text has no rule in this language, and is read literally or left out; of clips in use."""
     num_tokens: int = 0
     num_samples: int = 0
     """Length at 22 050 Hz."""
@@ -150,6 +152,7 @@ class ClipReport:
         clip["joined"] = tuple(Span(**span) for span in clip.get("joined", ()))
         clip["flags"] = tuple(Flag(*flag) for flag in clip.get("flags", ()))
         clip["made_from"] = tuple(clip.get("made_from", ()))
+        clip["notes"] = tuple(clip.get("notes", ()))
         return cls(**clip)
 
 
@@ -192,6 +195,7 @@ class Report:
             "seconds": round(sum(clip.seconds for clip in self.used), 3),
             "flagged": sum(bool(clip.flags) and not clip.accepted for clip in self.used),
             "flags": dict(Counter(flag.measure for clip in self.used for flag in clip.flags).most_common()),
+            "noted": sum(bool(clip.notes) for clip in self.used),
             "reasons": dict(reasons.most_common()),
         }
 
@@ -238,6 +242,11 @@ class Report:
             lines += [f"  {clip.name}: {clip.flags[0].measure}: {clip.flags[0].detail}" for clip in flagged[:_SHOWN]]
             if len(flagged) > _SHOWN:
                 lines.append(f"  and {len(flagged) - _SHOWN} more, all in report.html")
+        if noted := [clip for clip in self.used if clip.notes]:
+            lines += ["", "used, but without a rule for all of the text"]
+            lines += [f"  {clip.name}: {'; '.join(clip.notes)}" for clip in noted[:_SHOWN]]
+            if len(noted) > _SHOWN:
+                lines.append(f"  and {len(noted) - _SHOWN} more, all in report.html")
         if self.dropped:
             lines += ["", "dropped"] + [f"  {explain(clip)}" for clip in self.dropped[:_SHOWN]]
         if len(self.dropped) > _SHOWN:

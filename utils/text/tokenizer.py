@@ -88,6 +88,14 @@ class Tokenizer:
             return to_latin_text(normalize(text, code).text)
         return normalize(text, code).text
 
+    def notes(self, text: str, language: str) -> tuple[str, ...]:
+        """What of `text` has no rule in this language and is read literally or left out; mostly nothing.
+
+        Raises:
+            UserError: as `normalize`.
+        """
+        return normalize(text, self.check_language(language)).notes
+
     def encode(self, text: str, language: str) -> list[int]:
         """Token ids of `text`, the language token first.
 

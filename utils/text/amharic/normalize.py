@@ -9,7 +9,7 @@ import unicodedata
 
 from utils.text.amharic.numbers import YEAR, expand_numbers, year
 
-_ABBREVIATIONS = {
+ABBREVIATIONS = {
     "ዓ.ም": "ዓመተ ምህረት",
     "ዓ/ም": "ዓመተ ምህረት",
     "ዓ.ዓ": "ዓመተ ዓለም",
@@ -55,7 +55,13 @@ _PUNCTUATION = str.maketrans(
     {"።": ". ", "፡": " ", "፣": ", ", "፤": "; ", "፥": ": ", "፦": ": ", "፧": "? ", "፨": ". ", "፠": " "}
 )
 _QUOTES = str.maketrans({'"': "", "“": "", "”": "", "«": "", "»": "", "‹": "", "›": "", "’": "'", "‘": "'"})
-_SYMBOLS = {"&": " እና ", "@": " አት ", "+": " ሲደመር ", "=": " እኩል ", "°": " ዲግሪ ", "#": " ቁጥር "}
+_SYMBOLS = {"&": " እና ", "@": " አት ", "+": " ሲደመር ", "=": " እኩል ", "°": " ዲግሪ ", "#": " ቁጥር "} | {
+    "%": " በመቶ ",
+    "$": " ዶላር ",
+    "€": " ዩሮ ",
+    "£": " ፓውንድ ",
+}
+"""Of signs that stand alone; beside a number they were read with it."""
 
 
 def _rows(source: str, target: str) -> dict[int, int]:
@@ -105,7 +111,7 @@ _ABBREVIATION = re.compile(
     "(?:"
     + "|".join(
         r"\s?".join(re.escape(part) for part in re.split(r"(?<=[./])", short))
-        for short in sorted(_ABBREVIATIONS, key=len, reverse=True)
+        for short in sorted(ABBREVIATIONS, key=len, reverse=True)
     )
     + rf")(?!{_LETTER})(?:\.(?=\s*\S))?"
 )
@@ -145,4 +151,4 @@ def fold_letters(text: str) -> str:
 
 
 def _spell_out(match: re.Match[str]) -> str:
-    return _ABBREVIATIONS[re.sub(r"\s", "", match[0]).removesuffix(".")]
+    return ABBREVIATIONS[re.sub(r"\s", "", match[0]).removesuffix(".")]

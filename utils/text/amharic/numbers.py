@@ -26,7 +26,7 @@ _GEEZ_HUNDRED, _GEEZ_MYRIAD = "፻", "፼"
 _GEEZ = re.compile("[፩-፼]+")
 
 # Begun at the first digit only: tried from every digit, a long row of them would take the square of its length.
-_NUMBER = r"(?<![0-9])[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
+_NUMBER = r"(?<![0-9])[0-9]+(?:,[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?"
 _MONEY = re.compile(rf"([$€£¥])\s*({_NUMBER})|({_NUMBER})\s*([$€£¥])")
 _PERCENT = re.compile(rf"({_NUMBER})\s*[%ፐ]|%\s*({_NUMBER})")
 _ORDINAL = re.compile(r"(?<![0-9])([0-9]+)\s?ኛ")
