@@ -84,6 +84,10 @@ bench-gpu: $(RUNTIME) ## the same on a CUDA GPU: the whole table of docs/perform
 bench-prepare: $(RUNTIME) ## measure preparation; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.prepare $(ARGS)
 
+.PHONY: bench-vocabulary
+bench-vocabulary: $(RUNTIME) ## measure extending a vocabulary: time, memory, tokens a word; results go to benchmarks/results
+	$(BIN)/python -m benchmarks.vocabulary $(ARGS)
+
 .PHONY: bench-webui
 bench-webui: $(DEV) ## measure the page: start, first paint, weight, polls by 1 and 50 clients, memory
 	$(BIN)/python -m benchmarks.webui $(ARGS)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import vocabulary
 from benchmarks.limits import num_parameters, useful_flops
 from benchmarks.quality import ENGINES, judge
 from benchmarks.train_step import CELLS, REFERENCE, Result, Settings, main, table
@@ -37,6 +38,26 @@ def test_the_least_disturbed_round_counts_and_faults_are_shown() -> None:
     rounds = [Measurement(steps=1, cpu_s=3.0, seconds=2.0), Measurement(fault="out of memory"), Measurement(cpu_s=2.0)]
     assert Result(name="a", rounds=rounds).best.cpu_s == 2.0
     assert Result(name="a", rounds=[Measurement(fault="out of memory")]).best.fault == "out of memory"
+
+
+def test_generated_sentences_are_the_same_each_time_and_of_their_script() -> None:
+    for language in vocabulary.LANGUAGES:
+        first, again = (list(vocabulary.sentences(language, 50)) for _ in range(2))
+        assert first == again and len(set(first)) == 50
+        assert not any(char.isascii() and char.isalpha() for line in first for char in line)
+
+
+@pytest.mark.slow
+def test_a_small_run_extends_and_counts(tmp_path: Path, monkeypatch) -> None:
+    out = tmp_path / "vocabulary.json"
+    flags = ["--sizes", "300", "--languages", "ka", "--target", "60", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["vocabulary", *flags])
+    vocabulary.main()
+    cells = {cell["stage"]: cell for cell in json.loads(out.read_text())["cells"]}
+    assert list(cells) == ["extract", "normalise", "extend"]
+    assert cells["normalise"]["tokens_per_s"] > 0 and cells["extract"]["peak_mb"] >= cells["extract"]["start_mb"]
+    counts = cells["extend"]["tokens_a_word"]
+    assert counts["corpus after"] < counts["corpus before"] and counts["unseen after"] < counts["unseen before"]
 
 
 @pytest.mark.slow
