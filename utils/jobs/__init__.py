@@ -16,12 +16,14 @@ from utils.jobs.job import LIVE, Job, State, last_write, running, status
 from utils.jobs.job import list_jobs as list
 from utils.jobs.start import start
 from utils.jobs.stop import STOP_TIMEOUT_S, stop
+from utils.jobs.watch import JobWatch
 
 __all__ = [
     "LIVE",
     "STOP_TIMEOUT_S",
     "Attachment",
     "Job",
+    "JobWatch",
     "State",
     "announce",
     "attach",

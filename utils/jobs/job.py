@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,7 @@ def refuse_second(claim: Claim) -> None:
         UserError: it is not; names the job that has it.
     """
     folder = claim.holder()
-    holder = _status_or_none(folder) if folder is not None else None
+    holder = status_or_none(folder) if folder is not None else None
     if holder is not None and (holder.alive or holder.process_alive):
         raise UserError(
             what=f"{claim.title} is in use by the {holder.kind} job {holder.name!r}",
@@ -132,8 +132,13 @@ def list_jobs(project: Project, *, kind: str | None = None) -> list[Job]:
         project: whose jobs.
         kind: only jobs of this kind.
     """
-    jobs = [job for folder in job_folders(project) if (job := _status_or_none(folder)) and kind in (None, job.kind)]
-    return sorted(jobs, key=lambda job: (job.started or 0.0, job.name), reverse=True)
+    found = (status_or_none(folder) for folder in job_folders(project))
+    return newest_first(job for job in found if job is not None and kind in (None, job.kind))
+
+
+def newest_first(found: Iterable[Job]) -> list[Job]:
+    """Jobs by when they were started, the newest first."""
+    return sorted(found, key=lambda job: (job.started or 0.0, job.name), reverse=True)
 
 
 def running(output: Path) -> list[Job]:
@@ -241,7 +246,8 @@ def _without_record(folder: Path) -> Job:
     )
 
 
-def _status_or_none(folder: Path) -> Job | None:
+def status_or_none(folder: Path) -> Job | None:
+    """How the job in this folder is doing; None when it holds none."""
     try:
         return status(folder)
     except UserError:
