@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from utils.errors import UserError
-from utils.intake import add_uploads, remove_uploads, safe_name, survey
+from utils.intake import (
+    SOUNDS,
+    TRANSCRIPTS,
+    VIDEOS,
+    add_uploads,
+    keep_corpus,
+    remove_uploads,
+    safe_name,
+    survey,
+    upload_sources,
+)
 from utils.paths import Project
 
 
@@ -23,14 +33,15 @@ def given(folder: Path, *names: str) -> list[Path]:
 
 def test_files_lie_where_a_table_looks_for_them(project, tmp_path):
     placed = add_uploads(project, given(tmp_path / "up", "a.FLAC", "a.txt", "metadata.csv", "film.mp4", "more.zip"))
-    folder = survey(project).folder
-    assert [str(path.relative_to(folder)) for path in placed] == [
-        "wavs/a.flac",
-        "wavs/a.txt",
-        "metadata.csv",
-        "wavs/film.mp4",
-        "more.zip",
+    folder = survey(project).folder.parent
+    assert [path.relative_to(folder).as_posix() for path in placed] == [
+        "dataset/wavs/a.flac",
+        "dataset/wavs/a.txt",
+        "dataset/metadata.csv",
+        "dataset/wavs/film.mp4",
+        "archives/more.zip",
     ]
+    assert upload_sources(project) == [folder / "dataset", folder / "archives" / "more.zip"]
     found = survey(project)
     assert (found.recordings, found.transcripts, found.tables, found.archives, found.num_bytes) == (2, 1, 1, 1, 50)
 
@@ -47,6 +58,40 @@ def test_the_same_name_again_replaces(project, tmp_path):
     for _ in range(2):
         add_uploads(project, given(tmp_path / "up", "a.wav"))
     assert survey(project).recordings == 1
+
+
+@pytest.mark.parametrize("name", ["metadata.txt", "Train.tsv", "metadata.csv"])
+def test_a_table_lies_where_a_folder_is_searched_for_one(project, tmp_path, name):
+    (placed,) = add_uploads(project, given(tmp_path / "up", name))
+    assert placed.parent == survey(project).folder and placed.suffix == ".csv"
+
+
+def test_an_archive_alone_is_the_source(project, tmp_path):
+    add_uploads(project, given(tmp_path / "up", "all.zip"))
+    assert [path.name for path in upload_sources(project)] == ["all.zip"]
+    remove_uploads(project)
+    assert upload_sources(project) == []
+
+
+def test_what_is_accepted_is_what_can_be_read():
+    from utils.audio.decode import AUDIO_SUFFIXES
+    from utils.dataset.cues import SUBTITLE_SUFFIXES
+
+    assert set(SOUNDS + VIDEOS) == set(AUDIO_SUFFIXES)
+    assert set(TRANSCRIPTS) == {".txt", *SUBTITLE_SUFFIXES}
+
+
+def test_a_text_of_the_language_is_kept_and_others_are_refused(project, tmp_path):
+    kept = keep_corpus(project, given(tmp_path / "up", "mine.TXT")[0])
+    assert kept.read_bytes() == b"x" * 10 and kept.name == "corpus.txt"
+    with pytest.raises(UserError, match=r"song\.wav"):
+        keep_corpus(project, given(tmp_path / "up", "song.wav")[0])
+    with pytest.raises(UserError, match="does not fit"):
+        keep_corpus(project, given(tmp_path / "up", "more.txt")[0], quota_bytes=5)
+    link = tmp_path / "up" / "link.txt"
+    link.symlink_to("/etc/passwd")
+    with pytest.raises(UserError, match="gone"):
+        keep_corpus(project, link)
 
 
 @pytest.mark.parametrize(

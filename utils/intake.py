@@ -11,12 +11,14 @@ from utils.errors import UserError, disk_errors
 from utils.paths import Project
 from utils.uploads import DEFAULT_QUOTA_BYTES, UPLOADS_FOLDER, check_room
 
-SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff", ".aif", ".wma")
-VIDEOS = (".mp4", ".webm", ".mkv", ".mov", ".avi")
-TRANSCRIPTS = (".txt", ".srt", ".vtt", ".lab")
-TABLES = (".csv", ".tsv", ".json", ".jsonl")
+SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".aiff", ".aif")
+VIDEOS = (".mp4", ".webm", ".mkv", ".mov")
+TRANSCRIPTS = (".txt", ".srt", ".vtt", ".ass", ".ssa")
+TABLES = (".csv", ".tsv", ".jsonl")
 ARCHIVES = (".zip",)
 ACCEPTED = SOUNDS + VIDEOS + TRANSCRIPTS + TABLES + ARCHIVES
+CORPORA = (".txt", ".csv", ".json", ".jsonl")
+"""Texts of a language."""
 RECORDINGS_FOLDER = "wavs"
 """Recordings lie in it, where tables look for them whether or not they write `wavs/` before the name."""
 MAX_STEM_BYTES = 150
@@ -41,8 +43,21 @@ class Uploads:
 
 
 def uploads_folder(project: Project) -> Path:
-    """Where a project's uploads lie; it need not exist."""
+    """Where a project's uploaded recordings, transcripts and tables lie; it need not exist."""
     return project.folder / UPLOADS_FOLDER / "dataset"
+
+
+def archives_folder(project: Project) -> Path:
+    """Where a project's uploaded archives lie; beside the others, because an archive is an input of its own."""
+    return project.folder / UPLOADS_FOLDER / "archives"
+
+
+def upload_sources(project: Project) -> list[Path]:
+    """What a dataset is made from: the folder of plain files, if it holds any, and each archive."""
+    folder, archives = uploads_folder(project), archives_folder(project)
+    has_files = any(path.is_file() for path in folder.rglob("*")) if folder.is_dir() else False
+    zips = sorted(archives.glob("*.zip")) if archives.is_dir() else []
+    return [*([folder] if has_files else []), *zips]
 
 
 @disk_errors()
@@ -79,7 +94,8 @@ def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = D
 def survey(project: Project) -> Uploads:
     """What was uploaded so far."""
     folder = uploads_folder(project)
-    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    folders = [place for place in (folder, archives_folder(project)) if place.is_dir()]
+    files = [path for place in folders for path in place.rglob("*") if path.is_file()]
     kinds = [path.suffix.lower() for path in files]
     return Uploads(
         folder=folder,
@@ -92,15 +108,40 @@ def survey(project: Project) -> Uploads:
 
 
 @disk_errors()
+def keep_corpus(project: Project, file: Path, *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> Path:
+    """Copy an uploaded text of the project's language into the project, in place of the one before.
+
+    Args:
+        project: whose.
+        file: the upload, under the name that the user gave it.
+        quota_bytes: all uploads of the project together may take so much.
+
+    Raises:
+        UserError: no kind of text, gone or no plain file, or too large.
+    """
+    if file.suffix.lower() not in CORPORA:
+        raise UserError(what=f"{file.name!r} cannot be read as text", where="upload", fix=f"use {' '.join(CORPORA)}")
+    if file.is_symlink() or not file.is_file():
+        raise UserError(what=f"an uploaded file is gone: {file.name!r}", where="upload", fix="upload it again")
+    check_room(project, file.stat().st_size, quota_bytes)
+    folder = project.folder / UPLOADS_FOLDER / "corpus"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"corpus{file.suffix.lower()}"
+    # The browser's form still holds the upload: it may be looked at again.
+    shutil.copyfile(file, target)
+    return target
+
+
+@disk_errors()
 def remove_uploads(project: Project) -> None:
     """Remove all that was uploaded; the dataset made from it stays.
 
     Raises:
         UserError: the system does not allow it.
     """
-    folder = uploads_folder(project)
-    if folder.is_dir():
-        shutil.rmtree(folder)
+    for folder in (uploads_folder(project), archives_folder(project)):
+        if folder.is_dir():
+            shutil.rmtree(folder)
 
 
 def safe_name(name: str) -> str:
@@ -115,11 +156,14 @@ def safe_name(name: str) -> str:
 
 
 def _place(project: Project, name: str) -> Path:
-    """Recordings and the transcripts beside them in one folder, tables and archives above it."""
-    safe = Path(safe_name(name))
-    folder = uploads_folder(project)
-    is_table = safe.suffix in TABLES + ARCHIVES or (safe.suffix == ".txt" and safe.stem.lower() in _TABLE_STEMS)
-    return (folder if is_table else folder / RECORDINGS_FOLDER) / safe
+    """Recordings and the transcripts beside them in one folder, tables above it, archives apart."""
+    safe, folder = Path(safe_name(name)), uploads_folder(project)
+    if safe.suffix in ARCHIVES:
+        return archives_folder(project) / safe
+    is_table = safe.suffix in TABLES or (safe.suffix == ".txt" and safe.stem.lower() in _TABLE_STEMS)
+    # A folder's table is looked for by its ending; what separates the columns, its reader sees.
+    table = safe if safe.suffix == ".jsonl" else safe.with_suffix(".csv")
+    return folder / table if is_table else folder / RECORDINGS_FOLDER / safe
 
 
 def _move(source: Path, target: Path) -> Path:

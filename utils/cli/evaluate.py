@@ -10,6 +10,7 @@ from utils.cli.common import progress_phases, run_command
 from utils.evaluation.settings import EvaluateConfig
 
 if TYPE_CHECKING:
+    from utils.evaluation.evaluate import Progress
     from utils.evaluation.scores import ModelScores
 
 ROWS = {
@@ -37,11 +38,24 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _evaluate(config: EvaluateConfig) -> None:
+    with progress_phases() as report:
+        evaluate_and_print(config, report)
+
+
+def evaluate_and_print(config: EvaluateConfig, report: "Progress") -> None:
+    """Measure, and print the table.
+
+    Args:
+        config: what to measure.
+        report: who is told how far it is.
+
+    Raises:
+        UserError: see `utils.evaluation.evaluate.evaluate`.
+    """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.evaluation.evaluate import RESULT_FILE, evaluate
 
-    with progress_phases() as report:
-        found = evaluate(config, progress=report)
+    found = evaluate(config, progress=report)
     Console().print(table(found.models))
     for measure, reason in found.missing.items():
         print(f"not measured: {ROWS[measure][0]}: {reason}")

@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from utils.cli.common import error_exits
+from utils.dataset.fix_settings import FixConfig
 from utils.dataset.report import Report
 from utils.paths import Project, open_project
 
@@ -113,6 +114,32 @@ def _apply(fix: _Clip, project: Project) -> Report:
         case Merge():
             return fixes.merge_with_next(project, fix.clip)
     raise AssertionError(fix)
+
+
+def apply(config: FixConfig) -> Report:
+    """Do the fix of a job.
+
+    Raises:
+        UserError: no such clip, or it cannot be mended so.
+    """
+    from utils.dataset import fixes
+
+    project, clip = open_project(config.project, config.output), config.clip
+    match config.fix:
+        case "trim":
+            assert config.start_s is not None and config.end_s is not None, "checked by FixConfig.problems"
+            return fixes.trim(project, clip, start_s=config.start_s, end_s=config.end_s)
+        case "split":
+            assert config.at_s is not None, "checked by FixConfig.problems"
+            return fixes.split(project, clip, at_s=config.at_s, texts=(config.text_before, config.text_after))
+        case "merge":
+            return fixes.merge_with_next(project, clip)
+        case "accept":
+            return fixes.accept(project, clip)
+        case "exclude":
+            return fixes.exclude(project, clip)
+        case "restore":
+            return fixes.restore(project, clip)
 
 
 if __name__ == "__main__":

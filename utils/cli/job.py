@@ -19,10 +19,13 @@ import tyro
 from utils import jobs
 from utils.cli.common import error_exits
 from utils.config import Config, DownloadConfig, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.dataset.fix_settings import FixConfig
 from utils.errors import UserError
+from utils.evaluation.settings import EvaluateConfig
 from utils.events import FINAL, EventWriter, tail
 from utils.jobs.record import EVENTS_FILE
 from utils.paths import bases_folder
+from utils.text.language_settings import LanguageConfig
 
 STOPPED = 143
 """Exit status after a SIGTERM that nobody announced in job.json, as shells have it: 128 + SIGTERM."""
@@ -179,12 +182,37 @@ def _preflight(config: TrainConfig, report: Report) -> None:
     measure_switches(config, report)
 
 
+def _fix(config: FixConfig, report: Report) -> None:
+    from utils.cli.fix import apply
+
+    report("mending the clip", 0, 1)
+    print(apply(config).table())
+    report("mending the clip", 1, 1)
+
+
+def _language(config: LanguageConfig, report: Report) -> None:
+    from utils.cli.language import look
+
+    report("reading the texts", 0, 1)
+    look(config)
+    report("reading the texts", 1, 1)
+
+
+def _evaluate(config: EvaluateConfig, report: Report) -> None:
+    from utils.cli.evaluate import evaluate_and_print
+
+    evaluate_and_print(config, report)
+
+
 COMMANDS: dict[str, Command[Any]] = {
     "download": Command(DownloadConfig, _download),
     "preflight": Command(TrainConfig, _preflight),
     "prepare": Command(PrepareConfig, _prepare),
     "train": Command(TrainConfig, _train),
     "export": Command(ExportConfig, _export),
+    "fix": Command(FixConfig, _fix),
+    "language": Command(LanguageConfig, _language),
+    "evaluate": Command(EvaluateConfig, _evaluate),
     "synthesize": Command(SynthesizeConfig, _synthesize),
 }
 

@@ -1,14 +1,16 @@
 """Look at a language and add it to a base: python -m utils.cli.language --project NAME --language xx --extend 2000."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from utils.cli.common import progress_phases, run_command
-from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, Config, Device
+from utils.config import SAMPLE_RATE
+from utils.errors import disk_errors
 from utils.paths import Project, open_project
+from utils.text.language_settings import READING_FILE, LanguageConfig
 
 if TYPE_CHECKING:
     from utils.model.base import Base
@@ -20,78 +22,17 @@ SHOWN = 40
 """Characters and notes that are listed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LanguageConfig(Config):
-    """See how a base reads a language, and make a base that reads it well."""
-
-    project: str
-    """Name of the voice; its folder below `output`. The new base goes to its base-<language> folder."""
-    language: str
-    """Code of the language: amh, ka, sw, ..."""
-    output: Path = Path("output")
-    """The folder that holds all projects."""
-    base: str = "tiny"
-    """Base to look at and to start from: a base name or a folder, fine-tuned or extended before."""
-    corpus: Path | None = None
-    """Text in the language: .csv, .json, .jsonl, or plain text; the project's training clips when not given."""
-    extend: int | None = None
-    """Make a base with at most this many more tokens; 0 adds the language's token only."""
-    g2p: Literal["amh"] | None = None
-    """Make a base that reads Amharic in the Latin form of its sounds instead."""
-    input_sentence_size: int = 10_000_000
-    """Sentences that SentencePiece samples from the corpus; 0 takes all."""
-    character_coverage: float = 0.9995
-    """Share of the corpus's letters that get a token."""
-    max_text_length: int | None = None
-    """Longest transcript that the new base takes by default, in tokens; 400 when not given (XTTS v2 has 402)."""
-    max_audio_length: int | None = None
-    """Longest clip that the new base takes by default, in samples; 330 750 (15 s) when not given."""
-    train_dvae: bool = False
-    """Train the new base's DVAE on with the project's prepared clips, for sounds that the published one never heard."""
-    dvae_steps: int = 1_000
-    """Steps of that."""
-    dvae_learning_rate: float | None = None
-    """Peak learning rate of that; the base's own when not given."""
-    device: Device = "auto"
-    """Where the DVAE is trained; auto takes a CUDA GPU when there is one."""
-
-    @property
-    def makes_base(self) -> bool:
-        """Whether a new base was asked for, rather than a look."""
-        return self.extend is not None or self.g2p is not None or self.train_dvae
-
-    def problems(self) -> list[str]:
-        found = []
-        if self.dvae_steps < 1:
-            found.append(f"dvae_steps is {self.dvae_steps}; use 1 or more, such as 1000")
-        if self.dvae_learning_rate is not None and not 0 < self.dvae_learning_rate < 1:
-            found.append(f"dvae_learning_rate is {self.dvae_learning_rate}; use a value between 1e-7 and 1e-2")
-        shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
-        if self.max_audio_length is not None and self.max_audio_length < shortest:
-            found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
-        if self.max_text_length is not None and self.max_text_length < 1:
-            found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
-        if (self.max_text_length or self.max_audio_length) and not self.makes_base:
-            found.append(
-                "max_text_length and max_audio_length are limits of a new base; give extend, g2p or train_dvae"
-            )
-        if self.extend is not None and not 0 <= self.extend <= 100_000:
-            found.append(f"extend is {self.extend}; use 0 to 100000, such as 2000")
-        if self.extend is not None and self.g2p is not None:
-            found.append("extend and g2p are two ways to the same end; give one of them")
-        if self.input_sentence_size < 0:
-            found.append(f"input_sentence_size is {self.input_sentence_size}; use 0 (all) or more")
-        if not 0.9 <= self.character_coverage <= 1:
-            found.append(f"character_coverage is {self.character_coverage}; use 0.9 to 1")
-        return found
-
-
 def main(args: Sequence[str] | None = None) -> None:
     """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(LanguageConfig, _language, "See how a base reads a language, and make one that reads it well.", args)
+    run_command(LanguageConfig, look, "See how a base reads a language, and make one that reads it well.", args)
 
 
-def _language(config: LanguageConfig) -> None:
+def look(config: LanguageConfig) -> None:
+    """See how the base reads the language, make another base when one is asked for, and keep what was found.
+
+    Raises:
+        UserError: no texts, no such base, or the base to make exists already.
+    """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.model.base import find_base
     from utils.training.language_plan import advice, read_texts, texts_of
@@ -103,17 +44,40 @@ def _language(config: LanguageConfig) -> None:
     before = read_texts(texts, config.language, base.tokenizer(), limit=limit)
     print(f"{source}: {before.num_texts} texts, base {base.name}")
     _print_reading("before", before, limit)
+    found: dict[str, Any] = {"language": config.language, "base": base.name, "source": str(source)}
+    found |= {"before": _values(before, limit), "after": None, "made": None}
     if not config.makes_base:
-        print(f"advice: {advice(before, config.language, base)}")
+        found["advice"] = advice(before, config.language, base)
+        _keep(project, found)
+        print(f"advice: {found['advice']}")
         return
     made = _make(config, project, base, source)
     limit = made.defaults.max_text_length
-    _print_reading("after", read_texts(texts, config.language, made.tokenizer(), limit=limit), limit)
+    after = read_texts(texts, config.language, made.tokenizer(), limit=limit)
+    _keep(project, found | {"after": _values(after, limit), "made": str(made.folder)})
+    _print_reading("after", after, limit)
     print(f"base    {made.folder}")
     print(f"limits  {limit} tokens, {made.defaults.max_audio_length / SAMPLE_RATE:.1f} s")
     flag = " --use-amharic-g2p" if config.g2p else ""
     place = f"--project {config.project} --output {config.output}"
     print(f"next    python -m utils.cli.train {place} --base {made.folder}{flag}")
+
+
+def _values(reading: "Reading", limit: int) -> dict[str, Any]:
+    """A reading as plain values: what the page shows."""
+    counts = {name: getattr(reading, name) for name in ("num_texts", "num_tokens", "over_limit", "samples")}
+    rates = {name: getattr(reading, name) for name in ("tokens_per_word", "tokens_per_second")}
+    lists = {name: getattr(reading, name).most_common(SHOWN) for name in ("unknown", "notes")}
+    return {**counts, **rates, **lists, "num_unknown": len(reading.unknown), "limit": limit}
+
+
+@disk_errors()
+def _keep(project: Project, found: dict[str, Any]) -> None:
+    """Write what was found to the project's folder, whole or not at all."""
+    project.folder.mkdir(parents=True, exist_ok=True)
+    aside = project.folder / f".{READING_FILE}"
+    aside.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
+    aside.replace(project.folder / READING_FILE)
 
 
 def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "Base":

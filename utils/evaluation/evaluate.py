@@ -17,7 +17,7 @@ from utils.evaluation.measure import Embed, Said, Sentence, Speaker, measure
 from utils.evaluation.plots import draw
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
 from utils.evaluation.scores import ModelScores, as_values
-from utils.evaluation.settings import EvaluateConfig
+from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.evaluation.words import find_recogniser
 from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
@@ -27,8 +27,6 @@ from utils.model.base import Base, find_base
 from utils.paths import Project, new_run_id, open_project
 from utils.training.run import REFERENCE_FILE
 from utils.training.state import Checkpoints, load_checkpoint
-
-RESULT_FILE = "evaluation.json"
 
 Progress = Callable[[str, int, int | None], None]
 """Called with (phase, done, total) while work goes on."""

@@ -6,6 +6,8 @@ from pathlib import Path
 from utils.config import Config
 
 CHECKPOINTS = ("base", "best", "last", "ready")
+RESULT_FILE = "evaluation.json"
+"""In the folder of each evaluation: what was found."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from utils.paths import assets_folder, bases_folder
+from utils.paths import Project, assets_folder, bases_folder
 
 DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
@@ -54,6 +54,17 @@ def known_bases() -> list[BaseEntry]:
 def find_entry(name: str) -> BaseEntry | None:
     """The known base of that name."""
     return next((entry for entry in known_bases() if entry.name == name), None)
+
+
+def project_bases(project: Project) -> list[BaseEntry]:
+    """The bases that were made for a project by adding a language; each is named by its folder."""
+    folders = sorted(project.folder.glob("base-*")) if project.folder.is_dir() else []
+    # A link could lead out of the project.
+    return [
+        _entry(str(folder), folder, is_here=True)
+        for folder in folders
+        if not folder.is_symlink() and (folder / "config.json").is_file() and has_weights(folder)
+    ]
 
 
 def has_weights(folder: Path) -> bool:

@@ -1,0 +1,81 @@
+"""What can be set of a look at a language, and where its outcome is kept for whoever shows it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, Config, Device
+
+LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
+READING_FILE = "language.json"
+"""In the project's folder: what the last look found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageConfig(Config):
+    """See how a base reads a language, and make a base that reads it well."""
+
+    project: str
+    """Name of the voice; its folder below `output`. The new base goes to its base-<language> folder."""
+    language: str
+    """Code of the language: amh, ka, sw, ..."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    base: str = "tiny"
+    """Base to look at and to start from: a base name or a folder, fine-tuned or extended before."""
+    corpus: Path | None = None
+    """Text in the language: .csv, .json, .jsonl, or plain text; the project's training clips when not given."""
+    extend: int | None = None
+    """Make a base with at most this many more tokens; 0 adds the language's token only."""
+    g2p: Literal["amh"] | None = None
+    """Make a base that reads Amharic in the Latin form of its sounds instead."""
+    input_sentence_size: int = 10_000_000
+    """Sentences that SentencePiece samples from the corpus; 0 takes all."""
+    character_coverage: float = 0.9995
+    """Share of the corpus's letters that get a token."""
+    max_text_length: int | None = None
+    """Longest transcript that the new base takes by default, in tokens; 400 when not given (XTTS v2 has 402)."""
+    max_audio_length: int | None = None
+    """Longest clip that the new base takes by default, in samples; 330 750 (15 s) when not given."""
+    train_dvae: bool = False
+    """Train the new base's DVAE on with the project's prepared clips, for sounds that the published one never heard."""
+    dvae_steps: int = 1_000
+    """Steps of that."""
+    dvae_learning_rate: float | None = None
+    """Peak learning rate of that; the base's own when not given."""
+    device: Device = "auto"
+    """Where the DVAE is trained; auto takes a CUDA GPU when there is one."""
+
+    @property
+    def makes_base(self) -> bool:
+        """Whether a new base was asked for, rather than a look."""
+        return self.extend is not None or self.g2p is not None or self.train_dvae
+
+    def problems(self) -> list[str]:
+        found = []
+        # The new base's folder is called after it.
+        if not LANGUAGE_CODE.fullmatch(self.language):
+            found.append(f"language is {self.language!r}; use a code such as amh, ka, sw or zh-cn")
+        if self.dvae_steps < 1:
+            found.append(f"dvae_steps is {self.dvae_steps}; use 1 or more, such as 1000")
+        if self.dvae_learning_rate is not None and not 0 < self.dvae_learning_rate < 1:
+            found.append(f"dvae_learning_rate is {self.dvae_learning_rate}; use a value between 1e-7 and 1e-2")
+        shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
+        if self.max_audio_length is not None and self.max_audio_length < shortest:
+            found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
+        if self.max_text_length is not None and self.max_text_length < 1:
+            found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
+        if (self.max_text_length or self.max_audio_length) and not self.makes_base:
+            found.append(
+                "max_text_length and max_audio_length are limits of a new base; give extend, g2p or train_dvae"
+            )
+        if self.extend is not None and not 0 <= self.extend <= 100_000:
+            found.append(f"extend is {self.extend}; use 0 to 100000, such as 2000")
+        if self.extend is not None and self.g2p is not None:
+            found.append("extend and g2p are two ways to the same end; give one of them")
+        if self.input_sentence_size < 0:
+            found.append(f"input_sentence_size is {self.input_sentence_size}; use 0 (all) or more")
+        if not 0.9 <= self.character_coverage <= 1:
+            found.append(f"character_coverage is {self.character_coverage}; use 0.9 to 1")
+        return found
