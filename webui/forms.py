@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from utils.config import SAMPLE_RATE, Config
-from utils.errors import raise_problems
+from utils.errors import UserError, raise_problems
 from webui import text
 from webui.change import Values
 from webui.fields import Field, fields_of
@@ -68,6 +68,19 @@ def parse(field: Field, value: Any) -> Any:
     if field.kind == "int" and number != int(number):
         raise ValueError(f"{text.label(field.name)} is {value}; use a whole number")
     return int(number) if field.kind == "int" else number
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number that belongs to no settings class.
+
+    Raises:
+        UserError: it is none.
+    """
+    field = Field(name=name, kind="int", choices=(), default=0, may_be_open=False, help="")
+    try:
+        return int(parse(field, value))
+    except ValueError as error:
+        raise UserError(what=str(error), where=text.label(name)) from error
 
 
 def shown(field: Field, value: Any) -> Any:

@@ -13,6 +13,7 @@ from webui.registry import Registry
 from webui.studio import Studio
 from webui.tabs.data import create_data_tab
 from webui.tabs.inference import create_inference_tab
+from webui.tabs.language import create_language_panel
 from webui.tabs.project import create_project_bar
 from webui.tabs.system import create_system_tab
 from webui.tabs.train import create_train_tab
@@ -36,6 +37,7 @@ def create_ui(output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: in
         with gr.Tabs():
             with gr.Tab(text.DATA_TAB, id="data"):
                 registry.add("data", create_data_tab())
+                registry.add("language", create_language_panel())
             with gr.Tab(text.TRAIN_TAB, id="train"):
                 registry.add("train", create_train_tab())
             with gr.Tab(text.INFERENCE_TAB, id="inference") as inference_tab:

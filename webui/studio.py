@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.errors import UserError
+from utils.jobs import JobWatch
 from utils.paths import Project
 from utils.projects import find_project
 from utils.speech.desk import SpeechDesk
@@ -28,6 +29,8 @@ class Studio:
     """Called before a training starts, to free what it needs; each says what it did, or nothing."""
     monitor: Monitor = field(default_factory=Monitor)
     logs: Logs = field(default_factory=Logs)
+    jobs: JobWatch = field(default_factory=JobWatch)
+    """For what is asked every two seconds; who acts asks `utils.jobs`."""
     desk: SpeechDesk = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
 

@@ -34,7 +34,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_for(address: str, process: subprocess.Popen, log: Path, *, limit_s: float = 180) -> None:
+def wait_for(address: str, process: subprocess.Popen, log: Path, *, limit_s: float = 600) -> None:
     start = time.monotonic()
     while time.monotonic() < start + limit_s and process.poll() is None:
         try:

@@ -1,19 +1,18 @@
 """Events of tab 1."""
 
-from webui.events.wiring import Frame, wire
+from webui.events.wiring import Frame, Handler, wire
 from webui.handlers import clips, data
 
-SHOWN = ("data.uploads", "data.report", "data.lengths", "data.clips", "data.clip_box")
-CLIP = (
-    "data.clip_box",
-    "data.clip_title",
-    "data.clip_sound",
-    "data.transcript",
-    "data.save",
-    "data.exclude",
-    "data.restore",
-    "data.clip",
-)
+BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "trim", "split", "merge"))
+CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", *BUTTONS, "data.clip", *clips.TYPED)
+SHOWN = ("data.uploads", "data.report", "data.lengths", "data.clips", *CLIP)
+CUTS: dict[str, tuple[Handler, tuple[str, ...]]] = {
+    "trim": (clips.trim, ("data.start_s", "data.end_s")),
+    "split": (clips.split, ("data.at_s", "data.text_before", "data.text_after")),
+    "merge": (clips.merge, ()),
+    "accept": (clips.accept, ()),
+}
+"""Fixes that a process of their own does: handler, and what it needs beside the clip."""
 
 
 def wire_data(frame: Frame) -> None:
@@ -54,7 +53,7 @@ def wire_data(frame: Frame) -> None:
         frame,
         ["data.revision:change"],
         data.show,
-        inputs=["project.project"],
+        inputs=["project.project", "data.clip"],
         outputs=SHOWN,
         api_name="data_show",
         public=False,
@@ -100,4 +99,13 @@ def _wire_clips(frame: Frame) -> None:
             outputs=CLIP,
             api_name=f"clip_{button}",
             public=button in ("exclude", "restore"),
+        )
+    for name, (cut, needed) in CUTS.items():
+        wire(
+            frame,
+            [f"data.{name}:click"],
+            cut,
+            inputs=["project.project", "data.clip", *needed],
+            outputs=["data.fix_progress"],
+            api_name=f"clip_{name}",
         )

@@ -5,7 +5,7 @@ from typing import Any
 import gradio as gr
 
 from webui.events.wiring import Frame, wire, wire_poll
-from webui.handlers import compare, inference
+from webui.handlers import compare, evaluation, inference
 
 PROJECT = "project.project"
 TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
@@ -27,7 +27,14 @@ def wire_inference(frame: Frame) -> None:
         ["project.project:change"],
         inference.activity,
         inputs=[PROJECT],
-        outputs=["inference.worker", "inference.progress", "inference.take"],
+        outputs=[
+            "inference.worker",
+            "inference.progress",
+            "inference.take",
+            "inference.measure_start",
+            "inference.measuring",
+            "inference.measures",
+        ],
         api_name="inference_activity",
     )
 
@@ -169,3 +176,11 @@ def _wire_comparing(frame: Frame) -> None:
             api_name=f"inference_prefer_{name}",
             queue=False,
         )
+    wire(
+        frame,
+        ["inference.measure_start:click"],
+        evaluation.start,
+        inputs=[PROJECT, "inference.measure", "inference.num_sentences"],
+        outputs=["inference.measuring"],
+        api_name="inference_measure",
+    )

@@ -12,6 +12,7 @@ def wire_system(frame: Frame) -> None:
         frame,
         ["system.tab:select", "system.refresh:click"],
         system.show,
+        inputs=["project.project"],
         outputs=SHOWN,
         api_name="system_show",
     )

@@ -1,17 +1,25 @@
 """Tab 1, clip by clip: listen, mend the transcript, leave out, use again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from utils import jobs
 from utils.dataset import edit
+from utils.dataset.fix_settings import FixConfig, FixKind
 from utils.dataset.report import ClipReport
 from utils.errors import UserError
 from utils.paths import Project
-from webui import text
+from webui import forms, text
 from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.studio import Studio
 from webui.views import report as view
+
+FIXED = ("clip", "fix", "project", "output")
+"""Settings of a fix that the page gives itself."""
+TYPED = ("data.transcript", "data.start_s", "data.end_s", "data.at_s", "data.text_before", "data.text_after")
+"""Fields of a clip that a person may be filling in."""
 
 
 def choose(studio: Studio, values: Values) -> Updates:
@@ -37,8 +45,49 @@ def exclude(studio: Studio, values: Values) -> Updates:
 
 
 def restore(studio: Studio, values: Values) -> Updates:
-    """Use a clip again that was left out by hand."""
-    return _edited(studio, values, edit.restore, text.CLIP_RESTORED)
+    """Use a clip again that was left out by hand, or undo how it was cut, joined or accepted."""
+    project, clip = studio.project(values["project.project"]), _chosen(values)
+    found = _find(project, clip)
+    if found is None or edit.can_be_restored(found):
+        return _edited(studio, values, edit.restore, text.CLIP_RESTORED)
+    return _mend(project, "restore", found.made_from[0] if found.made_from else clip, {})
+
+
+def mend(kind: FixKind, studio: Studio, values: Values) -> Updates:
+    """Mend the clip in a process of its own: cut a part, make two of it, join it with the next, accept it as it is."""
+    return _mend(studio.project(values["project.project"]), kind, _chosen(values), forms.by_field(values, "data."))
+
+
+accept, trim, split, merge = (partial(mend, kind) for kind in ("accept", "trim", "split", "merge"))
+
+
+def _mend(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
+    config = forms.settings(
+        FixConfig,
+        {name: value for name, value in form.items() if name not in FIXED},
+        where=text.CUT_TITLE,
+        project=project.name,
+        output=project.output,
+        clip=clip,
+        fix=kind,
+    )
+    require_idle(project)
+    jobs.start("fix", config)
+    return {TOAST: text.FIX_STARTED}
+
+
+def refreshed(project: Project, clips: Sequence[ClipReport], clip: Any) -> Updates:
+    """The clip that is shown after the dataset changed; what is being typed stays.
+
+    Args:
+        project: whose dataset.
+        clips: its clips as they are now.
+        clip: path of the one that is shown; empty when none is.
+    """
+    found = next((item for item in clips if item.clip == clip), None) if clip else None
+    if found is None:
+        return {"data.clip_box": Change(visible=False)}
+    return {key: value for key, value in _shown(project, found).items() if key not in TYPED}
 
 
 def go_back(studio: Studio, values: Values) -> Updates:
@@ -54,11 +103,28 @@ def go_on(studio: Studio, values: Values) -> Updates:
 def _edited(studio: Studio, values: Values, change: Callable[[Project, str], None], said: str) -> Updates:
     project = studio.project(values["project.project"])
     clip = _chosen(values)
-    if any(job.alive for job in jobs.list(project, kind="prepare")):
-        raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
+    require_idle(project)
     change(project, clip)
-    found = next(item for item in edit.current_clips(project) if item.clip == clip)
+    found = _find(project, clip)
+    assert found is not None, "it was changed just now"
     return _shown(project, found) | {TOAST: said}
+
+
+def require_idle(project: Project) -> None:
+    """Do nothing when nobody else writes the dataset.
+
+    Raises:
+        UserError: it is being made, or a clip is being mended.
+    """
+    busy = {job.kind for job in jobs.list(project) if job.alive}
+    if "prepare" in busy:
+        raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
+    if "fix" in busy:
+        raise UserError(what=text.MENDING_NOW, where=project.name, fix=text.MENDING_NOW_FIX)
+
+
+def _find(project: Project, clip: str) -> ClipReport | None:
+    return next((item for item in edit.current_clips(project) if item.clip == clip), None)
 
 
 def _neighbour(studio: Studio, values: Values, step: int) -> Updates:
@@ -79,6 +145,8 @@ def _chosen(values: Values) -> str:
 def _shown(project: Project, found: ClipReport) -> Updates:
     has_sound = _has_sound(project, found)
     is_used = found.status == "used"
+    can_be_cut = is_used and has_sound
+    before, after = _halves(found.text)
     return {
         "data.clip_box": Change(visible=True),
         "data.clip_title": view.clip(found, has_sound=has_sound),
@@ -86,9 +154,30 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.transcript": Change(value=found.text, interactive=is_used),
         "data.save": Change(interactive=is_used),
         "data.exclude": Change(interactive=is_used),
-        "data.restore": Change(interactive=edit.can_be_restored(found)),
+        "data.restore": Change(interactive=_can_be_undone(found)),
+        "data.accept": Change(interactive=found.reason == "flagged" or bool(found.flags and not found.accepted)),
+        "data.trim": Change(interactive=can_be_cut),
+        "data.split": Change(interactive=can_be_cut),
+        "data.merge": Change(interactive=can_be_cut),
         "data.clip": found.clip,
+        "data.start_s": 0,
+        "data.end_s": round(found.seconds, 2),
+        "data.at_s": round(found.seconds / 2, 2),
+        "data.text_before": before,
+        "data.text_after": after,
     }
+
+
+def _can_be_undone(found: ClipReport) -> bool:
+    by_hand = edit.can_be_restored(found) or found.reason in ("excluded", "replaced")
+    return by_hand or found.accepted or bool(found.made_from)
+
+
+def _halves(words: str) -> tuple[str, str]:
+    """A transcript cut at the space nearest to its middle: a start for who makes two clips of one."""
+    spaces = [at for at, char in enumerate(words) if char == " "]
+    at = min(spaces, key=lambda space: abs(space - len(words) / 2), default=len(words))
+    return words[:at], words[at + 1 :]
 
 
 def _has_sound(project: Project, found: ClipReport) -> bool:

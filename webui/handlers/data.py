@@ -8,10 +8,13 @@ from utils.config import PrepareConfig
 from utils.dataset.edit import current_clips
 from utils.dataset.report import Report
 from utils.errors import UserError
-from utils.intake import add_uploads, remove_uploads, survey, uploads_folder
+from utils.intake import add_uploads, remove_uploads, survey, upload_sources
 from utils.paths import Project
+from utils.projects import project_language
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
+from webui.handlers import clips
+from webui.handlers.project import checked_base, chosen_base
 from webui.studio import Studio
 from webui.views import report as view
 
@@ -32,8 +35,7 @@ def upload(studio: Studio, values: Values) -> Updates:
 def clear(studio: Studio, values: Values) -> Updates:
     """Remove what was uploaded; the dataset stays."""
     project = studio.project(values["project.project"])
-    if any(job.alive for job in jobs.list(project, kind="prepare")):
-        raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
+    clips.require_idle(project)
     remove_uploads(project)
     return {"data.uploads": view.uploads(survey(project))}
 
@@ -41,7 +43,7 @@ def clear(studio: Studio, values: Values) -> Updates:
 def start(studio: Studio, values: Values) -> Updates:
     """Make the dataset of the chosen project from its uploads, or from a folder of the server."""
     project = studio.project(values["project.project"])
-    source = _source(studio, project, values["data.folder"])
+    source, *also = _sources(studio, project, values["data.folder"])
     config = forms.settings(
         PrepareConfig,
         forms.by_field(values, FORM),
@@ -49,11 +51,11 @@ def start(studio: Studio, values: Values) -> Updates:
         project=project.name,
         output=project.output,
         input=source,
-        language=values["project.language"] or "",
-        base=values["project.base"] or "",
+        also=tuple(also),
+        language=values["project.language"] or project_language(project),
+        base=checked_base(project, values["project.base"] or chosen_base(project)),
     )
-    if any(job.alive for job in jobs.list(project, kind="prepare")):
-        raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
+    clips.require_idle(project)
     jobs.start("prepare", config)
     return {TOAST: text.PREPARING_STARTED}
 
@@ -85,6 +87,7 @@ def show(studio: Studio, values: Values) -> Updates:
         "data.report": view.report(found, project.language(), page if page.is_file() else None),
         "data.lengths": Change(value=view.lengths(found), visible=True),
         "data.clips": Change(value=view.rows(found.clips), visible=True),
+        **clips.refreshed(project, found.clips, values.get("data.clip")),
     }
 
 
@@ -97,17 +100,18 @@ def _nothing(words: str) -> Updates:
     }
 
 
-def _source(studio: Studio, project: Project, folder: object) -> Path:
+def _sources(studio: Studio, project: Project, folder: object) -> list[Path]:
     """What to make the dataset from.
 
     Raises:
         UserError: nothing was uploaded and no folder was named, or one that may not be read from here.
     """
     if isinstance(folder, str) and folder.strip():
-        return allowed_folder(studio, folder.strip())
-    if survey(project).num_files == 0:
+        return [allowed_folder(studio, folder.strip())]
+    found = upload_sources(project)
+    if not found:
         raise UserError(what=text.NO_UPLOADS, where=text.DATA_TAB, fix=text.NO_UPLOADS_FIX)
-    return uploads_folder(project)
+    return found
 
 
 def allowed_folder(studio: Studio, name: str) -> Path:

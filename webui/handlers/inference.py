@@ -10,6 +10,7 @@ from utils.config import SpeechSettings, Split
 from utils.dataset.report import Report
 from utils.errors import UserError
 from utils.paths import Project
+from utils.progress import progress_of
 from utils.projects import project_language
 from utils.speech.desk import MAX_CHARACTERS, checked_texts
 from utils.speech.models import SpeakingModel, speaking_models
@@ -18,6 +19,7 @@ from utils.speech.takes import Take, find_take, list_takes, read_take
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.studio import Studio
+from webui.views import evaluation, run
 from webui.views import inference as view
 from webui.views.parts import message
 
@@ -207,6 +209,19 @@ def activity(studio: Studio, values: Values) -> Updates:
     return updates | {
         "inference.progress": view.join(*live) or hint,
         "inference.take": Change(choices=[(view.label(take), take.id) for take in takes]),
+        "inference.measures": evaluation.found(project),
+        **_measuring(studio, project),
+    }
+
+
+def _measuring(studio: Studio, project: Project) -> Updates:
+    """A measurement that goes on, or failed."""
+    job = next(iter(studio.jobs.jobs_of(project, kind="evaluate")), None)
+    is_alive = job is not None and job.alive
+    told = run.progress(job, progress_of(job, studio.logs.tail)) if job and job.state != "finished" else view.join()
+    return {
+        "inference.measure_start": Change(value=text.MEASURE_STOP if is_alive else text.MEASURE),
+        "inference.measuring": told,
     }
 
 

@@ -11,18 +11,21 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, last_lines
 from utils.jobs import Job
-from utils.model.catalog import find_entry
 from utils.paths import NO_PROJECT, Project
 from utils.progress import progress_of
-from utils.projects import list_projects
+from utils.projects import list_projects, project_language
 from utils.runs import find_run
+from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.fields import fields_of
+from webui.handlers.language import made_base
+from webui.handlers.project import bases_of
 from webui.handlers.training import FORM, READY
 from webui.markup import join
 from webui.studio import Studio
 from webui.views import gpu, parts, run
+from webui.views import language as views_language
 from webui.views.project import activity
 
 DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "max_audio_length"))
@@ -38,7 +41,7 @@ def poll(studio: Studio, values: Values) -> Updates:
     """Everything that may change without a click."""
     project = studio.project_or_none(values["project.project"])
     updates = _machine(studio, None, None) | _download(studio)
-    updates |= _defaults(values["project.base"])
+    updates |= _defaults(project, values["project.base"])
     if project is None:
         return updates | _no_project(studio)
     try:
@@ -60,29 +63,30 @@ def _no_project(studio: Studio) -> Updates:
     return {"project.activity": activity(None, []), "train.progress": parts.empty(text.NO_PROJECT_YET)}
 
 
-def _defaults(base: Any) -> Updates:
+def _defaults(project: Project | None, base: Any) -> Updates:
     """The base's own defaults, shown where a field may be left empty."""
-    entry = find_entry(base) if isinstance(base, str) else None
+    entry = next((entry for entry in bases_of(project) if entry.name == base), None)
     known = fields_of(TrainConfig)
-    own = entry.training if entry else {}
+    own, base_name = (entry.training, text.base_name(entry.name)) if entry else ({}, "")
     return {
-        key: Change(placeholder=text.default_of(forms.shown(known[name], own.get(name)), entry.name if entry else ""))
+        key: Change(placeholder=text.default_of(forms.shown(known[name], own.get(name)), base_name))
         for key, name in ((key, key.removeprefix(FORM)) for key in DEFAULTS)
     }
 
 
 def _project(studio: Studio, project: Project, values: Values) -> Updates:
-    found = jobs.list(project)
+    found = studio.jobs.jobs_of(project)
     runs = [job for job in found if job.kind == "train"]
     chosen = _chosen(project, runs, values["train.run"])
     updates: Updates = {
-        "project.activity": activity(project, jobs.running(studio.output)),
+        "project.activity": activity(project, studio.jobs.running(studio.output)),
         "train.run": Change(
             choices=[(text.NEWEST_RUN, ""), *((text.run_choice(j.name, j.state), j.name) for j in runs)]
         ),
         "train.start_from": Change(choices=_starts(project)),
     }
     updates |= _dataset(studio, project, found) | _export(studio, project, found) | _preflight(studio, found)
+    updates |= _language(studio, project, found)
     return updates | (_run(studio, chosen) if chosen else _no_run(project))
 
 
@@ -166,12 +170,31 @@ def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:
     files = (project.report, project.train_csv, project.eval_csv)
     times = [str(path.stat().st_mtime_ns) for path in files if path.is_file()]
     revision = " ".join([project.name, *times])
-    if job is None:
-        return {"data.progress": join(), "data.cancel": Change(interactive=False), "data.revision": revision}
     return {
-        "data.progress": run.progress(job, progress_of(job, studio.logs.tail)),
-        "data.cancel": Change(interactive=job.alive),
+        "data.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job else join(),
+        "data.cancel": Change(interactive=job is not None and job.alive),
         "data.revision": revision,
+        "data.fix_progress": _fix(studio, project, found),
+    }
+
+
+def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
+    """A clip that is being mended, or could not be; nothing once the dataset was made anew since."""
+    job = next((job for job in found if job.kind == "fix"), None)
+    made = project.report.stat().st_mtime if project.report.is_file() else 0.0
+    if job is None or job.state == "finished" or (not job.alive and (job.started or 0.0) < made):
+        return join()
+    return run.progress(job, progress_of(job, studio.logs.tail))
+
+
+def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
+    job = next((job for job in found if job.kind == "language"), None)
+    is_told = job is not None and job.state != "finished"
+    return {
+        "language.found": views_language.found(project),
+        "language.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job and is_told else join(),
+        "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
+        "language.adopt": Change(visible=made_base(project) is not None),
     }
 
 
@@ -187,7 +210,7 @@ def _preflight(studio: Studio, found: list[Job]) -> Updates:
 
 
 def _download(studio: Studio) -> Updates:
-    job = next(iter(jobs.list(Project(name=NO_PROJECT, output=studio.output), kind="download")), None)
+    job = next(iter(studio.jobs.jobs_of(Project(name=NO_PROJECT, output=studio.output), kind="download")), None)
     return {"system.download_progress": run.progress(job, progress_of(job, studio.logs.tail)) if job else join()}
 
 

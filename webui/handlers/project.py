@@ -1,10 +1,11 @@
 """The project bar: which projects there are, which one is chosen, in which language and from which base it is made."""
 
 from dataclasses import replace
+from typing import Any
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.model.catalog import known_bases
+from utils.model.catalog import BaseEntry, known_bases, project_bases
 from utils.paths import Project
 from utils.projects import ProjectSettings, create_project, list_projects, project_language
 from webui import text
@@ -30,7 +31,7 @@ def create(studio: Studio, values: Values) -> Updates:
     if not name:
         raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
     settings = ProjectSettings(
-        language=values["project.language"] or DEFAULT_LANGUAGE, base=values["project.base"] or DEFAULT_BASE
+        language=values["project.language"] or DEFAULT_LANGUAGE, base=_new_base(studio, values["project.base"])
     )
     project = create_project(name, studio.output, settings)
     names = [other.name for other in list_projects(studio.output)]
@@ -49,10 +50,7 @@ def keep_choices(studio: Studio, values: Values) -> Updates:
     if not values["project.project"]:
         return {}
     project = studio.project(values["project.project"])
-    known = [entry.name for entry in known_bases()]
-    # An earlier model of the project is a base as well.
-    if base not in known and base != chosen_base(project):
-        raise UserError(what=f"there is no base {base!r}", where=text.BASE, fix=f"use one of {', '.join(known)}")
+    checked_base(project, base)
     settings = replace(ProjectSettings.load(project), language=str(language or ""), base=str(base or ""))
     settings.save(project)
     return {"project.language": _language(project)}
@@ -63,9 +61,37 @@ def chosen_base(project: Project) -> str:
     return ProjectSettings.load(project).base or DEFAULT_BASE
 
 
-def base_choices() -> list[tuple[str, str]]:
-    """Every known base as (what people read, its name)."""
-    return [(text.base_choice(entry.name, is_here=entry.is_here), entry.name) for entry in known_bases()]
+def checked_base(project: Project | None, base: object) -> str:
+    """A base that the page offers: a known one, or one that was made for the project.
+
+    Raises:
+        UserError: another one, such as a folder somewhere on the server.
+    """
+    known = [entry.name for entry in bases_of(project)]
+    if base not in known:
+        names = ", ".join(known)
+        raise UserError(what=f"there is no base {str(base)!r}", where=text.BASE, fix=f"use one of {names}")
+    return str(base)
+
+
+def bases_of(project: Project | None) -> list[BaseEntry]:
+    """The bases that a project can be made from."""
+    return known_bases() + (project_bases(project) if project else [])
+
+
+def base_choices(project: Project | None = None) -> list[tuple[str, str]]:
+    """Every base as (what people read, its name)."""
+    return [(text.base_choice(entry.name, is_here=entry.is_here), entry.name) for entry in bases_of(project)]
+
+
+def _new_base(studio: Studio, base: Any) -> str:
+    """The base of a new project; the bar may still name one that belongs to another project.
+
+    Raises:
+        UserError: there is no such base.
+    """
+    others = [entry.name for project in list_projects(studio.output) for entry in project_bases(project)]
+    return DEFAULT_BASE if not base or base in others else checked_base(None, base)
 
 
 def _bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:
@@ -80,7 +106,7 @@ def _bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:
     return {
         "project.project": Change(choices=names, value=chosen),
         "project.language": _language(project),
-        "project.base": Change(choices=base_choices(), value=chosen_base(project)),
+        "project.base": Change(choices=base_choices(project), value=chosen_base(project)),
         "project.last": chosen,
     }
 

@@ -28,7 +28,7 @@ def show(studio: Studio, values: Values) -> Updates:
         "system.jobs": view.jobs_table(newest),
         "system.disk": view.disk(projects, disk_free(studio.output)),
         "system.places": view.places(studio.output, bases_folder(), studio.input_roots),
-        "project.base": Change(choices=base_choices()),
+        "project.base": Change(choices=base_choices(studio.project_or_none(values.get("project.project")))),
     }
 
 

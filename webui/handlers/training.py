@@ -17,6 +17,7 @@ from utils.runs import find_run
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.fields import fields_of
+from webui.handlers.project import checked_base, chosen_base
 from webui.studio import Studio
 from webui.views.recommendation import recommendation
 
@@ -76,7 +77,7 @@ def _start_from(project: Project, values: Values) -> str:
     """
     chosen = values["train.start_from"] or ""
     if chosen == "":
-        return str(values["project.base"] or "")
+        return checked_base(project, values["project.base"] or chosen_base(project))
     if chosen != READY:
         raise UserError(what=f"cannot start from {chosen!r}", where=text.START_FROM, fix=text.START_FROM_FIX)
     if not has_weights(project.ready):

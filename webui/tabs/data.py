@@ -7,6 +7,7 @@ from utils.config import PrepareConfig
 from utils.intake import ACCEPTED
 from webui import text
 from webui.fields import fields_of
+from webui.tabs.clip import create_clip_editor
 from webui.tabs.field import create_field
 
 SET = "set_"
@@ -82,36 +83,4 @@ def _clips() -> dict[str, Block]:
             elem_id="clips-table",
             buttons=["fullscreen"],
         ),
-    } | _clip()
-
-
-def _clip() -> dict[str, Block]:
-    """One clip: listen to it."""
-    with gr.Column(visible=False, elem_id="clip", elem_classes=["panel-group"]) as box:
-        title = gr.HTML(elem_id="clip-title")
-        sound = gr.Audio(
-            label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
-        )
-        transcript = gr.Textbox(
-            label=text.TRANSCRIPT, info=text.TRANSCRIPT_HELP, lines=2, max_lines=6, elem_id="clip-text"
-        )
-        with gr.Row():
-            save = gr.Button(text.SAVE_CLIP, variant="primary", size="sm", elem_id="clip-save", min_width=100)
-            exclude = gr.Button(text.EXCLUDE_CLIP, size="sm", elem_id="clip-exclude", min_width=100)
-            restore = gr.Button(text.RESTORE_CLIP, size="sm", elem_id="clip-restore", min_width=100)
-            previous = gr.Button(text.PREVIOUS_CLIP, size="sm", elem_id="clip-previous", min_width=100)
-            following = gr.Button(text.NEXT_CLIP, size="sm", elem_id="clip-next", min_width=100)
-        # Which clip is shown; hidden rather than a State, so that scripts can name one too.
-        name = gr.Textbox("", visible="hidden", label=text.CLIP, elem_id="clip-name")
-    return {
-        "clip_box": box,
-        "clip_title": title,
-        "clip_sound": sound,
-        "transcript": transcript,
-        "save": save,
-        "exclude": exclude,
-        "restore": restore,
-        "previous": previous,
-        "next": following,
-        "clip": name,
-    }
+    } | create_clip_editor()

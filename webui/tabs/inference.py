@@ -31,6 +31,8 @@ def create_inference_tab() -> dict[str, Block]:
             parts |= _take() | _takes()
     with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
         parts |= _compare()
+    with gr.Accordion(text.MEASURE_TITLE, open=False, elem_id="measure"):
+        parts |= _measure()
     with gr.Accordion(text.READY_TITLE, open=False):
         parts["pack_ready"] = gr.Button(text.PACK_READY, size="sm", elem_id="pack-ready")
         parts["ready_zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="ready-zip")
@@ -142,6 +144,28 @@ def _takes() -> dict[str, Block]:
         parts["pack"] = gr.Button(text.PACK_TAKE, size="sm", elem_id="pack-take")
     parts["zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="take-zip")
     parts["progress"] = gr.HTML(elem_id="takes-progress")
+    return parts
+
+
+def _measure() -> dict[str, Block]:
+    gr.Markdown(text.MEASURE_HELP)
+    with gr.Row(elem_classes=["bottom"]):
+        parts: dict[str, Block] = {
+            "measure": gr.CheckboxGroup(
+                text.MEASURE_CHOICES, value=["base", "best"], label=text.MEASURE_MODELS, elem_id="measure-models"
+            ),
+            "num_sentences": gr.Number(
+                20,
+                precision=0,
+                minimum=2,
+                label=text.MEASURE_SENTENCES,
+                info=text.MEASURE_SENTENCES_HELP,
+                elem_id="measure-sentences",
+            ),
+            "measure_start": gr.Button(text.MEASURE, variant="primary", elem_id="measure-start"),
+        }
+    parts["measuring"] = gr.HTML(elem_id="measuring")
+    parts["measures"] = gr.HTML(elem_id="measures")
     return parts
 
 

@@ -35,6 +35,7 @@ BASE_NAMES = {
 NOT_HERE = "to be downloaded: see System"
 LANGUAGES = [
     ("English (en)", "en"),
+    ("Amharic (amh)", "amh"),
     ("Arabic (ar)", "ar"),
     ("Chinese (zh)", "zh"),
     ("Czech (cs)", "cs"),
@@ -70,6 +71,9 @@ KINDS = {
     "prepare": "dataset",
     "export": "export",
     "preflight": "preflight",
+    "fix": "clip",
+    "language": "language",
+    "evaluate": "measuring",
     "synthesize": "speaking",
     "download": "download",
 }
@@ -81,8 +85,8 @@ def project_created(name: str) -> str:
 
 
 def base_name(name: str) -> str:
-    """A base for people."""
-    return BASE_NAMES.get(name, name)
+    """A base for people; one that was made for a project is named by its folder."""
+    return BASE_NAMES.get(name, name.replace("\\", "/").rsplit("/", 1)[-1])
 
 
 def base_choice(name: str, *, is_here: bool) -> str:

@@ -73,6 +73,50 @@ NOTHING_TO_JUDGE = "there is nothing to judge here"
 NOTHING_TO_JUDGE_FIX = "speak with two or more models first"
 NO_VOTES = "No votes yet."
 VOTES = "Votes so far"
+MEASURE_TITLE = "Measure models"
+MEASURE_HELP = (
+    "Has the models speak sentences that were held out, and compares them with your recordings: words, voice, defects. "
+    "It takes some minutes; ears have the last word."
+)
+MEASURE_MODELS = "Models to measure"
+MEASURE_CHOICES = [
+    ("the base", "base"),
+    ("best checkpoint", "best"),
+    ("last checkpoint", "last"),
+    ("the exported model", "ready"),
+]
+MEASURE_SENTENCES = "Sentences"
+MEASURE_SENTENCES_HELP = "At most so many, of the clips held out."
+MEASURE, MEASURE_STOP = "Measure", "Stop measuring"
+MEASURING_STARTED = "The models are being measured."
+MEASURING_STOPPED = "Measuring is stopped."
+NO_MODELS_TO_MEASURE = "no model is chosen"
+NO_MODELS_TO_MEASURE_FIX = "tick one or more"
+TRAINING_NOW = "a training is running"
+TRAINING_NOW_FIX = "wait until it is done, or stop it"
+NOTHING_MEASURED = "Nothing measured yet: tick the models to compare, then press Measure."
+UNREADABLE_MEASURES = "The last measurement cannot be read; measure again."
+MEASURES = {
+    "retrieval": ("Right sentence among all", "{:.0%}", "more"),
+    "near_miss": ("Right sentence among near misses", "{:.0%}", "more"),
+    "cer": ("Wrong characters, heard by Whisper", "{:.1%}", "less"),
+    "mcd_db": ("Distance of the sound (mel-cepstral, dB)", "{:.2f}", "less"),
+    "cosine": ("Likeness of the voice (cosine)", "{:.3f}", "more"),
+    "pitch": ("Pitch off by (semitones)", "{:.2f}", "less"),
+    "pitch_range": ("Range of pitch off by (semitones)", "{:.2f}", "less"),
+    "spectrum": ("Colour of the sound off by (dB)", "{:.2f}", "less"),
+    "duration_ratio": ("Length over the recording's", "{:.2f}", "near 1"),
+    "silent": ("Silent, or with long pauses", "{:.0%}", "less"),
+    "run_on": ("Talks on after the end", "{:.0%}", "less"),
+    "early_stop": ("Stops early", "{:.0%}", "less"),
+    "loop": ("Loops", "{:.0%}", "less"),
+    "real_time": ("Seconds of work a second of speech", "{:.2f}", "less"),
+}
+"""Measures of utils.evaluation: their name, how they are written, and which way is better."""
+BETTER = "better"
+NOT_MEASURED = "Not measured:"
+MEASURES_PICTURE = "The measures of each model as bars"
+MEASURES_FOLDER = "Figures, pictures and recordings"
 NO_TAKE = "no take is chosen"
 NO_TAKE_FIX = "speak something first, or choose a take"
 RELEASED = "The speaking model was unloaded to make room for training; takes that were being spoken can be continued."
@@ -145,3 +189,8 @@ def tally(first: str, second: str, wins: tuple[int, int], same: int, chance: flo
 def take_started(count: int) -> str:
     """After many lines were asked for."""
     return f"{count} lines are being spoken; the list of takes shows how far they are."
+
+
+def measured_title(sentences: int, made: str) -> str:
+    """What was measured, and when."""
+    return f"{sentences} sentences, {made}"

@@ -1,0 +1,156 @@
+"""Tab 1 through the page's API: every kind of upload becomes clips, and clips are mended as a person would.
+
+One app and one dataset for all: a preparation starts a process that loads PyTorch.
+"""
+
+import json
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gradio_client import Client, handle_file
+
+from tests.sounds import TEXTS, speech
+from tests.webui.app import running_app
+from utils.audio.write import write_wav
+from utils.config import SAMPLE_RATE
+
+LIMIT_S = 900
+SECONDS = 3.0
+
+
+def sound(folder: Path, name: str, *, seconds: float = SECONDS, seed: int = 0) -> Path:
+    folder.mkdir(exist_ok=True)
+    write_wav(folder / name, speech(seconds, seed=seed), SAMPLE_RATE)
+    return folder / name
+
+
+def words(folder: Path, name: str, content: str) -> Path:
+    (folder / name).write_text(content, encoding="utf-8")
+    return folder / name
+
+
+def every_kind(folder: Path) -> tuple[list[Path], set[str]]:
+    """Uploads of each kind, and the names of the recordings in them."""
+    names = ["beside.wav", "subtitled.wav", "film.wav", "labelled.wav"]
+    files = [
+        sound(folder, name, seconds=8.0 if name != "beside.wav" else SECONDS, seed=n) for n, name in enumerate(names)
+    ]
+    cues = [(0.5, 3.5, TEXTS[1]), (4.0, 7.5, TEXTS[2])]
+    files.append(words(folder, "beside.txt", TEXTS[0]))
+    files.append(words(folder, "subtitled.srt", "".join(_srt(n, *cue) for n, cue in enumerate(cues, 1))))
+    files.append(words(folder, "film.vtt", "WEBVTT\n\n" + "".join(_vtt(*cue) for cue in cues)))
+    files.append(words(folder, "labelled.txt", "".join(f"{start}\t{end}\t{said}\n" for start, end, said in cues)))
+    inside = [sound(folder, "zipped.wav", seed=7), words(folder, "zipped.txt", TEXTS[3])]
+    table = [sound(folder, "listed.wav", seed=8), words(folder, "metadata.jsonl", _row("listed.wav", TEXTS[4]))]
+    for name, members in (("plain.zip", inside), ("table.zip", table)):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            for member in members:
+                archive.write(member, member.name)
+        files.append(folder / name)
+    return files, {*names, "zipped.wav", "listed.wav"}
+
+
+def _srt(number: int, start: float, end: float, said: str) -> str:
+    return f"{number}\n00:00:0{start:.3f} --> 00:00:0{end:.3f}\n{said}\n\n".replace(".", ",", 2)
+
+
+def _vtt(start: float, end: float, said: str) -> str:
+    return f"00:00:0{start:.3f} --> 00:00:0{end:.3f}\n{said}\n\n"
+
+
+def _row(audio: str, said: str) -> str:
+    return json.dumps({"audio_file": audio, "text": said}) + "\n"
+
+
+class Voice:
+    """One project of a running app."""
+
+    def __init__(self, client: Client, output: Path) -> None:
+        self.client, self.folder = client, output / "maria"
+
+    def call(self, name: str, **values: Any) -> Any:
+        return self.client.predict(project="maria", api_name=f"/{name}", **values)
+
+    def wait(self, kind: str) -> dict[str, Any]:
+        """The newest job of a kind once it has ended."""
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            job = next(job for job in self.call("status")["jobs"] if job["kind"] == kind)
+            if job["state"] not in ("starting", "running", "stopping"):
+                return job
+            time.sleep(0.3)
+        pytest.fail(f"{kind} took longer than {LIMIT_S} s")
+
+    def done(self, kind: str) -> None:
+        job = self.wait(kind)
+        assert job["state"] == "finished", job["message"]
+
+    def clips(self, where: Callable[[dict], bool] = lambda clip: True) -> list[dict[str, Any]]:
+        report = json.loads((self.folder / "dataset" / "report.json").read_text(encoding="utf-8"))
+        return [clip for clip in report["clips"] if where(clip)]
+
+
+@pytest.fixture(scope="module")
+def voice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Voice]:
+    output, source = tmp_path_factory.mktemp("output"), tmp_path_factory.mktemp("source")
+    files, _ = every_kind(source)
+    with running_app(output) as address:
+        made = Voice(Client(address, verbose=False), output)
+        made.client.predict(new_project="maria", language="en", base="tiny", api_name="/project_create")
+        made.call("data_upload", files=[handle_file(path) for path in files])
+        made.call("data_prepare", language="en", base="tiny", eval_fraction="0.3", quality=False, check_speakers=False)
+        made.done("prepare")
+        yield made
+
+
+def test_every_kind_of_upload_becomes_clips(voice: Voice, tmp_path: Path) -> None:
+    _, recordings = every_kind(tmp_path / "again")
+    used = {Path(clip["source"]).name for clip in voice.clips(lambda clip: clip["status"] == "used")}
+    assert used == recordings, [(clip["source"], clip["reason"], clip["detail"]) for clip in voice.clips()]
+
+
+@pytest.mark.slow
+def test_a_clip_is_cut_joined_and_given_back(voice: Voice) -> None:
+    whole = voice.clips(lambda clip: clip["status"] == "used" and clip["source"].endswith("beside.wav"))[0]
+    voice.call("clip_split", clip=whole["clip"], at_s=1.4, text_before="The early bird", text_after="catches the worm.")
+    voice.done("fix")
+    parts = voice.clips(lambda clip: clip["made_from"] == [whole["id"]])
+    assert [part["text"] for part in parts] == ["The early bird", "catches the worm."]
+    voice.call("clip_merge", clip=parts[0]["clip"])
+    voice.done("fix")
+    (joined,) = voice.clips(lambda clip: clip["made_from"] == [part["id"] for part in parts])
+    assert joined["text"] == whole["text"] and joined["status"] == "used"
+    voice.call("clip_trim", clip=joined["clip"], start_s=9, end_s=12)
+    failed = voice.wait("fix")
+    assert failed["state"] == "failed" and "is no part of" in failed["message"]
+
+
+@pytest.mark.slow
+def test_a_language_is_looked_at_and_the_base_extended(voice: Voice, tmp_path: Path) -> None:
+    tmp_path.mkdir(exist_ok=True)
+    corpus = words(tmp_path, "amharic.txt", "ሰላም ለዓለም። ይህ አዲስ ድምፅ ነው። ሰላም ሰላም ለሁሉም ሰው።\n" * 20)
+    asked = {"language": "amh", "base": "tiny", "corpus": handle_file(corpus)}
+    voice.call("language_extend", new_tokens=30, **asked)
+    voice.done("language")
+    found = json.loads((voice.folder / "language.json").read_text(encoding="utf-8"))
+    assert found["before"]["unknown"] and not found["after"]["unknown"]
+    assert Path(found["made"]) == voice.folder / "base-amh"
+
+
+def test_forms_that_are_not_whole_are_refused_before_a_process_starts(voice: Voice) -> None:
+    before = len(voice.call("status")["jobs"])
+    clip = voice.clips(lambda clip: clip["status"] == "used")[0]["clip"]
+    for name, values, said in (
+        ("clip_split", {"at_s": 1.0, "text_before": "", "text_after": "x"}, "no transcript"),
+        ("clip_trim", {"start_s": None, "end_s": None}, "is not given"),
+    ):
+        with pytest.raises(Exception, match=said):
+            voice.call(name, clip=clip, **values)
+    for base in ("/etc", "../../assets", "nobody"):
+        with pytest.raises(Exception, match="there is no base"):
+            voice.call("language_look", language="en", base=base)
+    assert len(voice.call("status")["jobs"]) == before

@@ -1,0 +1,306 @@
+"""Tabs 1 and 3 without a page: which jobs a click starts, which bases may be named, what is refused at once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from utils import jobs
+from utils.config import TrainConfig
+from utils.dataset.fix_settings import FixConfig
+from utils.dataset.report import ClipReport, Flag, Report
+from utils.errors import UserError
+from utils.evaluation.settings import EvaluateConfig
+from utils.model import catalog
+from utils.paths import Project
+from utils.projects import ProjectSettings, create_project
+from utils.text.language_settings import LanguageConfig
+from webui import text
+from webui.handlers import clips, data, evaluation, language, live
+from webui.handlers import project as bar
+from webui.studio import Studio
+from webui.views import evaluation as evaluation_view
+from webui.views import language as language_view
+
+EVIL = "<img src=x onerror=alert(1)>"
+NAME = {"project.project": "maria"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = create_project("maria", tmp_path / "output", ProjectSettings(language="en", base="tiny"))
+    (project.dataset / "wavs").mkdir(parents=True)
+    found = [
+        clip("a", status="used", split="train", text="One two three four"),
+        clip("b", status="used", split="train", text="Five", flags=(Flag(measure="noise", detail="12 dB"),)),
+        clip("c", status="dropped", reason="replaced", detail="split; restore it to undo that", text="Six"),
+        clip("d", status="used", split="eval", text="Seven", made_from=("id-c",)),
+    ]
+    for path, names in ((project.train_csv, "ab"), (project.eval_csv, "d")):
+        rows = [f"wavs/{item.id[3:]}.wav|{item.text}|one" for item in found if item.id[3:] in names]
+        path.write_text("\n".join(["audio_file|text|speaker_name", *rows]) + "\n", encoding="utf-8")
+    for item in found:
+        (project.dataset / item.clip).write_bytes(b"sound")
+    Report(clips=found, settings={}).save(project.report)
+    project.language_file.write_text("en", encoding="utf-8")
+    return project
+
+
+def clip(name: str, **values: Any) -> ClipReport:
+    return ClipReport(
+        source=f"/in/{name}.wav", id=f"id-{name}", clip=f"wavs/{name}.wav", speaker="one", num_samples=66_150, **values
+    )
+
+
+@pytest.fixture
+def studio(project: Project) -> Studio:
+    return Studio(output=project.output)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What would have been started."""
+    found: list[tuple[str, Any]] = []
+    monkeypatch.setattr(jobs, "start", lambda kind, config: found.append((kind, config)))
+    return found
+
+
+def shown(studio: Studio, name: str) -> dict[str, Any]:
+    """The clip with this letter, as the page shows it after its row was chosen."""
+    return clips.choose(studio, {**NAME, "row": [name]})
+
+
+def test_a_chosen_clip_offers_what_can_be_done_with_it(studio):
+    def offered(name: str) -> set[str]:
+        updates = shown(studio, name)
+        buttons = ("save", "exclude", "restore", "accept", "trim", "split", "merge")
+        return {button for button in buttons if updates[f"data.{button}"].properties["interactive"]}
+
+    assert offered("a") == {"save", "exclude", "trim", "split", "merge"}
+    assert offered("b") == {"save", "exclude", "accept", "trim", "split", "merge"}
+    assert offered("c") == {"restore"}
+    assert offered("d") == {"save", "exclude", "restore", "trim", "split", "merge"}
+
+
+def test_a_cut_is_offered_in_the_middle(studio):
+    updates = shown(studio, "a")
+    assert (updates["data.at_s"], updates["data.end_s"]) == (1.5, 3.0)
+    assert (updates["data.text_before"], updates["data.text_after"]) == ("One two", "three four")
+
+
+@pytest.mark.parametrize(
+    ("handler", "form", "wanted"),
+    [
+        (clips.accept, {}, {"fix": "accept"}),
+        (clips.merge, {}, {"fix": "merge"}),
+        (clips.trim, {"data.start_s": 0.5, "data.end_s": "1,5"}, {"fix": "trim", "start_s": 0.5, "end_s": 1.5}),
+        (
+            clips.split,
+            {"data.at_s": 1, "data.text_before": "One", "data.text_after": "two"},
+            {"fix": "split", "at_s": 1, "text_before": "One", "text_after": "two"},
+        ),
+    ],
+)
+def test_a_fix_is_a_job_for_the_clip(studio, project, started, handler: Callable, form, wanted):
+    handler(studio, {**NAME, "data.clip": "wavs/a.wav", **form})
+    expected = FixConfig(project="maria", output=project.output, clip="wavs/a.wav", **wanted)
+    assert started == [("fix", expected)]
+
+
+def test_undoing_a_cut_restores_what_was_cut(studio, started):
+    for chosen, target in (("wavs/c.wav", "wavs/c.wav"), ("wavs/d.wav", "id-c")):
+        clips.restore(studio, {**NAME, "data.clip": chosen})
+        kind, config = started.pop()
+        assert (kind, config.fix, config.clip) == ("fix", "restore", target)
+
+
+@pytest.mark.parametrize(
+    ("handler", "form", "said"),
+    [
+        (clips.trim, {"data.start_s": None, "data.end_s": None}, "is not given"),
+        (clips.split, {"data.at_s": 1, "data.text_before": " ", "data.text_after": "x"}, "no transcript"),
+        (clips.split, {"data.at_s": "soon", "data.text_before": "a", "data.text_after": "b"}, "soon"),
+    ],
+)
+def test_a_fix_that_is_not_whole_is_refused_before_a_process_starts(studio, started, handler: Callable, form, said):
+    with pytest.raises(UserError, match=said):
+        handler(studio, {**NAME, "data.clip": "wavs/a.wav", **form})
+    assert started == []
+
+
+def test_what_is_typed_stays_when_the_dataset_changes(studio, project):
+    updates = data.show(studio, {**NAME, "data.clip": "wavs/a.wav"})
+    assert updates["data.clip"] == "wavs/a.wav" and not set(clips.TYPED) & set(updates)
+    assert data.show(studio, {**NAME, "data.clip": "wavs/gone.wav"})["data.clip_box"].properties == {"visible": False}
+
+
+# Bases
+
+
+def test_the_default_base_is_the_one_of_the_commands():
+    assert TrainConfig(project="any").base == bar.DEFAULT_BASE
+
+
+def test_a_starter_base_is_offered_first_once_it_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "assets_folder", lambda: tmp_path)
+    assert "starter" not in [name for _, name in bar.base_choices()]
+    (tmp_path / "starter").mkdir()
+    (tmp_path / "starter" / "config.json").write_text("{}")
+    assert bar.base_choices()[0] == (text.BASE_NAMES["starter"], "starter")
+
+
+@pytest.mark.parametrize("base", ["/etc", "../../assets", "nobody", 3, ["tiny"], "tiny\x00"])
+def test_a_base_that_is_not_offered_is_refused_everywhere(studio, project, started, base):
+    form = {**NAME, "project.language": "en", "project.base": base, "train.start_from": "", "language.corpus": None}
+    with pytest.raises(UserError, match="there is no base"):
+        language.look(studio, form)
+    with pytest.raises(UserError, match="there is no base"):
+        bar.keep_choices(studio, form)
+    with pytest.raises(UserError, match="there is no base"):
+        bar.create(studio, {**form, "project.new_project": "other"})
+    assert started == [] and ProjectSettings.load(project).base == "tiny"
+    assert not (project.output / "other").exists()
+
+
+def make_base(project: Project, name: str) -> Path:
+    folder = project.folder / name
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"")
+    (folder / "about.json").write_text('{"training": {"num_epochs": 7}}')
+    return folder
+
+
+def test_a_base_made_for_a_project_is_offered_to_it_alone_and_can_be_used(studio, project):
+    create_project("other", project.output, ProjectSettings(language="en", base="tiny"))
+    with pytest.raises(UserError, match="no base was made"):
+        language.adopt(studio, NAME)
+    made = str(make_base(project, "base-en"))
+    assert language.adopt(studio, NAME)["project.base"].properties["value"] == made
+    assert ProjectSettings.load(project).base == made
+    assert made in [name for _, name in bar.base_choices(project)]
+    assert made not in [name for _, name in bar.base_choices(Project(name="other", output=project.output))]
+    assert live.poll(studio, {**NAME, "project.base": made, "train.run": ""})["train.set_num_epochs"].properties == {
+        "placeholder": "7 (base base-en)"
+    }
+
+
+def test_a_link_is_no_base(project, tmp_path):
+    outside = make_base(Project(name="x", output=tmp_path / "elsewhere"), "base-en")
+    (project.folder / "base-en").symlink_to(outside)
+    assert catalog.project_bases(project) == []
+
+
+# Language
+
+
+def test_looking_and_extending_are_jobs(studio, project, started, tmp_path):
+    form = {**NAME, "project.language": "en", "project.base": "tiny", "language.corpus": None}
+    language.look(studio, form)
+    language.extend(studio, {**form, "language.new_tokens": 50})
+    plain = LanguageConfig(project="maria", output=project.output, language="en", base="tiny")
+    assert started[0] == ("language", plain)
+    assert (started[1][1].extend, started[1][1].g2p) == (50, None)
+    given = tmp_path / "words.txt"
+    given.write_text("ሰላም")
+    language.latin(studio, {**form, "project.language": "amh", "language.corpus": str(given)})
+    config = started[2][1]
+    assert config.g2p == "amh" and config.corpus.read_text() == "ሰላም" and config.corpus.is_relative_to(project.folder)
+
+
+def test_a_base_that_exists_is_not_made_again(studio, project, started):
+    make_base(project, "base-en")
+    form = {**NAME, "project.language": "en", "project.base": "tiny", "language.corpus": None}
+    with pytest.raises(UserError, match="base-en was made before"):
+        language.extend(studio, {**form, "language.new_tokens": 50})
+    with pytest.raises(UserError, match="many"):
+        language.extend(studio, {**form, "language.new_tokens": "many"})
+    assert started == []
+
+
+@pytest.mark.parametrize("code", ["../../../x", "a/b", "e", "en\x00", "amh/..", "C:", "<b>"])
+def test_a_language_that_is_no_code_is_refused(studio, started, code):
+    form = {**NAME, "project.language": code, "project.base": "tiny", "language.corpus": None}
+    with pytest.raises(UserError, match="use a code such as"):
+        language.extend(studio, {**form, "language.new_tokens": 50})
+    assert started == []
+
+
+def reading(**values: Any) -> dict[str, Any]:
+    plain = {"num_texts": 10, "over_limit": 1, "tokens_per_word": 2.0, "tokens_per_second": 20.5, "num_unknown": 0}
+    return {**plain, "samples": [["he", EVIL]], "unknown": [], "notes": [], **values}
+
+
+def test_a_look_is_shown_before_and_after_and_its_letters_stay_text(project):
+    assert language_view.found(project) == ""
+    before = reading(unknown=[["ሰ", 12], [EVIL, 1]], num_unknown=50, tokens_per_second=None, over_limit=4)
+    values = {"language": "amh", "base": "tiny", "source": "/x/c.txt", "limit": 200, "before": before}
+    values |= {"after": reading(), "made": "/x/base-amh", "advice": None}
+    (project.folder / "language.json").write_text(json.dumps(values), encoding="utf-8")
+    shown = language_view.found(project)
+    for words in ("ሰ (12)", "and 48 more", "20.5", "4 of 10 (40.0%; limit 200 tokens)", "base-amh", text.NO_SOUND):
+        assert words in shown
+    assert "<img" not in shown
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"limit": "x", "before": 3, "after": null}', "\x00"])
+def test_a_look_that_was_spoiled_says_so(project, content):
+    (project.folder / "language.json").write_text(content)
+    assert text.NO_READING in language_view.found(project)
+
+
+# Measures
+
+
+def test_measuring_is_a_job_of_the_chosen_models(studio, project, started):
+    form = {**NAME, "inference.measure": ["ready", "base", "../x"], "inference.num_sentences": 5}
+    evaluation.start(studio, form)
+    config = EvaluateConfig(project="maria", output=project.output, checkpoint="base,ready", num_sentences=5)
+    assert started == [("evaluate", config)]
+    for bad, said in (
+        ({"inference.measure": []}, "no model is chosen"),
+        ({"inference.measure": "base"}, "no model is chosen"),
+        ({"inference.num_sentences": 1}, "num_sentences is 1"),
+    ):
+        with pytest.raises(UserError, match=said):
+            evaluation.start(studio, {**form, **bad})
+    assert len(started) == 1
+
+
+def test_measures_are_a_table_with_a_column_for_each_model(project):
+    assert text.NOTHING_MEASURED in evaluation_view.found(project)
+    models = [
+        {"name": name, "summary": {"retrieval": value, "cer": None, "loop": 0.25}}
+        for name, value in (("base", 0.5), (EVIL, 1.0))
+    ]
+    values = {
+        "made": "2026-01-01T10:00:00+0000",
+        "num_sentences": 4,
+        "models": models,
+        "missing": {"cer": "no Whisper"},
+    }
+    folder = project.folder / "evaluation" / "20260101-100000-1-000"
+    folder.mkdir(parents=True)
+    (folder / "evaluation.json").write_text(json.dumps(values))
+    shown = evaluation_view.found(project)
+    for words in (
+        "<td>50%</td><td>100%</td>",
+        "<td>25%</td><td>25%</td>",
+        "<td>-</td>",
+        "no Whisper",
+        "2026-01-01 10:00",
+    ):
+        assert words in shown
+    assert "<img" not in shown
+    (folder / "evaluation.json").write_text('{"models": 3}')
+    assert text.UNREADABLE_MEASURES in evaluation_view.found(project)
+
+
+def test_the_page_names_the_measures_that_are_taken():
+    from utils.cli.evaluate import ROWS
+
+    assert {name: words[1:] for name, words in ROWS.items()} == {
+        name: words[1:] for name, words in text.MEASURES.items()
+    }

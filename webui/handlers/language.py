@@ -1,0 +1,86 @@
+"""The language panel of tab 1: look how the base reads the language, make a base that reads it better, use that one."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from utils import jobs
+from utils.errors import UserError
+from utils.intake import keep_corpus
+from utils.model.catalog import project_bases
+from utils.paths import Project
+from utils.projects import ProjectSettings, project_language
+from utils.text.language_settings import LanguageConfig
+from utils.text.languages import AMHARIC, plain_code
+from webui import forms, text
+from webui.change import TOAST, Change, Updates, Values
+from webui.handlers.project import base_choices, checked_base, chosen_base
+from webui.studio import Studio
+
+
+def look(studio: Studio, values: Values) -> Updates:
+    """See how the base reads the language: unknown letters, tokens a second, texts over the limit, advice."""
+    _start(studio, values)
+    return {TOAST: text.LOOK_STARTED}
+
+
+def extend(studio: Studio, values: Values) -> Updates:
+    """Make a base for the project with new tokens of the language, learned from its texts."""
+    tokens = forms.whole("new_tokens", values["language.new_tokens"])
+    _start(studio, values, extend=tokens)
+    return {TOAST: text.EXTENDING}
+
+
+def latin(studio: Studio, values: Values) -> Updates:
+    """Make a base for the project that reads Amharic in the Latin form of its sounds."""
+    _start(studio, values, g2p=AMHARIC)
+    return {TOAST: text.LATIN_STARTED}
+
+
+def adopt(studio: Studio, values: Values) -> Updates:
+    """Use the base that was made for the project's language."""
+    project = studio.project(values["project.project"])
+    made = made_base(project)
+    if made is None:
+        raise UserError(what=text.NO_EXTENDED_BASE, where=text.LANGUAGE_PANEL, fix=text.NO_EXTENDED_BASE_FIX)
+    replace(ProjectSettings.load(project), base=made).save(project)
+    return {"project.base": Change(choices=base_choices(project), value=made), TOAST: text.ADOPTED}
+
+
+def made_base(project: Project) -> str | None:
+    """The base that was made for the project's language last; None when there is none."""
+    wanted = f"base-{plain_code(project_language(project))}"
+    found = [entry.name for entry in project_bases(project) if entry.folder and entry.folder.name == wanted]
+    return found[-1] if found else None
+
+
+def _start(studio: Studio, values: Values, **fixed: Any) -> None:
+    """Begin a look.
+
+    Raises:
+        UserError: no language, no texts, another look is being taken, or the base to make exists already.
+    """
+    project = studio.project(values["project.project"])
+    language = str(values["project.language"] or project_language(project)).strip()
+    if not language:
+        raise UserError(what=text.NO_LANGUAGE, where=text.LANGUAGE, fix=text.NO_LANGUAGE_FIX)
+    config = forms.settings(
+        LanguageConfig,
+        {},
+        where=text.LANGUAGE_PANEL,
+        project=project.name,
+        output=project.output,
+        language=language,
+        base=checked_base(project, values["project.base"] or chosen_base(project)),
+        **fixed,
+    )
+    made = project.folder / f"base-{plain_code(language)}"
+    if fixed and made.exists():
+        raise UserError(what=text.base_exists(made.name), where=str(made), fix=text.BASE_EXISTS_FIX)
+    if any(job.alive for job in jobs.list(project, kind="language")):
+        raise UserError(what=text.LOOKING_NOW, where=project.name, fix=text.LOOKING_NOW_FIX)
+    given = values["language.corpus"]
+    corpus = keep_corpus(project, Path(str(given)), quota_bytes=studio.quota_bytes) if given else None
+    if corpus is None and not project.train_csv.is_file():
+        raise UserError(what=text.NO_TEXTS, where=text.LANGUAGE_PANEL, fix=text.NO_TEXTS_FIX)
+    jobs.start("language", replace(config, corpus=corpus))

@@ -1,0 +1,49 @@
+"""One clip of tab 1: hear it, mend its transcript, leave it out, cut it, join it with the next."""
+
+import gradio as gr
+from gradio.blocks import Block
+
+from webui import text
+
+
+def create_clip_editor() -> dict[str, Block]:
+    """Lay out what is shown once a clip was chosen in the table."""
+    with gr.Column(visible=False, elem_id="clip", elem_classes=["panel-group"]) as box:
+        parts: dict[str, Block] = {"clip_box": box, "clip_title": gr.HTML(elem_id="clip-title")}
+        parts["clip_sound"] = gr.Audio(
+            label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
+        )
+        parts["transcript"] = gr.Textbox(
+            label=text.TRANSCRIPT, info=text.TRANSCRIPT_HELP, lines=2, max_lines=6, elem_id="clip-text"
+        )
+        with gr.Row():
+            for name, words in (
+                ("save", text.SAVE_CLIP),
+                ("exclude", text.EXCLUDE_CLIP),
+                ("restore", text.RESTORE_CLIP),
+                ("accept", text.ACCEPT_CLIP),
+                ("previous", text.PREVIOUS_CLIP),
+                ("next", text.NEXT_CLIP),
+            ):
+                parts[name] = gr.Button(words, size="sm", elem_id=f"clip-{name}", min_width=100)
+        with gr.Accordion(text.CUT_TITLE, open=False, elem_id="clip-cut"):
+            parts |= _cut()
+        # Which clip is shown; hidden rather than a State, so that scripts can name one too.
+        parts["clip"] = gr.Textbox("", visible="hidden", label=text.CLIP, elem_id="clip-name")
+    return parts | {"fix_progress": gr.HTML(elem_id="fix-progress")}
+
+
+def _cut() -> dict[str, Block]:
+    parts: dict[str, Block] = {}
+    gr.Markdown(text.CUT_HELP)
+    with gr.Row(elem_classes=["bottom"]):
+        parts["start_s"] = gr.Number(0, label=text.PART_START, minimum=0, step=0.05, elem_id="cut-start", min_width=110)
+        parts["end_s"] = gr.Number(None, label=text.PART_END, minimum=0, step=0.05, elem_id="cut-end", min_width=110)
+        parts["trim"] = gr.Button(text.TRIM_CLIP, size="sm", elem_id="clip-trim", min_width=140)
+    with gr.Row(elem_classes=["bottom"]):
+        parts["at_s"] = gr.Number(None, label=text.CUT_AT, minimum=0, step=0.05, elem_id="cut-at", min_width=110)
+        parts["text_before"] = gr.Textbox(label=text.TEXT_BEFORE, elem_id="text-before", min_width=200, scale=3)
+        parts["text_after"] = gr.Textbox(label=text.TEXT_AFTER, elem_id="text-after", min_width=200, scale=3)
+        parts["split"] = gr.Button(text.SPLIT_CLIP, size="sm", elem_id="clip-split", min_width=140)
+    parts["merge"] = gr.Button(text.MERGE_CLIP, size="sm", elem_id="clip-merge")
+    return parts
