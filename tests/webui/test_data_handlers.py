@@ -229,14 +229,15 @@ def test_a_language_that_is_no_code_is_refused(studio, started, code):
 
 
 def reading(**values: Any) -> dict[str, Any]:
-    plain = {"num_texts": 10, "over_limit": 1, "tokens_per_word": 2.0, "tokens_per_second": 20.5, "num_unknown": 0}
+    plain = {"num_texts": 10, "over_limit": 1, "tokens_per_word": 2.0, "tokens_per_second": 20.5}
+    plain |= {"num_unknown": 0, "limit": 200}
     return {**plain, "samples": [["he", EVIL]], "unknown": [], "notes": [], **values}
 
 
 def test_a_look_is_shown_before_and_after_and_its_letters_stay_text(project):
     assert language_view.found(project) == ""
     before = reading(unknown=[["ሰ", 12], [EVIL, 1]], num_unknown=50, tokens_per_second=None, over_limit=4)
-    values = {"language": "amh", "base": "tiny", "source": "/x/c.txt", "limit": 200, "before": before}
+    values = {"language": "amh", "base": "tiny", "source": "/x/c.txt", "before": before}
     values |= {"after": reading(), "made": "/x/base-amh", "advice": None}
     (project.folder / "language.json").write_text(json.dumps(values), encoding="utf-8")
     shown = language_view.found(project)
@@ -245,7 +246,7 @@ def test_a_look_is_shown_before_and_after_and_its_letters_stay_text(project):
     assert "<img" not in shown
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"limit": "x", "before": 3, "after": null}', "\x00"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"before": 3, "after": null}', "\x00"])
 def test_a_look_that_was_spoiled_says_so(project, content):
     (project.folder / "language.json").write_text(content)
     assert text.NO_READING in language_view.found(project)

@@ -24,8 +24,8 @@ def found(project: Project) -> Markup:
 
 
 def _shown(values: dict[str, Any]) -> Markup:
-    before, after, limit = values["before"], values["after"], int(values["limit"])
-    readings = [_cells(reading, limit) for reading in (before, after) if reading]
+    before, after = values["before"], values["after"]
+    readings = [_cells(reading) for reading in (before, after) if reading]
     rows = [(words, *(cells[name] for cells in readings)) for name, words in text.READING_ROWS.items()]
     columns = text.READING_COLUMNS if after else text.READING_COLUMN
     title = text.reading_title(values["language"], text.base_name(values["base"]), Path(values["source"]).name)
@@ -42,14 +42,14 @@ def _shown(values: dict[str, Any]) -> Markup:
     )
 
 
-def _cells(reading: dict[str, Any], limit: int) -> dict[str, str]:
+def _cells(reading: dict[str, Any]) -> dict[str, str]:
     rate = reading["tokens_per_second"]
     letters = ", ".join(f"{char} ({count:,})" for char, count in reading["unknown"])
     return {
         "texts": f"{reading['num_texts']:,}",
         "tokens_per_word": f"{reading['tokens_per_word']:.2f}",
         "tokens_per_second": text.NO_SOUND if rate is None else f"{rate:.1f}",
-        "over_limit": text.share_over(reading["over_limit"], reading["num_texts"], limit),
+        "over_limit": text.share_over(reading["over_limit"], reading["num_texts"], reading["limit"]),
         "unknown": text.unknown_letters(letters, reading["num_unknown"] - len(reading["unknown"])) or text.NO_UNKNOWN,
     }
 
