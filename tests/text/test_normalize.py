@@ -17,8 +17,6 @@ from utils.text.normalize import has_number_words, normalize
 from utils.text.tokenizer import UNKNOWN
 
 STOCK_TESTS = ("test_expand_numbers_multilingual", "test_abbreviations_multilingual", "test_symbols_multilingual")
-OURS_DIFFER = {"12.5 सेकंड में।"}
-"""Hindi decimals: stock's num2words knows no Hindi, and stock wants twelve and a half."""
 
 
 def stock_cases() -> list[tuple[str, str, str]]:
@@ -32,16 +30,27 @@ def stock_cases() -> list[tuple[str, str, str]]:
     return [case for cases in found for case in cases]
 
 
+def stock_reads(text: str, language: str) -> str | None:
+    """The whole cleaner of coqui-tts; None where it fails: its num2words knows no Hindi."""
+    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
+
+    try:
+        return str(VoiceBpeTokenizer().preprocess_text(text, language)).strip().lower()
+    except NotImplementedError:
+        return None
+
+
 def test_the_public_cases_of_stock_pass_through_our_path() -> None:
-    """A text and what stock expects of it are read alike: each case is about one step, our path takes them all."""
+    """What stock reads we read alike, and nearly always as its cases expect of one step."""
     cases = stock_cases()
     assert len(cases) > 80 and len({language for _, _, language in cases}) >= 15
-    wrong = {
-        text: (normalize(text, language).text, normalize(expected, language).text)
-        for text, expected, language in cases
-        if text not in OURS_DIFFER and normalize(text, language) != normalize(expected, language)
-    }
-    assert wrong == {}
+    ours = {(text, language): normalize(text, language).text for text, _, language in cases}
+    stock = {(text, language): stock_reads(text, language) for text, _, language in cases}
+    assert {case: words for case, words in ours.items() if stock[case] not in (None, words)} == {}
+    assert {language for (_, language), words in stock.items() if words is None} == {"hi"}
+    alike = [case for case in cases if ours[case[0], case[2]] == normalize(case[1], case[2]).text]
+    # The pinned num2words has other decimals than the cases, and Chinese reads a percentage before its sign.
+    assert len(alike) >= len(cases) - 6
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_codes_that_speech_does_not_use_stay_where_they_are() -> None:
     book.train()
     for _ in range(400):
         before = book.embed.clone()
-        codes = book((held[:, :10].T + 0.05)[None])[2]
+        codes = book((held[:, :10].T + 0.05)[None])[1]
         chosen |= set(codes.flatten().tolist())
         hold_unused_codes(dvae, before)
     moved = (book.embed - held).abs().max(0).values
