@@ -130,6 +130,16 @@ def test_a_fix_that_is_not_whole_is_refused_before_a_process_starts(studio, star
     assert started == []
 
 
+@pytest.mark.parametrize("name", ["wavs/none.wav", "../a.wav", "/etc/passwd", "a\x00", EVIL])
+def test_a_clip_that_is_not_in_the_dataset_is_refused_before_a_process_starts(studio, started, name):
+    for handler in (clips.accept, clips.merge):
+        with pytest.raises(UserError, match="the dataset has no clip"):
+            handler(studio, {**NAME, "data.clip": name})
+    with pytest.raises(UserError, match="has no recording in the dataset"):
+        clips.restore(studio, {**NAME, "data.clip": name})
+    assert started == []
+
+
 def test_what_is_typed_stays_when_the_dataset_changes(studio, project):
     updates = data.show(studio, {**NAME, "data.clip": "wavs/a.wav"})
     assert updates["data.clip"] == "wavs/a.wav" and not set(clips.TYPED) & set(updates)
