@@ -184,7 +184,8 @@ def test_a_full_disk_leaves_everything_as_it_was(
             prepare(config(tmp_path / "in", project.output))
     assert caught.value.fix
     assert snapshot(project) == before
-    assert project.folder.exists() is not is_new
+    # The clips that were finished before are kept for the next run; what came to nothing leaves nothing.
+    assert project.folder.exists() is (not is_new or at != "first wav")
     assert len(prepare(config(tmp_path / "in", project.output)).used) == 8
 
 
@@ -206,3 +207,18 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file, not a folder")
     with pytest.raises(UserError, match="not usable as it is"):
         prepare(config(make_source(tmp_path / "in", 2), tmp_path / "out"))
+
+
+def test_the_clips_finished_before_a_full_disk_are_not_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_source(tmp_path / "in", 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(sound, "write_wav", _full_after(5))
+        with pytest.raises(UserError, match="the disk is full"):
+            prepare(config(source, tmp_path / "out", workers=1))
+    made = []
+    decode = sound.decode
+    monkeypatch.setattr(sound, "decode", lambda path, **more: made.append(path) or decode(path, **more))
+    assert len(prepare(config(source, tmp_path / "out", workers=1)).used) == 8
+    assert len(made) == 3

@@ -7,9 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.dataset.sources import config, make_source, snapshot
+from utils.dataset import sound
 from utils.dataset.build import prepare
 from utils.dataset.staging import Staging, staged
 from utils.errors import UserError
@@ -121,3 +123,34 @@ def test_a_killed_preparation_leaves_the_dataset_and_the_next_one_works(tmp_path
     # The last chunk had not been noted down yet, so at most that is made again.
     assert len(times & set(done.values())) >= len(done) - 1
     assert not (project.dataset / ".new").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_after_a_kill_in_the_midst_of_several_processes_nothing_runs_on_and_the_rest_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, project = make_source(tmp_path / "in", 40), Project(name="voice", output=tmp_path / "out")
+    script = (
+        "import sys; from pathlib import Path;"
+        "from utils.dataset.build import prepare; from tests.dataset.sources import config;"
+        "prepare(config(Path(sys.argv[1]), Path(sys.argv[2]), workers=2, trim=True, loudness=-23.0))"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script, str(source), str(project.output)], cwd=ROOT)
+    log = project.dataset / ".work" / "log.jsonl"
+    deadline = time.monotonic() + 300
+    while not (log.is_file() and log.read_bytes().count(b'"sound:') >= 8):
+        assert child.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    tree = psutil.Process(child.pid).children(recursive=True)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    _, alive = psutil.wait_procs(tree, timeout=60)
+    assert not alive, "processes outlive the one that was killed"
+    assert not project.report.exists()
+    noted = log.read_bytes().count(b'"sound:')
+    made = []
+    decode = sound.decode
+    monkeypatch.setattr(sound, "decode", lambda path, **more: made.append(path) or decode(path, **more))
+    report = prepare(config(source, project.output, workers=1, trim=True, loudness=-23.0))
+    assert len(report.used) == 40
+    assert len(made) <= 40 - noted, "what was noted down is not made again"

@@ -26,6 +26,10 @@ _MOST = 8
 """Processes that are started by themselves: each takes about 0.3 GB."""
 
 
+class ProcessDied(UserError):
+    """A process that worked on clips is gone, as when memory runs out; what was done is kept."""
+
+
 def num_processes(tasks: int, wanted: int | None, cpus: int) -> int:
     """How many processes the tasks are worth; 1 is this one."""
     if wanted is not None:
@@ -44,7 +48,7 @@ def run_tasks(
         processes: 1 does everything here.
 
     Raises:
-        UserError: a process died, as it does when memory runs out.
+        ProcessDied: one of them is gone.
     """
     if processes <= 1:
         for task in tasks:
@@ -74,7 +78,7 @@ def _in_pool(
             for future in done:
                 yield list(running.pop(future)), future.result()
     except BrokenProcessPool as error:
-        raise UserError(
+        raise ProcessDied(
             what="a process that was preparing clips died; the memory may have run out",
             fix="run the same command again, it goes on where it was; --workers 1 needs the least memory",
         ) from error

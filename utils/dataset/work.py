@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from utils.audio.write import write_atomic
+from utils.dataset.parallel import ProcessDied
 from utils.dataset.staging import Staging
 from utils.errors import UserError
 from utils.paths import Project
@@ -54,8 +55,10 @@ class Work:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._file.close()
-        if isinstance(error, UserError | OSError) and not self._has_dataset:
-            # A new project that came to nothing leaves nothing behind; after a kill its work is still there.
+        cut_short = isinstance(error, OSError | ProcessDied) and any(self.wavs.iterdir())
+        if isinstance(error, UserError | OSError) and not self._has_dataset and not cut_short:
+            # A new project that came to nothing leaves nothing behind. After a full disk or a kill the clips that were
+            # finished are still there, and the next run goes on from them.
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def get(self, key: str) -> Any:
