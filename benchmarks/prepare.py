@@ -1,20 +1,23 @@
 """What preparing costs, in multiples of real time, and how much memory the whole process tree takes: make bench.
 
 The bundled voice in copies (each inaudibly different, so that none is a duplicate), as clips with a
-table and as one long recording with cue times; each cell in a process of its own. Loading libraries is not timed. On a
-machine that does other work too, processor time says more than the clock: both are given, "x core" for each core.
+table and as one long recording with subtitles; each cell in a process of its own, from reading the input to the
+finished dataset. Loading libraries is not timed. On a machine that does other work too, processor time says more than
+the clock: both are given, "x core" for each core. Cells can be measured one by one (--stages long --hours 1): the
+results file keeps the others.
 """
 
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ import tyro
 
 from utils.config import PrepareConfig
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
-from utils.paths import assets_folder
+from utils.paths import Project, assets_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "torchaudio", "soundfile", "numpy", "pandas", "coqui-tts", "silero-vad", "pyloudnorm")
@@ -37,7 +40,7 @@ STAGES: dict[str, str] = {
     "clips-vad": "the same with voice activity and sound measures",
     "clips-all": "the same with every measure, speaker encoder too",
     "clips-again": "the same again, nothing changed",
-    "long": "one long recording with cue times, cleaned",
+    "long": "one long recording with subtitles, cut and cleaned",
     "long-again": "the same again, nothing changed",
     "vad": "voice activity alone",
     "codes": "DVAE codes, encoder of the real size, random weights",
@@ -60,7 +63,9 @@ class Settings:
     base: str = "tiny"
     """Base model whose tokenizer checks the clips and whose speaker encoder listens (tiny's is of the real size)."""
     out: Path = ROOT / "benchmarks" / "results" / "prepare.json"
-    """Results file."""
+    """Results file; cells that are not measured now stay in it."""
+    scratch: Path | None = None
+    """Folder for sources and datasets, kept for the next call; a temporary one when not given."""
     cell: str = ""
     """Measure one stage in this process; used by the benchmark itself."""
     work: Path = Path()
@@ -80,6 +85,9 @@ class Cell:
     """On the clock, libraries already loaded."""
     cpu_s: float
     """Processor time of this process; those of its workers are not in it."""
+    workers: int = 1
+    load: float = 0.0
+    """The machine's load average when the cell began: above 1 on 2 cores, others were at work too."""
     peak_mb: float = 0.0
     """Highest memory of the process tree, pages that it shares counted once, in MB (10^6 bytes)."""
 
@@ -90,10 +98,14 @@ def main() -> None:
         print(json.dumps(asdict(_measure(settings))))
         return
     cells = []
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = settings.scratch or Path(temporary)
+        scratch.mkdir(parents=True, exist_ok=True)
         for stage in settings.stages:
             for hours in settings.hours if stage.startswith("long") else (0.0,):
-                cells.append(_in_child(stage, hours, settings, Path(scratch)))
+                load = round(os.getloadavg()[0], 1)
+                cell = _in_child(stage, hours, settings, scratch.absolute())
+                cells.append(replace(cell, workers=settings.workers, load=load))
                 print(_row(cells[-1]), flush=True)
                 # After each, so that a run that is cut short has not been for nothing.
                 settings.out.parent.mkdir(parents=True, exist_ok=True)
@@ -160,8 +172,7 @@ Work = tuple[Callable[[], object], float, int]
 def _preparing(stage: str, settings: Settings) -> Work:
     import torch
 
-    from utils.dataset.build import build
-    from utils.dataset.sources import read_source
+    from utils.dataset.build import prepare
     from utils.model.base import find_base
 
     torch.set_num_threads(1)
@@ -181,15 +192,16 @@ def _preparing(stage: str, settings: Settings) -> Work:
         workers=settings.workers,
         **more,
     )
-    recordings = read_source(source) if kind == "clips" or stage.startswith("clips") else _cues(source)
-    total = sum(_length(recording) for recording in recordings)
-    return lambda: build(config, recordings), total / 3600, len(recordings)
-
-
-def _length(recording: Any) -> float:
-    if recording.end_s is not None:
-        return float(recording.end_s - recording.start_s)
-    return float(soundfile.info(recording.audio).duration)
+    project = Project(name=config.project, output=config.output)
+    if not stage.endswith("-again"):
+        shutil.rmtree(project.folder, ignore_errors=True)
+    elif not project.report.is_file():
+        # Chosen without the cell before it: the first time is not what is measured.
+        prepare(config)
+    sounds = list(source.rglob("*.flac")) + list(source.rglob("*.wav"))
+    total = sum(float(soundfile.info(sound).duration) for sound in sounds)
+    items = len(sounds) if stage.startswith("clips") else (source / "long.srt").read_text().count("-->")
+    return lambda: prepare(config), total / 3600, items
 
 
 def _vad(settings: Settings) -> Work:
@@ -223,7 +235,7 @@ def _codes(settings: Settings) -> Work:
 
 def _manifest(settings: Settings) -> Work:
     folder = settings.work / "manifest"
-    (folder / "wavs").mkdir(parents=True)
+    (folder / "wavs").mkdir(parents=True, exist_ok=True)
     clips = []
     for number in range(100_000):
         audio = folder / "wavs" / f"clip{number:06}.wav"
@@ -249,7 +261,7 @@ def _make_clips(folder: Path, settings: Settings) -> None:
 
 
 def _make_long(folder: Path, settings: Settings) -> None:
-    """One wav of so many hours, and the times of its sentences."""
+    """One wav of so many hours, with the subtitles of its sentences."""
     folder.mkdir(parents=True)
     parts = read_manifest(assets_folder() / "demo_voice" / "metadata.csv")
     sounds = [soundfile.read(clip.audio, dtype="int16")[0] for clip in parts]
@@ -261,17 +273,16 @@ def _make_long(folder: Path, settings: Settings) -> None:
             pcm[8_000:8_020] ^= np.array([(number >> bit & 1) * 64 for bit in range(20)], dtype=np.int16)
             file.write(pcm)
             file.write(np.zeros(6_615, dtype=np.int16))
-            cues.append((at / 22_050, (at + len(pcm)) / 22_050, parts[number % len(parts)].text))
+            times = f"{_clock(at / 22_050)} --> {_clock((at + len(pcm)) / 22_050)}"
+            cues.append(f"{number + 1}\n{times}\n{parts[number % len(parts)].text}\n")
             at, number = at + len(pcm) + 6_615, number + 1
-    (folder / "cues.json").write_text(json.dumps(cues))
+    (folder / "long.srt").write_text("\n".join(cues), encoding="utf-8")
 
 
-def _cues(folder: Path) -> list[Any]:
-    from utils.dataset.sources import Recording
-
-    cues = json.loads((folder / "cues.json").read_text())
-    audio = folder / "long.wav"
-    return [Recording(audio=audio, text=text, start_s=start, end_s=end) for start, end, text in cues]
+def _clock(seconds: float) -> str:
+    """As SRT writes it: 01:02:03,456."""
+    ms = round(seconds * 1_000)
+    return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1_000 % 60:02},{ms % 1_000:03}"
 
 
 def _title() -> str:
@@ -290,13 +301,20 @@ def _row(cell: Cell) -> str:
 
 
 def _result(settings: Settings, cells: list[Cell]) -> dict[str, object]:
+    """What the results file holds: these cells, and those of earlier calls that were not measured again."""
+    measured = {(cell.stage, round(cell.hours), cell.workers) for cell in cells}
+    try:
+        before = [Cell(**cell) for cell in json.loads(settings.out.read_text())["cells"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        before = []
+    kept = [cell for cell in before if (cell.stage, round(cell.hours), cell.workers) not in measured]
+    order = list(STAGES)
+    merged = sorted([*kept, *cells], key=lambda cell: (order.index(cell.stage), cell.hours))
     return {
         "command": f"python -m benchmarks.prepare {' '.join(sys.argv[1:])}".strip(),
         "hardware": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
-        "load_average": [round(load, 1) for load in os.getloadavg()],
-        "workers": settings.workers,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-        "cells": [asdict(cell) for cell in cells],
+        "cells": [asdict(cell) for cell in merged],
     }
 
 
