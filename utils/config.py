@@ -62,6 +62,10 @@ class PrepareConfig(Config):
     """Its numbers: int8 is small and quick on a CPU, float16 on a GPU; default is the model's own."""
     beam_size: int = 5
     """Ways to continue that it weighs up; 1 is quickest."""
+    check_transcripts: bool = False
+    """Let it hear every clip, and flag those in which it hears something else than the transcript says."""
+    max_cer: float = 0.3
+    """Share of a transcript's letters that it may hear otherwise before the clip is flagged."""
     detect_language: bool = False
     """Let it tell the language; a recording mostly in another one than the dataset's is reported, not transcribed."""
     base: str = "tiny"
@@ -131,6 +135,12 @@ class PrepareConfig(Config):
             found.append(f"padding is {self.padding} s; use 0 to 1")
         if not 1 <= self.beam_size <= 20:
             found.append(f"beam_size is {self.beam_size}; use 1 to 20")
+        if self.check_transcripts and self.transcriber is None:
+            found.append("check_transcripts needs a recogniser; name one with transcriber, such as small, or a folder")
+        if self.check_transcripts and not self.quality:
+            found.append("check_transcripts is a measure, and quality is off; switch quality on, or leave it out")
+        if not 0 < self.max_cer <= 2:
+            found.append(f"max_cer is {self.max_cer}; use a share such as 0.3, up to 2")
         if self.compute_type not in COMPUTE_TYPES:
             found.append(f"compute_type is {self.compute_type!r}; use one of {', '.join(COMPUTE_TYPES)}")
         if self.encoding is not None and not _is_encoding(self.encoding):

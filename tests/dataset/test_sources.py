@@ -160,7 +160,7 @@ def test_a_link_to_itself_is_a_fault_of_its_clip(tmp_path: Path, layout: str) ->
         return
     (source / "own.txt").unlink()
     (source / "own.txt").symlink_to(source / "own.txt")
-    assert _faults(read_source(source)) == {"own.wav": "no transcript"}
+    assert _faults(read_source(source)) == {"own.wav": "no transcript", "loop.wav": "missing file"}
 
 
 def test_an_input_that_is_a_link_to_itself_is_refused(tmp_path: Path) -> None:

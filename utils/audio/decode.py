@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from utils.audio.resample import resample
+from utils.audio.riff import data_lengths
 from utils.config import Channel
 from utils.errors import UserError
 
@@ -40,6 +41,8 @@ LOUDEST = 8.0
 # Containers only: playlists (hls, dash, concat) would make FFmpeg open other files and addresses.
 _CONTAINERS = "wav,w64,flac,mp3,ogg,aac,aiff,caf,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2"
 _BLOCK = 65_536
+_WHOLE = 0.99
+"""Of the samples that a WAV announces: some programs miscount by a few, what was cut off lacks more."""
 
 
 def load_audio(path: Path, sample_rate: int, *, max_seconds: float | None = None) -> Tensor:
@@ -173,6 +176,13 @@ def _check_file(path: Path) -> None:
         raise unreadable(path, "does not exist" if not path.exists() else "is not a file", fix="correct the path")
     if path.stat().st_size == 0:
         raise unreadable(path, "is empty (0 bytes)")
+    try:
+        lengths = data_lengths(path)
+    except OSError as error:
+        raise unreadable(path, f"cannot be opened: {error.strerror}", fix="check its permissions") from error
+    if lengths and lengths.held < _WHOLE * lengths.announced:
+        share = f"{lengths.held / lengths.announced:.0%} of the sound that its header announces"
+        raise unreadable(path, f"is cut off: it holds {share}", fix="copy it again from the original")
 
 
 def _decode_soundfile(path: Path, start_s: float, max_seconds: float | None, channel: Channel) -> tuple[Tensor, int]:

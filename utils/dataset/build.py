@@ -10,12 +10,13 @@ from utils.audio.clean import Cleaning
 from utils.config import PrepareConfig
 from utils.dataset.checks import Checks
 from utils.dataset.existing import Existing, read_existing
+from utils.dataset.hearing import clip_transcriber, disagreement, hear_clips
 from utils.dataset.judges import Judges, has_dnsmos
 from utils.dataset.locate import printable, real_path
 from utils.dataset.make_clip import ClipMaker
-from utils.dataset.make_sounds import judge_clips, make_sounds
+from utils.dataset.make_sounds import judge_clips, make_sounds, wav_of
 from utils.dataset.manifest import Clip, write_manifest
-from utils.dataset.measures import flag_clips
+from utils.dataset.measures import Limits, flag_clips
 from utils.dataset.merge import merge
 from utils.dataset.page import write_page
 from utils.dataset.report import ClipReport, Report, Split, explain
@@ -23,6 +24,7 @@ from utils.dataset.sound import SoundMaker, SoundSettings
 from utils.dataset.sources import Reading, Recording, read_sources
 from utils.dataset.split import Sound, assign_splits
 from utils.dataset.staging import Staging, staged
+from utils.dataset.transcribe import find_weights
 from utils.dataset.work import Work
 from utils.errors import UserError
 from utils.paths import Project, open_project
@@ -81,6 +83,9 @@ def build(
     base = find_base(config.base)
     checks = Checks.of(config, base)
     with staged(project) as staging, Work(project) as work:
+        if config.check_transcripts and change is None:
+            # Told now, not after all clips were made.
+            find_weights(str(config.transcriber))
         old = read_existing(project, checks.language)
         if change is not None:
             old = replace(old, clips=change(old.clips))
@@ -99,7 +104,7 @@ def build(
         clips = [maker.check_again(clip) for clip in merge(old.clips, made)]
         if change is not None:
             _require_all(made, old.clips, clips)
-        clips = _judged(clips, config, work, judges, project)
+        clips = _judged(clips, config, work, judges, project, checks)
         report = _report(clips, made, old, _settings(config, checks, sounds.settings))
         _write(report, checks.language, project, staging, work)
         staging.commit()
@@ -193,7 +198,7 @@ def _require_all(made: list[ClipReport], wanted: list[ClipReport], clips: list[C
 
 
 def _judged(
-    clips: list[ClipReport], config: PrepareConfig, work: Work, judges: Judges, project: Project
+    clips: list[ClipReport], config: PrepareConfig, work: Work, judges: Judges, project: Project, checks: Checks
 ) -> list[ClipReport]:
     """The clips with their flags; those that are flagged are dropped where the settings say so."""
     if not config.quality:
@@ -202,9 +207,29 @@ def _judged(
     answers = judge_clips(used, judges, work, project.dataset, workers=config.workers)
     prints = {clip.wav_hash: clip.fingerprint for clip in used if clip.fingerprint}
     used = [replace(clip, measures=clip.measures | answers.numbers.get(clip.wav_hash, {})) for clip in used]
-    flagged = iter(flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness))
+    if config.check_transcripts:
+        used = _compared(used, config, work, project, checks)
+    limits = Limits(cer=config.max_cer)
+    flagged = iter(
+        flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness, limits=limits)
+    )
     done = [next(flagged) if clip.status == "used" else clip for clip in clips]
     return [_drop_flagged(clip) for clip in done] if config.drop_flagged else done
+
+
+def _compared(
+    clips: list[ClipReport], config: PrepareConfig, work: Work, project: Project, checks: Checks
+) -> list[ClipReport]:
+    """The clips with what a recogniser heard in them, and how far that is from their transcripts."""
+    heard = hear_clips(clips, clip_transcriber(config), work, lambda clip: wav_of(clip, work, project.dataset))
+    found = []
+    for clip in clips:
+        said = heard.get(clip.wav_hash)
+        if said is not None:
+            cer = round(disagreement(clip.text, said, checks.reads), 4)
+            clip = replace(clip, heard=said, measures=clip.measures | {"cer": cer})
+        found.append(clip)
+    return found
 
 
 def _drop_flagged(clip: ClipReport) -> ClipReport:

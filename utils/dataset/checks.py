@@ -1,19 +1,21 @@
 """What a clip must fit: the base's tokenizer and the limits of the settings."""
 
-import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE, PrepareConfig
 from utils.dataset.report import Fault
+from utils.dataset.unknown import code_and_name, suggestion
 from utils.errors import UserError, raise_problems
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 
 if TYPE_CHECKING:
     from utils.model.base import Base
 
+_LONGEST_TOKEN = 64
+"""Characters that one token never has more than."""
 _NAMED = 8
 """Unknown characters that a message names."""
 
@@ -53,21 +55,38 @@ class Checks:
             max_audio_length=min(base.defaults.max_audio_length, longest_audio) if audio is None else audio,
         )
 
-    def text(self, text: str) -> tuple[Fault | None, int]:
-        """What is wrong with a transcript, and its length in tokens."""
+    def text(self, text: str) -> "TextCheck":
+        """What is wrong with a transcript, and what the model reads."""
         if not any(map(str.isalnum, text)):
-            return Fault("empty text", "the transcript has no words"), 0
+            return TextCheck(Fault("empty text", "the transcript has no words"))
+        if len(text) > self.max_text_length * _LONGEST_TOKEN:
+            # Nobody waits for a whole book to be taken apart only to be told this.
+            detail = f"the transcript has {len(text)} characters, the limit is {self.max_text_length} tokens"
+            return TextCheck(Fault("text too long", detail))
         try:
-            tokens = self.tokenizer.encode(text, self.language)
+            read = self.tokenizer.normalize(text, self.language)
+            tokens = self.tokenizer.encode_normalized(read, self.language)
             unknown = self._unknown(text, tokens)
         except UserError as error:
-            return Fault("unreadable text", error.what), 0
+            return TextCheck(Fault("unreadable text", error.what))
         if unknown:
-            return Fault("unknown characters", f"the vocabulary lacks {_named(unknown)}"), len(tokens)
+            fault = Fault("unknown characters", f"the vocabulary lacks {_named(unknown)}")
+            instead = {char: suggestion(char, self._is_known) for char in unknown}
+            return TextCheck(fault, len(tokens), read, instead)
         if len(tokens) > self.max_text_length:
             limit = f"the transcript has {len(tokens)} tokens, the limit is {self.max_text_length}"
-            return Fault("text too long", limit), len(tokens)
-        return None, len(tokens)
+            return TextCheck(Fault("text too long", limit), len(tokens), read)
+        return TextCheck(None, len(tokens), read)
+
+    def reads(self, text: str) -> str:
+        """A text as the model reads it; as it is where the language's rules cannot read it."""
+        try:
+            return self.tokenizer.normalize(text, self.language)
+        except UserError:
+            return text
+
+    def _is_known(self, text: str) -> bool:
+        return not self._unknown(text, self.tokenizer.encode(text, self.language))
 
     def notes(self, text: str) -> tuple[str, ...]:
         """What of a transcript without faults has no rule and is read literally or left out."""
@@ -96,13 +115,20 @@ class Checks:
         return self.tokenizer.unknown_characters(text, self.language) or ["a sequence of characters"]
 
 
+@dataclass(frozen=True)
+class TextCheck:
+    """What a transcript is to the base."""
+
+    fault: Fault | None
+    num_tokens: int = 0
+    read: str = ""
+    """As the tokenizer sees it: numbers and symbols as words, lower case."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Characters that the vocabulary lacks, each with what to do about it."""
+
+
 def _named(characters: list[str]) -> str:
     """Characters so that people can find them: ß (U+00DF latin small letter sharp s)."""
-    shown = [f"{char} ({_code(char)})" if len(char) == 1 else char for char in characters[:_NAMED]]
+    shown = [f"{char} ({code_and_name(char)})" if len(char) == 1 else char for char in characters[:_NAMED]]
     more = f" and {len(characters) - _NAMED} more" if len(characters) > _NAMED else ""
     return ", ".join(shown) + more
-
-
-def _code(character: str) -> str:
-    name = unicodedata.name(character, "unnamed").lower()
-    return f"U+{ord(character):04X} {name}"

@@ -68,10 +68,9 @@ class ClipMaker:
             return Draft(clip=clip, fault=Fault("unreadable audio", f"it cannot be opened: {error.strerror}"))
         clip = replace(clip, source_hash=hashes[0], id=clip_id(spans, hashes))
         known = self.existing.by_id.get(clip.id)
-        if known is None and self.checks.text(clip.text)[0]:
+        if known is None and (fault := self.checks.text(clip.text).fault):
             # What nobody can train on need not be decoded.
-            fault, num_tokens = self.checks.text(clip.text)
-            return Draft(clip=replace(clip, num_tokens=num_tokens), fault=fault)
+            return Draft(clip=self._read(clip)[0], fault=fault)
         if known is not None and known.reason in BY_HAND:
             return Draft(clip=clip, known=known)
         item = f"sound:{self.settings.key}:{self.settings.quality}:{clip.id}"
@@ -122,15 +121,12 @@ class ClipMaker:
         """A clip in use, perhaps edited or made for another base: what does not fit is dropped, not trained on."""
         if clip.status == "dropped":
             return clip
-        fault, num_tokens = self.checks.text(clip.text)
+        read, fault = self._read(clip)
         fault = fault or self.checks.length(clip.num_samples)
-        if fault:
-            return _drop(clip, fault)
-        return replace(clip, num_tokens=num_tokens, notes=self.checks.notes(clip.text))
+        return _drop(read, fault) if fault else replace(read, notes=self.checks.notes(clip.text))
 
     def _decide(self, clip: ClipReport, sound: Sound, known: ClipReport | None) -> ClipReport:
-        fault, num_tokens = self.checks.text(clip.text)
-        clip = replace(clip, num_tokens=num_tokens)
+        clip, fault = self._read(clip)
         if sound.is_silent:
             fault = fault or Fault("silent", "every sample is zero")
         fault = fault or self._length(sound) or self._duplicate(clip)
@@ -139,6 +135,11 @@ class ClipMaker:
         # With its wav and its text, so that under other limits it comes back as it was edited.
         had = known.clip if known is not None and fault.reason != "duplicate audio" else ""
         return replace(_drop(clip, fault), clip=had)
+
+    def _read(self, clip: ClipReport) -> tuple[ClipReport, Fault | None]:
+        """The clip with what the model reads in its text, and what is wrong with that."""
+        found = self.checks.text(clip.text)
+        return replace(clip, num_tokens=found.num_tokens, read=found.read, unknown=found.unknown), found.fault
 
     def _length(self, sound: Sound) -> Fault | None:
         if sound.is_cut:
@@ -175,8 +176,7 @@ class ClipMaker:
         )
         if known.reason in BY_HAND:
             return clip
-        fault, num_tokens = self.checks.text(clip.text)
-        clip = replace(clip, num_tokens=num_tokens)
+        clip, fault = self._read(clip)
         fault = fault or self.checks.length(clip.num_samples)
         if fault is None and not (clip.clip and (self.dataset / clip.clip).is_file()):
             fault = Fault(

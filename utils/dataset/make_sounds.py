@@ -75,7 +75,7 @@ def judge_clips(
     """
     with_hash = {clip.wav_hash: clip for clip in clips if clip.wav_hash}
     unheard = [
-        (str(_wav_of(clip, work, dataset)), digest)
+        (str(wav_of(clip, work, dataset)), digest)
         for digest, clip in with_hash.items()
         if any(work.get(key) is None for key in judges.keys(digest).values())
     ]
@@ -123,6 +123,7 @@ def _by_recording(tasks: list[SoundTask]) -> list[SoundTask]:
     return sorted(tasks, key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
 
 
-def _wav_of(clip: ClipReport, work: Work, dataset: Path) -> Path:
+def wav_of(clip: ClipReport, work: Work, dataset: Path) -> Path:
+    """Where a clip's sound lies now: in the dataset, or ready to be moved there."""
     lies = dataset / clip.clip
     return lies if lies.is_file() else work.wav(clip.wav_hash)

@@ -2,7 +2,7 @@
 
 Measures of one clip: dc (share of full scale), clipping (share of samples), snr (dB), speech (share of the time),
 loudness (LUFS), begins and ends (dB relative to the speech), rate (letters a second), mos (DNSMOS, 1 to 5), voice
-(likeness to the speaker's other clips, -1 to 1).
+(likeness to the speaker's other clips, -1 to 1), cer (share of the letters that a recogniser heard otherwise).
 """
 
 from collections import defaultdict
@@ -41,6 +41,8 @@ class Limits:
     voice: float = 0.5
     """Likeness above which a voice is never called another one."""
     mos: float = 2.2
+    cer: float = 0.3
+    """Share of the transcript's letters that a recogniser heard otherwise."""
 
 
 def flag_clips(
@@ -101,6 +103,11 @@ def _own_flags(clip: ClipReport, limits: Limits, loudness: float | None) -> list
         (abs(m.get("dc", 0)) > limits.dc and not clip.cleaning, "offset", f"it lies {m.get('dc', 0):+.3f} beside zero"),
         (m.get("begins", -99) > limits.edge, "cut beginning", "it begins at the loudness of speech"),
         (m.get("ends", -99) > limits.edge, "cut end", "it ends at the loudness of speech"),
+        (
+            m.get("cer", 0) > limits.cer,
+            "transcript",
+            f"{m.get('cer', 0):.0%} of its letters were heard otherwise: {clip.heard[:120]!r}",
+        ),
         (m.get("mos", 5) < limits.mos, "sound quality", f"DNSMOS gives {m.get('mos', 5):.1f}, less than {limits.mos}"),
     ]
     if loudness is not None and clip.cleaning and m.get("loudness", loudness) < loudness - limits.quieter:

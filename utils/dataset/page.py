@@ -14,6 +14,9 @@ from utils.dataset.report import ClipReport, Report
 _BINS = 24
 _SHOWN = 2_000
 """Rows of a table: more would make the page slow; report.json has them all."""
+_LONGEST = 2_000
+"""Characters of a text that are shown."""
+_LOOK_AT = ("clip", "why", "text", "as the model reads it", "sound", "id for fixes")
 _HISTOGRAMS = (
     ("seconds", "length", "s"),
     ("letters", "letters of text", ""),
@@ -24,6 +27,7 @@ _HISTOGRAMS = (
     ("clipping", "clipped share", ""),
     ("voice", "likeness to the speaker", ""),
     ("mos", "DNSMOS", ""),
+    ("cer", "letters heard otherwise", ""),
 )
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bar: #4a7fd0; }
@@ -58,6 +62,7 @@ def write_page(path: Path, report: Report, project: str) -> None:
         "</div>",
         _flagged([clip for clip in report.used if clip.flags and not clip.accepted]),
         _noted([clip for clip in report.used if clip.notes]),
+        _unknown(report),
         _dropped(report.dropped),
         _all(report.used),
         _settings(report),
@@ -107,32 +112,46 @@ def _value(clip: ClipReport, name: str) -> float | None:
 
 def _flagged(clips: list[ClipReport]) -> str:
     rows = (
-        (clip.name, "; ".join(f"{flag.measure}: {flag.detail}" for flag in clip.flags), clip.text, clip.clip, clip.id)
+        (clip.name, "; ".join(": ".join(flag) for flag in clip.flags), *_words(clip), clip.clip, clip.id)
         for clip in clips[:_SHOWN]
     )
-    return _section(
-        "Used, but have a look", len(clips), ("clip", "why", "text", "sound", "id for fixes"), rows, sound=3
-    )
+    return _section("Used, but have a look", len(clips), _LOOK_AT, rows, sound=4)
 
 
 def _noted(clips: list[ClipReport]) -> str:
-    rows = ((clip.name, "; ".join(clip.notes), clip.text, clip.clip, clip.id) for clip in clips[:_SHOWN])
-    heads = ("clip", "what", "text", "sound", "id for fixes")
-    return _section("Used, but without a rule for all of the text", len(clips), heads, rows, sound=3)
+    rows = ((clip.name, "; ".join(clip.notes), *_words(clip), clip.clip, clip.id) for clip in clips[:_SHOWN])
+    return _section("Used, but without a rule for all of the text", len(clips), _LOOK_AT, rows, sound=4)
 
 
 def _dropped(clips: list[ClipReport]) -> str:
-    rows = ((clip.name, f"{clip.reason}: {clip.detail}", clip.text, clip.clip, clip.id) for clip in clips[:_SHOWN])
-    return _section("Dropped", len(clips), ("clip", "why", "text", "sound", "id for fixes"), rows, sound=3)
+    rows = ((clip.name, f"{clip.reason}: {clip.detail}", *_words(clip), clip.clip, clip.id) for clip in clips[:_SHOWN])
+    return _section("Dropped", len(clips), _LOOK_AT, rows, sound=4)
 
 
 def _all(clips: list[ClipReport]) -> str:
-    rows = ((c.name, c.split, f"{c.seconds:.2f}", c.speaker, c.text, c.clip, c.id) for c in clips[:_SHOWN])
-    heads = ("clip", "set", "seconds", "speaker", "text", "sound", "id for fixes")
-    return _section("All clips in use", len(clips), heads, rows, sound=5)
+    rows = ((c.name, c.split, f"{c.seconds:.2f}", c.speaker, *_words(c), c.clip, c.id) for c in clips[:_SHOWN])
+    heads = ("clip", "set", "seconds", "speaker", "text", "as the model reads it", "sound", "id for fixes")
+    return _section("All clips in use", len(clips), heads, rows, sound=6)
 
 
-def _section(title: str, count: int, heads: Sequence[str], rows: Iterable[Sequence[str]], *, sound: int) -> str:
+def _words(clip: ClipReport) -> tuple[str, str]:
+    """The transcript, and what the tokenizer makes of it; of a damaged table's endless text the beginning."""
+    return _short(clip.text), _short(clip.read)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+
+
+def _unknown(report: Report) -> str:
+    """Characters that the base has no token for."""
+    found = report.unknown_characters
+    rows = ((u.character, u.name, str(u.count), str(u.clips), u.instead) for u in found[:_SHOWN])
+    heads = ("character", "what it is", "times", "clips", "what to do")
+    return _section("Characters that the base cannot read", len(found), heads, rows)
+
+
+def _section(title: str, count: int, heads: Sequence[str], rows: Iterable[Sequence[str]], *, sound: int = -1) -> str:
     if not count:
         return ""
     more = f"<p>The first {_SHOWN} of {count}; report.json has them all.</p>" if count > _SHOWN else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from utils.config import SAMPLE_RATE
+from utils.dataset.unknown import UnknownCharacter, count_unknown
 from utils.errors import UserError
 
 Status = Literal["used", "dropped"]
@@ -25,6 +26,7 @@ Reason = Literal[
     "unreadable text",
     "unknown characters",
     "duplicate audio",
+    "unreadable input",
     "unreadable row",
     "bad times",
     "no pause",
@@ -96,6 +98,12 @@ class ClipReport:
     split: Split | Literal[""] = ""
     text: str = ""
     """Transcript in the dataset."""
+    read: str = ""
+    """The transcript as the base's tokenizer sees it: numbers and symbols as words, lower case."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Characters that the base has no token for, each with what to do about it."""
+    heard: str = ""
+    """What a recogniser heard, where transcripts are checked."""
     speaker: str = ""
     source_text: str = ""
     """Transcript as the source had it: differs from `text` when the dataset was edited by hand."""
@@ -197,7 +205,13 @@ class Report:
             "flags": dict(Counter(flag.measure for clip in self.used for flag in clip.flags).most_common()),
             "noted": sum(bool(clip.notes) for clip in self.used),
             "reasons": dict(reasons.most_common()),
+            "unknown_characters": [asdict(found) for found in self.unknown_characters],
         }
+
+    @property
+    def unknown_characters(self) -> list[UnknownCharacter]:
+        """What the base cannot read in the transcripts given, the most frequent first."""
+        return count_unknown((clip.read, clip.unknown) for clip in self.dropped if clip.unknown)
 
     def save(self, path: Path) -> None:
         """Write report.json.
@@ -247,6 +261,11 @@ class Report:
             lines += [f"  {clip.name}: {'; '.join(clip.notes)}" for clip in noted[:_SHOWN]]
             if len(noted) > _SHOWN:
                 lines.append(f"  and {len(noted) - _SHOWN} more, all in report.html")
+        if unknown := self.unknown_characters:
+            lines += ["", "characters that the base cannot read"]
+            lines += [f"  {found.line}" for found in unknown[:_SHOWN]]
+            if len(unknown) > _SHOWN:
+                lines.append(f"  and {len(unknown) - _SHOWN} more, all in report.html")
         if self.dropped:
             lines += ["", "dropped"] + [f"  {explain(clip)}" for clip in self.dropped[:_SHOWN]]
         if len(self.dropped) > _SHOWN:

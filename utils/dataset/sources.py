@@ -10,14 +10,27 @@ from utils.dataset.archive import unpack
 from utils.dataset.cues import SUBTITLE_SUFFIXES, cue_file, is_labels, parse_cues
 from utils.dataset.cut import Cut, Limits
 from utils.dataset.jsonl import JsonRow, parse_jsonl
-from utils.dataset.locate import composed, files_in, find_audio, find_text, is_file, is_inside, printable, real_path
+from utils.dataset.locate import (
+    RealPaths,
+    broken_links,
+    composed,
+    files_in,
+    find_audio,
+    find_text,
+    is_file,
+    is_inside,
+    printable,
+    real_path,
+)
 from utils.dataset.long_audio import LongAudio
 from utils.dataset.report import Fault, Span
 from utils.dataset.table import DEFAULT_SPEAKER, clean, read_table
 from utils.dataset.textfile import read_text
-from utils.dataset.transcribe import Transcriber, TranscriberSettings
+from utils.dataset.transcribe import NEEDS_WEIGHTS, Transcriber, TranscriberSettings
 from utils.errors import UserError
 
+_LONGEST_NAME = 4_096
+"""Characters; no system has longer paths."""
 _TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 _TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
 _KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, ".txt", ".zip")
@@ -93,9 +106,22 @@ def read_sources(paths: Sequence[Path], reading: Reading) -> list[Recording]:
         reading: how to read them.
 
     Raises:
-        UserError: one of them is not there or holds no recordings, a table cannot be read, or an archive is not safe.
+        UserError: nothing can be read: the inputs are not there, hold no recordings, have a damaged table, or are
+            archives that are not safe. Of several inputs one like that is reported, and the others are read.
     """
-    return [recording for path in paths for recording in _read_one(path, reading)]
+    found: list[Recording] = []
+    refused: list[UserError] = []
+    for path in paths:
+        try:
+            found += _read_one(path, reading)
+        except UserError as error:
+            if error.where == NEEDS_WEIGHTS:
+                raise
+            refused.append(error)
+            found.append(_refused(path.expanduser().absolute(), error))
+    if len(refused) == len(paths):
+        raise refused[0]
+    return found
 
 
 def read_source(path: Path, reading: Reading | None = None) -> list[Recording]:
@@ -121,6 +147,12 @@ def _read_one(path: Path, reading: Reading) -> list[Recording]:
     return found
 
 
+def _refused(path: Path, error: UserError) -> Recording:
+    """What stands in the report for an input of which nothing could be read."""
+    where = "" if error.where in ("", str(path)) else f" ({error.where})"
+    return Recording(audio=path, fault=Fault("unreadable input", f"{error.what}{where}; {error.fix or 'mend it'}"))
+
+
 def _folder(folder: Path, reading: Reading) -> list[Recording]:
     """Tables of a folder and its subfolders with their rows, then all that no row names."""
     table = _table_of(folder)
@@ -134,9 +166,12 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
     roots = [root for root in roots if not any(root != other and root.is_relative_to(other) for other in roots)]
     found = []
     for root in roots:
-        table = _table_of(root)
-        assert table is not None
-        found += _table_and_rest(table, root, reading)
+        try:
+            table = _table_of(root)
+            assert table is not None
+            found += _table_and_rest(table, root, reading)
+        except UserError as error:
+            found.append(_refused(root, error))
     return found + _texts_and_audio(folder, reading, without=roots)
 
 
@@ -153,22 +188,26 @@ def _table_of(folder: Path) -> Path | None:
 
 def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
     """The rows of a table; one that leads out of `root` is not followed."""
-    found = []
+    found, known = [], RealPaths()
     for row in _rows(table, reading):
-        audio = find_audio(table.parent, row.audio)
         place = f"{table.name}, line {row.line}"
+        # What no file can be called is not looked for; the row then stands for itself.
+        has_name = bool(row.audio) and len(row.audio) <= _LONGEST_NAME
+        audio = find_audio(table.parent, row.audio) if has_name else table.absolute()
         fault = None
         if row.problem:
             fault = Fault("unreadable row", f"{place}: {row.problem}")
         elif not row.audio:
             fault = Fault("missing file", f"{place} names no file")
-        elif not is_inside(audio, root):
+        elif not has_name:
+            fault = Fault("missing file", f"{place} names {row.audio[:60]!r}..., {len(row.audio)} characters")
+        elif not is_inside(audio, root, known):
             fault = _outside(place, audio, root)
         elif not is_file(audio):
             fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is not there")
         found.append(
             Recording(
-                audio=table.absolute() if row.problem and not row.audio else audio,
+                audio=audio,
                 text=row.text,
                 speaker=row.speaker,
                 origin=place,
@@ -183,17 +222,25 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
 def _rows(table: Path, reading: Reading) -> list[JsonRow]:
     if table.suffix.lower() == ".jsonl":
         return parse_jsonl(read_text(table, other=reading.encoding))
-    rows = read_table(table, reading.encoding)
-    return [JsonRow(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker) for row in rows]
+    return [
+        JsonRow(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, problem=row.problem)
+        for row in read_table(table, reading.encoding)
+    ]
 
 
 def _table_and_rest(table: Path, root: Path, reading: Reading) -> list[Recording]:
     """The rows of a table, then the recordings in its folder that no row names."""
-    listed = _listed(table, root, reading)
-    named = {real_path(recording.audio) for recording in listed}
+    listed, known = _listed(table, root, reading), RealPaths()
+    named = {known.of(recording.audio) for recording in listed}
     fault = Fault("no transcript", f"{table.name} has no row for it{reading.no_transcript}")
-    rest = (path for path in files_in(root, AUDIO_SUFFIXES) if real_path(path) not in named)
-    return listed + [recording for path in rest for recording in _with_words(path, root, reading, fault)]
+    rest = (path for path in files_in(root, AUDIO_SUFFIXES) if known.of(path) not in named)
+    as_written = {recording.audio for recording in listed}
+    broken = (path for path in broken_links(root, AUDIO_SUFFIXES) if path not in as_written)
+    return [
+        *listed,
+        *(recording for path in rest for recording in _with_words(path, root, reading, fault)),
+        *map(_broken, broken),
+    ]
 
 
 def _outside(what: str, path: Path, root: Path) -> Fault:
@@ -206,9 +253,10 @@ def _texts_and_audio(folder: Path, reading: Reading, *, without: Sequence[Path])
     """Recordings with what says their words, then texts, subtitles and archives that no recording goes with."""
     files = [path for path in files_in(folder, _KNOWN) if not any(path.is_relative_to(root) for root in without)]
     audio = [path for path in files if path.suffix.lower() in AUDIO_SUFFIXES]
-    if not audio and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in files):
+    broken = [path for path in broken_links(folder, _KNOWN) if not any(path.is_relative_to(root) for root in without)]
+    if not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in files):
         return []
-    voiced = {composed(path.with_suffix("")) for path in audio}
+    voiced = {composed(path.with_suffix("")) for path in (*audio, *broken)}
     found = [recording for path in audio for recording in _with_words(path, folder, reading, None)]
     fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
     for path in files:
@@ -216,7 +264,18 @@ def _texts_and_audio(folder: Path, reading: Reading, *, without: Sequence[Path])
             continue
         inner = Fault("no recording", "an archive inside; give its path as well, or unpack it")
         found.append(Recording(audio=path, fault=inner if path.suffix.lower() == ".zip" else fault))
-    return found
+    # A text that is a link like that is told of with its recording.
+    return found + [_broken(path) for path in broken if not _has_recording(path, audio)]
+
+
+def _has_recording(path: Path, audio: Sequence[Path]) -> bool:
+    return path.suffix.lower() == ".txt" and composed(path.with_suffix("")) in {
+        composed(other.with_suffix("")) for other in audio
+    }
+
+
+def _broken(path: Path) -> Recording:
+    return Recording(audio=path, fault=Fault("missing file", "a link to a file that is not there, or to itself"))
 
 
 def _alone(path: Path, reading: Reading) -> list[Recording]:
@@ -249,7 +308,7 @@ def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | No
     try:
         return _by_companion(audio, folder, reading, missing)
     except UserError as error:
-        if not is_file(audio) or error.where == "--transcriber":
+        if not is_file(audio) or error.where == NEEDS_WEIGHTS:
             raise
         return [Recording(audio=audio, fault=Fault("unreadable audio", error.what))]
 

@@ -38,6 +38,8 @@ class Row:
     text: str
     """Transcript: normalised text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
     speaker: str
+    problem: str = ""
+    """Why the row cannot be used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +66,21 @@ def read_table(path: Path, encoding: str | None = None) -> list[Row]:
         encoding: of a table that is neither.
 
     Raises:
-        UserError: the file is missing, empty or not UTF-8, lacks the needed columns, or has broken quoting or a row
-            with too many or too few fields; with the line.
+        UserError: the file is missing, empty or not UTF-8, lacks the needed columns, has broken quoting, or half of its
+            rows or more are damaged; with the line.
     """
     content = _read_text(path, encoding)
     layout = _find_layout(path, content)
-    fields = _read_fields(path, content, layout)
-    return _ljspeech_rows(path, fields) if layout.header is None else _named_rows(fields[1:], layout.header)
+    rows = _read_fields(path, content, layout)[0 if layout.header is None else 1 :]
+    problems = {line: problem for line, fields in rows if (problem := _problem(fields, layout))}
+    if 2 * len(problems) >= max(1, len(rows)):
+        # So many: the table is meant otherwise than it is read here.
+        line, problem = next(iter(problems.items()))
+        raise UserError(what=problem, where=f"{path}, line {line}", fix=_how_to_write(layout))
+    whole = [(line, fields) for line, fields in rows if line not in problems]
+    read = _ljspeech_rows(path, whole) if layout.header is None else _named_rows(whole, layout.header)
+    damaged = [Row(line=line, audio="", text="", speaker=DEFAULT_SPEAKER, problem=p) for line, p in problems.items()]
+    return sorted([*read, *damaged], key=lambda row: row.line)
 
 
 def clean(text: str) -> str:
@@ -80,11 +90,6 @@ def clean(text: str) -> str:
 
 def _read_text(path: Path, encoding: str | None) -> str:
     text = read_text(path, other=encoding)
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise UserError(
-            what="the table holds NUL characters", where=f"{path}, line {line}", fix="save it as UTF-8 text"
-        )
     if not text.strip():
         raise UserError(
             what="the table is empty", where=str(path), fix=f"give it a header {_EXPECTED} and a row a clip"
@@ -118,10 +123,11 @@ def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, l
     reader = csv.reader(io.StringIO(content), delimiter=layout.separator, quoting=layout.quoting, strict=True)
     rows: list[tuple[int, list[str]]] = []
     begin = 1
+    # Its own limit would stop the whole table for one long text; it holds for the process, so it is put back.
+    before = csv.field_size_limit(len(content) + 1)
     try:
         for fields in reader:
             if any(map(str.strip, fields)) or len(fields) > 1:
-                _check_width(fields, layout, f"{path}, line {begin}")
                 rows.append((begin, fields))
             begin = reader.line_num + 1
     except csv.Error as error:
@@ -130,17 +136,22 @@ def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, l
             where=f"{path}, line {begin}",
             fix='put text that holds quotes or separators in quotes, doubling the quotes inside: "He said ""yes"""',
         ) from error
+    finally:
+        csv.field_size_limit(before)
     return rows
 
 
-def _check_width(fields: list[str], layout: _Layout, where: str) -> None:
-    if len(fields) in layout.widths:
-        return
-    raise UserError(
-        what=f"the row has {len(fields)} fields instead of {' or '.join(map(str, sorted(layout.widths)))}",
-        where=where,
-        fix=f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}",
-    )
+def _problem(fields: list[str], layout: _Layout) -> str:
+    if any("\0" in field for field in fields):
+        return "the row holds NUL characters"
+    if len(fields) not in layout.widths:
+        return f"the row has {len(fields)} fields instead of {' or '.join(map(str, sorted(layout.widths)))}"
+    return ""
+
+
+def _how_to_write(layout: _Layout) -> str:
+    quotes = f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}"
+    return f"save it as UTF-8 text; {quotes}"
 
 
 def _named_rows(rows: list[tuple[int, list[str]]], header: list[str]) -> list[Row]:

@@ -25,6 +25,8 @@ from utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
+NEEDS_WEIGHTS = "--transcriber"
+"""Where an error lies that no other recording would be spared."""
 _PIECE_S = 28.0
 _BLOCK_S = 48
 """Heard at a time; a whole number of voice activity frames."""
@@ -75,20 +77,44 @@ class Transcriber:
         Raises:
             UserError: the model is not there, or cannot be loaded with these settings.
         """
-        segments, info = self._model.transcribe(
-            wav,
-            language=self.settings.language if self._model.model.is_multilingual else "en",
-            beam_size=self.settings.beam_size,
-            word_timestamps=True,
-            # A mistake in one piece must not lead the next one astray.
-            condition_on_previous_text=False,
-        )
+        segments, info = self._transcribe(wav, word_timestamps=True)
         words = [
             Word(start_s=round(float(word.start), 3), end_s=round(float(word.end), 3), text=word.word)
             for segment in segments
             for word in segment.words or ()
         ]
         return words, str(info.language)
+
+    def listen(self, wav: NDArray[np.float32]) -> str:
+        """What is said in a clip of up to 30 s, without times.
+
+        Args:
+            wav: mono audio at 16 000 Hz, [N].
+
+        Raises:
+            UserError: the model is not there, or cannot be loaded with these settings.
+        """
+        segments, _ = self._transcribe(wav)
+        return " ".join(segment.text.strip() for segment in segments).strip()
+
+    def _transcribe(self, wav: NDArray[np.float32], **more: bool) -> Any:
+        language = self.settings.language
+        model = self._model
+        # An English-only model would hear English in anything.
+        if language is not None and language not in model.supported_languages:
+            raise UserError(
+                what=f"the recogniser does not know the language {language!r}",
+                where=NEEDS_WEIGHTS,
+                fix="use a recogniser that was trained on it (names that end in .en know only English), or none",
+            )
+        return model.transcribe(
+            wav,
+            language=language if model.model.is_multilingual else "en",
+            beam_size=self.settings.beam_size,
+            # A mistake in one piece must not lead the next one astray.
+            condition_on_previous_text=False,
+            **more,
+        )
 
     @cached_property
     def _model(self) -> Any:
@@ -145,7 +171,7 @@ def find_weights(model: str) -> Path:
         raise UserError(
             what=f"the weights of the recogniser {model!r} are not on this machine and cannot be downloaded "
             f"({type(error).__name__})",
-            where="--transcriber",
+            where=NEEDS_WEIGHTS,
             fix="connect to the network once, or copy a converted model to this machine and give its folder",
         ) from error
 

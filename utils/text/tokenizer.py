@@ -102,7 +102,7 @@ class Tokenizer:
         Raises:
             UserError: as `normalize`.
         """
-        return self._encode_normalized(self.normalize(text, language), self.check_language(language))
+        return self.encode_normalized(self.normalize(text, language), self.check_language(language))
 
     def unknown_characters(self, text: str, language: str) -> list[str]:
         """Characters of the normalised text that the vocabulary cannot express, each once, in order.
@@ -122,5 +122,6 @@ class Tokenizer:
         """The normalised text of token ids, special tokens included."""
         return self._bpe.decode(ids, skip_special_tokens=False).replace(" ", "").replace("[SPACE]", " ")
 
-    def _encode_normalized(self, text: str, code: str) -> list[int]:
+    def encode_normalized(self, text: str, code: str) -> list[int]:
+        """Token ids of what `normalize` gave for a plain language code, the language token first."""
         return self._bpe.encode(f"{language_token(code)}{text}".replace(" ", "[SPACE]")).ids

@@ -1,0 +1,247 @@
+"""Whatever lies among good recordings costs only itself: a reason for each in the report, and all others are used."""
+
+import csv
+import struct
+import subprocess
+import sys
+import zipfile
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.audio.signals import encode, tone
+from tests.dataset.sources import config, demo_clips, make_source
+from utils.config import SAMPLE_RATE
+from utils.dataset.build import prepare
+from utils.dataset.manifest import read_manifest
+from utils.dataset.report import ClipReport, Report
+from utils.dataset.sources import read_source
+from utils.paths import Project
+
+ROOT = Path(__file__).resolve().parents[2]
+TEN_HOURS = 36_000
+
+
+def _wav(path: Path, samples: object = None, rate: int = SAMPLE_RATE, subtype: str = "PCM_16") -> Path:
+    samples = tone(2, SAMPLE_RATE, hertz=50 + len(path.name) * 30)[0].numpy() if samples is None else samples
+    soundfile.write(path, np.asarray(samples, dtype=np.float32), rate, subtype=subtype)
+    return path
+
+
+def _patched(path: Path, chunk: bytes, offset: int, kind: str, value: int) -> None:
+    """A number in a WAV's chunk overwritten."""
+    content = bytearray(path.read_bytes())
+    struct.pack_into(kind, content, content.index(chunk) + offset, value)
+    path.write_bytes(content)
+
+
+def _bad_audio(folder: Path) -> dict[str, tuple[str, str]]:
+    """Recordings that cannot be used, each with its reason and words of the detail."""
+    whole = _wav(folder / "whole.wav").read_bytes()
+    (folder / "whole.wav").unlink()
+    (folder / "empty.wav").touch()
+    (folder / "truncated.wav").write_bytes(whole[: len(whole) // 2])
+    _patched(_wav(folder / "lies.wav"), b"data", 4, "<I", 10**9)
+    _patched(_wav(folder / "0hz.wav"), b"fmt ", 12, "<I", 0)
+    _patched(_wav(folder / "codec.wav"), b"fmt ", 8, "<H", 0x1234)
+    _wav(folder / "10hz.wav", np.zeros(100), 10)
+    _wav(folder / "no_samples.wav", np.zeros(0))
+    _wav(folder / "channels.wav", np.zeros((100, 32)))
+    _wav(folder / "nan.wav", [0.1, float("nan")] * 20_000, subtype="FLOAT")
+    (folder / "playlist.wav").write_text("#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
+    (folder / "text.mp3").write_text("I am text.\n" * 50)
+    # As protected music is: the container can be read, what is in it cannot.
+    encode(folder / "drm.m4a", tone(2, SAMPLE_RATE), SAMPLE_RATE, codec="aac", container="ipod")
+    protected = bytearray((folder / "drm.m4a").read_bytes().replace(b"mp4a", b"drms"))
+    at = protected.index(b"mdat") + 4
+    noise = np.random.default_rng(3).integers(0, 256, 8_000, dtype=np.uint8).tobytes()
+    end = min(len(protected), at + len(noise), protected.index(b"moov") - 4)
+    protected[at:end] = noise[: end - at]
+    (folder / "drm.m4a").write_bytes(protected)
+    unreadable = {
+        "empty.wav": "is empty",
+        "truncated.wav": "is cut off: it holds 50%",
+        "lies.wav": "is cut off: it holds 0%",
+        "0hz.wav": "0hz.wav",
+        "codec.wav": "cannot be read as audio",
+        "10hz.wav": "sample rate of 10 Hz",
+        "no_samples.wav": "no samples",
+        "channels.wav": "32 channels",
+        "nan.wav": "NaN",
+        "playlist.wav": "cannot be read as audio",
+        "text.mp3": "cannot be read as audio",
+        "drm.m4a": "cannot be read as audio",
+    }
+    return {name: ("unreadable audio", words) for name, words in unreadable.items()}
+
+
+def _quoted(rows: list[tuple[str, str, str]]) -> str:
+    file = StringIO()
+    csv.writer(file, delimiter="|").writerows(rows)
+    return file.getvalue()
+
+
+def _dropped(report: Report) -> dict[str, ClipReport]:
+    return {clip.name: clip for clip in report.dropped}
+
+
+def test_a_batch_with_every_kind_of_bad_recording(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 3)
+    expected = _bad_audio(source)
+    # Right content under a wrong name is no fault.
+    (source / "wrong_ending.mp3").write_bytes(demo_clips(4)[3].audio.read_bytes())
+    (source / "broken_link.wav").symlink_to(source / "nowhere.wav")
+    with (source / "metadata.csv").open("a", encoding="utf-8") as table:
+        table.write(
+            _quoted(
+                [(name, f"The file {name[:-4]}.".replace("_", " "), "demo") for name in [*expected, "wrong_ending.mp3"]]
+            )
+        )
+        table.write(_quoted([("../../../etc/passwd", "Outside.", "demo")]))
+    report = prepare(config(source, tmp_path / "out"))
+    found = _dropped(report)
+    for name, (reason, words) in expected.items():
+        assert found[name].reason == reason and words in found[name].detail, (name, found[name].detail)
+    assert found["passwd"].reason == "outside the folder"
+    assert found["broken_link.wav"].reason == "missing file" and "link" in found["broken_link.wav"].detail
+    assert len(found) == len(expected) + 2
+    assert [Path(clip.source).name for clip in report.used] == [
+        *(f"demo-{number:02}.flac" for number in (1, 2, 3)),
+        "wrong_ending.mp3",
+    ]
+
+
+def test_rows_that_are_damaged_or_huge_cost_only_themselves(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 6)
+    _wav(source / "huge.wav")
+    with (source / "metadata.csv").open("a", encoding="utf-8") as table:
+        table.write(_quoted([("huge.wav", "word " * 40_000, "demo"), ("x" * 200_000, "A name.", "demo")]))
+        table.write("a.wav|NUL \0 here|demo\nb.wav|one|two|three\n")
+    report = prepare(config(source, tmp_path / "out"))
+    assert len(report.used) == 6
+    reasons = [(clip.reason, clip.detail) for clip in report.dropped]
+    assert [reason for reason, _ in reasons] == ["text too long", "missing file", "unreadable row", "unreadable row"]
+    details = " ".join(detail for _, detail in reasons)
+    assert "199999 characters" in details and "200000 characters" in details
+    assert "NUL" in details and "line 11: the row has 4 fields" in details
+    assert len(report.table()) < 10_000, "nobody wants to scroll through a damaged row"
+
+
+def test_a_table_that_is_damaged_all_over_is_refused_but_other_inputs_are_read(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 3)
+    (tmp_path / "nuls.csv").write_bytes(b"audio_file|text\n" + b"a\0b.wav|x\0y\n" * 9)
+    (tmp_path / "latin.csv").write_bytes(b"audio_file|text\na.wav|caf\xe9\n")
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("a.wav", bytes(30 * 2**20))
+    with zipfile.ZipFile(tmp_path / "path.zip", "w") as escape:
+        escape.writestr("../../a.wav", b"RIFF")
+    bad = [tmp_path / name for name in ("nuls.csv", "latin.csv", "bomb.zip", "path.zip", "nothing")]
+    report = prepare(config(source, tmp_path / "out", also=tuple(bad)))
+    found = _dropped(report)
+    assert len(report.used) == 3
+    assert {name: clip.reason for name, clip in found.items()} == dict.fromkeys(
+        (path.name for path in bad), "unreadable input"
+    )
+    for name, words in {
+        "nuls.csv": "NUL",
+        "latin.csv": "not UTF-8",
+        "bomb.zip": "times its size",
+        "path.zip": "outside itself",
+        "nothing": "does not exist",
+    }.items():
+        assert words in found[name].detail
+    assert not (tmp_path / "a.wav").exists()
+
+
+def test_cells_that_spreadsheets_would_run_stay_text(tmp_path: Path) -> None:
+    texts = [
+        '=HYPERLINK("http://x","y") is read',
+        "@SUM(A1:A9) is read",
+        "+1 is read",
+        "<script>alert(1)</script> read",
+    ]
+    source = make_source(tmp_path / "in", 6)
+    rows = [(clip.audio.name, clip.text, "=cmd|' /C calc'!A0") for clip in demo_clips(6)[4:]]
+    rows += [(f"wavs/demo-0{n}.flac", text, "demo") for n, text in enumerate(texts, 1)]
+    (source / "metadata.csv").write_text("audio_file|text|speaker_name\n" + _quoted(rows), encoding="utf-8")
+    report = prepare(config(source, tmp_path / "out"))
+    assert [clip.text for clip in report.clips][2:] == texts
+    assert {clip.speaker for clip in report.clips} == {"demo", "=cmd|' /C calc'!A0"}
+    project = Project(name="voice", output=tmp_path / "out")
+    used = {clip.text for clip in report.used}
+    assert {clip.text for csv_ in (project.train_csv, project.eval_csv) for clip in read_manifest(csv_)} == used
+    page = project.page.read_text(encoding="utf-8")
+    assert "<script>" not in page and "&lt;script&gt;" in page
+
+
+def test_right_to_left_and_combining_text_comes_through_as_it_was_written(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 4)
+    # The second as a Mac takes it apart; the third with a mark that changes the direction.
+    texts = ["مرحبا بكم في المدينة", "مَرْحَبًا بِكُمْ", "أهلا \u200fوسهلا", "صباح الخير"]
+    rows = [(f"wavs/demo-0{n}.flac", text, "demo") for n, text in enumerate(texts, 1)]
+    (source / "metadata.csv").write_text("audio_file|text|speaker_name\n" + _quoted(rows), encoding="utf-8")
+    report = prepare(config(source, tmp_path / "out", language="ar"))
+    assert len(report.clips) == 4
+    assert {clip.reason for clip in report.dropped} <= {"unknown characters"}
+    assert report.clips[0].text == texts[0] and report.clips[0].status == "used"
+    page = Project(name="voice", output=tmp_path / "out").page.read_text(encoding="utf-8")
+    assert f"<td dir=auto>{texts[0]}</td>" in page
+
+
+def test_a_hundred_thousand_rows_are_read_each_accounted_for(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 2)
+    count = 100_000
+    with (source / "metadata.csv").open("a", encoding="utf-8") as table:
+        table.writelines(f"gone{number}.wav|Row {number}.|demo\n" for number in range(count))
+    found = read_source(source)
+    assert len(found) == count + 2
+    assert [bool(recording.fault) for recording in found[:3]] == [False, False, True]
+    assert found[-1].fault and found[-1].fault.detail.startswith(
+        f"metadata.csv, line {count + 3} names 'gone{count - 1}"
+    )
+
+
+def _sparse_wav(path: Path, seconds: int, rate: int) -> Path:
+    """Silence that takes no room on the disk."""
+    size = seconds * rate * 2
+    head = struct.pack(
+        "<4sI4s4sIHHIIHH4sI", b"RIFF", size + 36, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16, b"data", size
+    )
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(len(head) + size)
+    return path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by the system only on POSIX")
+def test_ten_hours_of_silence_take_no_memory_and_stop_nothing(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 3)
+    _sparse_wav(source / "night.wav", TEN_HOURS, 8_000)
+    (source / "night.srt").write_text(
+        "1\n00:00:01,000 --> 00:00:04,000\nNobody says this.\n\n2\n09:59:00,000 --> 09:59:04,000\nNor this.\n"
+    )
+    _sparse_wav(source / "whole.wav", TEN_HOURS, 8_001)
+    with (source / "metadata.csv").open("a", encoding="utf-8") as table:
+        table.write("whole.wav|Ten hours in a row.|demo\n")
+    script = (
+        "import resource, sys; from pathlib import Path;"
+        "from utils.dataset.build import prepare; from tests.dataset.sources import config;"
+        "settings = config(Path(sys.argv[1]), Path(sys.argv[2]), workers=1);"
+        "prepare(config(Path(sys.argv[3]), Path(sys.argv[2]), project='small', workers=1));"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "prepare(settings);"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
+    )
+    small = make_source(tmp_path / "small", 3)
+    command = [sys.executable, "-c", script, str(source), str(tmp_path / "out"), str(small)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # In float32 the two recordings are 2.3 GB.
+    assert float(done.stdout) < 200, f"{done.stdout.strip()} MB more than for three clips"
+    report = Report.load(Project(name="voice", output=tmp_path / "out").report)
+    assert len(report.used) == 3
+    assert {clip.reason for clip in report.dropped} <= {"silent", "too long", "no pause", "bad times"}
+    assert {Path(clip.source).name for clip in report.dropped} == {"night.wav", "whole.wav"}
