@@ -1,6 +1,6 @@
 """Facts about this machine without loading torch: what the web process may ask, and what to recommend for it."""
 
-from utils.hardware.environment import TORCH_ENVIRONMENT
+from utils.hardware.environment import TORCH_ENVIRONMENT, keep_freed_memory
 from utils.hardware.estimates import XTTS_V2, Checkpointing, MemoryEstimate, ModelSize, Step, estimate
 from utils.hardware.gpu import Gpu, GpuSurvey, architecture, find_gpus, gpus
 from utils.hardware.loader import LoaderSettings, loader_settings
@@ -37,6 +37,7 @@ __all__ = [
     "find_gpus",
     "gpu_problems",
     "gpus",
+    "keep_freed_memory",
     "loader_settings",
     "memory",
     "memory_tier",

@@ -5,6 +5,7 @@ import math
 from accelerate import Accelerator
 
 from utils.config import TrainConfig
+from utils.hardware import keep_freed_memory
 from utils.model.base import Base
 from utils.model.mel import conditioning_mel
 from utils.model.xtts import load_gpt
@@ -27,6 +28,8 @@ def make_trainer(
         optimizations: the switches; they are applied here.
     """
     assert config.num_epochs and config.learning_rate
+    if accelerator.device.type == "cpu":
+        keep_freed_memory()
     gpt = optimizations.optimize_model(load_gpt(base))
     optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     total_steps = config.num_epochs * steps_per_epoch(config, data, accelerator.num_processes)
