@@ -42,6 +42,7 @@ def train_gpt(
     enable_mixed_precision: bool = False,
     use_amharic_g2p: bool = False,
     *,
+    use_compile: bool = False,
     resume: str | Path | None = None,
     allow_changes: bool = False,
     patience: int = 0,
@@ -67,6 +68,7 @@ def train_gpt(
         enable_sdpa: fused attention kernels; False computes softmax attention step by step, as the reference.
         enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
         use_amharic_g2p: train on the Latin form of Amharic; the exported model speaks through it too.
+        use_compile: compile the repeated blocks with torch.compile; `compile` names other ways.
         resume: go on with a run in <output_path>/runs/, exactly where it was: "last" or "best" of the newest, a run's
             folder or name, or the folder of a checkpoint. Leave the other settings as they were; num_epochs may be
             higher.
@@ -107,6 +109,8 @@ def train_gpt(
     }
     if twice := sorted(set(named) & set(settings)):
         raise UserError(what=f"given twice: {', '.join(twice)}", where="train_gpt", fix="use train_gpt's own arguments")
+    if use_compile:
+        named["compile"] = "default"
     if enable_mixed_precision:
         named["mixed_precision"] = "auto"
     config = TrainConfig.from_values({**named, **settings}, where="train_gpt")

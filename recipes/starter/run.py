@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import tyro
 
 from recipes.starter import codec, codes, corpus, gpt, latents, package, quality, speakers, vocoder
+from utils.hardware import keep_freed_memory
 
 Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder", "package", "evaluate"]
 
@@ -46,6 +47,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     config = tyro.cli(RecipeConfig)
     work = config.work.expanduser()
+    keep_freed_memory()
     for stage in config.stages:
         if config.from_nothing or not take_finished(stage, work):
             RUN[stage](work)

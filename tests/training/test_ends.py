@@ -159,6 +159,17 @@ def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project: P
     assert second.first_loss != first.first_loss, "the new sound is what is trained on"
 
 
+def test_a_finished_run_says_how_fast_it_was(project: Project, caplog) -> None:
+    with caplog.at_level("INFO", logger="utils.performance_utils"):
+        result = fine_tune(config_of(project, batch_size=2))
+    end = events_of(result.folder)[-1]
+    steps = events_of(result.folder, "step")
+    seconds = sum(event["step_s"] + event["data_s"] for event in steps)
+    assert end["audio_per_second"] == pytest.approx(sum(event["audio_s"] for event in steps) / seconds)
+    assert end["data_share"] == pytest.approx(sum(event["data_s"] for event in steps) / seconds)
+    assert f"in all: {result.num_steps} steps" in caplog.text
+
+
 def test_an_output_folder_that_may_not_be_written_is_told(project: Project, tmp_path: Path) -> None:
     place = tmp_path / "ro"
     place.mkdir()

@@ -10,7 +10,7 @@ from torch._inductor import cpp_builder
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.training.compiler import compiler_problem
-from utils.training.precision import cpu_has_bf16
+from utils.training.precision import choose_precision, cpu_has_bf16
 from utils.training.switches import choose_layout, resolve
 
 CPU = torch.device("cpu")
@@ -88,3 +88,12 @@ def test_impossible_combinations_are_refused_with_the_fix(settings: dict, told: 
     with pytest.raises(UserError) as caught:
         TrainConfig(project="a", **settings).validate(where="test")
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"),
+    [((6, 1), "fp32"), ((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
+)
+def test_auto_takes_what_a_gpu_has_matrix_units_for(monkeypatch, capability: tuple[int, int], precision: str) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_precision("auto", torch.device("cuda")) == precision

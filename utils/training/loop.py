@@ -10,6 +10,7 @@ from typing import Any, Literal
 from torch.utils.data import DataLoader
 
 from utils.errors import UserError
+from utils.performance_utils import PerformanceTracker
 from utils.training.batches import Batch
 from utils.training.divergence import Divergence
 from utils.training.recovery import Recovery
@@ -71,6 +72,8 @@ class Run:
     checkpoint_every: int
     checkpoint_minutes: float
     progress: Progress | None = None
+    tracker: PerformanceTracker = field(default_factory=PerformanceTracker)
+    """Throughput since this process took the run up."""
     stop: StopRequest = field(default_factory=StopRequest)
     ended: End = ""
     epoch: int = 0
@@ -132,7 +135,9 @@ def train_epochs(run: Run) -> End:
             started = time.perf_counter()
             result = run.recovery.step(batches)
             run.batches_done += len(batches)
-            log_step(run, result, total, step_s=time.perf_counter() - started, data_s=data_s)
+            step_s = time.perf_counter() - started
+            log_step(run, result, total, step_s=step_s, data_s=data_s)
+            track(run, result, batches, step_s=step_s, data_s=data_s)
             log_machine(run, loader, result)
             run.divergence.note(result, [name for batch in batches for name in batch.names], step=run.trainer.num_steps)
             run.sampling.poll(run.saver.poll())
@@ -181,6 +186,19 @@ def log_step(run: Run, result: StepResult, total_steps: int, *, step_s: float, d
     )
     if run.progress is not None:
         run.progress(step, total_steps, loss)
+
+
+def track(run: Run, result: StepResult, batches: list[Batch], *, step_s: float, data_s: float) -> None:
+    """Count the step's throughput; the log tells it every so many steps."""
+    processes = run.trainer.accelerator.num_processes
+    run.tracker.update(
+        step_s,
+        sum(len(batch.places) for batch in batches) * processes,
+        result.losses.total,
+        audio_seconds=result.audio_seconds,
+        tokens=sum(sum(batch.text_lengths) + sum(batch.code_lengths) for batch in batches) * processes,
+        data_seconds=data_s,
+    )
 
 
 def log_machine(run: Run, loader: DataLoader, result: StepResult) -> None:

@@ -114,7 +114,9 @@ def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
     groups = _groups(loaders, config.grad_accumulation)
     for _ in range(max(warmup, 1)):
         trainer.step(next(groups))
-    loader: DataLoader = loaders.train(0, 0)
+    # From an epoch's beginning: an epoch of so many steps is then timed on each clip once.
+    groups = _groups(loaders, config.grad_accumulation, first_epoch=1)
+    loader: DataLoader = loaders.train(1, 0)
     told = optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
     return _timed(trainer, groups, steps, told)
 
@@ -154,9 +156,9 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: di
     )
 
 
-def _groups(loaders: Loaders, size: int) -> Iterator[list[Batch]]:
+def _groups(loaders: Loaders, size: int, *, first_epoch: int = 0) -> Iterator[list[Batch]]:
     """Micro-batches of one step each, epoch after epoch."""
-    epoch = 0
+    epoch = first_epoch
     while True:
         group: list[Batch] = []
         for batch in loaders.train(epoch, 0):

@@ -11,6 +11,8 @@ from utils.errors import UserError
 
 AMPERE = (8, 0)
 """First CUDA compute capability with bf16 matrix units."""
+VOLTA = (7, 0)
+"""First CUDA compute capability with fp16 matrix units."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -32,7 +34,8 @@ def choose_precision(precision: Precision, device: torch.device) -> str:
         return precision
     if device.type == "cpu":
         return "bf16" if cpu_has_bf16() else "fp32"
-    return "bf16" if torch.cuda.get_device_capability(device) >= AMPERE else "fp16"
+    capability = torch.cuda.get_device_capability(device)
+    return "bf16" if capability >= AMPERE else "fp16" if capability >= VOLTA else "fp32"
 
 
 def make_accelerator(device: Device) -> Accelerator:

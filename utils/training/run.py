@@ -228,12 +228,22 @@ def _tell_end(run: Run, kind: str, **fields: object) -> None:
             skipped_steps=run.divergence.num_skipped,
             save_s=run.saver.save_s,
             save_waited_s=run.saver.waited_s,
+            **_throughput(run),
             **fields,
         )
         run.log.close()
     except (OSError, UserError):
         # What ended the run is on its way to the user; a log that cannot be written must not take its place.
         log.exception("the end of the run could not be logged")
+
+
+def _throughput(run: Run) -> dict[str, float]:
+    """What this process has trained on a second; nothing before its first step."""
+    if not run.tracker.summary().steps:
+        return {}
+    summary = run.tracker.log_summary()
+    assert summary.audio_seconds_per_second is not None and summary.data_share is not None
+    return {"audio_per_second": summary.audio_seconds_per_second, "data_share": summary.data_share}
 
 
 def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, sources: dict[str, str]) -> TrainResult:

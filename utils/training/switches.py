@@ -44,7 +44,12 @@ def resolve(config: TrainConfig, device: torch.device) -> Switches:
     precision = choose_precision(config.mixed_precision, device)
     off: dict[str, str] = {}
     if config.mixed_precision == "auto" and precision == "fp32":
-        off["mixed_precision"] = "this processor has no bf16 matrix units: bf16 would be slower than fp32"
+        what = (
+            "GPU has no matrix units for half precision"
+            if device.type == "cuda"
+            else "processor has no bf16 matrix units"
+        )
+        off["mixed_precision"] = f"this {what}: half precision would be slower than fp32"
     compile_mode = _compile_mode(config, device, off)
     checkpointing = config.gradient_checkpointing
     if checkpointing == "selective" and compile_mode != "off":

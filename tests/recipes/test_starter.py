@@ -1,0 +1,54 @@
+"""The starter base as it ships: it speaks so that the words can be told, and learns a new voice from a few clips."""
+
+from pathlib import Path
+
+import pytest
+
+from recipes.starter.judge import reference_voice
+from recipes.starter.voices import GPT_VOICES
+from utils.cli import demo
+from utils.config import PrepareConfig, TrainConfig
+from utils.dataset.build import prepare
+from utils.evaluation.evaluate import EvaluateConfig, evaluate
+from utils.evaluation.reference import find_voice
+from utils.paths import assets_folder, open_project
+from utils.training.run import fine_tune
+
+STARTER = assets_folder() / "starter"
+HELD_OUT = Path(__file__).parents[2] / "recipes" / "starter" / "held_out.txt"
+
+needs_starter = pytest.mark.skipif(not STARTER.is_dir(), reason="assets/starter has not been made yet (make starter)")
+needs_espeak = pytest.mark.skipif(
+    isinstance(find_voice("en", "en-us"), str), reason="espeak-ng is not installed: near misses cannot be said"
+)
+
+
+@needs_starter
+@needs_espeak
+def test_the_starter_says_sentences_that_can_be_told_from_near_misses(tmp_path: Path) -> None:
+    """The relaxed form of the table in docs/quality.md: its own voice, 20 held-out sentences."""
+    voice = reference_voice(GPT_VOICES[0].name)
+    settings = EvaluateConfig(
+        model="starter", sentences=HELD_OUT, num_sentences=20, synthesiser_voice=voice.name, out=tmp_path
+    )
+    (model,) = evaluate(settings).models
+    summary = model.summary
+    assert summary.retrieval >= 0.9 and summary.near_miss is not None and summary.near_miss >= 0.7
+    assert summary.run_on + summary.early_stop <= 0.1 and summary.silent == 0
+    assert 0.7 < summary.duration_ratio < 1.4
+
+
+@needs_starter
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+def test_a_short_fine_tuning_brings_the_starter_nearer_to_a_new_voice(tmp_path: Path) -> None:
+    voice = assets_folder() / "demo_voice"
+    prepare(PrepareConfig(project="new", output=tmp_path, base="starter", input=voice, language="en"))
+    result = fine_tune(TrainConfig(project="new", output=tmp_path, base="starter"))
+    assert 100 <= result.num_steps <= 1_000
+    assert result.best_loss < result.first_loss
+    found = demo.measure(demo.DemoConfig(project="new", output=tmp_path, base="starter"), voice)
+    before, after = (model.summary for model in found.models)
+    assert before.cosine is not None and after.cosine is not None
+    assert 1 - after.cosine < 1 - before.cosine and after.spectrum < before.spectrum and after.pitch < before.pitch
+    assert open_project("new", tmp_path).runs.is_dir()
