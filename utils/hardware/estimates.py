@@ -10,7 +10,7 @@ products: two float32 residual streams (8 D), their normalised copies (4 D), que
 attention's output (2 D), and the MLP's two inner layers (16 D): 36 D. In float32: 64 D. Checkpointing keeps one
 residual stream (4 D) and holds one block in full; selective checkpointing also keeps the outputs of the four matrix
 products and of attention: 24 D with it, in float32 44 D. Explicit attention adds each head's attention weights: 6 bytes
-(float32 and half) or 4.
+(float32 and half) or 4. So does the fused attention of a CPU in half precision: 2.
 """
 
 from dataclasses import dataclass
@@ -129,6 +129,8 @@ def activations(step: Step, model: ModelSize = XTTS_V2) -> int:
     whole = (HALF_BLOCK if step.is_half else FULL_BLOCK) * model.width * step.positions
     if not step.sdpa:
         whole += (6 if step.is_half else 4) * model.heads * step.positions**2
+    elif step.is_half and step.device == "cpu":
+        whole += 2 * model.heads * step.positions**2
     selected = (HALF_SELECTED if step.is_half else FULL_SELECTED) * model.width * step.positions
     kept = {"none": whole, "selective": selected, "full": RESIDUAL * model.width * step.positions}
     # While one block is recomputed it is there in full.
