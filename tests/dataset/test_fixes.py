@@ -94,6 +94,18 @@ def test_merging_joins_sound_and_text(project: Project) -> None:
     assert made.num_samples == first.num_samples + second.num_samples
 
 
+def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Project, source: Path) -> None:
+    clip = _clip(project, 2)
+    (first, _) = [made for made in _split(project).used if made.made_from == (clip.id,)]
+    report = fixes.merge_with_next(project, first.id)
+    (whole,) = (again for again in report.used if again.id == clip.id)
+    assert whole.text == "The first half. The second half." and whole.num_samples == clip.num_samples
+    assert not [made for made in report.clips if made.made_from]
+    rows = _rows(project)
+    prepare(config(source, project.output))
+    assert _rows(project) == rows
+
+
 @pytest.mark.parametrize("fix", ["exclude", "trim", "split", "merge"])
 def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: str) -> None:
     before = _rows(project)

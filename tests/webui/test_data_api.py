@@ -122,8 +122,9 @@ def test_a_clip_is_cut_joined_and_given_back(voice: Voice) -> None:
     assert [part["text"] for part in parts] == ["The early bird", "catches the worm."]
     voice.call("clip_merge", clip=parts[0]["clip"])
     voice.done("fix")
-    (joined,) = voice.clips(lambda clip: clip["made_from"] == [part["id"] for part in parts])
+    (joined,) = voice.clips(lambda clip: clip["id"] == whole["id"])
     assert joined["text"] == whole["text"] and joined["status"] == "used"
+    assert not voice.clips(lambda clip: clip["made_from"] == [whole["id"]])
     voice.call("clip_trim", clip=joined["clip"], start_s=9, end_s=12)
     failed = voice.wait("fix")
     assert failed["state"] == "failed" and "is no part of" in failed["message"]

@@ -90,6 +90,8 @@ def split(project: Project, clip: str, *, at_s: float, texts: tuple[str, str]) -
 def merge_with_next(project: Project, clip: str) -> Report:
     """Join a clip with the one that follows it: of the same recording where it is a part, else in the report's order.
 
+    The two halves of a clip that was split become that clip again.
+
     Raises:
         UserError: no such clip, nothing follows, or somebody else speaks there.
     """
@@ -99,8 +101,10 @@ def merge_with_next(project: Project, clip: str) -> Report:
     if after.speaker != found.speaker:
         what = f"the next clip, {after.name}, is spoken by {after.speaker}, not {found.speaker}"
         raise UserError(what=what, where=clip, fix="merge clips of one speaker")
-    whole = as_recording(found)
     text = f"{found.text} {after.text}".strip()
+    if found.made_from and found.made_from == after.made_from:
+        return _rebuild(project, lambda clips: _whole_again(clips, found.made_from[0], text))
+    whole = as_recording(found)
     if found.is_part and after.source == found.source and not found.joined and not after.joined:
         # One piece of the recording, with the pause between them.
         whole = replace(whole, end_s=after.end_s, text=text)
@@ -146,6 +150,12 @@ def _restored(clips: list[ClipReport], found: ClipReport) -> list[ClipReport]:
         for clip in clips
         if id(clip) not in unmade
     ]
+
+
+def _whole_again(clips: list[ClipReport], parent: str, text: str) -> list[ClipReport]:
+    """The clip that was split, with its halves taken out."""
+    restored = _restored(clips, _find(clips, parent))
+    return [replace(clip, text=text) if clip.id == parent else clip for clip in restored]
 
 
 def _back(clip: ClipReport) -> ClipReport:
