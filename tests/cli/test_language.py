@@ -13,6 +13,7 @@ from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.model.base import Base, find_base
 from utils.paths import Project
+from utils.text.language_settings import READING_FILE
 from utils.training.language_plan import long_limits
 from utils.training.settings import limits_of, settle
 
@@ -57,7 +58,9 @@ def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
     base = Base(tmp_path / "p" / "base-ka")
     assert f"base    {base.folder}" in said and "limits  400 tokens, 15.0 s" in said
     assert base.tokenizer().unknown_characters(GEORGIAN[0], "ka") == []
-    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["base-ka"], "nothing temporary stays"
+    assert sorted(path.name for path in (tmp_path / "p").iterdir()) == ["base-ka", READING_FILE], (
+        "nothing temporary stays"
+    )
 
     assert "base-ka exists already" in refused(
         flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 60), capsys
