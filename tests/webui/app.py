@@ -1,5 +1,6 @@
 """`python app.py` in a process of its own, as a user starts it."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -15,12 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @contextmanager
-def running_app(output: Path, *flags: str) -> Iterator[str]:
+def running_app(output: Path, *flags: str, env: dict[str, str] | None = None) -> Iterator[str]:
     """Address of the app over this output folder; it ends with the block."""
     port = free_port()
     command = [sys.executable, "app.py", "--port", str(port), "--output", str(output), *flags]
     log = output / "app.log"
-    with log.open("ab") as out, subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out) as process:
+    environment = os.environ | (env or {})
+    with log.open("ab") as out, subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=environment) as process:
         try:
             wait_for(f"http://127.0.0.1:{port}/", process, log)
             yield f"http://127.0.0.1:{port}/"

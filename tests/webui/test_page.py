@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -61,3 +62,11 @@ def test_a_taken_port_is_a_clear_error(app):
     assert result.returncode == 2
     assert "--port" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_app_starts_where_a_proxy_does_not_know_this_computer(tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"
+    with running_app(
+        tmp_path, env={"HTTP_PROXY": nowhere, "http_proxy": nowhere, "NO_PROXY": "", "no_proxy": ""}
+    ) as page:
+        assert httpx.get(page).status_code == 200
