@@ -22,7 +22,7 @@ SEED = 7
 CROP = (22_050, 44_100)
 """Conditioning crops of 1 to 2 s: the corpus' clips are short, and the encoder's cost grows with the crop."""
 LETTERS = "!\"'(),-.:;?abcdefghijklmnopqrstuvwxyz"
-EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 5, 24, 3e-4, 400
+EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 10, 24, 3e-4, 400
 
 
 def run(work: Path) -> None:
