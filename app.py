@@ -1,6 +1,7 @@
 """Start the web app: python app.py --help lists the flags."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def main() -> int:
         options = access_of(flags).launch_options(output)
         roots = [root.resolve() for root in flags.input_root]
         page = create_ui(output, input_roots=roots, quota_bytes=int(flags.project_quota_gb * GIB))
+        leave_proxy_out(flags.host)
         page.launch(theme=create_theme(), css=style(), footer_links=[], quiet=True, prevent_thread_lock=True, **options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -33,6 +35,12 @@ def main() -> int:
     print(f"Open {page.share_url or page.local_url} in a browser; Ctrl-C here stops the app.", flush=True)
     page.block_thread()
     return 0
+
+
+def leave_proxy_out(host: str) -> None:
+    """Reach this computer itself without a proxy: gradio asks its own server whether it has started."""
+    own = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "", "localhost", "127.0.0.1", host]
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, own))
 
 
 def read_flags() -> argparse.Namespace:

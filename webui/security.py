@@ -108,8 +108,8 @@ class Access:
             "ssr_mode": False,
             "show_error": False,
             "num_workers": 0,
-            # Of no other effect than that gradio does not ask itself for the page before it goes on: it would give up
-            # on a busy machine, and behind a proxy that does not know this computer.
+            # Of no other effect than that gradio does not ask itself for the page before it goes on: on a busy machine
+            # it would give up after three seconds.
             "_frontend": False,
             "app_kwargs": {"middleware": [Middleware(Guard, access=self)], "docs_url": None, "redoc_url": None},
         }
