@@ -35,9 +35,11 @@ def test_the_judge_wants_learning_and_a_difference_within_the_spread() -> None:
 
 
 def test_the_least_disturbed_round_counts_and_faults_are_shown() -> None:
-    rounds = [Measurement(steps=1, cpu_s=3.0, seconds=2.0), Measurement(fault="out of memory"), Measurement(cpu_s=2.0)]
-    assert Result(name="a", rounds=rounds).best.cpu_s == 2.0
-    assert Result(name="a", rounds=[Measurement(fault="out of memory")]).best.fault == "out of memory"
+    slow, fast = Measurement(cpu_s=3.0, seconds=2.0), Measurement(cpu_s=2.0, seconds=4.0)
+    rounds = [slow, Measurement(fault="out of memory"), fast]
+    assert Result(name="a", rounds=rounds).best(on_gpu=False) == fast
+    assert Result(name="a", rounds=rounds).best(on_gpu=True) == slow
+    assert Result(name="a", rounds=rounds[1:2]).best(on_gpu=False).fault == "out of memory"
 
 
 def test_generated_sentences_are_the_same_each_time_and_of_their_script() -> None:
