@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from utils.config import TrainConfig
 from utils.model.architecture import gpt_shape
 from utils.model.gpt import XttsGpt
-from utils.model.weights import write_weights
+from utils.model.weights import read_weights, write_weights
 from utils.model.xtts import full_state, initialize_gpt
 from utils.paths import Project
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
@@ -22,6 +22,8 @@ SEED = 7
 CROP = (22_050, 44_100)
 """Conditioning crops of 1 to 2 s: the corpus' clips are short, and the encoder's cost grows with the crop."""
 LETTERS = "!\"'(),-.:;?abcdefghijklmnopqrstuvwxyz"
+BEGUN = "gpt_begun.safetensors"
+"""In the work folder: weights of an earlier training to begin with instead of random ones, when there are any."""
 EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 10, 24, 3e-4, 400
 
 
@@ -74,6 +76,8 @@ def make_seed_base(work: Path, folder: Path) -> None:
     torch.manual_seed(SEED)
     gpt = XttsGpt(gpt_shape(config, XttsTokenizer(folder / "vocab.json")))
     initialize_gpt(gpt)
+    if (work / BEGUN).is_file():
+        gpt.load_state_dict({name: tensor.float() for name, tensor in read_weights(work / BEGUN).items()})
     mel_stats = torch.load(folder / "mel_stats.pth", weights_only=True)
     write_weights(folder / "model.safetensors", full_state(gpt.state_dict(), {}, mel_stats))
     about = {"name": "starter seed", "kind": "starter", "training": {"crop": CROP, "dropout": 0.0}}

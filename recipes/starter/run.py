@@ -49,8 +49,18 @@ def main() -> None:
     work = config.work.expanduser()
     keep_freed_memory()
     for stage in config.stages:
+        if not config.from_nothing:
+            take_begun(work)
         if config.from_nothing or not take_finished(stage, work):
             RUN[stage](work)
+
+
+def take_begun(work: Path) -> None:
+    """Lay the GPT's weights so far into a work folder that has not begun its own training."""
+    kept = FINISHED.with_name("begun") / gpt.BEGUN
+    if kept.is_file() and not (work / "seed_base").exists():
+        work.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(kept, work / gpt.BEGUN)
 
 
 def take_finished(stage: Stage, work: Path) -> bool:
