@@ -48,9 +48,9 @@ def main() -> None:
     config = tyro.cli(RecipeConfig)
     work = config.work.expanduser()
     keep_freed_memory()
+    if not config.from_nothing:
+        take_begun(work)
     for stage in config.stages:
-        if not config.from_nothing:
-            take_begun(work)
         if config.from_nothing or not take_finished(stage, work):
             RUN[stage](work)
 

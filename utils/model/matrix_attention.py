@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from utils.model.packing import round_up
+
 MULTIPLE = 32
 """Clips are padded to a multiple of this many positions: the CPU keeps a kernel for each shape of bf16 products."""
 SPARE = 250_000
@@ -117,7 +119,7 @@ def plan_groups(lengths: tuple[int, ...], heads: int) -> Plan:
     groups, places, base = [], torch.empty(sum(lengths), dtype=torch.long), 0
     for clips in _alike(order, lengths, heads):
         group = _group([(starts[clip], lengths[clip]) for clip in clips])
-        longest = _rounded(lengths[clips[0]])
+        longest = round_up(lengths[clips[0]], MULTIPLE)
         for row, clip in enumerate(clips):
             begin = base + row * longest
             places[starts[clip] : starts[clip] + lengths[clip]] = torch.arange(begin, begin + lengths[clip])
@@ -141,7 +143,7 @@ def _alike(order: list[int], lengths: tuple[int, ...], heads: int) -> list[list[
 
 
 def _group(clips: list[tuple[int, int]]) -> Group:
-    longest = _rounded(clips[0][1])
+    longest = round_up(clips[0][1], MULTIPLE)
     places, padding = [], []
     for row, (start, length) in enumerate(clips):
         place = torch.full((longest,), start)
@@ -149,10 +151,6 @@ def _group(clips: list[tuple[int, int]]) -> Group:
         places.append(place)
         padding.append(torch.arange(length, longest) + row * longest)
     return Group(places=torch.cat(places), padding=torch.cat(padding), num_clips=len(clips))
-
-
-def _rounded(length: int) -> int:
-    return -(-length // MULTIPLE) * MULTIPLE
 
 
 def _forward(scaled: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:

@@ -59,7 +59,7 @@ class PackedBatch:
     @property
     def longest(self) -> int:
         """Positions of a packed row's longest part, rounded up: few different numbers keep compiled code few."""
-        return _round_up(max(self.lengths), 128)
+        return round_up(max(self.lengths), 128)
 
     @property
     def useful_share(self) -> float:
@@ -139,10 +139,10 @@ def pack(
 def _starts(lengths: list[int], layout: Layout, multiple: int, total: int) -> tuple[list[int], tuple[int, int]]:
     """Where each clip begins, counted over all rows, and the size (R, T) of the tight rows."""
     if layout == "rows":
-        length = max(_round_up(max(lengths), multiple), -(-total // len(lengths)))
+        length = max(round_up(max(lengths), multiple), -(-total // len(lengths)))
         return [row * length for row in range(len(lengths))], (len(lengths), length)
     starts = [sum(lengths[:clip]) for clip in range(len(lengths))]
-    return starts, (1, max(_round_up(sum(lengths), multiple), total))
+    return starts, (1, max(round_up(sum(lengths), multiple), total))
 
 
 def _tight(
@@ -202,13 +202,14 @@ def _padded(rows: list[Tensor], length: int, value: int) -> Tensor:
 def _flat(rows: list[Tensor], value: int, multiple: int) -> Tensor:
     """All rows behind one another, filled up with `value` to a multiple."""
     whole = torch.cat(rows)
-    return _padded([whole], _round_up(len(whole), multiple), value)[0]
+    return _padded([whole], round_up(len(whole), multiple), value)[0]
 
 
 def _rounded(lengths: list[int], multiple: int, most: int) -> int:
     """The longest length rounded up, but not beyond the position table."""
-    return min(_round_up(max(lengths), multiple), most)
+    return min(round_up(max(lengths), multiple), most)
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
+    """The value, or the next multiple above it."""
     return -(-value // multiple) * multiple

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from utils.config import TrainConfig
 from utils.model.base import Base
-from utils.model.packing import row_length
+from utils.model.packing import round_up, row_length
 from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.batches import (
     Batch,
@@ -109,9 +109,9 @@ class Loaders:
         if self._config.max_mel_length:
             assert self._config.max_text_length
             clip = row_length(self._config.max_text_length, self._config.max_mel_length)
-            return _round_up(clip * self._config.batch_size)
+            return round_up(clip * self._config.batch_size, SHAPE_STEP)
         # CUDA graphs are recorded for one shape. Batches are balanced, so the longest is little longer than the others.
-        return _round_up(self._batches.longest()) if self._switches.compile in CUDA_GRAPHS else 0
+        return round_up(self._batches.longest(), SHAPE_STEP) if self._switches.compile in CUDA_GRAPHS else 0
 
     def _settings(self) -> LoaderSettings:
         config, files = self._config, {clip.audio for clip in self._data.train}
@@ -127,7 +127,3 @@ class Loaders:
 
 def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
     return split_batch(batch, dataset, collate, max_clips=max_clips)
-
-
-def _round_up(value: int) -> int:
-    return -(-value // SHAPE_STEP) * SHAPE_STEP
