@@ -24,6 +24,7 @@ COMPUTE_TYPES = (
 """Of the recogniser's numbers, as CTranslate2 names them."""
 
 Schedule = Literal["linear", "cosine", "polynomial", "constant"]
+Conditioning = Literal["own", "other"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
 Channel = Literal["mix", "left", "right", "louder"]
@@ -229,6 +230,9 @@ class TrainConfig(Config):
     """Share of the GPU's memory that training may take; all of it when not given."""
     max_mel_length: int | None = None
     """Codes laid out for each clip, so that batches have one shape, as CUDA graphs need; by batch when not given."""
+    conditioning: Conditioning | None = None
+    """What is heard of the voice: own, a part of the clip itself, whose codes then do not train (stock's way); other, a
+    part of another clip by the same speaker, and all codes train. The base's default when not given."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"

@@ -48,7 +48,7 @@ class Utterance:
         return corpus / "wavs" / self.voice.name / f"{self.split}_{self.number:05d}.wav"
 
 
-def run(work: Path, *, clips_per_voice: int = 1500, eval_per_voice: int = 20, seed: int = 7) -> None:
+def run(work: Path, *, clips_per_voice: int = 4500, eval_per_voice: int = 20, seed: int = 7) -> None:
     """Make all clips and the three manifests.
 
     Raises:

@@ -24,7 +24,7 @@ CROP = (22_050, 44_100)
 LETTERS = "!\"'(),-.:;?abcdefghijklmnopqrstuvwxyz"
 BEGUN = "gpt_begun.safetensors"
 """In the work folder: weights of an earlier training to begin with instead of random ones, when there are any."""
-EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 10, 24, 3e-4, 400
+EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 4, 24, 3e-4, 400
 
 
 def run(work: Path) -> None:
@@ -59,6 +59,7 @@ def settings(work: Path, base: Path, *, resume: Path | None) -> TrainConfig:
         warmup_steps=WARMUP_STEPS,
         mixed_precision="auto",
         dropout=0.0,
+        conditioning="other",
         checkpoint_every=200,
         seed=SEED,
         resume=resume,
@@ -80,7 +81,11 @@ def make_seed_base(work: Path, folder: Path) -> None:
         gpt.load_state_dict({name: tensor.float() for name, tensor in read_weights(work / BEGUN).items()})
     mel_stats = torch.load(folder / "mel_stats.pth", weights_only=True)
     write_weights(folder / "model.safetensors", full_state(gpt.state_dict(), {}, mel_stats))
-    about = {"name": "starter seed", "kind": "starter", "training": {"crop": CROP, "dropout": 0.0}}
+    about = {
+        "name": "starter seed",
+        "kind": "starter",
+        "training": {"crop": CROP, "dropout": 0.0, "conditioning": "other"},
+    }
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 

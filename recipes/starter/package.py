@@ -41,10 +41,10 @@ ABOUT: dict[str, Any] = {
     "language": "en",
     "license": "Apache-2.0",
     "description": "a small English base of XTTS's architecture, for teaching and testing; real voices need XTTS v2",
-    "training_data": "15 hours of self-made sentences spoken by espeak-ng 1.51 in twelve voices; no human recordings",
+    "training_data": "45 hours of self-made sentences spoken by espeak-ng 1.51 in twelve voices; no human recordings",
     "recipe": "recipes/starter (make starter)",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
-    "training": {"learning_rate": 1e-4, "num_epochs": 10, "dropout": 0.0, "crop": CROP},
+    "training": {"learning_rate": 1e-4, "num_epochs": 10, "dropout": 0.0, "crop": CROP, "conditioning": "other"},
 }
 
 

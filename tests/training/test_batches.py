@@ -1,14 +1,18 @@
 """Batches depend on seed, epoch and place only; each clip is seen once an epoch."""
 
+from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.model.base import XTTS_CROP, find_base
+from utils.model.packing import STOPS
 from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
 from utils.training.clips import TrainingClip
 
@@ -27,6 +31,19 @@ def clips(tmp_path_factory) -> list[TrainingClip]:
         tokens = torch.arange(21, 31, dtype=torch.int32)
         made.append(TrainingClip(audio=path, num_samples=num_samples, is_native=True, tokens=tokens, codes=codes))
     return made
+
+
+def noise(path: Path, num_samples: int, *, seed: int) -> Path:
+    """A file like no other."""
+    samples = torch.rand(1, num_samples, generator=torch.Generator().manual_seed(seed)) - 0.5
+    write_wav(path, samples, 22_050)
+    return path
+
+
+def holds(clip: TrainingClip, crop) -> bool:
+    """Whether the crop was cut from this clip."""
+    wav, _ = soundfile.read(clip.audio, dtype="float32")
+    return bool((np.lib.stride_tricks.sliding_window_view(wav, 30) == crop[:30]).all(1).any())
 
 
 def flat(batches) -> list:
@@ -95,6 +112,36 @@ def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -
     scored = Collate(shape, mask_heard=False)(samples).packed.num_code_targets
     assert scored == sum(len(clip.codes) + 4 for clip in clips)
     assert Collate(shape, mask_heard=True)(samples).packed.num_code_targets < scored
+
+
+def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_path) -> None:
+    spoken = [
+        replace(clip, speaker="ab"[number % 2], audio=noise(tmp_path / clip.audio.name, clip.num_samples, seed=number))
+        for number, clip in enumerate(clips)
+    ]
+    spoken[-1] = replace(spoken[-1], speaker="alone")
+    dataset = ClipDataset(spoken, seed=5, training=True, crop=(11_025, 11_025), conditioning="other")
+    collate = Collate(find_base("tiny").gpt_shape(), mask_heard=True)
+    heard_by: dict[int, set[Path]] = {}
+    for epoch in range(20):
+        for number, clip in enumerate(spoken[:-1]):
+            sample = dataset[(epoch, number)]
+            source = next(other for other in spoken if holds(other, sample.heard.numpy()))
+            assert source is not clip
+            assert source.speaker == clip.speaker
+            assert sample.span is None
+            assert collate([sample]).packed.num_code_targets == len(clip.codes) + STOPS
+            heard_by.setdefault(number, set()).add(source.audio)
+    assert {number: len(sources) for number, sources in heard_by.items()} == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_the_only_clip_of_a_speaker_hears_itself_and_what_it_hears_does_not_count(clips) -> None:
+    spoken = [replace(clip, speaker=str(number)) for number, clip in enumerate(clips)]
+    own = ClipDataset(spoken, seed=5, training=True)
+    other = ClipDataset(spoken, seed=5, training=True, conditioning="other")
+    for number in range(len(spoken)):
+        assert own[(3, number)].span == other[(3, number)].span is not None
+        assert torch.equal(own[(3, number)].heard, other[(3, number)].heard)
 
 
 def test_no_row_is_ever_without_targets(clips) -> None:

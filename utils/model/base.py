@@ -9,6 +9,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from utils.config import Conditioning
 from utils.errors import UserError
 from utils.model.architecture import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
 from utils.model.catalog import DOWNLOADED, EMBEDDED, STARTER
@@ -36,6 +37,8 @@ class TrainingDefaults:
     """Share dropped from embeddings, residuals and attention weights while training."""
     crop: tuple[int, int] = XTTS_CROP
     """Shortest and longest conditioning crop the base was trained with, in samples."""
+    conditioning: Conditioning = "own"
+    """Where the crop is from; XTTS v2 was trained on crops of the clip itself."""
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from utils.audio.decode import load_audio
 from utils.audio.segment import read_segment
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, SAMPLE_RATE, Conditioning
 from utils.errors import UserError
 from utils.model.architecture import GptShape
 from utils.model.base import XTTS_CROP
@@ -64,8 +65,8 @@ class Sample(NamedTuple):
     clip: TrainingClip
     heard: Tensor
     """The crop, padded to the longest, [S]."""
-    span: tuple[int, int]
-    """The crop's (start, end), in samples."""
+    span: tuple[int, int] | None
+    """The crop's (start, end) in samples of the clip itself; None where another clip is heard."""
     fault: str = ""
     """Why the crop could not be read; it is silent then."""
 
@@ -76,17 +77,25 @@ class ClipDataset(Dataset[Sample]):
     Args:
         clips: the clips.
         seed: with epoch and clip number it fixes the crop.
-        training: random crops; otherwise always the clip's beginning, so that evaluations compare.
+        training: random crops; otherwise always a clip's beginning, so that evaluations compare.
         crop: shortest and longest crop, in samples; XTTS v2 was trained with 3 to 6 s (coqui-tts, GPTArgs).
+        conditioning: whether the crop is of the clip itself or of another one by the same speaker.
     """
 
     def __init__(
-        self, clips: list[TrainingClip], *, seed: int, training: bool, crop: tuple[int, int] = XTTS_CROP
+        self,
+        clips: list[TrainingClip],
+        *,
+        seed: int,
+        training: bool,
+        crop: tuple[int, int] = XTTS_CROP,
+        conditioning: Conditioning = "own",
     ) -> None:
         self.clips = clips
         self.seed = seed
         self.training = training
         self.crop = crop
+        self._peers = _peers(clips) if conditioning == "other" else [np.array([number]) for number in range(len(clips))]
 
     def __getitem__(self, place: Place) -> Sample:
         """The clip with its crop.
@@ -94,20 +103,30 @@ class ClipDataset(Dataset[Sample]):
         A recording that is gone or shorter than it was is told in the sample, not raised: an error of a worker process
         loses its kind on the way.
         """
-        clip, (start, end) = self.clips[place[1]], self.span(place)
-        heard = torch.zeros(self.crop[1])
+        clip, (source, (start, end)) = self.clips[place[1]], self._crop(place)
+        heard, span = torch.zeros(self.crop[1]), self.span(place)
         try:
-            crop = _read(clip, start, end - start)
+            crop = _read(source, start, end - start)
         except UserError as error:
-            return Sample(place, clip, heard, (start, end), fault=error.what)
+            return Sample(place, clip, heard, span, fault=error.what)
         if len(crop) != end - start:
-            return Sample(place, clip, heard, (start, end), fault=f"{clip.audio.name} is shorter than it was")
+            return Sample(place, clip, heard, span, fault=f"{source.audio.name} is shorter than it was")
         heard[: len(crop)] = crop
-        return Sample(place, clip, heard, (start, end))
+        return Sample(place, clip, heard, span)
 
-    def span(self, place: Place) -> tuple[int, int]:
-        """Where the crop at a place lies, (start, end) in samples; always the same."""
-        return self._span(self.clips[place[1]].num_samples, np.random.default_rng([self.seed, *place]))
+    def span(self, place: Place) -> tuple[int, int] | None:
+        """Where in the clip itself the crop lies, (start, end) in samples; None where another clip is heard."""
+        source, span = self._crop(place)
+        return span if source is self.clips[place[1]] else None
+
+    def _crop(self, place: Place) -> tuple[TrainingClip, tuple[int, int]]:
+        """Which clip is heard at a place, and where in it, (start, end) in samples; always the same."""
+        random, peers = np.random.default_rng([self.seed, *place]), self._peers[place[1]]
+        own = int(np.searchsorted(peers, place[1]))
+        # Only where there is a choice: the crops of clips that hear themselves stay what they were.
+        ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
+        source = self.clips[peers[(own + ahead) % len(peers)]]
+        return source, self._span(source.num_samples, random)
 
     def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
         """Where the crop lies; of a clip shorter than the crop, half is heard (coqui-tts, get_prompt_slice)."""
@@ -181,7 +200,7 @@ class Collate:
 
     Args:
         shape: of the model.
-        mask_heard: leave out the codes that the crop covers (training); evaluation scores all codes.
+        mask_heard: leave out the codes that a clip's own crop covers (training); evaluation scores all codes.
         layout: a row a clip, or one packed row.
         total: positions that a batch is filled up to, so that all have one shape; 0 leaves them as they come.
     """
@@ -194,7 +213,7 @@ class Collate:
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
-        spans = [(sample.span[0] // CODE_SAMPLES, sample.span[1] // CODE_SAMPLES) for sample in samples]
+        spans = [_codes_in(sample.span) for sample in samples]
         packed = pack(
             [clip.tokens for clip in clips],
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
@@ -213,6 +232,20 @@ class Collate:
             code_lengths=[len(clip.codes) for clip in clips],
             lost=[sample.fault for sample in samples if sample.fault],
         )
+
+
+def _peers(clips: list[TrainingClip]) -> list[NDArray[np.int64]]:
+    """For each clip the numbers of all clips by its speaker, its own among them, ascending."""
+    numbers: dict[str, list[int]] = {}
+    for number, clip in enumerate(clips):
+        numbers.setdefault(clip.speaker, []).append(number)
+    arrays = {speaker: np.array(own) for speaker, own in numbers.items()}
+    return [arrays[clip.speaker] for clip in clips]
+
+
+def _codes_in(span: tuple[int, int] | None) -> tuple[int, int]:
+    """Codes [start, end) of a span of samples; none where there is none."""
+    return (0, 0) if span is None else (span[0] // CODE_SAMPLES, span[1] // CODE_SAMPLES)
 
 
 def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:

@@ -34,6 +34,8 @@ class TrainingClip:
     """Text token ids, [L] int32."""
     codes: NDArray[np.int16]
     """Audio codes, [M]."""
+    speaker: str = ""
+    """Who speaks, as the manifest says."""
 
     @property
     def seconds(self) -> float:
@@ -115,7 +117,14 @@ def within_limits(selection: Selection, limits: Limits) -> tuple[list[TrainingCl
             dropped.append({"clip": clip.audio.name, "reason": reason})
             continue
         kept.append(
-            TrainingClip(audio=clip.audio, num_samples=num_samples, is_native=is_native, tokens=tokens, codes=_NO_CODES)
+            TrainingClip(
+                audio=clip.audio,
+                num_samples=num_samples,
+                is_native=is_native,
+                tokens=tokens,
+                codes=_NO_CODES,
+                speaker=clip.speaker,
+            )
         )
     return kept, dropped
 

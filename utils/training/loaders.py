@@ -99,7 +99,14 @@ class Loaders:
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""
         clips: list[TrainingClip] = self._data.train if training else self._data.evaluate
-        return ClipDataset(clips, seed=self._config.seed, training=training, crop=self._base.defaults.crop)
+        return ClipDataset(
+            clips,
+            seed=self._config.seed,
+            training=training,
+            crop=self._base.defaults.crop,
+            # Checkpoints from before there was a choice name none.
+            conditioning=self._config.conditioning or self._base.defaults.conditioning,
+        )
 
     def _collate(self, *, training: bool, total: int = 0) -> Collate:
         return Collate(self._base.gpt_shape(), mask_heard=training, layout=self._switches.layout, total=total)

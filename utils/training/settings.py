@@ -15,7 +15,7 @@ from utils.runs import BEST, LAST
 from utils.training.clips import Limits
 from utils.training.state import OPTIMIZER_FILE, Checkpoints, read_state, verify
 
-OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_length")
+OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_length", "conditioning")
 """Settings that belong to the base when the user gives none."""
 OWN = ("project", "output", "resume", "allow_changes")
 """Settings that say where a run lies and how it is started, not what it is: always those given now."""
