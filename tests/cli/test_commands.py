@@ -15,7 +15,20 @@ from utils.paths import Project
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Project:
     project = make_project(tmp_path_factory.mktemp("output"))
-    train.main(["--project", project.name, "--output", str(project.output), "--num-epochs", "1", "--batch-size", "3"])
+    train.main(
+        [
+            "--base",
+            "tiny",
+            "--project",
+            project.name,
+            "--output",
+            str(project.output),
+            "--num-epochs",
+            "1",
+            "--batch-size",
+            "3",
+        ]
+    )
     return project
 
 
@@ -34,7 +47,7 @@ def test_train_export_and_speak(trained: Project, tmp_path: Path, capsys) -> Non
 
 
 def test_train_says_what_happened_and_what_comes_next(trained: Project, capsys) -> None:
-    train.main([*flags(trained), "--num-epochs", "1", "--no-sdpa", "--mixed-precision", "bf16"])
+    train.main([*flags(trained), "--base", "tiny", "--num-epochs", "1", "--no-sdpa", "--mixed-precision", "bf16"])
     printed = capsys.readouterr().out
     assert "8 used, 0 dropped" in printed and f"utils.cli.export --project {trained.name}" in printed
 

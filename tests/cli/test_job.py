@@ -181,7 +181,7 @@ def test_a_folder_that_is_no_job_is_refused(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.slow
 def test_a_real_job_from_start_to_end(tmp_path: Path) -> None:
     source = make_source(tmp_path / "in", 3)
-    config = PrepareConfig(project="voice", output=tmp_path / "out", input=source, language="en")
+    config = PrepareConfig(base="tiny", project="voice", output=tmp_path / "out", input=source, language="en")
     attachment = jobs.attach(jobs.start("prepare", config).folder)
     done = attachment.wait(120)
     assert done.state == "finished", attachment.log_tail()
@@ -194,7 +194,7 @@ def test_a_real_job_from_start_to_end(tmp_path: Path) -> None:
 @pytest.mark.skipif("run_id" not in TrainConfig.__dataclass_fields__, reason="TrainConfig has no run_id yet")
 def test_a_real_training_in_the_folder_that_start_made(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    config = TrainConfig(project=project.name, output=project.output, device="cpu", num_epochs=1)
+    config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", num_epochs=1)
     job = jobs.start("train", config)
     attachment = jobs.attach(job.folder)
     assert attachment.wait(120).state == "finished", attachment.log_tail()
@@ -206,7 +206,7 @@ def test_a_real_training_in_the_folder_that_start_made(tmp_path: Path) -> None:
 
 def test_a_training_that_was_asked_to_stop_saves_and_exits_with_0(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    config = TrainConfig(project=project.name, output=project.output, device="cpu", num_epochs=10_000)
+    config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", num_epochs=10_000)
     job = jobs.start("train", config)
     attachment = jobs.attach(job.folder)
     try:

@@ -88,10 +88,10 @@ def test_the_new_bases_limits_are_long_and_reach_preparing_and_training(tmp_path
     main(flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 40))
     base = Base(tmp_path / "p" / "base-ka")
     assert base.about["training"]["learning_rate"] == find_base("tiny").about["training"]["learning_rate"]
-    checks = Checks.of(PrepareConfig(project="p", input=tmp_path, language="ka"), base)
+    checks = Checks.of(PrepareConfig(base="tiny", project="p", input=tmp_path, language="ka"), base)
     assert (checks.max_text_length, checks.max_audio_length) == (400, 330_750)
     project = Project(name="p", output=tmp_path)
-    settled = settle(TrainConfig(project="p", output=tmp_path, language="ka"), project, base)
+    settled = settle(TrainConfig(base="tiny", project="p", output=tmp_path, language="ka"), project, base)
     assert (limits_of(settled).max_text_length, limits_of(settled).max_audio_length) == (400, 330_750)
 
 

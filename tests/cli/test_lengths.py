@@ -15,7 +15,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def test_lengths_of_the_bundled_voice(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--csv", str(assets_folder() / "demo_voice" / "metadata.csv"), "--language", "en"])
+    main(["--csv", str(assets_folder() / "demo_voice" / "metadata.csv"), "--language", "en", "--base", "tiny"])
     lines = capsys.readouterr().out.splitlines()
     assert "40 clips, 0.05 h; base tiny, language en (as given)" in lines[0]
     table = {line[:15].strip(): line[15:].split() for line in lines[2:7]}
@@ -29,7 +29,7 @@ def test_lengths_of_the_bundled_voice(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_project_brings_its_table_and_language(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--project", project.name, "--output", str(project.output)])
+    main(["--project", project.name, "--output", str(project.output), "--base", "tiny"])
     assert "6 clips, 0.00 h; base tiny, language en (from lang.txt)" in capsys.readouterr().out
 
 
@@ -39,7 +39,7 @@ def test_a_language_that_nobody_named_is_said_to_be_assumed(
     table = tmp_path / "metadata.csv"
     audio = project.dataset / "wavs" / "clip0.wav"
     table.write_text(f"audio_file|text\n{audio}|Hello there.\nnowhere.wav|Hello.\n", encoding="utf-8")
-    main(["--csv", str(table)])
+    main(["--csv", str(table), "--base", "tiny"])
     lines = capsys.readouterr().out.splitlines()
     assert "language en (assumed; give --language if it is another)" in lines[0]
     assert lines[-1] == "not counted: nowhere.wav: nowhere.wav does not exist"

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _args(source: Path, output: Path, *more: str, project: str = "voice", language: str = "en") -> list[str]:
     given = ["--input", str(source), "--project", project, "--language", language, "--output", str(output)]
-    return [*given, *more]
+    return [*given, "--base", "tiny", *more]
 
 
 def _command(*args: str) -> subprocess.CompletedProcess[str]:

@@ -38,7 +38,7 @@ def config(
     source: Path, output: Path, *, project: str = "voice", language: str = "en", **more: object
 ) -> PrepareConfig:
     """Settings that leave the sound as it is and measure nothing, unless `more` says otherwise."""
-    plain = {"loudness": None, "trim": False, "remove_dc": False, "quality": False}
+    plain = {"base": "tiny", "loudness": None, "trim": False, "remove_dc": False, "quality": False}
     return PrepareConfig(input=source, output=output, project=project, language=language, **(plain | more))  # type: ignore[arg-type]
 
 

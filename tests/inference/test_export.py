@@ -25,7 +25,7 @@ from utils.training.run import fine_tune
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Project:
     project = make_project(tmp_path_factory.mktemp("output"))
-    fine_tune(TrainConfig(project=project.name, output=project.output, num_epochs=1))
+    fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1))
     return project
 
 

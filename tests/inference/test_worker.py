@@ -30,7 +30,7 @@ LOAD_S = 120.0
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("output"))
-    fine_tune(TrainConfig(project=project.name, output=project.output, num_epochs=1))
+    fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1))
     export_model(ExportConfig(project=project.name, output=project.output))
     return project
 

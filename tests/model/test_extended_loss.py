@@ -49,7 +49,9 @@ class Loss:
 
 def loss(base: Path, project: Project, language: str) -> Loss:
     """Of a base as it is, on the project's evaluation clips."""
-    config = TrainConfig(project=project.name, output=project.output, language=language, num_epochs=1, device="cpu")
+    config = TrainConfig(
+        base="tiny", project=project.name, output=project.output, language=language, num_epochs=1, device="cpu"
+    )
     settled, accelerator = settle(config, project, Base(base)), make_accelerator("cpu")
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
     data = load_data(settled, project, Base(base), accelerator)
@@ -64,7 +66,11 @@ def english(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose ready/ model has learned its clips; they are evaluated on."""
     project = make_project(tmp_path_factory.mktemp("english"), num_train=6, num_eval=2)
     write_manifest(project.eval_csv, read_manifest(project.train_csv)[:4])
-    fine_tune(TrainConfig(project=project.name, output=project.output, num_epochs=10, batch_size=2, sample_text=""))
+    fine_tune(
+        TrainConfig(
+            base="tiny", project=project.name, output=project.output, num_epochs=10, batch_size=2, sample_text=""
+        )
+    )
     export_model(ExportConfig(project=project.name, output=project.output))
     return project
 

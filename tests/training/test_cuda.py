@@ -26,7 +26,7 @@ needs_ampere = pytest.mark.skipif(
 
 def run(project: Project, **settings) -> TrainResult:
     values = {"num_epochs": 2, "batch_size": 2, "device": "cuda", "sdpa": True, "dropout": 0.0, **settings}
-    return fine_tune(TrainConfig(project=project.name, output=project.output, **values))
+    return fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, **values))
 
 
 def told(result: TrainResult) -> dict[str, dict]:
@@ -119,7 +119,12 @@ def test_memory_is_told_and_can_be_limited(project: Project, tmp_path: Path) -> 
 def test_checkpointing_takes_less_memory(project: Project) -> None:
     def peak(mode: str) -> int:
         config = TrainConfig(
-            project=project.name, output=project.output, device="cuda", batch_size=6, gradient_checkpointing=mode
+            base="tiny",
+            project=project.name,
+            output=project.output,
+            device="cuda",
+            batch_size=6,
+            gradient_checkpointing=mode,
         )
         return measure_apart(settle(config, project, find_base("tiny")), warmup=1, steps=2).peak_bytes
 

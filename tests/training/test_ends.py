@@ -53,7 +53,9 @@ def test_a_time_limit_saves_and_stops_and_the_run_can_go_on(project: Project) ->
     assert (cut.ended, cut.num_steps, cut.stop_signal) == ("hours", 1, None)
     assert events_of(cut.folder)[-1]["kind"] == "stopped"
     verify(cut.folder / "checkpoints" / "step-00000001")
-    done = fine_tune(TrainConfig(project=project.name, output=project.output, resume=cut.folder, max_hours=9.0))
+    done = fine_tune(
+        TrainConfig(base="tiny", project=project.name, output=project.output, resume=cut.folder, max_hours=9.0)
+    )
     assert (done.ended, done.num_steps) == ("epochs", 12)
 
 
@@ -178,7 +180,7 @@ def test_an_output_folder_that_may_not_be_written_is_told(project: Project, tmp_
         pytest.skip("needs the right to mount a small file system")
     try:
         csvs = {"train_csv": project.train_csv, "eval_csv": project.eval_csv, "language": "en"}
-        config = TrainConfig(project="voice", output=place, num_epochs=1, **csvs)
+        config = TrainConfig(base="tiny", project="voice", output=place, num_epochs=1, **csvs)
         with pytest.raises(UserError, match="not permitted: Read-only file system"):
             fine_tune(config)
     finally:
@@ -187,7 +189,7 @@ def test_an_output_folder_that_may_not_be_written_is_told(project: Project, tmp_
 
 def test_a_project_without_a_dataset_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no dataset yet"):
-        fine_tune(TrainConfig(project="empty", output=tmp_path))
+        fine_tune(TrainConfig(base="tiny", project="empty", output=tmp_path))
 
 
 SPEAKER = """

@@ -59,7 +59,7 @@ def processes() -> ForkServerContext:
 def child(
     processes: ForkServerContext, project: Project, *flags: str, sync_s: float = SAVE_S
 ) -> multiprocessing.process.BaseProcess:
-    place = ["--project", project.name, "--output", str(project.output), "--device", "cpu"]
+    place = ["--base", "tiny", "--project", project.name, "--output", str(project.output), "--device", "cpu"]
     process = processes.Process(target=train_slowly, args=(sync_s, [*place, *flags], project.output / "child.log"))
     process.start()
     return process

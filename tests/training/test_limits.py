@@ -52,7 +52,7 @@ def test_two_writers_of_one_cache_do_not_mix_their_codes(tmp_path: Path) -> None
 def test_two_processes_share_one_run(project: Project) -> None:
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
-        *("-m", "utils.cli.train", "--project", project.name, "--output", str(project.output)),
+        *("-m", "utils.cli.train", "--base", "tiny", "--project", project.name, "--output", str(project.output)),
         *("--num-epochs", "1", "--batch-size", "2", "--device", "cpu"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -118,7 +118,7 @@ def test_odd_values_of_a_settings_file_are_told(project: Project) -> None:
     text = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(text.replace("batch_size: 2", "batch_size: four", 1))
     with pytest.raises(UserError, match="batch_size is 'four'"):
-        fine_tune(TrainConfig(project=project.name, output=project.output, resume=folder))
+        fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, resume=folder))
 
 
 def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_weights_that_do_not_fit_leave_no_run_folder(project: Project, tmp_path:
 
 def test_resuming_with_other_settings_or_clips_is_refused(project: Project) -> None:
     result = fine_tune(config_of(project, num_epochs=1))
-    again = TrainConfig(project=project.name, output=project.output, resume=result.folder, num_epochs=2)
+    again = TrainConfig(base="tiny", project=project.name, output=project.output, resume=result.folder, num_epochs=2)
     with pytest.raises(UserError, match="given anew: grad_accumulation, learning_rate"):
         fine_tune(replace(again, learning_rate=1e-4, grad_accumulation=2))
     lines = project.train_csv.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -151,7 +151,9 @@ def test_damaged_moments_are_refused(project: Project) -> None:
     content[-100:] = bytes(100)
     file.write_bytes(content)
     with pytest.raises(UserError, match=r"optimizer\.safetensors is damaged"):
-        fine_tune(TrainConfig(project=project.name, output=project.output, resume=result.folder, num_epochs=2))
+        fine_tune(
+            TrainConfig(base="tiny", project=project.name, output=project.output, resume=result.folder, num_epochs=2)
+        )
 
 
 def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from utils.training.settings import settle
 
 
 def settled(project: Project, **settings) -> TrainConfig:
-    config = TrainConfig(project=project.name, output=project.output, device="cpu", batch_size=2, **settings)
+    config = TrainConfig(
+        base="tiny", project=project.name, output=project.output, device="cpu", batch_size=2, **settings
+    )
     return settle(config, project, find_base("tiny"))
 
 
@@ -79,7 +81,18 @@ def test_auto_trains_with_what_was_fastest(project: Project, monkeypatch: pytest
         return told(20.0 + config.batch_size if wanted else 10.0)
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
-    flags = ["--project", project.name, "--output", str(project.output), "--device", "cpu", "--num-epochs", "1"]
+    flags = [
+        "--base",
+        "tiny",
+        "--project",
+        project.name,
+        "--output",
+        str(project.output),
+        "--device",
+        "cpu",
+        "--num-epochs",
+        "1",
+    ]
     train([*flags, "--batch-size", "2", "--auto"])
     run = next(project.runs.iterdir())
     started = next(event for event in read_events(run / "events.jsonl") if event["kind"] == "started")

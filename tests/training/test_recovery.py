@@ -125,7 +125,7 @@ def limited(self, batches):
 Trainer.gather = limited
 output, name = Path(sys.argv[1]), sys.argv[2]
 settings = dict(num_epochs=1, batch_size=64, eval_batch_size=1, device="cpu", checkpoint_every=0)
-print(fine_tune(TrainConfig(project=name, output=output, **settings)).folder)
+print(fine_tune(TrainConfig(base="tiny", project=name, output=output, **settings)).folder)
 """
 
 

@@ -109,7 +109,8 @@ def names(folder: Path, prefix: str) -> list[str]:
 
 
 def given(project: Project, **settings) -> TrainConfig:
-    return TrainConfig(project=project.name, output=project.output, **settings)
+    values = {"base": "tiny"} | settings
+    return TrainConfig(project=project.name, output=project.output, **values)
 
 
 def test_last_goes_on_with_the_run_that_saved_last_and_more_epochs_are_a_normal_case(kept, tmp_path: Path) -> None:

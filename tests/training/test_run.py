@@ -18,7 +18,7 @@ from utils.training.run import fine_tune
 
 
 def config_of(project: Project, **settings) -> TrainConfig:
-    values = {"num_epochs": 2, "batch_size": 2} | settings
+    values = {"base": "tiny", "num_epochs": 2, "batch_size": 2} | settings
     return TrainConfig(project=project.name, output=project.output, **values)
 
 

@@ -187,7 +187,7 @@ time.sleep(60)
 @pytest.fixture(scope="module")
 def trained(prepared: Project) -> Path:
     """The folder of a run on the tiny base."""
-    config = TrainConfig(project=prepared.name, output=prepared.output, num_epochs=1, device="cpu")
+    config = TrainConfig(base="tiny", project=prepared.name, output=prepared.output, num_epochs=1, device="cpu")
     return fine_tune(config).folder
 
 

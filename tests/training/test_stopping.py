@@ -24,7 +24,17 @@ NUM_EPOCHS = 12
 def start(project: Project) -> tuple[subprocess.Popen, Path]:
     """The command, training; and its run folder once the third step is logged."""
     command = [
-        *(sys.executable, "-m", "utils.cli.train", "--project", project.name, "--output", str(project.output)),
+        *(
+            sys.executable,
+            "-m",
+            "utils.cli.train",
+            "--base",
+            "tiny",
+            "--project",
+            project.name,
+            "--output",
+            str(project.output),
+        ),
         *(
             "--num-epochs",
             str(NUM_EPOCHS),
@@ -63,7 +73,9 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_un
     step = events[-1]["step"]
     assert last.name == f"step-{step:08d}" and step < NUM_EPOCHS * 3
 
-    settings = TrainConfig(project=project.name, output=project.output, num_epochs=NUM_EPOCHS, device="cpu")
+    settings = TrainConfig(
+        base="tiny", project=project.name, output=project.output, num_epochs=NUM_EPOCHS, device="cpu"
+    )
     fine_tune(replace(settings, resume=folder))
     whole = fine_tune(replace(settings, batch_size=2, dropout=0.1))
     mine, theirs = (
@@ -76,7 +88,7 @@ def test_a_second_training_on_the_same_device_is_refused_by_name(project: Projec
     child, folder = start(project)
     try:
         with pytest.raises(UserError, match="signalled"):
-            fine_tune(TrainConfig(project=project.name, output=project.output, num_epochs=1, device="cpu"))
+            fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1, device="cpu"))
     finally:
         child.send_signal(signal.SIGTERM)
         child.communicate(timeout=120)

@@ -21,7 +21,7 @@ from utils.training.trainer import Trainer
 
 @pytest.fixture(scope="module")
 def clips(prepared: Project, tmp_path_factory):
-    config = TrainConfig(project=prepared.name, output=prepared.output)
+    config = TrainConfig(base="tiny", project=prepared.name, output=prepared.output)
     base = find_base("tiny")
     return load_data(settle(config, prepared, base), prepared, base, Accelerator(cpu=True)).train
 

@@ -22,7 +22,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a
 
 def run(project: Project, **settings) -> TrainResult:
     values = {"num_epochs": 1, "batch_size": 2, "device": "cpu", "sdpa": True, "dropout": 0.0, **settings}
-    return fine_tune(TrainConfig(project=project.name, output=project.output, **values))
+    return fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, **values))
 
 
 def told(result: TrainResult) -> dict[str, dict]:

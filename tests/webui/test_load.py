@@ -42,7 +42,9 @@ def test_fifty_pages_are_all_answered_and_memory_stays(app: App) -> None:
 def test_ten_minutes_of_fifty_pages_beside_a_training(tmp_path: Path) -> None:
     output = tmp_path / "output"
     project = make_dataset(output)
-    run = jobs.start("train", TrainConfig(project=project.name, output=output, num_epochs=100_000, device="cpu"))
+    run = jobs.start(
+        "train", TrainConfig(base="tiny", project=project.name, output=output, num_epochs=100_000, device="cpu")
+    )
     try:
         with running_app(output) as app:
             _wait_for_steps(run.folder, 20)
