@@ -131,9 +131,12 @@ def test_a_resumed_run_keeps_its_folder_its_settings_and_its_events(output: Path
     checkpoint = first.folder / "checkpoints" / "step-00000001"
     checkpoint.mkdir(parents=True)
     for resume in (first.folder, checkpoint):
-        job = started(output, "rest(0.3)\n" + FINISHES, resume=resume)
+        go = output / "go"
+        job = started(output, f"while not os.path.exists({str(go)!r}): rest(0.01)\n{FINISHES}", resume=resume)
         assert job.folder == first.folder and job.state == "starting", "an older run's end is not this one's"
+        go.touch()
         assert ended(job).state == "finished"
+        go.unlink()
     assert (first.folder / "config.yaml").read_bytes() == settings
     assert TrainConfig.load(first.folder / "resume.yaml").resume == checkpoint
     assert len(jobs.attach(first.folder).new_events()) == 2 + 3 + 3

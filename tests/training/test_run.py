@@ -30,6 +30,7 @@ def test_a_run_leaves_exactly_these_files(project: Project) -> None:
         "config.yaml",
         "base.json",
         "job.json",
+        ".alive",
         "events.jsonl",
         "reference.wav",
         "base/config.json",

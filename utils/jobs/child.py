@@ -7,6 +7,7 @@ from pathlib import Path
 
 from utils.errors import UserError
 from utils.jobs.device import Claim, wanted_device
+from utils.jobs.heartbeat import beat
 from utils.jobs.job import refuse_second, status
 from utils.jobs.process import ProcessId, host_name, identify
 from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
@@ -25,6 +26,7 @@ def announce(folder: Path) -> JobRecord:
     if record.pid not in (os.getpid(), os.getppid()):
         identify(folder, os.getpid())
     update_record(folder, state="running")
+    beat(folder)
     return record
 
 
@@ -71,6 +73,7 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
         )
         write_record(folder, own)
         claim.give(folder)
+    beat(folder)
 
 
 def is_stop_wanted(folder: Path) -> bool:

@@ -18,8 +18,12 @@ LIVE: tuple[State, ...] = ("starting", "running", "stopping")
 """States of a job that has not ended."""
 PROCESS_GRACE_S = 30.0
 """A job without a process that is younger is being started right now."""
-HEARTBEAT_S = 600.0
-"""A job whose process cannot be seen from here is taken to run when it wrote something this recently."""
+ALIVE_FILE = ".alive"
+"""Touched by a job's process every few seconds; see `utils.jobs.heartbeat`."""
+SILENT_S = 120.0
+"""A job whose process cannot be seen from here is taken to be gone when it gave no sign of life for so long."""
+UNKNOWN_S = 600.0
+"""The same for one that gives no signs, as those of earlier versions: counted from when it wrote something last."""
 NUM_LAST_EVENTS = 20
 """Among so many last events lies the one that ended the job, if one did."""
 
@@ -178,7 +182,7 @@ def _last_events(folder: Path, offset: int) -> list[Event]:
 
 def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, has_begun: bool) -> State:
     if record.host != host_name():
-        alive = time.time() - last_write(folder) < HEARTBEAT_S
+        alive = _gives_signs(folder)
     else:
         just_begun = record.pid is None and time.time() - record.started < PROCESS_GRACE_S
         alive = process_alive or just_begun
@@ -190,11 +194,22 @@ def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, 
     return "running" if has_begun else "starting"
 
 
+def _gives_signs(folder: Path) -> bool:
+    """Whether a job that cannot be seen from here seems to live; the computers' clocks must agree to a minute."""
+    beats = _modified(folder / ALIVE_FILE)
+    if beats is None:
+        return time.time() - last_write(folder) < UNKNOWN_S
+    # One that was started again a moment ago has a new record, and no beat yet.
+    return time.time() - max(beats, _modified(folder / JOB_FILE) or 0.0) < SILENT_S
+
+
 def _message(state: State, final: Event | None, record: JobRecord) -> str:
     if final is not None:
         return str(final.get("error") or final.get("message") or "")
     if state == "lost" and record.exit_code is not None:
         return f"its process ended without saying why ({_exit(record.exit_code)}); see the log"
+    if state == "lost" and record.host != host_name():
+        return f"it gives no sign of life any more; it ran on {record.host}, which cannot be seen from here"
     if state == "lost":
         return "its process is gone and did not say why; see the log"
     if record.host != host_name():
@@ -219,7 +234,15 @@ def _ended(folder: Path, state: State, final: Event | None) -> float | None:
 def last_write(folder: Path) -> float:
     """When the job wrote something last, in seconds since 1970; 0 when it wrote nothing."""
     names = (EVENTS_FILE, JOB_FILE, "train.log", "job.log")
-    return max((path.stat().st_mtime for name in names if (path := folder / name).is_file()), default=0.0)
+    return max(_modified(folder / name) or 0.0 for name in names)
+
+
+def _modified(path: Path) -> float | None:
+    """When a file was changed, in seconds since 1970; None where there is none."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
 
 
 def _without_record(folder: Path) -> Job:
@@ -227,7 +250,7 @@ def _without_record(folder: Path) -> Job:
     if not any((folder / name).is_file() for name in (JOB_FILE, "config.yaml", EVENTS_FILE)):
         raise UserError(what="there is no job here", where=str(folder), fix="name a run's folder")
     final = final_event(_last_events(folder, 0))
-    seems_alive = time.time() - last_write(folder) < HEARTBEAT_S
+    seems_alive = time.time() - last_write(folder) < UNKNOWN_S
     state: State = final["kind"] if final else "running" if seems_alive else "lost"
     # From the front, where it lies: from the end, the whole log would be read each time.
     first: Event = next(read_events(folder / EVENTS_FILE, kind="started"), {})

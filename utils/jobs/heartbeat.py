@@ -1,0 +1,40 @@
+"""A sign of life for those who cannot see a job's process: it touches a file in the job's folder every few seconds.
+
+A container that took the place of another one has another name and a process table of its own, and so has another
+computer on the same drive: only by what is written there can they tell a job that works from one that was killed.
+"""
+
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from utils.jobs.job import ALIVE_FILE, status_or_none
+from utils.jobs.record import read_record
+
+BEAT_S = 10.0
+
+
+def beat(folder: Path) -> None:
+    """From a thread of this process, touch the file now and every `BEAT_S` until the job here has ended.
+
+    Args:
+        folder: of the job that this process does; its record names the process.
+    """
+    record = read_record(folder)
+    assert record is not None, "who beats has announced itself"
+    _touch(folder)
+    threading.Thread(target=_beat, args=(folder, record.pid), name=f"heartbeat {folder.name}", daemon=True).start()
+
+
+def _beat(folder: Path, pid: int | None) -> None:
+    # The run may have been gone on with by another process, which beats for itself.
+    while (record := read_record(folder)) and record.pid == pid and (job := status_or_none(folder)) and job.alive:
+        _touch(folder)
+        time.sleep(BEAT_S)
+
+
+def _touch(folder: Path) -> None:
+    # A disk that is full or away for a moment is no reason to end the work; the next beat comes soon.
+    with suppress(OSError):
+        (folder / ALIVE_FILE).touch()
