@@ -210,11 +210,11 @@ def sentences(language: str, count: int) -> Iterator[str]:
 
 
 def _extract(settings: Settings, corpus: Path, language: str) -> Work:
-    from utils.text.vocabulary.corpus import extracted
+    from utils.text.vocabulary.corpus import extract, work_folder
 
     def work() -> None:
-        with extracted(corpus, settings.work / "extraction"):
-            pass
+        with work_folder(settings.work / "extraction") as folder:
+            extract(corpus, folder)
 
     return work, lambda outcome, cpu: {}
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.text.alphabets import ALPHABETS
 from utils.errors import UserError
 from utils.model.base import find_base
 from utils.text.amharic.sounds import to_latin_text
@@ -136,26 +137,6 @@ def test_dates_and_times_are_read_by_their_numbers_and_told(text: str, expected:
     result = normalize(text, "sw")
     assert result.text == expected
     assert any("date or time" in note for note in result.notes) == (text != "1.5 na 3.14")
-
-
-ALPHABETS = {
-    "en": "abcdefghijklmnopqrstuvwxyz",
-    "es": "abcdefghijklmnñopqrstuvwxyzáéíóúü",
-    "fr": "abcdefghijklmnopqrstuvwxyzàâçéèêëîïôùûü",
-    "de": "abcdefghijklmnopqrstuvwxyzäöüß",
-    "it": "abcdefghijklmnopqrstuvwxyzàèéìòù",
-    "pt": "abcdefghijklmnopqrstuvwxyzãáâàçéêíõóôú",
-    "pl": "aąbcćdeęfghijklłmnńoóprsśtuwyzźż",
-    "tr": "abcçdefgğhıijklmnoöprsştuüvyz",
-    "ru": "абвгдеёжзийклмнопрстуфхцчшщъыьэюя",
-    "nl": "abcdefghijklmnopqrstuvwxyzéëï",
-    "cs": "aábcčdďeéěfghiíjklmnňoópqrřsštťuúůvwxyýzž",
-    "ar": "ابتثجحخدذرزسشصضطظعغفقكلمنهويءآأإئؤةى",
-    "hu": "aábcdeéfghiíjklmnoóöőpqrstuúüűvwxyz",
-    "ko": "가나다라마바사아자차카타파하한국말",
-    "hi": "अआइईउऊएऐओऔकखगघचछजझटठडढतथदधनपफबभमयरलवशसहािीुूेैोौं",
-    "amh": "ሀለሐመሠረሰሸቀበተቸኀነኘአከኸወዐዘዠየደጀገጠጨጰጸፀፈፐሁሂሃሄህሆቋጓኳዓኣ",
-}
 
 
 @settings(max_examples=150, deadline=None)

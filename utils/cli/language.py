@@ -144,10 +144,8 @@ def _print_added(config: LanguageConfig, made: "AddedLanguage") -> None:
     print(f"\nadded   {len(made.extension.added)} tokens and the language's own, as ids {made.ids}")
     if config.extend and len(made.extension.added) < config.extend:
         print(f"        the corpus gives no more than that; {config.extend} were asked for")
-    if made.extension.shared:
-        print(f"        {made.extension.shared} left out: of letters the base reads, which would change old languages")
-    if made.extension.unproduced:
-        print(f"        {made.extension.unproduced} left out: no text of the corpus would have produced them")
+    for reason, count in made.extension.reasons.most_common():
+        print(f"        {count} of SentencePiece's pieces left out: {reason}")
 
 
 def _print_reading(title: str, reading: "Reading", limit: int) -> None:

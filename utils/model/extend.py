@@ -10,14 +10,15 @@ from utils.errors import UserError
 from utils.model.base import Base
 from utils.model.grow import grow_base
 from utils.text.languages import plain_code
-from utils.text.vocabulary.corpus import extracted
+from utils.text.vocabulary.corpus import extract, work_folder
+from utils.text.vocabulary.count import count_words
 from utils.text.vocabulary.extend import Extension, extend_vocabulary
-from utils.text.vocabulary.learn import iter_words, learn_pieces, rule_letters
+from utils.text.vocabulary.learn import learn_pieces, rule_letters
 
 log = logging.getLogger(__name__)
 
 SPARE = 1.5
-"""Candidates learned for each token wanted: some turn out to be steps only, or of the base's own letters."""
+"""Candidates learned for each token wanted: some turn out to be steps to others, or of the base's own letters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,8 @@ def add_language(
     Args:
         base: what to start from; it stays as it is.
         language: code of the language to add.
-        folder: gets base-<language>, base-<language>-dvae with a DVAE of its own; a temporary folder while a table is
-            read.
+        folder: gets base-<language>, base-<language>-dvae with a DVAE of its own; a temporary folder while the
+            corpus is read.
         corpus: .csv, .json, .jsonl or plain text.
         target: tokens added at most, the language's own token not counted; 0 adds that alone.
         amharic_g2p: the new base reads Amharic in its Latin form.
@@ -68,7 +69,9 @@ def add_language(
     code = plain_code(language)
     home = free_home(folder, code, own_dvae=dvae is not None)
     if target:
-        with extracted(corpus, folder / f".corpus-{code}") as texts:
+        with work_folder(folder / f".corpus-{code}") as work:
+            texts = extract(corpus, work)
+            words = count_words(texts, code, work)
             pieces = learn_pieces(
                 texts,
                 code,
@@ -76,10 +79,11 @@ def add_language(
                 input_sentence_size=input_sentence_size,
                 coverage=coverage,
             )
-            # Letters before joins: a word that is not in the corpus must still be spelled.
-            letters, joins = ([piece for piece in pieces if (len(piece) > 1) == more] for more in (False, True))
-            ordered = [*letters, *rule_letters(code), *joins]
-            extension = extend_vocabulary(base.vocab, code, ordered, target=target, words=iter_words(texts, code))
+        # Letters before joins: a word that is not in the corpus must still be spelled.
+        letters, joins = ([piece for piece in pieces if (len(piece) > 1) == more] for more in (False, True))
+        extension = extend_vocabulary(
+            base.vocab, code, [*letters, *rule_letters(code), *joins], target=target, words=words
+        )
     else:
         extension = extend_vocabulary(base.vocab, code)
     facts = {"name": f"{base.name}-{code}", "amharic_g2p": amharic_g2p or base.amharic_g2p, **(about or {})}

@@ -13,12 +13,12 @@ from utils.errors import UserError
 from utils.text.amharic.normalize import normalize_amharic
 from utils.text.hindi import expand_numbers as expand_hindi_numbers
 from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
+from utils.text.number_words import number_languages, spell_numbers
+from utils.text.punctuation import plain_punctuation
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe0e\ufe0f\ufeff]")
 """Soft hyphens, zero-width spaces, marks of direction and of emoji: never heard. Joiners (U+200C, U+200D) shape letters
 of Persian and Indic scripts and stay."""
-_NUMBER = re.compile(r"\d{1,3}([.,\u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?(?!\d)|\d+[.,]\d+|\d+")
-"""Grouped in threes, with or without a fraction; else a decimal; else whole. 1.234 is taken for a thousand."""
 _DATE = re.compile(r"(?<![\w.,/-])(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\w/-])")
 _TIME = re.compile(r"(?<![\w.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\w:])")
 _SPACE = re.compile(r"\s+")
@@ -60,7 +60,7 @@ def normalize(text: str, language: str) -> Normalized:
 def has_number_words(language: str) -> bool:
     """Whether numbers of this language are read as words rather than left as digits."""
     code = plain_code(language)
-    return code in CLEANED_LANGUAGES or code == AMHARIC or code in _number_languages()
+    return code in CLEANED_LANGUAGES or code == AMHARIC or code in number_languages()
 
 
 def _stock(text: str, code: str) -> str:
@@ -78,9 +78,9 @@ def _stock(text: str, code: str) -> str:
 
 
 def _general(text: str, code: str) -> Normalized:
-    """A language without rules of its own: num2words where it knows the language, characters for the rest."""
+    """A language without rules of its own: ASCII punctuation, num2words where it knows the language, characters."""
     notes: dict[str, None] = {}
-    text, left_out = _without_pictures(unicodedata.normalize("NFC", text.lower()))
+    text, left_out = _without_pictures(plain_punctuation(unicodedata.normalize("NFC", text.lower()), code))
     notes |= dict.fromkeys(left_out)
     text = _without_loose_joiners(text)
 
@@ -90,29 +90,18 @@ def _general(text: str, code: str) -> Normalized:
         return re.sub(r"[-./:]", " ", match[0])
 
     text = _TIME.sub(apart, _DATE.sub(apart, text))
-
-    def spell(match: re.Match[str]) -> str:
-        words = _number_words(match, code)
-        if words is None:
-            notes[f"no number words for {code}: {match[0]} stays digits"] = None
-            return match[0]
-        after = match.string[match.end() : match.end() + 1]
-        before = match.string[max(match.start() - 1, 0) : match.start()]
-        return (" " if before.isalpha() else "") + words + (" " if after.isalpha() else "")
-
-    text = _NUMBER.sub(spell, text)
+    text = spell_numbers(text, code, lambda note: notes.setdefault(note))
     for symbol in dict.fromkeys(char for char in text if char in _WORDLESS_SYMBOLS):
         notes[f"no word for {symbol} in {code}"] = None
-    text = text.replace('"', "")
     return Normalized(unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip().lower()), tuple(notes))
 
 
 def _without_pictures(text: str) -> tuple[str, list[str]]:
     """The text without characters that have no sound, and a note that names them."""
-    pictures = [char for char in text if unicodedata.category(char) in _UNSPOKEN and not _kept(char)]
+    pictures = dict.fromkeys(char for char in text if unicodedata.category(char) in _UNSPOKEN and not _kept(char))
     if not pictures:
         return text, []
-    named = " ".join(f"U+{ord(char):04X}" for char in dict.fromkeys(pictures))
+    named = " ".join(f"U+{ord(char):04X}" for char in pictures)
     spaced = "".join(" " if char in pictures else char for char in text)
     return _SPACE.sub(" ", spaced).strip(), [f"left out, no sound: {named}"]
 
@@ -128,31 +117,6 @@ def _without_loose_joiners(text: str) -> str:
 def _kept(char: str) -> bool:
     """White space is folded later; joiners belong to their letters; degrees may get a word."""
     return char.isspace() or char in _JOINERS or char == "°"
-
-
-def _number_words(match: re.Match[str], code: str) -> str | None:
-    """Words of a number, or None where there is no rule or the rule breaks."""
-    from num2words import num2words
-
-    name = _number_languages().get(code)
-    if name is None:
-        return None
-    digits = "".join(str(unicodedata.decimal(char)) if char.isdecimal() else char for char in match[0])
-    digits = digits.replace(match[1], "") if match[1] else digits
-    try:
-        value = int(digits) if digits.isdecimal() else float(digits.replace(",", "."))
-        words = str(num2words(value, lang=name)).lower()
-    except Exception:  # noqa: BLE001 - every language is other people's code; a broken rule is a missing one
-        return None
-    return None if any(map(str.isdecimal, words)) else words
-
-
-@lru_cache(maxsize=1)
-def _number_languages() -> dict[str, str]:
-    """num2words' name of each language that it knows, Amharic left out because it is broken there."""
-    from num2words import CONVERTER_CLASSES
-
-    return {name: name for name in CONVERTER_CLASSES if "_" not in name and name != "am"}
 
 
 @lru_cache(maxsize=1)

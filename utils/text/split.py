@@ -4,9 +4,9 @@ import re
 
 SPACED_ENDS = ".!?…"
 """Marks that end a sentence when a space follows: 3.14 and e.g.x go on."""
-SENTENCE_ENDS = "。！？｡؟۔।॥።፧፨"
-"""Marks that always do: Chinese and Japanese, Arabic, Devanagari, Ethiopic."""
-PAUSES = ",;:،؛、，；：፣፤፥—–"
+SENTENCE_ENDS = "。！？｡؟۔।॥።፧፨։။។៕།"
+"""Marks that always do: Chinese and Japanese, Arabic, Devanagari, Ethiopic, Armenian, Burmese, Khmer, Tibetan."""
+PAUSES = ",;:،؛、，；：፣፤፥၊՝—–"
 """Marks inside a sentence at which a speaker may breathe."""
 
 _SENTENCE = re.compile(rf"(?<=[{SPACED_ENDS}])[\"'”’»)\]]*\s+|(?<=[{SENTENCE_ENDS}])\s*")

@@ -9,10 +9,10 @@ import soundfile
 
 from utils.config import CODE_SAMPLES
 from utils.dataset.manifest import read_manifest
-from utils.errors import raise_problems
+from utils.errors import UserError, raise_problems
 from utils.model.base import Base
 from utils.text.amharic.sounds import to_latin_text
-from utils.text.languages import AMHARIC, plain_code
+from utils.text.languages import AMHARIC, plain_code, require_packages
 from utils.text.normalize import normalize
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 from utils.text.vocabulary.corpus import iter_texts
@@ -75,6 +75,9 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
         language: their code.
         tokenizer: whose letters and merges count; its own Latin form of Amharic is used where it has one.
         limit: longest text, in tokens.
+
+    Raises:
+        UserError: the language's rules need a package that is not installed.
     """
     code = plain_code(language)
     unknown: Counter[str] = Counter()
@@ -83,8 +86,13 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
     num_tokens = num_words = over = count = 0
     seconds = 0.0
     known: Callable[[str], bool] = _Known(tokenizer)
+    require_packages(code)
     for text, duration in texts:
-        normalized = normalize(text, code)
+        try:
+            normalized = normalize(text, code)
+        except UserError as error:
+            notes[f"left out: {error.what}"] += 1
+            continue
         spoken = to_latin_text(normalized.text) if tokenizer.amharic_g2p and code == AMHARIC else normalized.text
         tokens = tokenizer.segments(spoken)
         unknown.update(char for char in spoken if not char.isspace() and not known(char))

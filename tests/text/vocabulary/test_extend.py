@@ -11,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as BpeTokenizer
 
+from tests.text.alphabets import ALPHABETS
 from utils.errors import UserError
 from utils.model.base import Base, find_base
 from utils.model.extend import AddedLanguage, add_language
 from utils.model.grow import EMBEDDING, HEAD, grown_state
+from utils.text.tokenizer import Tokenizer
 from utils.text.vocabulary import corpus as corpus_module
-from utils.text.vocabulary.corpus import extracted, iter_texts
+from utils.text.vocabulary.corpus import extract, iter_texts, work_folder
+from utils.text.vocabulary.count import count_words
 from utils.text.vocabulary.extend import extend_vocabulary
-from utils.text.vocabulary.learn import iter_words
+from utils.text.vocabulary.learn import iter_words, learn_pieces
 
 WORDS = ["ሰላም", "ኢትዮጵያ", "አገር", "ነው", "ተማሪ", "ትምህርት", "ቤት", "መጽሐፍ", "ውሃ", "ቡና", "ጠዋት", "ማታ", "ልጅ", "ሴት", "ወንድ", "ሰው"]
 
@@ -60,6 +63,59 @@ ALPHABET = [*"abcdefghijklmnopqrstuvwxyzàéñöüßčžğ.,!?'-", *map(chr, (*r
 @given(text=st.text(alphabet=[*ALPHABET, " "], max_size=60))
 def test_segmentations_of_old_letters_never_change(added: AddedLanguage, text: str) -> None:
     assert added.base.tokenizer().segments(text) == find_base("tiny").tokenizer().segments(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_ids_of_a_random_sentence_of_an_old_language_never_change(added: AddedLanguage, data: st.DataObject) -> None:
+    language = data.draw(st.sampled_from(sorted(set(ALPHABETS) - {"amh"})))
+    text = data.draw(st.text(alphabet=ALPHABETS[language] + " .,?!", max_size=40))
+    old, new = find_base("tiny").tokenizer(), added.base.tokenizer()
+    assert new.encode(text, language) == old.encode(text, language)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(alphabet=[*"ሰላምኢትዮጵያአገርነውተማሪትህቤመጽሐፍውቡ", *"abcdefgh", *" .,?!፣።"], max_size=40))
+def test_what_is_encoded_is_decoded(added: AddedLanguage, text: str) -> None:
+    tokenizer = added.base.tokenizer()
+    assert tokenizer.decode(tokenizer.encode(text, "am")) == "[amh]" + tokenizer.normalize(text, "am")
+
+
+SCRIPTS = {
+    "bn": "আমার সোনার বাংলা, আমি তোমায় ভালোবাসি।",
+    "ta": "தமிழ் மொழி அழகானது.",
+    "th": "สวัสดีครับ ผมรักเมืองไทย",
+    "km": "ខ្ញុំស្រឡាញ់ភាសាខ្មែរ។",
+    "my": "ကျွန်တော် မြန်မာစာ ချစ်တယ်။",
+    "bo": "བཀྲ་ཤིས་བདེ་ལེགས།",
+    "hy": "Ինչպե՞ս եք։ Բարև ձեզ, «ընկեր»։",
+    "fa": "من می\u200cخواهم بروم؛ چطوری؟",
+    "ur": "یہ کتاب ہے۔ کیا حال ہے؟",
+    "he": "שָׁלוֹם, מה שלומך? בית־ספר צה״ל",
+    "el": "Γειά σου· τι κάνεις; “καλά”",
+    "yo": "Ẹ kú àárọ̀ o, ṣé dáadáa ni?",
+    "vi": "Xin chào, tôi thường học tiếng Việt.",
+    "ti": "ሰላም ዓለም። ከመይ ኣለኻ፧",
+}
+
+
+@pytest.mark.parametrize(("language", "text"), SCRIPTS.items(), ids=SCRIPTS)
+def test_every_script_can_be_added_with_its_vowels_marks_and_stops(language: str, text: str, tmp_path: Path) -> None:
+    """Vowels of many scripts are marks, not letters; a full stop of their own would leave each clip out."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(f"{text}\n" * 20, encoding="utf-8")
+    work = tmp_path / "work"
+    work.mkdir()
+    pieces = learn_pieces(corpus, language, size=80, coverage=1.0)
+    added = extend_vocabulary(
+        find_base("tiny").vocab, language, pieces, target=100, words=count_words(corpus, language, work)
+    )
+    (tmp_path / "vocab.json").write_text(added.content, encoding="utf-8")
+    tokenizer = Tokenizer(tmp_path / "vocab.json")
+    assert tokenizer.unknown_characters(text, language) == []
+    ids = tokenizer.encode(text, language)
+    assert tokenizer.decode(ids) == f"[{language}]" + tokenizer.normalize(text, language)
+    assert any(len(token) > 1 for token in added.added), "marks are joined with their letters"
 
 
 def test_texts_of_the_language_are_read_and_turned_back(added: AddedLanguage) -> None:
@@ -114,7 +170,7 @@ def test_a_corpus_without_words_is_refused_and_leaves_no_base(tmp_path: Path, na
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match="no words"):
         add_language(find_base("tiny"), "xx", tmp_path / "p", corpus=tmp_path / name, target=10)
-    assert not (tmp_path / "p" / "base-xx").exists()
+    assert not (tmp_path / "p").exists() or not any((tmp_path / "p").iterdir()), "nothing to go on from is kept"
 
 
 @pytest.mark.parametrize(
@@ -183,12 +239,12 @@ def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.M
             yield text
 
     monkeypatch.setattr(corpus_module, "iter_texts", cut)
-    with pytest.raises(KeyboardInterrupt), extracted(path, work):
-        pass
+    with pytest.raises(KeyboardInterrupt), work_folder(work):
+        extract(path, work)
     assert json.loads((work / "progress.json").read_text())["rows"] == 50
     monkeypatch.setattr(corpus_module, "iter_texts", whole)
-    with extracted(path, work) as texts:
-        assert texts.read_text().splitlines() == [f"line {number}" for number in range(95)]
+    with work_folder(work):
+        assert extract(path, work).read_text().splitlines() == [f"line {number}" for number in range(95)]
     assert not work.exists()
 
 

@@ -5,6 +5,7 @@ Memory stays flat: no file is ever held whole.
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,30 +42,55 @@ def iter_texts(path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def extracted(path: Path, work: Path) -> Iterator[Path]:
+def work_folder(work: Path) -> Iterator[Path]:
+    """A folder for what is made of a corpus; when the block ends well it is removed.
+
+    When the block is cut it stays, and the next attempt goes on from it; a fault of the corpus itself (UserError)
+    leaves nothing to go on from.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        yield work
+    except UserError:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def extract(path: Path, work: Path) -> Path:
     """A plain-text file of the corpus, a text a line: plain text itself, or an extraction in `work`.
 
-    An extraction that was interrupted goes on after its last note. When the block ends well, `work` is removed; when
-    it fails, it stays for the next attempt.
+    An extraction that was interrupted goes on after its last note.
 
     Args:
         path: the corpus.
-        work: folder for the extraction, of nothing else.
+        work: from `work_folder`.
+
+    Raises:
+        UserError: as `iter_texts`.
     """
     if path.suffix.lower() not in (".csv", ".tsv", ".json", ".jsonl"):
-        yield path
-        return
-    work.mkdir(parents=True, exist_ok=True)
-    texts, note = work / "texts.txt", work / "progress.json"
-    _extract(path, texts, note)
-    yield texts
-    for file in (texts, note):
-        file.unlink(missing_ok=True)
-    work.rmdir()
+        return path
+    texts = work / "texts.txt"
+    _extract(path, texts, work / "progress.json")
+    return texts
+
+
+def fingerprint(path: Path) -> list[str | int]:
+    """What changes with a file.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise UserError(what=f"the corpus cannot be read: {error}", where=str(path)) from error
+    return [str(path.absolute()), facts.st_size, facts.st_mtime_ns]
 
 
 def _extract(path: Path, texts: Path, note: Path) -> None:
-    source = [path.stat().st_size, path.stat().st_mtime_ns]
+    source = fingerprint(path)
     rows, position, done = 0, 0, False
     if note.is_file() and texts.is_file():
         saved = json.loads(note.read_text(encoding="utf-8"))
@@ -82,14 +108,15 @@ def _extract(path: Path, texts: Path, note: Path) -> None:
                 out.write(text.replace("\n", " ").encode() + b"\n")
                 if number % SAVE_EVERY == 0:
                     out.flush()
-                    _save(note, source=source, rows=number, position=out.tell(), done=False)
+                    save_note(note, source=source, rows=number, position=out.tell(), done=False)
         out.flush()
-        _save(note, source=source, rows=number, position=out.tell(), done=True)
+        save_note(note, source=source, rows=number, position=out.tell(), done=True)
 
 
-def _save(note: Path, **progress: object) -> None:
+def save_note(note: Path, **progress: object) -> None:
+    """Write how far a work is, whole or not at all."""
     aside = note.with_suffix(".writing")
-    aside.write_text(json.dumps(progress), encoding="utf-8")
+    aside.write_text(json.dumps(progress, ensure_ascii=False), encoding="utf-8")
     aside.replace(note)
 
 

@@ -7,9 +7,8 @@ to the base's own merges, and counted.
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,13 @@ from tokenizers import Tokenizer as BpeTokenizer
 
 from utils.errors import UserError
 from utils.text.languages import code_of_token, language_token, plain_code
+from utils.text.vocabulary.merge import BEYOND, UNSEEN, Merges, Pair, choose_merges
 
-PROOF_TEXTS = 200_000
-"""Texts of the corpus in which each added token must occur."""
+PROOF_WORDS = 100_000
+"""Distinct words, the most frequent ones, in which each added token must occur."""
+KNOWN = "in the base already"
+SHARED = "of letters the base reads, which would change old languages"
+_UNKNOWN = "[UNK]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,50 +37,60 @@ class Extension:
     old language tokens."""
     added: list[str]
     """New tokens without the language token, in the order of their ids."""
-    unproduced: int = 0
-    """Candidates left out because no text of the corpus would have produced them, or something made of them."""
-    shared: int = 0
-    """Candidates left out because the base reads all of their letters, and old segmentations would have changed."""
-    notes: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Every candidate that is not among them, with its reason."""
+    num_found: int = 0
+    """Tokens among `added` that were no candidates: pairs that the corpus's words repeat."""
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How many candidates were left out for each reason."""
+        return Counter(self.left_out.values())
 
 
 def extend_vocabulary(
-    vocab: Path, language: str, candidates: Iterable[str] = (), *, target: int = 2_000, words: Iterable[list[str]] = ()
+    vocab: Path,
+    language: str,
+    candidates: Iterable[str] = (),
+    *,
+    target: int = 2_000,
+    words: Mapping[str, int] | None = None,
 ) -> Extension:
-    """A base's tokenizer with the language's token and at most `target` more that the corpus really produces.
+    """A base's tokenizer with the language's token and at most `target` more that the corpus really gives.
 
     Args:
         vocab: a tokenizers file.
         language: code of the language to add.
         candidates: pieces from `learn_pieces`: letters, and joins in the order in which they were made.
-        target: tokens added at most, the language token not counted.
-        words: words of the corpus, text by text, that prove the tokens.
+        target: tokens added at most, the language token not counted; letters come first.
+        words: distinct words of the corpus with how often it has them; no joins are added without.
 
     Raises:
         UserError: the file is not a tokenizer.
     """
     data = _read(vocab)
     old: dict[str, int] = dict(data["model"]["vocab"])
-    known = {token for token in old if len(token) == 1}
     candidates = list(dict.fromkeys(candidates))
-    letters = [piece for piece in candidates if len(piece) == 1 and piece not in known]
-    joins = [piece for piece in candidates if len(piece) > 1 and piece not in old]
-    usable = [piece for piece in joins if any(char in letters for char in piece)]
-    counts = Counter(word for text in islice(words, PROOF_TEXTS) for word in text)
+    fresh = [piece for piece in candidates if piece not in old]
+    letters = [piece for piece in fresh if len(piece) == 1]
+    new_letters = set(letters[:target])
+    joins = [piece for piece in fresh if len(piece) > 1 and not new_letters.isdisjoint(piece)]
+    counts = dict(Counter(words or {}).most_common(PROOF_WORDS))
     banned: set[str] = set()
     while True:
-        chosen = [piece for piece in [*letters, *usable] if piece not in banned]
-        content, added = _write(data, language, chosen, target)
-        idle = _unproduced(content, added, counts) if counts else set()
+        merges = _merges(data, language, letters[:target], joins, counts, target - len(new_letters), frozenset(banned))
+        content = _write(data, language, letters[:target], merges.pairs)
+        idle = _unseen(content, merges.made, counts)
         if not idle:
             break
-        # A token that only ever is a step towards a longer one gets its place when the longer one goes.
-        banned |= _made_of(content, added, idle) or idle
-    token = language_token(plain_code(language))
-    pieces = _pieces(vocab, content, old, [token, *added])
-    return Extension(
-        content=content, pieces=pieces, added=added, unproduced=len(banned), shared=len(joins) - len(usable)
-    )
+        # Symbols of a word that the tokenizer takes apart before any merge: what stands across them cannot be joined.
+        banned |= idle
+    added = [*letters[:target], *merges.made]
+    left_out = {piece: KNOWN for piece in candidates if piece in old} | dict.fromkeys(letters[target:], BEYOND)
+    left_out |= {piece: SHARED for piece in fresh if len(piece) > 1 and new_letters.isdisjoint(piece)}
+    left_out |= merges.left_out | dict.fromkeys(banned & set(joins), UNSEEN)
+    pieces = _pieces(vocab, content, old, [language_token(plain_code(language)), *added])
+    return Extension(content=content, pieces=pieces, added=added, left_out=left_out, num_found=merges.num_found)
 
 
 def _read(vocab: Path) -> dict[str, Any]:
@@ -90,8 +103,34 @@ def _read(vocab: Path) -> dict[str, Any]:
     return dict(data)
 
 
-def _write(data: dict[str, Any], language: str, chosen: list[str], target: int) -> tuple[str, list[str]]:
-    """The tokenizer file with the language's token and the chosen pieces, and which of them found a place."""
+def _merges(
+    data: dict[str, Any],
+    language: str,
+    letters: list[str],
+    joins: list[str],
+    words: dict[str, int],
+    most: int,
+    banned: frozenset[str],
+) -> Merges:
+    """Merges for the joins, over what the base's own merges leave of the words."""
+    old, new_letters = data["model"]["vocab"], set(letters)
+    tokenizer = BpeTokenizer.from_str(_write(data, language, letters, []))
+
+    def usable(piece: str) -> bool:
+        return piece not in old and _UNKNOWN not in piece and not new_letters.isdisjoint(piece)
+
+    return choose_merges(
+        joins,
+        words,
+        lambda texts: [encoding.tokens for encoding in tokenizer.encode_batch(texts)],
+        most=most,
+        usable=usable,
+        banned=banned,
+    )
+
+
+def _write(data: dict[str, Any], language: str, letters: list[str], pairs: list[Pair]) -> str:
+    """The tokenizer file with the language's token, new letters and new merges."""
     data = json.loads(json.dumps(data))
     ids, merges = data["model"]["vocab"], data["model"]["merges"]
     as_text = bool(merges) and isinstance(merges[0], str)
@@ -102,50 +141,17 @@ def _write(data: dict[str, Any], language: str, chosen: list[str], target: int) 
         flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
         data["added_tokens"].append({"id": number, "content": token, **flags})
         number += 1
-    added: list[str] = []
-    ranks: dict[tuple[str, str], int] = {}
-    for piece in chosen:
-        if len(added) == target:
-            break
-        pair = _pair(piece, ranks) if len(piece) > 1 else None
-        if len(piece) > 1 and pair is None:
-            continue
-        if pair is not None:
-            if not all(half in ids for half in pair):
-                continue
-            ranks[pair] = len(ranks)
-            merges.append(" ".join(pair) if as_text else list(pair))
-        ids[piece] = number
-        number += 1
-        added.append(piece)
-    return json.dumps(data, ensure_ascii=False), added
+    merges.extend(" ".join(pair) if as_text else list(pair) for pair in pairs)
+    ids.update({piece: number + at for at, piece in enumerate([*letters, *("".join(pair) for pair in pairs)])})
+    return json.dumps(data, ensure_ascii=False)
 
 
-def _pair(piece: str, ranks: dict[tuple[str, str], int]) -> tuple[str, str] | None:
-    """The two symbols that a piece is made of once all earlier merges were made; None when there are more."""
-    symbols = list(piece)
-    while len(symbols) > 1:
-        pairs = [(ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks]
-        if not pairs:
-            break
-        _, at = min(pairs)
-        symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
-    return (symbols[0], symbols[1]) if len(symbols) == 2 else None
-
-
-def _unproduced(content: str, added: list[str], words: Counter[str]) -> set[str]:
-    """Added tokens that no word's segmentation holds; letters are left out, because words yet unseen need them."""
-    tokenizer, idle = BpeTokenizer.from_str(content), {token for token in added if len(token) > 1}
+def _unseen(content: str, made: list[str], words: dict[str, int]) -> set[str]:
+    """New tokens that no word's segmentation by the tokenizer itself holds."""
+    tokenizer, idle = BpeTokenizer.from_str(content), set(made)
     for encoding in tokenizer.encode_batch(list(words)):
         idle.difference_update(encoding.tokens)
     return idle
-
-
-def _made_of(content: str, added: list[str], idle: set[str]) -> set[str]:
-    """Added tokens whose last merge takes an idle one."""
-    merges = json.loads(content)["model"]["merges"]
-    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
-    return {"".join(pair) for pair in pairs if set(pair) & idle} & set(added)
 
 
 def _pieces(vocab: Path, content: str, old: dict[str, int], tokens: list[str]) -> dict[int, list[int]]:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import regex
 import sentencepiece
 
 from utils.errors import UserError
 from utils.text.amharic.normalize import ABBREVIATIONS
-from utils.text.languages import AMHARIC, plain_code
+from utils.text.languages import AMHARIC, plain_code, require_packages
 from utils.text.normalize import normalize
 from utils.text.vocabulary.corpus import iter_texts
 
@@ -18,7 +19,8 @@ log = logging.getLogger(__name__)
 
 _BREAK = "\u241f"
 """Stands between words for SentencePiece: no piece crosses it, and no piece carries a mark for a space."""
-_WORD = re.compile(r"[^\W\d_]+(?:[\u0300-\u036f]+[^\W\d_]*)*")
+_WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]*")
+"""Letters with the marks that most scripts of Asia write vowels with, and the joiners that Persian words hold."""
 _NUMBERS = " ".join(map(str, [*range(21), *range(30, 100, 10), 100, 1_000, 10**6, 10**9, "2.5", "-3", "50%", "$5"]))
 _TOO_LARGE = re.compile(r"<= (\d+)")
 SPECIALS = 1
@@ -28,9 +30,23 @@ SPECIALS = 1
 def iter_words(corpus: Path, language: str) -> Iterator[list[str]]:
     """The words of each text, normalised; texts without any are left out."""
     for text in iter_texts(corpus):
-        words = words_of(normalize(text, language).text)
+        words = read_words(text, language)
         if words:
             yield words
+
+
+def read_words(text: str, language: str) -> list[str]:
+    """The words of one text, normalised; none of a text that the language's rules cannot read: one among millions.
+
+    Raises:
+        UserError: the rules need a package that is not installed.
+    """
+    require_packages(plain_code(language))
+    try:
+        return words_of(normalize(text, language).text)
+    except UserError as error:
+        log.warning("a text of the corpus is left out: %s", error.what)
+        return []
 
 
 def rule_letters(language: str) -> list[str]:
@@ -41,8 +57,8 @@ def rule_letters(language: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters: numbers and punctuation take no place in a vocabulary."""
-    return _WORD.findall(text)
+    """Runs of letters and their marks: numbers and punctuation take no place in a vocabulary."""
+    return [str(word) for word in _WORD.findall(text)]
 
 
 def learn_pieces(
@@ -89,6 +105,8 @@ def _train(corpus: Path, language: str, size: int, input_sentence_size: int, cov
         normalization_rule_name="identity",
         pretokenization_delimiter=_BREAK,
         add_dummy_prefix=False,
+        # Words never mix with their neighbours, and marks and joiners belong to no script.
+        split_by_unicode_script=False,
         bos_id=-1,
         eos_id=-1,
         num_threads=2,

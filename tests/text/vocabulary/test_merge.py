@@ -1,0 +1,95 @@
+"""Merges chosen so that each is seen: tokens are counted as a tokenizer gives them, and no candidate is lost."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as BpeTokenizer
+
+from utils.model.base import find_base
+from utils.text.vocabulary.extend import KNOWN, SHARED, extend_vocabulary
+from utils.text.vocabulary.merge import BEYOND, STEP, UNSEEN, Merges, choose_merges
+
+LETTERS = "აბგდე"
+
+
+def letters_of(texts: list[str]) -> list[list[str]]:
+    return [list(text) for text in texts]
+
+
+def choose(candidates: list[str], words: dict[str, int], most: int = 100) -> Merges:
+    return choose_merges(candidates, words, letters_of, most=most, usable=lambda piece: True)
+
+
+def test_a_step_that_always_goes_on_is_not_made() -> None:
+    """Where ab is only ever part of abc, one of the two has a use; other words may keep both."""
+    merges = choose(["ab", "abc"], {"abc": 5})
+    assert merges.made == ["ab"] and merges.left_out == {"abc": STEP}
+    merges = choose(["ab", "abc"], {"abc": 5, "abd": 1})
+    assert merges.made == ["ab", "abc"] and merges.left_out == {}
+
+
+def test_of_two_longer_ones_only_one_gives_way_to_their_step() -> None:
+    merges = choose(["ab", "abc", "abd"], {"abc": 5, "abd": 2}, most=3)
+    assert merges.made[:2] == ["ab", "abc"] and merges.left_out == {"abd": STEP}
+
+
+def test_a_step_gives_way_where_all_longer_ones_can_be_made_of_others() -> None:
+    """Every abc goes on to abcd, which ab and cd make as well; both of these stand elsewhere."""
+    words = {"abcd": 9, "abe": 3, "ecd": 3}
+    merges = choose(["ab", "abc", "cd", "abcd"], words, most=3)
+    assert merges.made == ["ab", "cd", "abcd"]
+    assert merges.left_out == {"abc": UNSEEN}
+    assert merges.num_tokens == 9 * 1 + 3 * 2 + 3 * 2
+
+
+def test_what_words_repeat_beside_the_candidates_takes_the_places_that_are_left() -> None:
+    merges = choose(["ab", "abc", "abcd"], {"abcd": 4}, most=5)
+    assert merges.made == ["ab", "cd"] and merges.num_found == 1 and merges.num_tokens == 8
+    assert set(merges.left_out) == {"abc", "abcd"}
+    assert choose([], {"abcd": 1}).made == [], "what stands once is no rule"
+
+
+def test_no_more_than_was_asked_for() -> None:
+    merges = choose(["ab", "cd", "ef"], {"ab": 1, "cd": 1, "ef": 1}, most=2)
+    assert merges.made == ["ab", "cd"] and merges.left_out == {"ef": BEYOND}
+
+
+WORD = st.text(alphabet=LETTERS + "th", min_size=1, max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(words=st.dictionaries(WORD, st.integers(1, 9), min_size=1, max_size=20), data=st.data())
+def test_the_tokenizer_gives_each_new_token_and_every_candidate_is_accounted_for(
+    words: dict[str, int], data: st.DataObject
+) -> None:
+    parts = sorted({word[at : at + size] for word in words for at in range(len(word)) for size in (2, 3, 4)})
+    candidates = [*LETTERS, *data.draw(st.permutations(parts)), "the", "ჰჰ"]
+    target = data.draw(st.integers(len(LETTERS), 40))
+    found = extend_vocabulary(find_base("tiny").vocab, "ka", candidates, target=target, words=words)
+    tokenizer = BpeTokenizer.from_str(found.content)
+    seen = Counter(token for word in words for token in tokenizer.encode(word).tokens)
+    assert all(seen[token] for token in found.added if len(token) > 1)
+    assert len(found.added) <= target
+    assert set(found.left_out) == set(candidates) - set(found.added)
+    assert len(set(candidates)) == len(found.left_out) + len(found.added) - found.num_found
+    assert found.left_out["the"] in (KNOWN, SHARED) and found.left_out["ჰჰ"] == SHARED
+
+
+@settings(max_examples=60, deadline=None)
+@given(words=st.dictionaries(WORD, st.integers(1, 9), min_size=1, max_size=20))
+def test_tokens_are_counted_as_the_tokenizer_gives_them(words: dict[str, int]) -> None:
+    vocab = find_base("tiny").vocab
+    starts = {word[:size] for word in words for size in (2, 3, 4, 5) if len(word) >= size}
+    candidates = sorted(piece for piece in starts if any(char in LETTERS for char in piece))
+    before = BpeTokenizer.from_str(extend_vocabulary(vocab, "ka", LETTERS).content)
+    merges = choose_merges(
+        candidates,
+        words,
+        lambda texts: [encoding.tokens for encoding in before.encode_batch(texts)],
+        most=50,
+        usable=lambda piece: any(char in LETTERS for char in piece),
+    )
+    found = extend_vocabulary(vocab, "ka", [*LETTERS, *candidates], target=50 + len(LETTERS), words=words)
+    after = BpeTokenizer.from_str(found.content)
+    assert merges.num_tokens == sum(len(after.encode(word).tokens) * count for word, count in words.items())

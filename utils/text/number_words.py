@@ -1,0 +1,145 @@
+"""Numbers, money and percentages in words of the languages that num2words knows; what is wrong there is told apart.
+
+Tables hold what num2words lacks and what does not bend with the number; where neither has words, none are made up.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+
+_DIGIT = re.compile(r"\d")
+
+
+def _pattern(group: str) -> str:
+    """Grouped in threes, with or without a fraction; else a decimal; else whole. 1.234 is taken for a thousand."""
+    return rf"\d{{1,3}}(?P<{group}>[.,\u00a0\u202f])\d{{3}}(?:(?P={group})\d{{3}})*(?:[.,]\d+)?(?!\d)|\d+[.,]\d+|\d+"
+
+
+_NUMBER = re.compile(_pattern("group"))
+# Atomic, and begun at the first digit only: a long row of digits would otherwise take the square of its length.
+_MONEY = re.compile(rf"(?P<before>[$€£])\s?(?>{_pattern('group')})|(?<!\d)(?>{_pattern('other')})\s?(?P<after>[$€£])")
+_PERCENT = re.compile(r"(?<=\d)\s?%")
+_NEGATIVE = re.compile(r"(?<![\w.,)-])[-−](?=\d)")
+
+_NAMES = {"kk": "kz", "nb": "no"}
+"""num2words' names of codes that it writes in its own way."""
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP"}
+_MONEY_LANGUAGES = ("be", "ca", "ce", "cy", "eo", "fi", "he", "lt", "lv", "tg", "uk")
+"""Those whose money num2words writes whole; others fail there, or mix English in."""
+_PERCENT_WORDS = {
+    **{"az": "faiz", "bn": "শতাংশ", "ca": "per cent", "cy": "y cant", "da": "procent", "fa": "درصد", "fi": "prosenttia"},
+    **{
+        "he": "אחוז",
+        "id": "persen",
+        "is": "prósent",
+        "kk": "пайыз",
+        "nb": "prosent",
+        "no": "prosent",
+        "ro": "la sută",
+        "sr": "posto",
+    },
+    **{"sv": "procent", "te": "శాతం", "tg": "фоиз", "th": "เปอร์เซ็นต์", "vi": "phần trăm"},
+}
+_MINUS_WORDS = {
+    **{"az": "mənfi", "be": "мінус", "ca": "menys", "cy": "meinws", "da": "minus", "eo": "minus", "fa": "منفی"},
+    **{"fi": "miinus", "he": "מינוס", "id": "minus", "is": "mínus", "kk": "минус", "lt": "minus", "lv": "mīnus"},
+    **{
+        "nb": "minus",
+        "no": "minus",
+        "ro": "minus",
+        "sk": "mínus",
+        "sl": "minus",
+        "sr": "minus",
+        "sv": "minus",
+        "tg": "минус",
+    },
+    **{"th": "ลบ", "uk": "мінус", "vi": "âm"},
+}
+_POINTS = {"fa": "ممیز", "vi": "phẩy"}
+"""Words of the decimal point where num2words loses zeros after it: Persian 0.05 is "half" there."""
+_END = "\u241f"
+"""Set between whole money and its hundredths, to tell them apart."""
+Told = Callable[[str], None]
+
+
+def spell_numbers(text: str, code: str, told: Told) -> str:
+    """`text` with its numbers in words; digits of any script without words become ASCII digits, which bases read.
+
+    Args:
+        text: normalised, in a language without rules of its own.
+        code: its plain code.
+        told: called with a note for each number or sign that has no words.
+    """
+    text = _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
+    if code in _MONEY_LANGUAGES:
+        text = _MONEY.sub(lambda match: _apart(_money(match, code), match), text)
+    if code in _PERCENT_WORDS:
+        text = _PERCENT.sub(f" {_PERCENT_WORDS[code]}", text)
+    if code in _MINUS_WORDS:
+        text = _NEGATIVE.sub(f"{_MINUS_WORDS[code]} ", text)
+
+    def spell(match: re.Match[str]) -> str:
+        words = _number(match[0], match["group"], code)
+        if words is None:
+            told(f"no number words for {code}: {match[0]} stays digits")
+        return _apart(words, match)
+
+    return _NUMBER.sub(spell, text)
+
+
+@lru_cache(maxsize=1)
+def number_languages() -> frozenset[str]:
+    """Codes that num2words knows, Amharic left out because it is broken there."""
+    from num2words import CONVERTER_CLASSES
+
+    return frozenset(_NAMES) | {name for name in CONVERTER_CLASSES if "_" not in name and name != "am"}
+
+
+def _money(match: re.Match[str], code: str) -> str | None:
+    """Words of an amount, or None where the rule breaks."""
+    sign = match["before"] or match["after"]
+    written = match[0].replace(sign, "").strip()
+    amount = _plain(written, match["group"] or match["other"])
+    whole, _, fraction = amount.partition(".")
+    # The hundredths are always spoken there, be they none.
+    separator = {} if fraction.strip("0") else {"separator": _END}
+    words = _words(f"{whole}.{fraction or 0}", code, to="currency", currency=_CURRENCIES[sign], **separator)
+    return words.split(_END)[0].strip() if words else None
+
+
+def _number(written: str, group: str | None, code: str) -> str | None:
+    """Words of a number, or None where there is no rule or the rule breaks."""
+    plain = _plain(written, group)
+    whole, point, fraction = plain.partition(".")
+    if not point or code not in _POINTS:
+        return _words(plain, code)
+    parts = [_words(part, code) for part in (whole, *fraction)]
+    return " ".join([str(parts[0]), _POINTS[code], *map(str, parts[1:])]) if all(parts) else None
+
+
+def _plain(written: str, group: str | None) -> str:
+    """A number as Python writes it."""
+    return (written.replace(group, "") if group else written).replace(",", ".")
+
+
+def _words(plain: str, code: str, **options: str) -> str | None:
+    from num2words import num2words
+
+    if code not in number_languages():
+        return None
+    try:
+        value = float(plain) if "." in plain else int(plain)
+        words = str(num2words(value, lang=_NAMES.get(code, code), **options)).lower()
+    except Exception:  # noqa: BLE001 - every language is other people's code; a broken rule is a missing one
+        return None
+    return None if any(map(str.isdecimal, words)) else words
+
+
+def _apart(words: str | None, match: re.Match[str]) -> str:
+    """Words apart from letters that touch the number; the number itself where there are no words."""
+    if words is None:
+        return match[0]
+    after = match.string[match.end() : match.end() + 1]
+    before = match.string[max(match.start() - 1, 0) : match.start()]
+    return (" " if before.isalpha() else "") + words + (" " if after.isalpha() else "")

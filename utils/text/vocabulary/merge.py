@@ -1,0 +1,246 @@
+"""Candidates made into merges, each of which stays a token that some word of the corpus gives.
+
+Byte-pair encoding joins two symbols at a time. A piece is often only a step: all of its places go on into a longer one,
+and then its id, its row in the model and its place in the vocabulary are never used. So a merge is made only when both
+of its halves are still seen elsewhere; letters are free of that, because words yet unseen need them.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+
+Pair = tuple[str, str]
+Symbols = Callable[[list[str]], list[list[str]]]
+"""The symbols of texts before any merge of ours."""
+
+STEP = "a shorter token would no longer be seen in any word"
+UNSEEN = "no word of the corpus gives them"
+BEYOND = "more tokens than were asked for"
+
+FEWEST = 2
+"""Places in the corpus that a pair needs to become a token which SentencePiece did not name."""
+_AT_ONCE = 200
+"""Pairs taken from the corpus between two counts."""
+_MOST_ROUNDS = 5
+
+
+@dataclass(kw_only=True)
+class Merges:
+    """What became of the candidates."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    """Merges, in the order in which a tokenizer applies them."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Candidates that did not become tokens, each with its reason."""
+    num_found: int = 0
+    """Merges that are no candidates: pairs of symbols that the words repeat."""
+    num_tokens: int = 0
+    """Tokens of all words, each as often as the corpus has it."""
+
+    @property
+    def made(self) -> list[str]:
+        """The new tokens."""
+        return ["".join(pair) for pair in self.pairs]
+
+
+def choose_merges(
+    candidates: list[str],
+    words: Mapping[str, int],
+    symbols: Symbols,
+    *,
+    most: int,
+    usable: Callable[[str], bool],
+    banned: frozenset[str] = frozenset(),
+) -> Merges:
+    """Merges that make as many of the candidates tokens as the words give, and what words repeat beside them.
+
+    Args:
+        candidates: pieces of two letters or more, most useful first.
+        words: distinct words, with how often the corpus has them.
+        symbols: splits texts as the tokenizer does before these merges.
+        most: merges made at most.
+        usable: whether a piece may become a token.
+        banned: pieces that must not.
+    """
+    starts = dict(zip(candidates, symbols(candidates), strict=True))
+    texts = symbols(list(words))
+
+    def attempt(without: frozenset[str]) -> _Attempt:
+        made = _Attempt(_Words(texts, list(words.values())), starts, most, without | banned)
+        made.take(candidates)
+        made.fill(usable)
+        return made
+
+    best = attempt(frozenset())
+    swapped: frozenset[str] = frozenset()
+    for _ in range(_MOST_ROUNDS):
+        swaps = best.swaps() - swapped
+        if not swaps:
+            break
+        swapped |= swaps
+        other = attempt(swapped)
+        if other.words.num_tokens >= best.words.num_tokens:
+            break
+        best = other
+    return best.outcome()
+
+
+class _Words:
+    """Distinct words as symbols, and in which of them each pair stands."""
+
+    def __init__(self, texts: list[list[str]], counts: list[int]) -> None:
+        self._texts, self._counts = [list(text) for text in texts], counts
+        self._where: defaultdict[Pair, set[int]] = defaultdict(set)
+        """A superset: words are not taken out when a merge takes a pair from them."""
+        self.seen: Counter[str] = Counter()
+        """In how many places of distinct words each symbol stands."""
+        for index, text in enumerate(self._texts):
+            self.seen.update(text)
+            for pair in pairwise(text):
+                self._where[pair].add(index)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(text) * count for text, count in zip(self._texts, self._counts, strict=True))
+
+    def places(self, pair: Pair) -> int:
+        """In how many places a merge would join the pair."""
+        return sum(_count(self._texts[index], pair) for index in self._where.get(pair, ()))
+
+    def merge(self, pair: Pair) -> None:
+        whole = "".join(pair)
+        for index in self._where.pop(pair, ()):
+            text, merged = self._texts[index], _joined(self._texts[index], pair)
+            num = len(text) - len(merged)
+            if not num:
+                continue
+            self._texts[index] = merged
+            self.seen.update({whole: num})
+            for half in pair:
+                self.seen[half] -= num
+            for both in pairwise(merged):
+                if whole in both:
+                    self._where[both].add(index)
+
+    def frequent(self) -> Iterable[Pair]:
+        """Pairs of symbols that the corpus has `FEWEST` times or more, the most frequent first."""
+        counts: Counter[Pair] = Counter()
+        for text, count in zip(self._texts, self._counts, strict=True):
+            for pair in pairwise(text):
+                counts[pair] += count
+        return (pair for pair, _ in takewhile(lambda item: item[1] >= FEWEST, counts.most_common()))
+
+
+class _Attempt:
+    """One way through the candidates."""
+
+    def __init__(self, words: _Words, starts: dict[str, list[str]], most: int, without: frozenset[str]) -> None:
+        self.words, self._starts, self._most, self._without = words, starts, most, without
+        self._ranks: dict[Pair, int] = {}
+        self._made: set[str] = set()
+        self._left_out: dict[str, str] = {}
+        self._num_found = 0
+
+    def take(self, candidates: list[str]) -> None:
+        """Make tokens of candidates until no more can be: what a merge changed may make room for another."""
+        waiting = candidates
+        while waiting:
+            before = len(self._made)
+            waiting = [piece for piece in waiting if not self._add(piece)]
+            if len(self._made) == before:
+                return
+
+    def fill(self, usable: Callable[[str], bool]) -> None:
+        """Use what places are left for pairs that the words repeat."""
+        while len(self._made) < self._most:
+            before = len(self._made)
+            for pair in self.words.frequent():
+                piece = "".join(pair)
+                if usable(piece) and self._is_free(piece) and self._fault(pair) is None:
+                    self._num_found += piece not in self._starts
+                    self._merge(piece, pair)
+                if len(self._made) >= min(before + _AT_ONCE, self._most):
+                    break
+            if len(self._made) == before:
+                return
+
+    def swaps(self) -> frozenset[str]:
+        """Tokens that only stand in the way: without each, all longer ones can be made, and one more than now."""
+        steps: dict[str, list[str]] = defaultdict(list)
+        for piece, reason in self._left_out.items():
+            pair = self._pair(piece) if reason == STEP else None
+            for half in self._idle(pair) if pair else ():
+                steps[half].append(piece)
+        for pair in self._ranks:
+            for half in pair:
+                if half in steps:
+                    steps[half].append("".join(pair))
+        return frozenset(step for step, longer in steps.items() if all(self._pair(piece, step) for piece in longer))
+
+    def outcome(self) -> Merges:
+        left_out = {piece: reason for piece, reason in self._left_out.items() if piece not in self._made}
+        return Merges(
+            pairs=list(self._ranks), left_out=left_out, num_found=self._num_found, num_tokens=self.words.num_tokens
+        )
+
+    def _add(self, piece: str) -> bool:
+        pair = self._pair(piece)
+        fault = UNSEEN if pair is None or piece in self._without else self._fault(pair)
+        if fault is None and len(self._made) >= self._most:
+            fault = BEYOND
+        if fault is not None or pair is None:
+            self._left_out[piece] = fault or UNSEEN
+            return False
+        self._merge(piece, pair)
+        return True
+
+    def _is_free(self, piece: str) -> bool:
+        return piece not in self._made and piece not in self._without
+
+    def _fault(self, pair: Pair) -> str | None:
+        """Why two symbols cannot be joined."""
+        if not self.words.places(pair):
+            return UNSEEN
+        return STEP if self._idle(pair) else None
+
+    def _idle(self, pair: Pair) -> list[str]:
+        """New tokens that would be seen nowhere else once the pair is joined."""
+        places = self.words.places(pair)
+        taken = 2 * places if pair[0] == pair[1] else places
+        return [half for half in dict.fromkeys(pair) if half in self._made and self.words.seen[half] <= taken]
+
+    def _merge(self, piece: str, pair: Pair) -> None:
+        self._ranks[pair] = len(self._ranks)
+        self._made.add(piece)
+        self.words.merge(pair)
+
+    def _pair(self, piece: str, without: str | None = None) -> Pair | None:
+        """The two symbols that a piece is made of once all merges were made; None when there are more."""
+        symbols = list(self._starts.get(piece) or piece)
+        while len(symbols) > 2:
+            known = [pair for pair in pairwise(symbols) if pair in self._ranks and "".join(pair) != without]
+            if not known:
+                return None
+            symbols = _joined(symbols, min(known, key=self._ranks.__getitem__))
+        return (symbols[0], symbols[1]) if len(symbols) == 2 and "".join(symbols) == piece else None
+
+
+def _count(text: list[str], pair: Pair) -> int:
+    if pair[0] == pair[1]:
+        return len(text) - len(_joined(text, pair))
+    return sum(both == pair for both in pairwise(text))
+
+
+def _joined(text: list[str], pair: Pair) -> list[str]:
+    """Symbols with each place of the pair as one, from the left."""
+    merged: list[str] = []
+    at = 0
+    while at < len(text):
+        if at + 1 < len(text) and text[at] == pair[0] and text[at + 1] == pair[1]:
+            merged.append(text[at] + text[at + 1])
+            at += 2
+        else:
+            merged.append(text[at])
+            at += 1
+    return merged
