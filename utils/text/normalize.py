@@ -21,6 +21,9 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe
 of Persian and Indic scripts and stay."""
 _DATE = re.compile(r"(?<![\w.,/-])(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\w/-])")
 _TIME = re.compile(r"(?<![\w.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\w:])")
+_DIGITS = re.compile(r"[^\D0-9]")
+"""Digits of other scripts, which stock's rules leave: ٥٠ is 50."""
+_NUMBER = re.compile(r"[0-9]+")
 _SPACE = re.compile(r"\s+")
 _UNSPOKEN = ("So", "Sk", "Cs", "Co", "Cc", "Cf")
 """Unicode categories without a sound: pictures, modifiers, private and control characters."""
@@ -49,7 +52,9 @@ def normalize(text: str, language: str) -> Normalized:
     code = plain_code(language)
     visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", text)).strip()
     if code in CLEANED_LANGUAGES:
-        return Normalized(_stock(visible, code), ())
+        apart, notes = _dates_apart(_DIGITS.sub(_ascii_digits, visible), code)
+        spoken = _stock(apart, code)
+        return Normalized(spoken, (*notes, *_literal_digits(spoken, code)))
     if code == AMHARIC:
         # Before the rules, which tidy the spaces that pictures leave.
         kept, notes = _without_pictures(visible)
@@ -84,16 +89,34 @@ def _general(text: str, code: str) -> Normalized:
     notes |= dict.fromkeys(left_out)
     text = _without_loose_joiners(text)
 
-    def apart(match: re.Match[str]) -> str:
-        # No kept library reads these aloud rightly: order and endings are each language's own.
-        notes[f"no words for a date or time in {code}: {match[0]} is read number by number"] = None
-        return re.sub(r"[-./:]", " ", match[0])
-
-    text = _TIME.sub(apart, _DATE.sub(apart, text))
+    text, dates = _dates_apart(text, code)
+    notes |= dict.fromkeys(dates)
     text = spell_numbers(text, code, lambda note: notes.setdefault(note))
     for symbol in dict.fromkeys(char for char in text if char in _WORDLESS_SYMBOLS):
         notes[f"no word for {symbol} in {code}"] = None
     return Normalized(unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip().lower()), tuple(notes))
+
+
+def _dates_apart(text: str, code: str) -> tuple[str, list[str]]:
+    """Dates and times as separate numbers, and a note of each: 17.5.2024 would be read as a decimal."""
+    notes: list[str] = []
+
+    def apart(match: re.Match[str]) -> str:
+        # No kept library reads these aloud rightly: order and endings are each language's own.
+        notes.append(f"no words for a date or time in {code}: {match[0]} is read number by number")
+        return re.sub(r"[-./:]", " ", match[0])
+
+    return _TIME.sub(apart, _DATE.sub(apart, text)), list(dict.fromkeys(notes))
+
+
+def _ascii_digits(match: re.Match[str]) -> str:
+    return str(unicodedata.decimal(match[0]))
+
+
+def _literal_digits(spoken: str, code: str) -> list[str]:
+    """A note of each number that is left; those of Chinese are the tones of its pinyin."""
+    numbers = () if code == "zh" else dict.fromkeys(_NUMBER.findall(spoken))
+    return [f"no number words for {code}: {number} stays digits" for number in numbers]
 
 
 def _without_pictures(text: str) -> tuple[str, list[str]]:

@@ -20,9 +20,7 @@ def test_words_are_counted_without_numbers(texts: Path, tmp_path: Path) -> None:
     assert count_words(texts, "ka", tmp_path) == {"რა": 57, "არის": 57, "ეს": 57}
 
 
-def test_a_count_that_was_cut_goes_on(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_count_that_was_cut_goes_on(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(count_module, "SAVE_EVERY", 10)
     read, seen = count_module.read_words, list[str]()
 
