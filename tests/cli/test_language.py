@@ -55,6 +55,8 @@ def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
     before, after = (float(line.split()[-1]) for line in said.splitlines() if "tokens a word" in line)
     assert after < before
     assert "unknown letters   % 1\n" in said.split("after")[1], "a sign that has no word is no letter of the language"
+    kept = json.loads((tmp_path / "p" / READING_FILE).read_text(encoding="utf-8"))
+    assert kept["added"] and all(f"{count} pieces left out: {why}" in said for why, count in kept["left_out"].items())
     base = Base(tmp_path / "p" / "base-ka")
     assert f"base    {base.folder}" in said and "limits  400 tokens, 15.0 s" in said
     assert base.tokenizer().unknown_characters(GEORGIAN[0], "ka") == []

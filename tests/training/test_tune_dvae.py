@@ -1,12 +1,17 @@
 """A base's DVAE trained on with a project's clips: it hears them better, unused codes stay, and models carry it."""
 
 import json
+import shutil
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.sounds import make_project
+from tests.training.test_resume import assert_same_end, cut_run, settings_of
 from utils.cli.language import main
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
@@ -16,10 +21,11 @@ from utils.model.dvae import fingerprint
 from utils.model.grow import TUNED_DVAE
 from utils.model.weights import read_weights
 from utils.paths import Project
+from utils.training import tune_dvae as tune_module
 from utils.training.codes import cache_codes
 from utils.training.dvae import hold_unused_codes, read_dvae, restart_averages
 from utils.training.run import fine_tune
-from utils.training.tune_dvae import tuned_dvae
+from utils.training.tune_dvae import TunedDvae, tuned_dvae
 
 CPU = torch.device("cpu")
 
@@ -76,6 +82,60 @@ def test_a_model_trained_with_it_carries_it(made: tuple[Base, str], project: Pro
     assert ready.dvae.read_bytes() == base.dvae.read_bytes()
     assert fingerprint(ready.dvae, ready.mel_stats()) == fingerprint(base.dvae, base.mel_stats())
     assert json.loads((ready.folder / "about.json").read_text(encoding="utf-8"))[TUNED_DVAE] == base.about[TUNED_DVAE]
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the DVAE's training every five steps."""
+    settings = tune_module._settings
+    monkeypatch.setattr(tune_module, "_settings", lambda *a: replace(settings(*a), checkpoint_every=5, log_every=1))
+
+
+def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
+    made: tuple[Base, str], project: Project, tmp_path: Path, often: None
+) -> None:
+    shutil.copytree(project.dataset, tmp_path / "p" / "dataset")
+    cut, steps = Project(name="p", output=tmp_path), list[int]()
+
+    def told(phase: str, done: int, total: int | None, *, most: int) -> None:
+        if phase == "training the DVAE":
+            steps.append(done)
+            if done == most:
+                raise KeyboardInterrupt
+
+    def tune(most: int) -> AbstractContextManager[TunedDvae]:
+        return tuned_dvae(find_base("tiny"), cut, steps=20, device=CPU, told=partial(told, most=most))
+
+    with pytest.raises(KeyboardInterrupt), tune(13):
+        raise AssertionError("it was taken")
+    with pytest.raises(KeyboardInterrupt), tune(99) as tuned:
+        assert steps == [*range(1, 14), *range(11, 21)]
+        weights = tuned.file.read_bytes()
+        raise KeyboardInterrupt  # while the base is made
+    steps.clear()
+    with tune(99) as tuned:
+        assert not steps, "what was trained is not trained again"
+        assert tuned.file.read_bytes() == weights == made[0].dvae.read_bytes(), "as if it had not been cut"
+    assert not list(cut.folder.glob(".dvae-*"))
+
+
+def test_a_run_that_is_cut_goes_on_with_the_codes_of_the_tuned_dvae(
+    made: tuple[Base, str], project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = [Project(name=name, output=tmp_path) for name in ("whole", "cut", "other")]
+    for copy in copies:
+        shutil.copytree(project.dataset, copy.dataset, ignore=shutil.ignore_patterns("codes"))
+    whole, cut, other = (settings_of(copy, 1, base=str(made[0].folder)) for copy in copies)
+    undisturbed = fine_tune(whole)
+    folder = cut_run(cut, copies[1], "in mid-epoch", monkeypatch)
+    shutil.rmtree(copies[1].dataset / "codes")
+    resumed = fine_tune(replace(cut, resume=folder))
+    assert resumed.epoch_losses == undisturbed.epoch_losses
+    assert_same_end(folder, undisturbed.folder)
+    # A cache's folder is named after its DVAE.
+    name = fingerprint(made[0].dvae, made[0].mel_stats())
+    assert [path.name for path in (copies[1].dataset / "codes").iterdir()] == [name]
+    assert fine_tune(replace(other, base="tiny")).epoch_losses != undisturbed.epoch_losses, "other codes, other losses"
 
 
 def test_a_dvae_that_does_not_get_better_is_not_taken(project: Project) -> None:

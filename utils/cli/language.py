@@ -51,10 +51,11 @@ def look(config: LanguageConfig) -> None:
         _keep(project, found)
         print(f"advice: {found['advice']}")
         return
-    made = _make(config, project, base, source)
-    limit = made.defaults.max_text_length
+    added = _make(config, project, base, source)
+    made, limit = added.base, added.base.defaults.max_text_length
     after = read_texts(texts, config.language, made.tokenizer(), limit=limit)
-    _keep(project, found | {"after": _values(after, limit), "made": str(made.folder)})
+    found |= {"after": _values(after, limit), "made": str(made.folder), "left_out": dict(added.extension.reasons)}
+    _keep(project, found | {"added": len(added.extension.added)})
     _print_reading("after", after, limit)
     print(f"base    {made.folder}")
     print(f"limits  {limit} tokens, {made.defaults.max_audio_length / SAMPLE_RATE:.1f} s")
@@ -80,7 +81,7 @@ def _keep(project: Project, found: dict[str, Any]) -> None:
     aside.replace(project.folder / READING_FILE)
 
 
-def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "Base":
+def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "AddedLanguage":
     """The new base, written."""
     from utils.model.extend import add_language, free_home
     from utils.model.grow import TUNED_DVAE
@@ -104,7 +105,7 @@ def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) 
             dvae=tuned.file if tuned else None,
         )
     _print_added(config, made)
-    return made.base
+    return made
 
 
 @contextmanager
@@ -141,11 +142,14 @@ def _print_dvae(tuned: "TunedDvae") -> None:
 
 
 def _print_added(config: LanguageConfig, made: "AddedLanguage") -> None:
-    print(f"\nadded   {len(made.extension.added)} tokens and the language's own, as ids {made.ids}")
-    if config.extend and len(made.extension.added) < config.extend:
+    extension = made.extension
+    print(f"\nadded   {len(extension.added)} tokens and the language's own, as ids {made.ids}")
+    if extension.num_found:
+        print(f"        {extension.num_found} of them pairs that words repeat, no pieces of SentencePiece")
+    if config.extend and len(extension.added) < config.extend:
         print(f"        the corpus gives no more than that; {config.extend} were asked for")
-    for reason, count in made.extension.reasons.most_common():
-        print(f"        {count} of SentencePiece's pieces left out: {reason}")
+    for reason, count in extension.reasons.most_common():
+        print(f"        {count} pieces left out: {reason}")
 
 
 def _print_reading(title: str, reading: "Reading", limit: int) -> None:

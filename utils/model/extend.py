@@ -13,7 +13,7 @@ from utils.text.languages import plain_code
 from utils.text.vocabulary.corpus import extract, work_folder
 from utils.text.vocabulary.count import count_words
 from utils.text.vocabulary.extend import Extension, extend_vocabulary
-from utils.text.vocabulary.learn import learn_pieces, rule_letters
+from utils.text.vocabulary.learn import SPECIALS, learn_pieces, rule_letters
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,8 @@ def add_language(
             pieces = learn_pieces(
                 texts,
                 code,
-                size=int(SPARE * target) + 1,
+                # Letters take places among the pieces, too.
+                size=int(SPARE * target) + len(set().union(*words)) + SPECIALS,
                 input_sentence_size=input_sentence_size,
                 coverage=coverage,
             )

@@ -22,6 +22,7 @@ from utils.text.vocabulary.corpus import extract, iter_texts, work_folder
 from utils.text.vocabulary.count import count_words
 from utils.text.vocabulary.extend import extend_vocabulary
 from utils.text.vocabulary.learn import iter_words, learn_pieces
+from utils.text.vocabulary.merge import BEYOND
 
 WORDS = ["ሰላም", "ኢትዮጵያ", "አገር", "ነው", "ተማሪ", "ትምህርት", "ቤት", "መጽሐፍ", "ውሃ", "ቡና", "ጠዋት", "ማታ", "ልጅ", "ሴት", "ወንድ", "ሰው"]
 
@@ -143,6 +144,12 @@ def test_an_extended_base_takes_another_language(added: AddedLanguage, tmp_path:
     assert again.base.tokenizer().encode("የትምህርት ቤት", "am") == before
     assert again.base.dvae == find_base("tiny").dvae
     assert not (tmp_path / "p" / ".corpus-ka").exists()
+
+
+def test_fewer_tokens_than_letters_are_given_to_letters_and_the_rest_is_told(text_file: Path, tmp_path: Path) -> None:
+    made = add_language(find_base("tiny"), "am", tmp_path, corpus=text_file, target=12).extension
+    assert len(made.added) == 12 and all(len(token) == 1 for token in made.added)
+    assert made.reasons[BEYOND] > 10
 
 
 def test_holes_in_the_ids_are_left_alone(tmp_path: Path) -> None:
