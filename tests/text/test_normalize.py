@@ -84,6 +84,21 @@ def test_hindi_numbers_have_their_own_table(text: str, expected: str) -> None:
     assert normalize(text, "hi").text == unicodedata.normalize("NFC", expected)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024年5月17日、3時45分。", "nisen nijuu yon nen go gatsu juu nanaka, san ji yonjuu go fun."),
+        ("1人と20歳", "hitori to hatachi"),
+        ("50%", "gojuu percent"),
+        ("¥1,500 & 3.05", "sen gohyaku en and san ten zero go"),
+        ("090", "zero kyuu zero"),
+        ("12345678901234567", "ichi ni san yon go roku nana hachi kyuu zero ichi ni san yon go roku nana"),
+    ],
+)
+def test_japanese_numbers_are_read_as_their_counters_want(text: str, expected: str) -> None:
+    assert normalize(text, "ja") == (expected, ())
+
+
 def test_chinese_numbers_are_read() -> None:
     text = normalize("今天有50人。", "zh-cn").text
     assert "wu3shi2" in text and "50" not in text
@@ -144,7 +159,7 @@ def test_dates_and_times_are_read_by_their_numbers_and_told(text: str, expected:
     [
         ("Am 17.5.2024 da", "de", "am siebzehn fünf zweitausendvierundzwanzig da", "17.5.2024"),
         ("at 3:45 now", "en", "at three forty-five now", "3:45"),
-        ("50%", "ja", "50%", "50 stays digits"),
+        ("3:45に", "ja", "san yonjuu go ni", "3:45"),
     ],
 )
 def test_what_stock_has_no_rule_for_is_told_as_well(text: str, language: str, expected: str, note: str) -> None:
@@ -200,8 +215,8 @@ def test_punctuation_of_every_script_becomes_marks_that_bases_read(text: str, la
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_stocks_rules_lose_no_letter_and_change_nothing_the_second_time(data: st.DataObject) -> None:
-    """Korean is romanised, and Amharic has letters of one sound in one spelling: tests of their own."""
-    language = data.draw(st.sampled_from(sorted(set(ALPHABETS) - {"ko", "amh"})))
+    """Three languages are romanised; Amharic has letters of one sound in one spelling: tests of their own."""
+    language = data.draw(st.sampled_from(sorted(set(ALPHABETS) - {"ja", "ko", "zh", "amh"})))
     text = data.draw(st.text(alphabet=ALPHABETS[language] + "   ,?!-'", max_size=40))
     once = normalize(text, language)
     assert [char for char in once.text if char.isalpha()] == [char for char in text.lower() if char.isalpha()]

@@ -1,7 +1,7 @@
 """Text of any language as the tokenizer reads it: numbers and symbols in words, one spelling, lower case.
 
-The 17 languages of the base keep the cleaners of stock coqui-tts, because the base learned from their output; Hindi's
-numbers, Amharic and all other languages have rules of this project.
+The 17 languages of the base keep the cleaners of stock coqui-tts, because the base learned from their output; numbers
+of Hindi and Japanese, Amharic and all other languages have rules of this project.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from utils.errors import UserError
 from utils.text.amharic.normalize import normalize_amharic
 from utils.text.hindi import expand_numbers as expand_hindi_numbers
+from utils.text.japanese import expand_numbers as expand_japanese_numbers
 from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
 from utils.text.number_words import number_languages, spell_numbers
 from utils.text.punctuation import plain_punctuation
@@ -19,11 +20,13 @@ from utils.text.punctuation import plain_punctuation
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe0e\ufe0f\ufeff]")
 """Soft hyphens, zero-width spaces, marks of direction and of emoji: never heard. Joiners (U+200C, U+200D) shape letters
 of Persian and Indic scripts and stay."""
-_DATE = re.compile(r"(?<![\w.,/-])(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\w/-])")
-_TIME = re.compile(r"(?<![\w.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\w:])")
+_OWN_NUMBERS = {"hi": expand_hindi_numbers, "ja": expand_japanese_numbers}
+"""Where stock has none: it fails on Hindi digits, and leaves Japanese ones."""
+# Letters may touch them: Chinese and Japanese have no spaces.
+_DATE = re.compile(r"(?<![\d.,/-])(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\d/-])")
+_TIME = re.compile(r"(?<![\d.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\d:])")
 _DIGITS = re.compile(r"[^\D0-9]")
 """Digits of other scripts, which stock's rules leave: ٥٠ is 50."""
-_NUMBER = re.compile(r"[0-9]+")
 _SPACE = re.compile(r"\s+")
 _UNSPOKEN = ("So", "Sk", "Cs", "Co", "Cc", "Cf")
 """Unicode categories without a sound: pictures, modifiers, private and control characters."""
@@ -53,8 +56,7 @@ def normalize(text: str, language: str) -> Normalized:
     visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", text)).strip()
     if code in CLEANED_LANGUAGES:
         apart, notes = _dates_apart(_DIGITS.sub(_ascii_digits, visible), code)
-        spoken = _stock(apart, code)
-        return Normalized(spoken, (*notes, *_literal_digits(spoken, code)))
+        return Normalized(_stock(apart, code), tuple(notes))
     if code == AMHARIC:
         # Before the rules, which tidy the spaces that pictures leave.
         kept, notes = _without_pictures(visible)
@@ -71,8 +73,8 @@ def has_number_words(language: str) -> bool:
 def _stock(text: str, code: str) -> str:
     require_packages(code)
     text = text.lower()
-    if code == "hi":
-        text = expand_hindi_numbers(text)
+    if code in _OWN_NUMBERS:
+        text = _OWN_NUMBERS[code](text)
     try:
         # Number words may come back with capitals (German "Komma"), which no base has letters for.
         return str(_stock_cleaner().preprocess_text(text, code)).strip().lower()
@@ -111,12 +113,6 @@ def _dates_apart(text: str, code: str) -> tuple[str, list[str]]:
 
 def _ascii_digits(match: re.Match[str]) -> str:
     return str(unicodedata.decimal(match[0]))
-
-
-def _literal_digits(spoken: str, code: str) -> list[str]:
-    """A note of each number that is left; those of Chinese are the tones of its pinyin."""
-    numbers = () if code == "zh" else dict.fromkeys(_NUMBER.findall(spoken))
-    return [f"no number words for {code}: {number} stays digits" for number in numbers]
 
 
 def _without_pictures(text: str) -> tuple[str, list[str]]:
