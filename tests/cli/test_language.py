@@ -69,6 +69,14 @@ def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
     )
 
 
+def test_a_sign_without_a_word_is_no_reason_for_another_vocabulary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.txt").write_text("habari yako leo\nasilimia 50%\n", encoding="utf-8")
+    main(flags(tmp_path, "--language", "sw", "--corpus", tmp_path / "c.txt"))
+    assert "advice: add the language's token (--extend 0): the base reads its letters" in capsys.readouterr().out
+
+
 def test_the_clips_of_a_project_tell_tokens_a_second_and_amharic_is_transliterated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

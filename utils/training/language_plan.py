@@ -1,5 +1,6 @@
 """What a base makes of a language: letters it lacks, tokens a word and a second, texts over the limit, and advice."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -120,7 +121,8 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
 def advice(reading: Reading, language: str, base: Base) -> str:
     """What to do about this language: nothing, transliterate, or extend."""
     code = plain_code(language)
-    lacks = sum(reading.unknown.values())
+    # A sign without a word is no reason for another vocabulary.
+    lacks = sum(count for char, count in reading.unknown.items() if unicodedata.category(char)[0] in "LM")
     if not lacks and code in base.tokenizer().languages and reading.tokens_per_word <= DENSE:
         return "nothing needed: the base reads this language as it is"
     if lacks and code == AMHARIC:

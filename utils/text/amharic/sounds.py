@@ -40,9 +40,24 @@ _WORD = re.compile("[\u1200-\u135a]+")
 _SPOKEN = str.maketrans("ሀአ", "ሃኣ")
 
 
+_ROUNDED = {"ቊ": "kʼʷi", "ቌ": "kʼʷe", "ኊ": "hʷi", "ኌ": "hʷe", "ኲ": "kʷi", "ኴ": "kʷe", "ጒ": "ɡʷi", "ጔ": "ɡʷe"}
+"""Letters with rounded lips that epitran does not know."""
+_UNKNOWN = re.compile("([\u1200-\u135a]+)")
+"""What epitran leaves as it was: letters of Tigrinya, Bilen and others."""
+
+
 def to_latin_text(text: str) -> str:
-    """Normalised Amharic with each Ethiopic word in its Latin form; everything else stays as it is."""
-    return _WORD.sub(lambda match: to_latin(to_ipa(match[0])), normalize_amharic(text))
+    """Normalised Amharic with each Ethiopic word in its Latin form; everything else stays as it is.
+
+    Letters that Amharic does not have stay, too: whoever checks a clip finds and names them.
+    """
+    return _WORD.sub(lambda match: _known_in_latin(to_ipa(match[0])), normalize_amharic(text))
+
+
+def _known_in_latin(ipa: str) -> str:
+    parts = _UNKNOWN.split(ipa)
+    # Every second part is of letters that have no sound here.
+    return "".join(part if number % 2 else to_latin(part) for number, part in enumerate(parts))
 
 
 @lru_cache(maxsize=65_536)
@@ -51,7 +66,9 @@ def to_ipa(word: str) -> str:
 
     Letters are folded first; gemination is not written in Amharic and so not heard here.
     """
-    return str(_transliterator().transliterate(normalize_amharic(word).translate(_SPOKEN))).replace("t͡sʼ", "sʼ")
+    spoken = normalize_amharic(word).translate(_SPOKEN)
+    ipa = str(_transliterator().transliterate(spoken)).replace("t͡sʼ", "sʼ")
+    return "".join(_ROUNDED.get(char, char) for char in ipa)
 
 
 def to_latin(ipa: str) -> str:
