@@ -6,6 +6,7 @@ The new language is English in Georgian letters, so that what the model knows of
 import math
 import shutil
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ class Loss:
         return TEXT_WEIGHT * self.text + self.codes
 
 
+@lru_cache
 def loss(base: Path, project: Project, language: str) -> Loss:
     """Of a base as it is, on the project's evaluation clips."""
     config = TrainConfig(
@@ -121,7 +123,7 @@ def test_the_loss_of_the_old_language_is_unchanged(english: Project, extended: B
     assert abs(new.total - old.total) <= 1e-6
 
 
-@pytest.mark.parametrize("kind", ["torch", "stock"])
+@pytest.mark.parametrize("kind", ["torch", pytest.param("stock", marks=pytest.mark.slow)])
 def test_the_new_language_begins_better_than_with_random_rows(
     kind: str, english: Project, georgian: Project, extended: Base, tmp_path: Path
 ) -> None:
