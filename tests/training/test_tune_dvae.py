@@ -56,6 +56,7 @@ def test_the_error_falls_on_clips_it_was_not_trained_on_and_is_told(made: tuple[
     base, said = made
     facts = base.about[TUNED_DVAE]
     assert facts["after"]["error"] < facts["before"]["error"]
+    assert base.name == f"{find_base('tiny').name}-dvae", "no language was added"
     assert 0 < facts["same_codes"] <= 1 and facts["tuned_steps"] == 20
     assert f"{facts['before']['error']:.4f} before, {facts['after']['error']:.4f} after" in said
     assert not list(project.folder.glob(".dvae-*")), "nothing temporary stays"

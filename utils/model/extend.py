@@ -76,7 +76,7 @@ def add_language(
                 texts,
                 code,
                 # Letters take places among the pieces, too.
-                size=int(SPARE * target) + len(set().union(*words)) + SPECIALS,
+                size=int(SPARE * target) + len(set("".join(words))) + SPECIALS,
                 input_sentence_size=input_sentence_size,
                 coverage=coverage,
             )
@@ -87,7 +87,9 @@ def add_language(
         )
     else:
         extension = extend_vocabulary(base.vocab, code)
-    facts = {"name": f"{base.name}-{code}", "amharic_g2p": amharic_g2p or base.amharic_g2p, **(about or {})}
+    # A base that has the language already may only get a DVAE, or more of its text.
+    parts = [base.name, code if extension.pieces else "", "dvae" if dvae else ""]
+    facts = {"name": "-".join(filter(None, parts)), "amharic_g2p": amharic_g2p or base.amharic_g2p, **(about or {})}
     grown = grow_base(base, extension.content, extension.pieces, home, facts, dvae=dvae)
     log.info("a base with %d more tokens is in %s", len(extension.pieces), home)
     return AddedLanguage(base=grown, extension=extension)
