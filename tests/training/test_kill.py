@@ -4,7 +4,7 @@ The long form's figures: python -m pytest tests/training/test_kill.py -k 25 --lo
 """
 
 import logging
-import multiprocessing
+import multiprocessing.process
 import os
 import random
 import signal
@@ -22,6 +22,7 @@ from utils.model.weights import read_weights
 from utils.paths import Project
 from utils.runs import ASIDE
 from utils.training import state as state_module
+from utils.training import stopping
 from utils.training.run import fine_tune
 from utils.training.state import Checkpoints, verify
 
@@ -43,17 +44,10 @@ def train_slowly(sync_s: float, flags: list[str], log_file: Path) -> None:
         sync(path)
 
     state_module.sync = slow
+    stopping.ECHO_S = 0.0
     os.dup2(output, 1)
     os.dup2(output, 2)
     main(flags)
-
-
-@pytest.fixture(scope="module")
-def processes() -> ForkServerContext:
-    """Makes processes from one that has loaded the libraries: 26 starts are then seconds each."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.training.test_kill", "utils.training.run"])
-    return context
 
 
 def child(
@@ -65,9 +59,11 @@ def child(
     return process
 
 
-def begin(processes: ForkServerContext, project: Project) -> multiprocessing.process.BaseProcess:
+def begin(
+    processes: ForkServerContext, project: Project, *, sync_s: float = SAVE_S
+) -> multiprocessing.process.BaseProcess:
     flags = ("--num-epochs", str(EPOCHS), "--batch-size", "2", "--dropout", "0.1", "--checkpoint-every", "1")
-    return child(processes, project, *flags, "--run-id", "killed")
+    return child(processes, project, *flags, "--run-id", "killed", sync_s=sync_s)
 
 
 def asides(folder: Path) -> list[Path]:
@@ -145,13 +141,14 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
 def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
     processes: ForkServerContext, project: Project
 ) -> None:
-    process, folder = begin(processes, project), project.runs / "killed"
+    process, folder = begin(processes, project, sync_s=3 * SAVE_S), project.runs / "killed"
     checkpoints = Checkpoints(folder / "checkpoints")
     assert wait_until(lambda: checkpoints.last() is not None, process)
     os.kill(process.pid, signal.SIGTERM)
     assert wait_until(lambda: bool(asides(folder)), process)
     os.kill(process.pid, signal.SIGTERM)
     assert ended(process, project) == 143
+    assert asides(folder), "it did not wait for the save"
     newest = checkpoints.last()
     assert newest is not None
     verify(newest)

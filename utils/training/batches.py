@@ -23,6 +23,7 @@ from utils.model.architecture import GptShape
 from utils.model.base import XTTS_CROP
 from utils.model.packing import Layout, PackedBatch, pack
 from utils.training.clips import TrainingClip
+from utils.training.stopping import leave_stops_to_trainer
 
 BUCKET_BATCHES = 50
 """Batches whose clips are sorted by length among themselves."""
@@ -290,6 +291,7 @@ def make_loader(
         dataset,
         batch_sampler=batches,  # type: ignore[arg-type]  # torch asks for a length that it never uses here
         collate_fn=collate,
+        worker_init_fn=leave_stops_to_trainer,
         num_workers=num_workers,
         prefetch_factor=prefetch_factor,
         pin_memory=pin_memory,

@@ -1,5 +1,6 @@
 """A stop that loses nothing: a signal, or a limit, lets the run finish its step, write a checkpoint and leave."""
 
+import os
 import signal
 import threading
 import time
@@ -10,28 +11,35 @@ from typing import Any, Self
 
 from utils.jobs import is_stop_wanted
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGBREAK") if hasattr(signal, name))
-"""SIGTERM comes from job schedulers and our own stop, SIGINT from Ctrl-C, SIGBREAK stands for both on Windows."""
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name))
+"""SIGTERM comes from job schedulers and our own stop, SIGINT from Ctrl-C, SIGHUP from a terminal or connection that is
+gone; SIGBREAK stands for all on Windows."""
+SIGHUP = getattr(signal, "SIGHUP", None)
 EXIT_BASE = 128
 """Shells report the end by a signal as 128 plus its number."""
+ECHO_S = 1.0
+"""Within this time a second signal is the same request: Ctrl-C comes from the terminal and once more from torchrun."""
 
 
 class StopRequest:
     """Listens for signals while a run is training.
 
-    The first one is a request, kept in `number`. A second one ends the process at once: checkpoints appear whole or not
-    at all, so even that costs no more than the steps since the last one.
+    The first one is a request, kept in `number`. A later one ends the process at once: checkpoints appear whole or not
+    at all, so even that costs no more than the steps since the last one. The end of a terminal is only ever a request:
+    shells tell it again to all that they started.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
         """The signal that asked for the stop; None while nobody did."""
+        self._heard = 0.0
+        """When, on a clock that only runs forward."""
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         # Python lets only the main thread set handlers; a run in another thread is stopped by its caller.
         if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.signal(number, self._hear) for number in SIGNALS}
+            self._former = {number: signal.signal(number, self._hear) for number in SIGNALS if not _is_nohup(number)}
         return self
 
     def __exit__(
@@ -41,9 +49,41 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.number is not None:
+        now = time.monotonic()
+        if self.number is None:
+            self.number, self._heard = number, now
+        elif number != SIGHUP and now - self._heard > ECHO_S:
             raise SystemExit(EXIT_BASE + number)
-        self.number = number
+
+
+def _is_nohup(number: int) -> bool:
+    """Whether the run was begun to outlive its terminal: then the terminal's end is no request."""
+    return number == SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+
+
+def leave_stops_to_trainer(worker: int) -> None:
+    """In a loader process: ignore what asks the whole run to stop; the trainer still needs batches to finish its step.
+
+    Ctrl-C, a scheduler and systemd signal every process of a run, not the first only. A loader process that ended by it
+    would make the trainer fail in the middle of a step. It still ends when the trainer wants it to, or is gone.
+
+    Args:
+        worker: its number; `DataLoader` gives it.
+    """
+    for number in SIGNALS:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
+    # Only here is it told who sent a signal; elsewhere SIGTERM ends a loader process as before.
+    if hasattr(signal, "sigwaitinfo"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_when_trainer_asks, name="signals", daemon=True).start()
+
+
+def _end_when_trainer_asks() -> None:
+    # torch sends SIGTERM to loader processes that do not end by themselves.
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 def exit_status(stop_signal: int | None, folder: Path) -> int:
