@@ -1,6 +1,7 @@
 """How a run ends other than by its last epoch, what it leaves then, and that nothing trained is lost."""
 
 import errno
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from tests.training.test_run import config_of
 from utils.config import SAMPLE_RATE, TrainConfig
 from utils.errors import UserError
 from utils.events import Event, read_events
+from utils.model.gpt import XttsGpt
 from utils.paths import Project
 from utils.training import loop as loop_module
 from utils.training import state as state_module
@@ -57,6 +59,30 @@ def test_a_time_limit_saves_and_stops_and_the_run_can_go_on(project: Project) ->
         TrainConfig(base="tiny", project=project.name, output=project.output, resume=cut.folder, max_hours=9.0)
     )
     assert (done.ended, done.num_steps) == ("epochs", 12)
+
+
+def test_a_stop_while_evaluating_waits_for_no_more_of_it_and_the_run_goes_on_exactly(
+    project: Project, monkeypatch
+) -> None:
+    settings = config_of(project, eval_batch_size=1)
+    whole, scored, forward = fine_tune(settings), [], XttsGpt.forward
+
+    def stopped(self, batch, cond_mels):
+        if not self.training:
+            scored.append(len(cond_mels))
+            signal.raise_signal(signal.SIGTERM)
+        return forward(self, batch, cond_mels)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(XttsGpt, "forward", stopped)
+        cut = fine_tune(settings)
+    assert (cut.ended, cut.stop_signal, cut.num_steps, scored) == ("signal", signal.SIGTERM, 3, [1])
+    assert events_of(cut.folder, "eval") == [] and events_of(cut.folder)[-1]["kind"] == "stopped"
+    verify(cut.folder / "checkpoints" / "step-00000003")
+    resumed = fine_tune(replace(settings, resume=cut.folder))
+    assert (resumed.epoch_losses, resumed.best_loss) == (whole.epoch_losses, whole.best_loss)
+    evaluated = [[event["loss"] for event in events_of(run.folder, "eval")] for run in (resumed, whole)]
+    assert evaluated[0] == evaluated[1] and len(evaluated[0]) == 2
 
 
 def test_a_save_is_due_by_the_clock_too(project: Project, monkeypatch) -> None:

@@ -177,14 +177,16 @@ class EpochBatches:
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
         """The epoch's batches for this process, from batch `start` on."""
-        batches = self._batches(number)
-        # Processes must take equally many steps: the last round is filled up from the beginning.
-        batches = list(islice(cycle(batches), len(self) * self.world))
-        for batch in batches[self.rank :: self.world][start:]:
+        for batch in self.everywhere(number)[self.rank :: self.world][start:]:
             yield [(number, clip) for clip in batch]
 
+    def everywhere(self, number: int) -> list[list[int]]:
+        """The clips of an epoch's batches, dealt to the processes in turn; the same list in each of them."""
+        # Processes must take equally many steps: the last round is filled up from the beginning.
+        return list(islice(cycle(self._batches(number)), len(self) * self.world))
+
     def _batches(self, number: int) -> list[list[int]]:
-        """The epoch's batches for all processes."""
+        """The epoch's batches, each clip once."""
         if self.seed is None:
             return _chunks(list(range(len(self.lengths))), self.batch_size)
         random = np.random.default_rng([self.seed, number])

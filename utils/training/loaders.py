@@ -74,12 +74,13 @@ class Loaders:
         return len(self._batches)
 
     def plan_of(self, epoch: int) -> str:
-        """Fingerprint of which clips form which of this process's batches of an epoch.
+        """Fingerprint of which clips form which batches of an epoch, in which process; the same in all of them.
 
         The clips, their lengths, the layout that the attention kernel wants and the number of processes decide it.
         """
-        batches = [[clip for _, clip in batch] for batch in self._batches.epoch(epoch)]
-        return hashlib.sha256(json.dumps(batches).encode()).hexdigest()[:16]
+        batches, world = self._batches.everywhere(epoch), self._batches.world
+        plan = batches if world == 1 else [world, *batches]
+        return hashlib.sha256(json.dumps(plan).encode()).hexdigest()[:16]
 
     def train(self, epoch: int, start: int) -> DataLoader:
         """Micro-batches of an epoch, from batch `start` on; always the same loader, whose processes live on."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
+from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 
 from utils.errors import UserError
@@ -118,6 +119,8 @@ def fit(run: Run) -> None:
     except ClipLost:
         # The weights are sound: nothing but the unread clip is missing.
         save(run, wait=True)
+        # A launcher that sees one process end with a fault ends the others, also in the middle of their save.
+        run.trainer.accelerator.wait_for_everyone()
         raise
     # What is under way may be the end already.
     run.sampling.poll(run.saver.finish())
@@ -131,7 +134,8 @@ def train_epochs(run: Run) -> End:
     total = run.total_steps
     while run.epoch < run.num_epochs:
         loader = run.make_train_loader(run.epoch, run.batches_done)
-        for batches, data_s in timed(grouped(readable(loader), run.grad_accumulation)):
+        for batches, data_s in timed(grouped(loader, run.grad_accumulation)):
+            require_readable(run, [fault for batch in batches for fault in batch.lost])
             started = time.perf_counter()
             result = run.recovery.step(batches)
             run.batches_done += len(batches)
@@ -141,17 +145,49 @@ def train_epochs(run: Run) -> End:
             log_machine(run, loader, result)
             run.divergence.note(result, [name for batch in batches for name in batch.names], step=run.trainer.num_steps)
             run.sampling.poll(run.saver.poll())
-            if run.trainer.any_process(run.stop.number is not None or run.limits.time_is_up):
-                return "signal" if run.stop.number is not None else "hours"
+            if end := end_wanted(run):
+                return end
             if is_save_due(run):
                 save(run)
-        note_evaluation(run, run.recovery.evaluate(lambda: readable(run.eval_loader)))
+        losses = evaluate(run)
+        if losses is None:
+            return "signal"
+        note_evaluation(run, losses)
         end_epoch(run)
         save(run)
         run.sampling.want(run.trainer.num_steps)
-        if run.epoch < run.num_epochs and run.trainer.any_process(run.limits.is_patience_out(run.evals_without_gain)):
+        if run.epoch < run.num_epochs and any(
+            run.trainer.any_process(run.limits.is_patience_out(run.evals_without_gain))
+        ):
             return "patience"
     return "epochs"
+
+
+def end_wanted(run: Run) -> End:
+    """Why to end after this step, the same for all processes; empty when there is no reason."""
+    stop, hours = run.trainer.any_process(run.stop.number is not None, run.limits.time_is_up)
+    return "signal" if stop else "hours" if hours else ""
+
+
+def evaluate(run: Run) -> Losses | None:
+    """Losses over the evaluation set; None when the run was asked to stop meanwhile: then it is evaluated on resuming.
+
+    Raises:
+        ClipLost: a process cannot read one of the clips.
+    """
+    lost: list[str] = []
+
+    def batches() -> Iterator[Batch]:
+        for batch in run.eval_loader:
+            lost.extend(batch.lost)
+            if lost or run.stop.number is not None:
+                return
+            yield batch
+
+    losses = run.recovery.evaluate(batches)
+    require_readable(run, lost)
+    (stop,) = run.trainer.any_process(run.stop.number is not None)
+    return None if stop else losses
 
 
 def end_epoch(run: Run) -> None:
@@ -284,20 +320,24 @@ def require_saved(run: Run) -> None:
         ) from run.saver.failure
 
 
-def readable(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """The batches as long as all their clips can be read.
+def require_readable(run: Run, lost: list[str]) -> None:
+    """Do nothing when all processes could read their clips; asked by all of them, before any takes the next step.
+
+    Args:
+        run: the run.
+        lost: what this process could not read, each with the reason.
 
     Raises:
-        ClipLost: one cannot; the batches before it were given out.
+        ClipLost: one process could not, raised in all of them: those that went on would wait for it without end.
     """
-    for batch in batches:
-        if batch.lost:
-            raise ClipLost(
-                what=f"{len(batch.lost)} recording(s) of a batch cannot be read any more: {batch.lost[0]}",
-                where="training data",
-                fix="what was trained is saved: put the recording back and go on with --resume, or prepare again",
-            )
-        yield batch
+    if not any(run.trainer.any_process(bool(lost))):
+        return
+    everywhere = gather_object(lost)
+    raise ClipLost(
+        what=f"{len(everywhere)} recording(s) of a batch cannot be read any more: {everywhere[0]}",
+        where="training data",
+        fix="what was trained is saved: put the recording back and go on with --resume, or prepare again",
+    )
 
 
 def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:

@@ -1,10 +1,12 @@
 """Which data type the matrix products get on this device."""
 
 import os
+from datetime import timedelta
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from accelerate.utils import InitProcessGroupKwargs
 
 from utils.config import Device, Precision
 from utils.errors import UserError
@@ -13,6 +15,9 @@ AMPERE = (8, 0)
 """First CUDA compute capability with bf16 matrix units."""
 VOLTA = (7, 0)
 """First CUDA compute capability with fp16 matrix units."""
+PATIENCE = timedelta(hours=2)
+"""So long processes wait for each other: the first one alone encodes a new dataset's clips, and for many of them NCCL's
+own ten minutes are too short."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -53,7 +58,7 @@ def make_accelerator(device: Device) -> Accelerator:
     if "WORLD_SIZE" not in os.environ:
         # accelerate keeps the first run's device for the whole process; each run chooses its own.
         AcceleratorState._reset_state(reset_partial_state=True)
-    return Accelerator(cpu=device == "cpu")
+    return Accelerator(cpu=device == "cpu", kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
 
 
 def cpu_has_bf16() -> bool:

@@ -219,11 +219,11 @@ class Trainer:
         reduced: Tensor = self.accelerator.reduce(tensor, reduction="sum")
         return reduced
 
-    def any_process(self, flag: bool) -> bool:
-        """Whether the flag is set in any process, so that all do the same next."""
+    def any_process(self, *flags: bool) -> list[bool]:
+        """For each flag whether it is set in any process, so that all do the same next."""
         if self.accelerator.num_processes == 1:
-            return flag
-        return bool(self._reduced([int(flag)])[0] > 0)
+            return list(flags)
+        return [count > 0 for count in self._reduced([int(flag) for flag in flags]).tolist()]
 
     def _step_seed(self) -> int:
         rank = self.accelerator.process_index

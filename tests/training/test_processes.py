@@ -1,0 +1,137 @@
+"""Several processes share one run: they train like one that accumulates, go on after a cut, and none waits for another.
+
+Each process reads clips of its own, so that only one of them meets a recording that is gone, and a signal may reach
+only one of them, too. The others must hear of it, or they would wait for it in the next sum over all processes.
+"""
+
+import os
+import signal
+import socket
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.sounds import make_project
+from tests.training.test_run import config_of
+from utils.cli.train import main
+from utils.errors import UserError
+from utils.events import Event, read_events
+from utils.model.weights import read_weights
+from utils.paths import Project
+from utils.training import batches as batches_module
+from utils.training import loop as loop_module
+from utils.training.run import fine_tune
+from utils.training.state import Checkpoints, verify
+
+WORLD = 2
+STEPS_PER_EPOCH = 3
+"""Six clips, one for each process in a step."""
+TIMEOUT_S = 240
+"""Processes that have not ended by then wait for each other."""
+
+
+def unreadable(*_: object) -> torch.Tensor:
+    raise UserError(what="a drive of this process is gone")
+
+
+FAULTS = {
+    "lost": lambda: setattr(batches_module, "_read", unreadable),
+    "signalled": lambda: os.kill(os.getpid(), signal.SIGTERM),
+}
+"""What befalls one process and not the other."""
+
+
+def take_part(rank: int, port: int, flags: list[str], fault: str, fault_step: int, output: Path) -> None:
+    """In a process of its own: the real command as a launcher starts it, with a fault in the second process."""
+    log_file = os.open(output / f"process-{rank}.log", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
+    os.dup2(log_file, 1)
+    os.dup2(log_file, 2)
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": WORLD, "LOCAL_WORLD_SIZE": WORLD, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
+    log_step = loop_module.log_step
+
+    def then_fault(run, *args, **kwargs) -> None:
+        log_step(run, *args, **kwargs)
+        if rank == 1 and run.trainer.num_steps == fault_step:
+            FAULTS[fault]()
+
+    loop_module.log_step = then_fault
+    main(flags)
+
+
+def launch(processes: ForkServerContext, project: Project, *flags: str, fault: str = "", step: int = 0) -> list[int]:
+    """Train in two processes; returns their exit statuses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = ["--project", project.name, "--output", str(project.output), "--device", "cpu", "--num-workers", "0"]
+    arguments = (port, [*place, *flags], fault, step, project.output)
+    children = [processes.Process(target=take_part, args=(rank, *arguments)) for rank in range(WORLD)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(TIMEOUT_S)
+    waiting = [child for child in children if child.exitcode is None]
+    for child in waiting:
+        child.kill()
+    assert not waiting, f"one process waits for the other: {logs(project)}"
+    return [child.exitcode for child in children]
+
+
+def logs(project: Project) -> str:
+    return "\n".join((project.output / f"process-{rank}.log").read_text()[-2_000:] for rank in range(WORLD))
+
+
+def events_of(folder: Path, kind: str | None = None) -> list[Event]:
+    return list(read_events(folder / "events.jsonl", kind=kind))
+
+
+def begin(processes: ForkServerContext, project: Project, *flags: str, **fault) -> list[int]:
+    settings = ("--base", "tiny", "--num-epochs", "3", "--batch-size", "1", "--run-id", "shared", *flags)
+    return launch(processes, project, *settings, **fault)
+
+
+def assert_saved(folder: Path, *, step: int, end: str) -> None:
+    last, event = Checkpoints(folder / "checkpoints").last(), events_of(folder)[-1]
+    assert last is not None and last.name == f"step-{step:08d}"
+    verify(last)
+    assert (event["kind"], event["step"]) == (end, step)
+
+
+def test_two_processes_train_like_one_that_accumulates(processes: ForkServerContext, project: Project) -> None:
+    assert begin(processes, project, "--dropout", "0") == [0, 0], logs(project)
+    one = fine_tune(config_of(project, num_epochs=3, batch_size=1, grad_accumulation=WORLD, dropout=0.0, device="cpu"))
+    shared = project.runs / "shared"
+    for kind, keys in (("step", ("step", "epoch", "lr", "loss", "grad_norm", "audio_s")), ("eval", ("loss",))):
+        mine, theirs = events_of(shared, kind), events_of(one.folder, kind)
+        assert len(mine) == len(theirs)
+        for ours, reference in zip(mine, theirs, strict=True):
+            assert [ours[key] for key in keys] == pytest.approx([reference[key] for key in keys], rel=1e-3)
+
+
+def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(
+    processes: ForkServerContext, project: Project, tmp_path_factory
+) -> None:
+    """A clip lost in training, one lost while evaluating, and a signal, each in the second process only."""
+    dropout = ("--dropout", "0.1")
+    undisturbed = make_project(tmp_path_factory.mktemp("whole"))
+    assert begin(processes, undisturbed, *dropout) == [0, 0], logs(undisturbed)
+    folder, resume = project.runs / "shared", ("--resume", "last")
+
+    assert begin(processes, project, *dropout, fault="lost", step=1) == [2, 2], logs(project)
+    assert_saved(folder, step=1, end="failed")
+    assert "a drive of this process is gone" in events_of(folder)[-1]["error"], "the first tells what the second met"
+    assert launch(processes, project, *resume, fault="lost", step=STEPS_PER_EPOCH) == [2, 2], logs(project)
+    assert_saved(folder, step=STEPS_PER_EPOCH, end="failed")
+    assert launch(processes, project, *resume, fault="signalled", step=5) == [0, 143], logs(project)
+    assert_saved(folder, step=5, end="stopped")
+    assert launch(processes, project, *resume) == [0, 0], logs(project)
+
+    told = [event["message"] for event in events_of(folder, "warning")]
+    assert not [message for message in told if "begins anew" in message]
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        runs = (folder, undisturbed.runs / "shared")
+        mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / name) for run in runs)
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), name
