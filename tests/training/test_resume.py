@@ -1,5 +1,6 @@
 """Going on: bit for bit as if nothing had been, wherever the cut was; and what may be different, and what must not."""
 
+import pickle
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +19,8 @@ from utils.model.weights import read_weights
 from utils.paths import Project
 from utils.training.recovery import Recovery
 from utils.training.run import Progresses, TrainResult, fine_tune
-from utils.training.state import Checkpoints
+from utils.training.state import Checkpoints, _mark_complete
+from utils.training.tensor_file import write_tensors
 
 CUTS = ("in mid-epoch", "at the epoch's end", "after the evaluation")
 
@@ -259,6 +261,36 @@ def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept,
     assert started["resumed_from"].endswith("step-00000003") and result.num_steps == 9
     told = " ".join(event["message"] for event in read_events(folder / "events.jsonl", kind="warning"))
     assert all(f"passed over: step-0000000{step}" in told for step in spoil)
+
+
+class Payload:
+    """A pickle that runs code when it is loaded."""
+
+    def __reduce__(self) -> tuple:
+        return (Path.touch, (Path("payload-ran"),))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("payload", "the weights cannot be read"), ("foreign", "are of another model")]
+)
+def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
+    kept, tmp_path: Path, monkeypatch, content: str, message: str
+) -> None:
+    project, folder = copy_of(kept, tmp_path)
+    checkpoint = folder / "checkpoints" / "step-00000006"
+    if content == "payload":
+        (checkpoint / "model.safetensors").write_bytes(pickle.dumps(Payload()))
+    else:
+        write_tensors(checkpoint / "model.safetensors", {"another": torch.ones(3)})
+    (checkpoint / "complete.json").unlink()
+    _mark_complete(checkpoint, {})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        fine_tune(given(project, resume=folder, num_epochs=3))
+    assert not (tmp_path / "payload-ran").exists()
+    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "failed"
+    again = fine_tune(given(project, resume=folder / "checkpoints" / "step-00000005", num_epochs=3))
+    assert again.num_steps == 9, "an earlier one can be named"
 
 
 def test_when_no_checkpoint_is_whole_the_faults_are_told(kept, tmp_path: Path) -> None:

@@ -269,8 +269,13 @@ def restore_model(folder: Path, model: nn.Module) -> None:
                 fix="keep lora_rank as the run had it, or start a new run from its exported model",
             )
         load_adapter(model, saved)
-    else:
-        model.load_state_dict(read_weights(folder / MODEL_FILE))
+        return
+    saved, own = read_weights(folder / MODEL_FILE), model.state_dict()
+    if {name: t.shape for name, t in saved.items()} != {name: t.shape for name, t in own.items()}:
+        raise UserError(
+            what="the checkpoint's weights are of another model", where=str(folder), fix="name another checkpoint"
+        )
+    model.load_state_dict(saved)
 
 
 def read_state(folder: Path) -> dict[str, Any]:
