@@ -12,7 +12,7 @@ from utils.errors import UserError
 from utils.events import read_events
 from utils.paths import Project
 from utils.training.batches import Batch
-from utils.training.divergence import MAX_IN_A_ROW
+from utils.training.divergence import MAX_IN_A_ROW, Divergence
 from utils.training.run import Progresses, fine_tune
 from utils.training.state import load_checkpoint
 from utils.training.trainer import Trainer
@@ -74,6 +74,28 @@ def test_a_gradient_that_is_not_a_number_moves_nothing_though_the_loss_is_fine(c
     assert same(weights, weights_of(trainer))
     hook.remove()
     assert trainer.step(batches_of(clips, 6)).skipped == ""
+
+
+def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(clips) -> None:
+    trainer, warned = make_trainer(precision="fp16"), []
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**18)
+    divergence = Divergence(lambda message, **_: warned.append(message), precision="fp16")
+    weights, batches, lowered = weights_of(trainer), batches_of(clips[:1], 1), 0
+    while (result := trainer.step(batches)).skipped:
+        lowered += 1
+        assert result.is_overflow and same(weights, weights_of(trainer))
+        assert trainer.state()["scaler"]["scale"] == 2.0 ** (18 - lowered), "halved, and saved with the run"
+        for step in range(MAX_IN_A_ROW + 1):
+            divergence.note(result, ["clip0.wav"], step=step)
+    assert lowered > 0 and not same(weights, weights_of(trainer))
+    assert divergence.num_skipped == lowered * (MAX_IN_A_ROW + 1) and warned == []
+
+
+def test_fp16_that_overflows_without_a_scale_to_lower_is_a_fault(clips) -> None:
+    trainer = make_trainer(precision="fp16")
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
+    trainer.gpt.mel_head.weight.register_hook(lambda gradient: gradient * float("inf"))
+    assert trainer.step(batches_of(clips[:1], 1)).skipped == "the gradient is not a number"
 
 
 def test_one_broken_recording_costs_its_own_steps_only_and_is_named(project: Project) -> None:

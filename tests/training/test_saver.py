@@ -137,6 +137,26 @@ def test_a_failing_disk_keeps_the_previous_checkpoint_is_told_once_and_forgiven_
     assert "saving works again" in warnings_of(tmp_path)[-1]["message"]
 
 
+def test_a_write_that_the_system_cuts_off_half_way_keeps_the_previous_checkpoint(saver: Saver, tmp_path: Path) -> None:
+    """A real limit of the system: files of this process end after 100 kB."""
+    resource = pytest.importorskip("resource")
+    saver.save(snapshot(1), wait=True)
+    large = {MODEL_FILE: {"w": torch.ones(1_000)}, OPTIMIZER_FILE: {"w/m": torch.ones(100_000)}}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        saver.save(Snapshot(step=2, files=large, state={}, best_loss=None), wait=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    saver.finish()
+    assert saver.failure is not None and "the disk fails (File too large)" in saver.failure.what
+    assert names(tmp_path) == ["step-00000001"]
+    verify(tmp_path / "checkpoints" / "step-00000001")
+    saver.save(Snapshot(step=2, files=large, state={}, best_loss=None), wait=True)
+    saver.finish()
+    verify(tmp_path / "checkpoints" / "step-00000002")
+
+
 def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: Path, monkeypatch) -> None:
     saver.save(snapshot(1), wait=True)
     saver.finish()

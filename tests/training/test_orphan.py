@@ -1,0 +1,54 @@
+"""Who starts a training may die: the training goes on, and whoever looks in later sees every event of it."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from utils import jobs
+from utils.events import read_events
+from utils.paths import Project
+from utils.training.state import Checkpoints, verify
+
+NUM_STEPS = 90
+"""15 epochs of 6 clips, one a step."""
+
+PARENT = """
+import os, signal, sys, time
+from pathlib import Path
+from utils import jobs
+from utils.config import TrainConfig
+config = TrainConfig(
+    project=sys.argv[2], output=Path(sys.argv[1]), base="tiny", num_epochs=15, batch_size=1, device="cpu", num_workers=0
+)
+job = jobs.start("train", config)
+print(job.folder, flush=True)
+parent = jobs.attach(job.folder)
+while not any(event["kind"] == "step" for event in parent.new_events()):
+    assert parent.status().alive, parent.log_tail()
+    time.sleep(0.02)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_training_whose_parent_is_killed_goes_on_and_another_sees_every_event(project: Project) -> None:
+    command = [sys.executable, "-c", PARENT, str(project.output), project.name]
+    parent = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert parent.returncode == -signal.SIGKILL, parent.stderr
+    folder = Path(parent.stdout.strip())
+
+    attachment = jobs.attach(folder)
+    assert attachment.status().alive and attachment.status().process_alive
+    events = attachment.new_events()
+    assert sum(event["kind"] == "step" for event in events) < NUM_STEPS, "it is still training"
+    end = attachment.wait(240)
+    events += attachment.new_events()
+
+    assert (end.state, end.process_alive) == ("finished", False), attachment.log_tail()
+    assert events == list(read_events(folder / "events.jsonl")), "each event once, in its order"
+    assert [event["step"] for event in events if event["kind"] == "step"] == list(range(1, NUM_STEPS + 1))
+    kinds = [event["kind"] for event in events]
+    assert kinds.count("started") == 1 and kinds.count("eval") == 15 and kinds[-1] == "finished"
+    last = Checkpoints(folder / "checkpoints").last()
+    assert last is not None and last.name == f"step-{NUM_STEPS:08d}"
+    verify(last)
