@@ -14,6 +14,7 @@ from utils.errors import UserError
 from utils.model.base import Base, find_base
 from utils.paths import Project
 from utils.text.language_settings import READING_FILE
+from utils.text.vocabulary.learn import iter_words
 from utils.training.language_plan import long_limits
 from utils.training.settings import limits_of, settle
 
@@ -77,6 +78,17 @@ def test_a_sign_without_a_word_is_no_reason_for_another_vocabulary(
     assert "advice: add the language's token (--extend 0): the base reads its letters" in capsys.readouterr().out
 
 
+def test_a_text_that_the_rules_cannot_read_is_told_and_the_others_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.txt").write_text("Good morning.\n" + "9" * 400 + "\nGood night.\n", encoding="utf-8")
+    main(flags(tmp_path, "--language", "en", "--corpus", tmp_path / "c.txt"))
+    said = capsys.readouterr().out
+    assert "c.txt: 2 texts" in said and "left out: the en text rules cannot read '999" in said
+    assert next(iter_words(tmp_path / "c.txt", "en")) == ["good", "morning"]
+    assert len(list(iter_words(tmp_path / "c.txt", "en"))) == 2
+
+
 def test_the_clips_of_a_project_tell_tokens_a_second_and_amharic_is_transliterated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +103,9 @@ def test_the_clips_of_a_project_tell_tokens_a_second_and_amharic_is_transliterat
     said = capsys.readouterr().out
     assert "sample            s ä l a m [SPACE] l ä ' a l ä m ." in said.split("after")[1]
     assert "--use-amharic-g2p" in said
-    assert Base(project.folder / "base-amh").amharic_g2p
+    latin = Base(project.folder / "base-amh")
+    assert latin.amharic_g2p
+    assert latin.tokenizer().unknown_characters("ሰዸም ነው", "am") == ["ዸ"], "named, where it ended the work before"
 
 
 def test_the_new_bases_limits_are_long_and_reach_preparing_and_training(tmp_path: Path, corpus: Path) -> None:
