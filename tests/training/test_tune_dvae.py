@@ -120,6 +120,7 @@ def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
     assert not list(cut.folder.glob(".dvae-*"))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cut_goes_on_with_the_codes_of_the_tuned_dvae(
     made: tuple[Base, str], project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
