@@ -22,6 +22,7 @@ from torch import Tensor
 
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.voices import FORBIDDEN_VARIANTS, GPT_VOICES, EspeakVoice
+from recipes.starter.word_lists import WordLists
 from utils.config import SAMPLE_RATE
 from utils.errors import UserError
 
@@ -48,14 +49,16 @@ class Utterance:
         return corpus / "wavs" / self.voice.name / f"{self.split}_{self.number:05d}.wav"
 
 
-def run(work: Path, *, clips_per_voice: int = 4500, eval_per_voice: int = 20, seed: int = 7) -> None:
+def run(
+    work: Path, *, clips_per_voice: int = 4500, lists_per_voice: int = 1500, eval_per_voice: int = 20, seed: int = 7
+) -> None:
     """Make all clips and the three manifests.
 
     Raises:
-        UserError: espeak-ng is not installed.
+        UserError: espeak-ng or the dictionary is not installed.
     """
-    corpus = work / "corpus"
-    planned = list(plan(clips_per_voice=clips_per_voice, eval_per_voice=eval_per_voice, seed=seed))
+    corpus, counts = work / "corpus", {"clips_per_voice": clips_per_voice, "lists_per_voice": lists_per_voice}
+    planned = list(plan(**counts, eval_per_voice=eval_per_voice, seed=seed))
     for voice in GPT_VOICES:
         (corpus / "wavs" / voice.name).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -70,8 +73,15 @@ def run(work: Path, *, clips_per_voice: int = 4500, eval_per_voice: int = 20, se
         print(f"corpus: {name}.csv has {len(rows)} clips, {hours:.2f} hours")
 
 
-def plan(*, clips_per_voice: int, eval_per_voice: int, seed: int) -> Iterator[Utterance]:
-    """Every clip of the corpus: no sentence occurs twice, none of held_out.txt is in train or eval."""
+def plan(*, clips_per_voice: int, lists_per_voice: int = 0, eval_per_voice: int, seed: int) -> Iterator[Utterance]:
+    """Every clip of the corpus: no sentence occurs twice, none of held_out.txt is in train or eval.
+
+    Args:
+        clips_per_voice: of the grammar's sentences, for training.
+        lists_per_voice: of dictionary words, for training as well.
+        eval_per_voice: of the grammar's sentences, for evaluation.
+        seed: of both.
+    """
     held_out = held_out_sentences()
     forbidden = {text.lower() for text in held_out}
     sentences = (text for text in SentenceMaker(seed) if text.lower() not in forbidden)
@@ -81,6 +91,9 @@ def plan(*, clips_per_voice: int, eval_per_voice: int, seed: int) -> Iterator[Ut
         yield Utterance(split="heldout", voice=GPT_VOICES[number % len(GPT_VOICES)], number=number, text=text)
     for number, voice in itertools.product(range(clips_per_voice), GPT_VOICES):
         yield Utterance(split="train", voice=voice, number=number, text=next(sentences))
+    lists = iter(WordLists(seed)) if lists_per_voice else iter(())
+    for number, voice in itertools.product(range(clips_per_voice, clips_per_voice + lists_per_voice), GPT_VOICES):
+        yield Utterance(split="train", voice=voice, number=number, text=next(lists))
 
 
 def held_out_sentences() -> list[str]:

@@ -10,9 +10,10 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from utils.config import TrainConfig
 from utils.model.architecture import gpt_shape
+from utils.model.base import Base
 from utils.model.gpt import XttsGpt
-from utils.model.weights import read_weights, write_weights
-from utils.model.xtts import full_state, initialize_gpt
+from utils.model.weights import write_weights
+from utils.model.xtts import full_state, initialize_gpt, load_gpt
 from utils.paths import Project
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 from utils.training.run import Progresses, fine_tune
@@ -22,16 +23,19 @@ SEED = 7
 CROP = (22_050, 44_100)
 """Conditioning crops of 1 to 2 s: the corpus' clips are short, and the encoder's cost grows with the crop."""
 LETTERS = "!\"'(),-.:;?abcdefghijklmnopqrstuvwxyz"
-BEGUN = "gpt_begun.safetensors"
-"""In the work folder: weights of an earlier training to begin with instead of random ones, when there are any."""
-EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 4, 24, 3e-4, 400
+EPOCHS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 3, 24, 3e-4, 400
 
 
-def run(work: Path) -> None:
-    """Train, or go on from the last checkpoint."""
+def run(work: Path, *, begin_with: Path | None = None) -> None:
+    """Train, or go on from the last checkpoint.
+
+    Args:
+        work: the recipe's folder.
+        begin_with: a base of the starter's shape whose GPT is trained on; random weights when not given.
+    """
     base = work / "seed_base"
     if not (base / "about.json").is_file():
-        make_seed_base(work, base)
+        make_seed_base(work, base, begin_with=begin_with)
     project = Project(name="gpt", output=work)
     project.dataset.mkdir(parents=True, exist_ok=True)
     codes = project.dataset / "codes"
@@ -66,8 +70,8 @@ def settings(work: Path, base: Path, *, resume: Path | None) -> TrainConfig:
     )
 
 
-def make_seed_base(work: Path, folder: Path) -> None:
-    """A base folder with a GPT of random weights and the recipe's DVAE; it has no decoder yet."""
+def make_seed_base(work: Path, folder: Path, *, begin_with: Path | None = None) -> None:
+    """A base folder with the recipe's DVAE and a GPT of random weights, or another base's; it has no decoder yet."""
     folder.mkdir(parents=True, exist_ok=True)
     make_vocabulary().save(str(folder / "vocab.json"))
     config = make_config()
@@ -77,8 +81,8 @@ def make_seed_base(work: Path, folder: Path) -> None:
     torch.manual_seed(SEED)
     gpt = XttsGpt(gpt_shape(config, XttsTokenizer(folder / "vocab.json")))
     initialize_gpt(gpt)
-    if (work / BEGUN).is_file():
-        gpt.load_state_dict({name: tensor.float() for name, tensor in read_weights(work / BEGUN).items()})
+    if begin_with is not None:
+        gpt.load_state_dict(load_gpt(Base(begin_with)).state_dict())
     mel_stats = torch.load(folder / "mel_stats.pth", weights_only=True)
     write_weights(folder / "model.safetensors", full_state(gpt.state_dict(), {}, mel_stats))
     about = {

@@ -41,7 +41,7 @@ ABOUT: dict[str, Any] = {
     "language": "en",
     "license": "Apache-2.0",
     "description": "a small English base of XTTS's architecture, for teaching and testing; real voices need XTTS v2",
-    "training_data": "45 hours of self-made sentences spoken by espeak-ng 1.51 in twelve voices; no human recordings",
+    "training_data": "self-made sentences and dictionary words, spoken by espeak-ng 1.51 in 12 voices; no recordings",
     "recipe": "recipes/starter (make starter)",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
     "training": {"learning_rate": 1e-4, "num_epochs": 10, "dropout": 0.0, "crop": CROP, "conditioning": "other"},
@@ -103,6 +103,7 @@ def config() -> dict[str, Any]:
     values["model_args"]["d_vector_dim"] = SPEAKER_SHAPE.width
     values["studio_decoder"] = {
         "initial_channels": DECODER_SHAPE.initial_channels,
+        "harmonic_source": DECODER_SHAPE.harmonic_source,
         "speaker_filters": list(DECODER_SHAPE.speaker_filters),
         "speaker_layers": list(DECODER_SHAPE.speaker_layers),
     }

@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -25,6 +26,8 @@ class RecipeConfig:
     """Which stages, in this order."""
     from_nothing: bool = False
     """Train the parts anew that the repository keeps finished; they are taken as they are otherwise."""
+    begin_with: Path | None = None
+    """A base of the starter's shape, such as assets/starter, whose GPT is trained on in a new work folder."""
 
 
 FINISHED = Path(__file__).with_name("finished")
@@ -48,19 +51,10 @@ def main() -> None:
     config = tyro.cli(RecipeConfig)
     work = config.work.expanduser()
     keep_freed_memory()
-    if not config.from_nothing:
-        take_begun(work)
+    stages = RUN | {"gpt": partial(gpt.run, begin_with=config.begin_with)}
     for stage in config.stages:
         if config.from_nothing or not take_finished(stage, work):
-            RUN[stage](work)
-
-
-def take_begun(work: Path) -> None:
-    """Lay the GPT's weights so far into a work folder that has not begun its own training."""
-    kept = FINISHED.with_name("begun") / gpt.BEGUN
-    if kept.is_file() and not (work / "seed_base").exists():
-        work.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(kept, work / gpt.BEGUN)
+            stages[stage](work)
 
 
 def take_finished(stage: Stage, work: Path) -> bool:

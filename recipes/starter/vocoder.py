@@ -29,6 +29,7 @@ SHAPE = DecoderShape(
     initial_channels=96,
     speaker_filters=SPEAKER_SHAPE.filters,
     speaker_layers=SPEAKER_SHAPE.layers,
+    harmonic_source=True,
 )
 SETTINGS = DecoderTraining(steps=2200, crop_latents=10)
 """Crops of 0.46 s: 1.1 s of one core a step, against 1.9 s at twice the length. No adversarial part: 0.5 h in all."""

@@ -62,7 +62,7 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
 
 def test_the_demo_keeps_a_sentence_from_before_and_after_training(trained: Project, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    config = demo.DemoConfig(project=trained.name, output=trained.output)
+    config = demo.DemoConfig(project=trained.name, output=trained.output, base="tiny")
     found = demo.measure(config, voice=trained.folder)
     assert [model.name for model in found.models] == ["base", "best"]
     before, after = demo.keep_pair(found, trained.folder)

@@ -6,8 +6,9 @@ import torch
 
 from recipes.starter import gpt
 from recipes.starter.codec import load_dvae
-from recipes.starter.run import FINISHED, take_begun, take_finished
+from recipes.starter.run import FINISHED, take_finished
 from utils.model.base import Base
+from utils.model.weights import read_weights, write_weights
 from utils.model.xtts import load_gpt
 
 
@@ -25,13 +26,12 @@ def test_an_own_result_is_not_replaced_and_other_stages_run(tmp_path: Path) -> N
     assert sorted(folder.name for folder in FINISHED.iterdir()) == ["dvae", "speaker"]
 
 
-def test_a_gpt_that_was_begun_goes_on_in_a_new_work_folder_only(tmp_path: Path) -> None:
+def test_a_gpt_can_begin_with_another_bases_weights(tmp_path: Path) -> None:
     assert take_finished("dvae", tmp_path)
-    take_begun(tmp_path)
-    begun = gpt.read_weights(tmp_path / gpt.BEGUN)
-    gpt.make_seed_base(tmp_path, tmp_path / "seed_base")
-    seed = load_gpt(Base(tmp_path / "seed_base")).state_dict()
-    assert all(torch.equal(seed[name], tensor.float()) for name, tensor in begun.items())
-    (tmp_path / gpt.BEGUN).unlink()
-    take_begun(tmp_path)
-    assert not (tmp_path / gpt.BEGUN).exists(), "this folder's own training has begun"
+    gpt.make_seed_base(tmp_path, tmp_path / "random")
+    changed = read_weights(tmp_path / "random" / "model.safetensors")
+    changed["gpt.mel_head.weight"] += 1
+    write_weights(tmp_path / "random" / "model.safetensors", changed)
+    gpt.make_seed_base(tmp_path, tmp_path / "begun", begin_with=tmp_path / "random")
+    begun, former = (load_gpt(Base(tmp_path / name)).state_dict() for name in ("begun", "random"))
+    assert all(torch.equal(begun[name], tensor) for name, tensor in former.items())

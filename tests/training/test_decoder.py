@@ -1,5 +1,7 @@
 """The decoder learns sound from latents, its crops line up in time, its judge joins when told, and it resumes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import soundfile
@@ -57,6 +59,14 @@ def test_training_brings_the_spectrum_nearer_and_leaves_the_speaker_encoder_alon
     assert told[-1]["mel"] < 0.9 * told[0]["mel"]
     for name, tensor in decoder.speaker_encoder.state_dict().items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+
+
+def test_a_decoder_with_a_harmonic_source_learns_the_pitch_as_well(clips, tmp_path):
+    torch.manual_seed(1)
+    decoder, told = build_decoder(replace(SHAPE, harmonic_source=True)), []
+    train_decoder(decoder, clips, settings=TINY, folder=tmp_path, on_log=lambda step, losses: told.append(losses))
+    assert [set(losses) for losses in told] == [{"mel", "convergence", "magnitude", "pitch", "voiced"}] * 3
+    assert told[-1]["mel"] < told[0]["mel"] and told[-1]["pitch"] < 0.7 * told[0]["pitch"]
 
 
 def test_the_discriminator_joins_at_its_step(clips, tmp_path):

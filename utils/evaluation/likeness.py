@@ -10,12 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from utils.audio.pitch import track_pitch
 from utils.evaluation.features import RATE, active, log_mels
 
-PITCH_WINDOW, PITCH_HOP = 640, 200
-LOWEST_HZ, HIGHEST_HZ = 60.0, 450.0
-VOICED = 0.6
-"""Least normalised autocorrelation of a voiced frame."""
+PITCH_HOP = 200
 DB = 20 / np.log(10)
 
 
@@ -67,37 +65,6 @@ def difference(one: Sound, other: Sound) -> Difference:
 
 
 def pitches(wav: Tensor) -> NDArray[np.float64]:
-    """Pitch of each voiced frame in Hz.
-
-    Source: Boersma 1993: the autocorrelation of a windowed frame, divided by that of the window.
-    """
-    if wav.shape[1] < PITCH_WINDOW:
-        return np.zeros(0)
-    frames = wav[0].float().unfold(0, PITCH_WINDOW, PITCH_HOP)
-    frames = frames[torch.from_numpy(active(wav)[: len(frames)])]
-    if not len(frames):
-        return np.zeros(0)
-    window = torch.hann_window(PITCH_WINDOW)
-    correlation = _autocorrelation((frames - frames.mean(1, keepdim=True)) * window) / _autocorrelation(window)
-    first, last = int(RATE / HIGHEST_HZ), int(RATE / LOWEST_HZ)
-    heights = correlation[:, first : last + 1]
-    # Multiples of the true period are as high: a small bonus makes the shortest win.
-    bonus = 0.02 * torch.linspace(1, 0, heights.shape[1])
-    best = (heights + bonus).argmax(1)
-    voiced = heights.gather(1, best[:, None])[:, 0] > VOICED
-    return np.asarray(RATE / (_between(heights, best)[voiced] + first))
-
-
-def _autocorrelation(frames: Tensor) -> Tensor:
-    """Of each row, 1 at lag 0; [..., PITCH_WINDOW]."""
-    power = torch.fft.rfft(frames, n=2 * PITCH_WINDOW).abs().square()
-    lags = torch.fft.irfft(power)[..., :PITCH_WINDOW]
-    return lags / lags[..., :1].clamp(min=1e-9)
-
-
-def _between(heights: Tensor, best: Tensor) -> Tensor:
-    """The peak's place between samples, by a parabola through three points."""
-    inner = best.clamp(1, heights.shape[1] - 2)
-    left, middle, right = (heights.gather(1, (inner + shift)[:, None])[:, 0] for shift in (-1, 0, 1))
-    bend = (left - 2 * middle + right).clamp(max=-1e-9)
-    return inner + (0.5 * (left - right) / bend).clamp(-1, 1)
+    """Pitch of each voiced frame of speech in Hz."""
+    found = track_pitch(wav, RATE, PITCH_HOP)[0]
+    return np.asarray(found[found > 0], dtype=np.float64)

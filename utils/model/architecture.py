@@ -78,6 +78,8 @@ class DecoderShape:
     """Channels of the speaker encoder's four stages."""
     speaker_layers: tuple[int, ...] = (3, 4, 6, 3)
     """Blocks of the speaker encoder's four stages."""
+    harmonic_source: bool = False
+    """Whether the decoder is given a harmonic source; stock's is not."""
 
     @property
     def is_stock(self) -> bool:
@@ -133,4 +135,5 @@ def decoder_shape(config: dict[str, Any]) -> DecoderShape:
         initial_channels=own.get("initial_channels", 512),
         speaker_filters=tuple(own.get("speaker_filters", (32, 64, 128, 256))),
         speaker_layers=tuple(own.get("speaker_layers", (3, 4, 6, 3))),
+        harmonic_source=bool(own.get("harmonic_source", False)),
     )

@@ -51,6 +51,10 @@ def build_decoder(shape: DecoderShape) -> nn.Module:
         d_vector_dim=shape.speaker_width,
         upsample_initial_channel_decoder=shape.initial_channels,
     )
+    if shape.harmonic_source:
+        from utils.model.harmonic import harmonic_generator
+
+        decoder.waveform_decoder = harmonic_generator(shape)
     if not shape.is_stock:
         decoder.speaker_encoder = ResNetSpeakerEncoder(
             input_dim=64,

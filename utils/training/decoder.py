@@ -16,8 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
+from utils.audio.pitch import track_pitch
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.errors import UserError
+from utils.model.harmonic import HarmonicGenerator, pitch_losses
 from utils.training.component import learning_rate_share, load_progress, save_progress, set_learning_rate
 from utils.training.spectral import SpectralDiscriminator, SpectralLoss, discriminator_loss, generator_losses
 
@@ -121,15 +123,19 @@ class DecoderClips:
         return torch.from_numpy(latents), sound
 
 
-def decode(decoder: HifiDecoder, latents: Tensor, speakers: Tensor) -> Tensor:
-    """Sound of a batch: latents [B, M, D] and speakers [B, E, 1] to [B, 1, N].
+def frames_of(decoder: HifiDecoder, latents: Tensor) -> Tensor:
+    """Latents [B, M, D] at the decoder's own rate, [B, D, T].
 
     Source: coqui-tts, HifiDecoder.forward, which squeezes the batch away where it has one row.
     """
     steps = decoder.ar_mel_length_compression / decoder.output_hop_length
     z = F.interpolate(latents.transpose(1, 2), scale_factor=steps, mode="linear")
-    z = F.interpolate(z, scale_factor=decoder.output_sample_rate / decoder.input_sample_rate, mode="linear")
-    return decoder.waveform_decoder(z, g=speakers)
+    return F.interpolate(z, scale_factor=decoder.output_sample_rate / decoder.input_sample_rate, mode="linear")
+
+
+def decode(decoder: HifiDecoder, latents: Tensor, speakers: Tensor) -> Tensor:
+    """Sound of a batch: latents [B, M, D] and speakers [B, E, 1] to [B, 1, N]."""
+    return decoder.waveform_decoder(frames_of(decoder, latents), g=speakers)
 
 
 def train_decoder(
@@ -198,8 +204,9 @@ class _Trainer:
         settings = self.settings
         share = learning_rate_share(step, steps=settings.steps, warmup_steps=settings.warmup_steps)
         set_learning_rate(self.optimizer, settings.learning_rate * share)
-        made, real = self._inner(decode(self.decoder, latents, speakers)), self._inner(sound)
-        losses = self.spectral(made, real)
+        made, pitch = self._decode(latents, speakers, sound)
+        made, real = self._inner(made), self._inner(sound)
+        losses = self.spectral(made, real) | pitch
         total = torch.stack(list(losses.values())).sum()
         if settings.adversarial_from is not None and step >= settings.adversarial_from:
             losses["judge"] = self._judge(made.detach(), real)
@@ -207,6 +214,20 @@ class _Trainer:
             total = total + settings.adversarial_weight * (losses["verdict"] + losses["features"])
         _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
         return {name: loss.item() for name, loss in losses.items()}
+
+    def _decode(self, latents: Tensor, speakers: Tensor, sound: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Decoded sound; and, where the decoder has a harmonic source, what it gets wrong of the pitch.
+
+        The source is given the true pitch: harmonics then lie where the recording's are, and only there a distance of
+        spectra says in which direction to go.
+        """
+        frames = frames_of(self.decoder, latents)
+        if not isinstance(self.generator, HarmonicGenerator):
+            return self.generator(frames, g=speakers), {}
+        pitch = track_pitch(sound[:, 0], OUTPUT_RATE, self.generator.hop)[:, : frames.shape[2]]
+        pitch = F.pad(pitch, (0, frames.shape[2] - pitch.shape[1]))
+        made, told = self.generator.speak(frames, speakers, pitch)
+        return made, pitch_losses(told, pitch)
 
     def _judge(self, made: Tensor, real: Tensor) -> Tensor:
         """One step of the discriminator; returns its loss."""
