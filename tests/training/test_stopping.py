@@ -22,7 +22,7 @@ from utils.training.run import fine_tune
 from utils.training.state import Checkpoints
 from utils.training.stopping import StopRequest
 
-NUM_EPOCHS = 12
+NUM_EPOCHS = 6
 
 
 def start(project: Project) -> tuple[subprocess.Popen, Path]:
