@@ -97,10 +97,14 @@ def test_nul_characters_are_refused() -> None:
 
 
 @given(st.text(max_size=300))
-def test_no_text_breaks_the_reader(content: str) -> None:
-    for kind in (".srt", ".vtt", ".txt"):
-        if "\0" not in content:
-            parse_cues(content, kind)
+def test_whatever_a_file_holds_each_cue_of_it_comes_back_in_order(content: str) -> None:
+    content = content.replace("\0", "")
+    for kind in (".srt", ".vtt"):
+        assert [cue.place for cue in parse_cues(content, kind)] == [
+            f"cue {number}" for number in range(1, len(parse_cues(content, kind)) + 1)
+        ]
+    lines = [line for line in content.split("\n") if line.strip() and not line.startswith("\\")]
+    assert len(parse_cues(content, ".txt")) == len(lines)
 
 
 words = st.text(alphabet="abcdé ", min_size=1, max_size=20).filter(str.strip)

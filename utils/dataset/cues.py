@@ -40,7 +40,7 @@ class Cue:
     text: str = ""
     speaker: str = DEFAULT_SPEAKER
     problem: str = ""
-    """What makes it unreadable; its times are then 0."""
+    """What makes it useless; times that cannot be read are 0."""
 
 
 def parse_cues(content: str, kind: str) -> list[Cue]:
