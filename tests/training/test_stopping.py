@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import read_events
@@ -53,9 +54,20 @@ def start(project: Project) -> tuple[subprocess.Popen, Path]:
     return child, folder
 
 
+def settings_of(project: Project) -> TrainConfig:
+    return TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=NUM_EPOCHS, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Path:
+    """The folder of a run that nobody signalled."""
+    project = make_project(tmp_path_factory.mktemp("whole"))
+    return fine_tune(replace(settings_of(project), batch_size=2, dropout=0.1)).folder
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_undisturbed(
-    project: Project, number: int, status: int
+    project: Project, undisturbed: Path, number: int, status: int
 ) -> None:
     """To every process of the group, loaders too, as schedulers, systemd and Ctrl-C send it."""
     child, folder = start(project)
@@ -72,13 +84,9 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_un
     step = events[-1]["step"]
     assert last.name == f"step-{step:08d}" and step < NUM_EPOCHS * 3
 
-    settings = TrainConfig(
-        base="tiny", project=project.name, output=project.output, num_epochs=NUM_EPOCHS, device="cpu"
-    )
-    fine_tune(replace(settings, resume=folder))
-    whole = fine_tune(replace(settings, batch_size=2, dropout=0.1))
+    fine_tune(replace(settings_of(project), resume=folder))
     mine, theirs = (
-        read_weights(next(run.glob("checkpoints/step-*")) / "optimizer.safetensors") for run in (folder, whole.folder)
+        read_weights(next(run.glob("checkpoints/step-*")) / "optimizer.safetensors") for run in (folder, undisturbed)
     )
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
