@@ -191,7 +191,7 @@ def test_html_typed_into_any_field_stays_text(page):
 def test_a_phone_shows_everything_without_scrolling_sideways(browser, address, scheme):
     phone = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
     phone.goto(address)
-    for name in (text.DATA_TAB, text.TRAIN_TAB, text.SYSTEM_TAB):
+    for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
         open_tab(phone, name)
         phone.wait_for_timeout(800)
         width = phone.evaluate("document.documentElement.scrollWidth")
@@ -203,7 +203,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(browser, address, s
 def test_every_field_has_a_name_for_screen_readers(browser, address):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(address)
-    for name in (text.DATA_TAB, text.TRAIN_TAB, text.SYSTEM_TAB):
+    for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
         open_tab(page, name)
         page.wait_for_timeout(500)
         assert page.evaluate(UNNAMED) == []
