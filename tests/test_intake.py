@@ -14,6 +14,7 @@ from utils.intake import (
     remove_uploads,
     safe_name,
     survey,
+    to_be_replaced,
     upload_sources,
 )
 from utils.paths import Project
@@ -115,3 +116,20 @@ def test_removing_uploads_leaves_the_rest(project, tmp_path):
     remove_uploads(project)
     assert survey(project).num_files == 0
     assert project.folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    "names", [("a.wav", "A.wav"), ("metadata.csv", "metadata.txt"), ("list.tsv", "list.csv"), ("a?.wav", "a:.wav")]
+)
+def test_of_two_files_that_would_be_one_neither_is_lost(project, tmp_path, names):
+    files = given(tmp_path / "up", *names)
+    with pytest.raises(UserError, match="the same name") as caught:
+        add_uploads(project, files)
+    assert all(repr(name) in caught.value.what for name in names)
+    assert survey(project).num_files == 0 and all(path.is_file() for path in files)
+
+
+def test_who_uploads_can_be_told_what_is_replaced(project, tmp_path):
+    add_uploads(project, given(tmp_path / "up", "a.wav", "metadata.csv"))
+    again = given(tmp_path / "up", "b.wav", "metadata.txt", "A.txt")
+    assert to_be_replaced(project, again) == ["metadata.csv"]

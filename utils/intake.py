@@ -62,7 +62,7 @@ def upload_sources(project: Project) -> list[Path]:
 
 @disk_errors()
 def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> list[Path]:
-    """Move files into the project; a file of the same name is replaced.
+    """Move files into the project; a file of the same name that was uploaded before is replaced.
 
     Args:
         project: whose uploads.
@@ -73,8 +73,8 @@ def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = D
         Where they lie now, in order.
 
     Raises:
-        UserError: a kind of file that is not used here, one that is gone or no plain file, or more than the quota or
-            the disk has room for; before any was moved.
+        UserError: a kind of file that is not used here, one that is gone or no plain file, two that would be one, or
+            more than the quota or the disk has room for; before any was moved.
     """
     refused = [path.name for path in files if path.suffix.lower() not in ACCEPTED]
     if refused:
@@ -87,8 +87,15 @@ def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = D
     gone = [path.name for path in files if path.is_symlink() or not path.is_file()]
     if gone:
         raise UserError(what=f"an uploaded file is gone: {gone[0]!r}", where="upload", fix="upload it again")
+    _check_apart(project, files)
     check_room(project, sum(path.stat().st_size for path in files), quota_bytes)
     return [_move(path, _place(project, path.name)) for path in files]
+
+
+def to_be_replaced(project: Project, files: Sequence[Path]) -> list[str]:
+    """Names of the files that `add_uploads` of these would replace."""
+    places = [_place(project, path.name) for path in files]
+    return [place.name for place in places if place.is_file()]
 
 
 def survey(project: Project) -> Uploads:
@@ -153,6 +160,24 @@ def safe_name(name: str) -> str:
     while len(stem.encode()) > MAX_STEM_BYTES:
         stem = stem[:-1]
     return stem.rstrip(" .") + _UNSAFE.sub("_", suffix)
+
+
+def _check_apart(project: Project, files: Sequence[Path]) -> None:
+    """Of two files of one upload that would be one, neither may be lost.
+
+    Raises:
+        UserError: there are such files: of one name, or of names that some systems do not tell apart.
+    """
+    taken: dict[str, Path] = {}
+    for path in files:
+        place = str(_place(project, path.name)).casefold()
+        if place in taken:
+            raise UserError(
+                what=f"two of the files would have the same name: {taken[place].name!r} and {path.name!r}",
+                where="upload",
+                fix="rename one of them; tables may have any name, and all of them are read",
+            )
+        taken[place] = path
 
 
 def _place(project: Project, name: str) -> Path:

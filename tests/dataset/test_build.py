@@ -202,3 +202,20 @@ def test_progress_counts_every_clip(tmp_path: Path) -> None:
 def test_the_language_file_holds_the_plain_code(tmp_path: Path, language: str) -> None:
     prepare(config(make_source(tmp_path / "in", 2), tmp_path, language=language))
     assert Project(name="voice", output=tmp_path).language() == "en"
+
+
+def test_several_tables_in_one_folder_make_one_dataset(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 2)
+    (source / "metadata.csv").rename(source / "monday.csv")
+    make_source(source, 2, first=2)
+    (source / "metadata.csv").rename(source / "tuesday.csv")
+    clips = demo_clips(4)
+    with (source / "tuesday.csv").open("a", encoding="utf-8") as table:
+        table.write(f"wavs/{clips[0].audio.name}|Other words.|demo\nwavs/gone.wav|Not there.|demo\n")
+    report = prepare(config(source, tmp_path / "out"))
+    assert {clip.text for clip in report.used} == {clip.text for clip in clips}
+    dropped = [(Path(clip.source).name, clip.reason, clip.origin) for clip in report.clips if clip.status == "dropped"]
+    assert dropped == [
+        (clips[0].audio.name, "duplicate audio", "tuesday.csv, line 4"),
+        ("gone.wav", "missing file", "tuesday.csv, line 5"),
+    ]

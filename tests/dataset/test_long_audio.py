@@ -16,7 +16,8 @@ from utils.config import SAMPLE_RATE
 from utils.dataset.build import prepare
 from utils.dataset.cut import Limits
 from utils.dataset.long_audio import LongAudio
-from utils.dataset.sources import Reading, Recording, read_sources
+from utils.dataset.recording import Reading, Recording
+from utils.dataset.sources import read_sources
 from utils.dataset.transcribe import Transcriber, TranscriberSettings
 from utils.errors import UserError
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.dataset.sources import make_source
-from utils.dataset.sources import Recording, read_source
+from utils.dataset.recording import Recording
+from utils.dataset.sources import read_source
 from utils.errors import UserError
 
 
@@ -42,16 +43,85 @@ def test_a_table_of_any_name_when_it_is_the_only_one(tmp_path: Path) -> None:
     assert len(read_source(source)) == 2
 
 
+def _table(path: Path, *rows: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("audio_file|text\n" + "".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def _told(recordings: list[Recording]) -> list[tuple[str, str, str]]:
+    """File, origin and reason of each."""
+    return [(r.audio.name, r.origin, r.fault.reason if r.fault else "") for r in recordings]
+
+
+def test_all_tables_of_a_folder_are_read_and_every_row_is_accounted_for(tmp_path: Path) -> None:
+    _touch(tmp_path, "wavs/one.wav", "wavs/two.wav", "wavs/three.wav", "notes.txt")
+    _table(tmp_path / "a.csv", "one.wav|One.", "gone.wav|Gone.")
+    _table(tmp_path / "b.csv", "two.wav|Two.")
+    recordings = read_source(tmp_path)
+    assert _told(recordings) == [
+        ("one.wav", "a.csv, line 2", ""),
+        ("gone.wav", "a.csv, line 3", "missing file"),
+        ("two.wav", "b.csv, line 2", ""),
+        ("three.wav", "", "no transcript"),
+        ("notes.txt", "", "no recording"),
+    ]
+    assert recordings[3].fault and recordings[3].fault.detail.startswith("none of a.csv, b.csv has a row for it")
+
+
 def test_metadata_csv_comes_before_other_tables(tmp_path: Path) -> None:
+    _touch(tmp_path, "one.wav")
+    _table(tmp_path / "a.csv", "one.wav|Older words.")
+    _table(tmp_path / "metadata.csv", "one.wav|Newer words.")
+    assert [recording.text for recording in read_source(tmp_path)] == ["Newer words.", "Older words."]
+
+
+@pytest.mark.parametrize("name, content", [("a.csv", "other\n"), ("a.csv", ""), ("a.jsonl", '{"kind": "step"}\n' * 9)])
+def test_a_table_that_cannot_be_read_costs_only_itself(tmp_path: Path, name: str, content: str) -> None:
     source = make_source(tmp_path, 2)
-    (source / "a.csv").write_text("other\n")
-    assert len(read_source(source)) == 2
+    (source / name).write_text(content)
+    recordings = read_source(source)
+    assert _faults(recordings) == {"demo-01.flac": "", "demo-02.flac": "", name: "unreadable input"}
+    assert recordings[2].fault and ("line 1" in recordings[2].fault.detail) == bool(content)
 
 
-def test_several_tables_need_a_choice(tmp_path: Path) -> None:
-    _touch(tmp_path, "a.csv", "b.csv")
-    with pytest.raises(UserError, match=r"several tables: a\.csv, b\.csv"):
+def test_no_table_that_can_be_read_is_a_fault_of_the_input(tmp_path: Path) -> None:
+    _touch(tmp_path, "a.wav", "a.csv", "b.csv")
+    with pytest.raises(UserError, match="the table is empty"):
         read_source(tmp_path)
+
+
+def test_tables_in_subfolders_speak_for_their_own_recordings(tmp_path: Path) -> None:
+    """As a zip of several folders holds them, whatever their tables are called."""
+    _table(tmp_path / "monday" / "list.csv", "one.wav|One.")
+    _table(tmp_path / "tuesday" / "list.csv", "two.wav|Two.", "../monday/three.wav|Three.")
+    _touch(tmp_path, "monday/one.wav", "monday/three.wav", "tuesday/two.wav", "alone.wav", "said.wav")
+    (tmp_path / "said.txt").write_text("Said.")
+    assert _told(read_source(tmp_path)) == [
+        ("one.wav", "list.csv, line 2", ""),
+        ("two.wav", "list.csv, line 2", ""),
+        ("three.wav", "list.csv, line 3", "outside the folder"),
+        ("alone.wav", "", "no transcript"),
+        ("said.wav", "said.txt", ""),
+    ]
+
+
+def test_a_table_in_a_subfolder_that_is_a_link_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    secret = _table(tmp_path / "secret.csv", "a.wav|A secret.")
+    source = _touch(tmp_path / "in", "own.wav", "deep/a.wav")
+    (source / "own.txt").write_text("Hello.")
+    (source / "deep" / "list.csv").symlink_to(secret)
+    found = read_source(source)
+    assert _faults(found) == {"own.wav": "", "a.wav": "no transcript", "list.csv": "unreadable input"}
+    assert not any("secret" in recording.text for recording in found)
+
+
+def test_a_table_that_is_not_read_is_told_of(tmp_path: Path) -> None:
+    source = make_source(tmp_path, 1)
+    (source / "more.tsv").write_text("path\tsentence\n")
+    found = read_source(source)[-1]
+    assert found.audio.name == "more.tsv" and found.fault
+    assert "call it .csv" in found.fault.detail
 
 
 def test_recordings_with_text_files_of_the_same_name(tmp_path: Path) -> None:

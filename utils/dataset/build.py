@@ -19,9 +19,10 @@ from utils.dataset.manifest import Clip, write_manifest
 from utils.dataset.measures import Limits, flag_clips
 from utils.dataset.merge import merge
 from utils.dataset.page import write_page
+from utils.dataset.recording import Reading, Recording
 from utils.dataset.report import ClipReport, Report, Split, explain
 from utils.dataset.sound import SoundMaker, SoundSettings
-from utils.dataset.sources import Reading, Recording, read_sources
+from utils.dataset.sources import read_sources
 from utils.dataset.split import Sound, assign_splits
 from utils.dataset.staging import Staging, staged
 from utils.dataset.transcribe import find_weights

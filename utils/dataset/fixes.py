@@ -11,8 +11,8 @@ from pathlib import Path
 from utils.config import SAMPLE_RATE, PrepareConfig
 from utils.dataset.build import as_recording, build
 from utils.dataset.existing import read_existing
+from utils.dataset.recording import Recording
 from utils.dataset.report import ClipReport, Fault, Report, Span, clock
-from utils.dataset.sources import Recording
 from utils.errors import UserError
 from utils.paths import Project
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from utils.dataset.checks import Checks
 from utils.dataset.existing import Existing
 from utils.dataset.locate import WAVS, printable
+from utils.dataset.recording import Recording
 from utils.dataset.report import ClipReport, Fault, Span
 from utils.dataset.sound import Sound, SoundSettings, SoundTask
-from utils.dataset.sources import Recording
 from utils.dataset.work import Work, short_hash
 
 _NAME_LENGTH = 48

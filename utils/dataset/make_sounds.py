@@ -10,9 +10,9 @@ from utils.config import SAMPLE_RATE
 from utils.dataset.judges import Judges
 from utils.dataset.make_clip import ClipMaker
 from utils.dataset.parallel import num_processes, run_tasks
+from utils.dataset.recording import Recording
 from utils.dataset.report import ClipReport
 from utils.dataset.sound import SoundMaker, SoundTask
-from utils.dataset.sources import Recording
 from utils.dataset.work import Work
 from utils.hardware.processor import usable_cpus
 

@@ -1,14 +1,12 @@
 """What the user gave, as a list of clips to make: tables, recordings with texts or subtitles, archives of all these."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES, duration
-from utils.config import PrepareConfig
 from utils.dataset.archive import unpack
 from utils.dataset.cues import SUBTITLE_SUFFIXES, cue_file, is_labels, parse_cues
-from utils.dataset.cut import Cut, Limits
+from utils.dataset.cut import Cut
 from utils.dataset.jsonl import JsonRow, parse_jsonl
 from utils.dataset.locate import (
     RealPaths,
@@ -23,79 +21,25 @@ from utils.dataset.locate import (
     real_path,
 )
 from utils.dataset.long_audio import LongAudio
-from utils.dataset.report import Fault, Span
-from utils.dataset.table import DEFAULT_SPEAKER, clean, read_table
+from utils.dataset.recording import Reading, Recording
+from utils.dataset.report import Fault
+from utils.dataset.table import clean, read_table
 from utils.dataset.textfile import read_text
-from utils.dataset.transcribe import NEEDS_WEIGHTS, Transcriber, TranscriberSettings
+from utils.dataset.transcribe import NEEDS_WEIGHTS
 from utils.errors import UserError
 
 _LONGEST_NAME = 4_096
 """Characters; no system has longer paths."""
 _TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 _TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
-_KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, ".txt", ".zip")
+_LISTS = (".csv", ".jsonl")
+"""Tables that are read where they lie in a folder; not .tsv: Common Voice has one of its refused clips."""
+_KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, ".txt", ".tsv", ".zip")
 _HOW_TO_ALLOW = "copy it in, or put a link to its folder directly into the folder you give"
 _LAYOUTS = (
     "give a folder or zip with metadata.csv, or with recordings beside same-named .txt, .srt or .vtt files, "
     "or the path of a CSV or JSONL table"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """One clip as the user gave it; its sound has not been looked at."""
-
-    audio: Path
-    """Absolute path; need not exist when `fault` says so."""
-    text: str = ""
-    speaker: str = DEFAULT_SPEAKER
-    origin: str = ""
-    """What it was made of, for people: which cues of which subtitles, which line of a table."""
-    fault: Fault | None = None
-    """Why it cannot be used, when that is already known."""
-    start_s: float = 0.0
-    """Where the clip begins in the recording, in seconds."""
-    end_s: float | None = None
-    """Where it ends, in seconds; None is the end of the file."""
-    joined: tuple[Span, ...] = ()
-    """Further parts that follow it without a pause, when clips were merged."""
-    made_from: tuple[str, ...] = ()
-    """Ids of the clips that a fix made it from; empty for a clip of the source."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How what the user gave is read."""
-
-    long_audio: LongAudio
-    encoding: str | None = None
-    """Of text files that are neither UTF-8 nor UTF-16."""
-
-    @classmethod
-    def of(cls, config: PrepareConfig, kept: Path) -> "Reading":
-        """How the settings say it; what need not be found twice is kept in the folder `kept`."""
-        transcriber = None
-        if config.transcriber is not None:
-            settings = TranscriberSettings(
-                model=config.transcriber,
-                language=None if config.detect_language else config.language.split("-")[0],
-                device=config.transcriber_device,
-                compute_type=config.compute_type,
-                beam_size=config.beam_size,
-            )
-            transcriber = Transcriber(settings)
-        long_audio = LongAudio(
-            kept=kept,
-            limits=Limits(shortest_s=config.shortest, longest_s=config.longest, padding_s=config.padding),
-            transcriber=transcriber,
-            language=config.language if config.detect_language else "",
-        )
-        return cls(long_audio=long_audio, encoding=config.encoding)
-
-    @property
-    def no_transcript(self) -> str:
-        """What helps a recording without words."""
-        return "" if self.long_audio.transcriber else "; --transcriber small would write down what is said"
 
 
 def read_sources(paths: Sequence[Path], reading: Reading) -> list[Recording]:
@@ -154,36 +98,37 @@ def _refused(path: Path, error: UserError) -> Recording:
 
 
 def _folder(folder: Path, reading: Reading) -> list[Recording]:
-    """Tables of a folder and its subfolders with their rows, then all that no row names."""
-    table = _table_of(folder)
-    if table:
-        return _table_and_rest(table, folder, reading)
-    inner = [
-        path for name in _TABLE_NAMES for path in files_in(folder, (Path(name).suffix,)) if path.name.lower() == name
-    ]
-    roots = sorted({path.parent for path in inner})
-    # A table speaks for its folder and all below it.
-    roots = [root for root in roots if not any(root != other and root.is_relative_to(other) for other in roots)]
-    found = []
-    for root in roots:
+    """The rows of all tables of a folder and its subfolders, then all files that no row names."""
+    found: list[Recording] = []
+    read: list[Path] = []
+    refused: dict[Path, UserError] = {}
+    for table in _tables_in(folder):
         try:
-            table = _table_of(root)
-            assert table is not None
-            found += _table_and_rest(table, root, reading)
+            _check_inside(table, folder)
+            found += _listed(table, table.parent, reading)
+            read.append(table)
         except UserError as error:
-            found.append(_refused(root, error))
-    return found + _texts_and_audio(folder, reading, without=roots)
+            refused[table] = error
+    # Its rows were meant to be all there is: better mended first than told of after hours of recognition.
+    if not read and any(table.parent == folder.absolute() for table in refused):
+        raise next(iter(refused.values()))
+    found += [_refused(table, error) for table, error in refused.items()]
+    return found + _unnamed(folder, reading, found, read)
 
 
-def _table_of(folder: Path) -> Path | None:
-    tables = sorted(
-        path for name in ("*.csv", "*.jsonl") for path in folder.glob(name) if not path.name.startswith(".")
-    )
-    preferred = [path for path in tables if path.name.lower() in _TABLE_NAMES] or tables
-    if len(preferred) > 1:
-        names = ", ".join(path.name for path in preferred)
-        raise UserError(what=f"the folder holds several tables: {names}", where=str(folder), fix="give the path of one")
-    return preferred[0] if preferred else None
+def _tables_in(folder: Path) -> list[Path]:
+    """Every table below a folder, those called metadata first: of two rows for one recording the first counts."""
+    return sorted(files_in(folder, _LISTS), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
+
+
+def _check_inside(table: Path, folder: Path) -> None:
+    """Do nothing for a table of the folder; one directly in it may be a link, as whoever gives the folder put it there.
+
+    Raises:
+        UserError: a link in a subfolder that leads out of the folder.
+    """
+    if table.parent != folder.absolute() and not is_inside(table, folder):
+        raise UserError(what=f"a link that leads out of {folder}", where=str(table), fix="copy the table in")
 
 
 def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
@@ -220,52 +165,87 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
 
 
 def _rows(table: Path, reading: Reading) -> list[JsonRow]:
+    """All rows of a table.
+
+    Raises:
+        UserError: it is no table of recordings.
+    """
     if table.suffix.lower() == ".jsonl":
-        return parse_jsonl(read_text(table, other=reading.encoding))
+        rows = parse_jsonl(read_text(table, other=reading.encoding))
+        # A log or the like: one entry says it better than one a line.
+        if rows and all(row.problem for row in rows):
+            fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or leave the file out'
+            raise UserError(what=f"no line names a recording: {rows[0].problem}", where=f"{table}, line 1", fix=fix)
+        return rows
     return [
         JsonRow(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, problem=row.problem)
         for row in read_table(table, reading.encoding)
     ]
 
 
-def _table_and_rest(table: Path, root: Path, reading: Reading) -> list[Recording]:
-    """The rows of a table, then the recordings in its folder that no row names."""
-    listed, known = _listed(table, root, reading), RealPaths()
-    named = {known.of(recording.audio) for recording in listed}
-    fault = Fault("no transcript", f"{table.name} has no row for it{reading.no_transcript}")
-    rest = (path for path in files_in(root, AUDIO_SUFFIXES) if known.of(path) not in named)
-    as_written = {recording.audio for recording in listed}
-    broken = (path for path in broken_links(root, AUDIO_SUFFIXES) if path not in as_written)
-    return [
-        *listed,
-        *(recording for path in rest for recording in _with_words(path, root, reading, fault)),
-        *map(_broken, broken),
+def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables: Sequence[Path]) -> list[Recording]:
+    """What no row names: recordings with what says their words, then texts, subtitles, archives and other tables.
+
+    Args:
+        folder: what was given.
+        reading: how to read it.
+        listed: what the rows of its tables name.
+        tables: those that could be read; each speaks for its folder and all below it.
+    """
+    known = RealPaths()
+    named, as_written = {known.of(recording.audio) for recording in listed}, {row.audio for row in listed}
+    # A table's own folder may hold a link to its recordings, which counts as part of that folder alone.
+    roots = dict.fromkeys((folder.absolute(), *(table.parent for table in tables)))
+    home = {path: root for root in roots for path in files_in(root, _KNOWN)}
+    files = sorted(home)
+    audio = [path for path in files if path.suffix.lower() in AUDIO_SUFFIXES]
+    links = sorted({path for root in roots for path in broken_links(root, _KNOWN)})
+    broken = [path for path in links if path not in as_written]
+    if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in files):
+        return []
+    found = [
+        recording
+        for path in audio
+        if known.of(path) not in named
+        for recording in _with_words(path, home[path], reading, _no_row(path, tables, reading))
     ]
+    voiced = {composed(path.with_suffix("")) for path in (*audio, *broken)}
+    silent = (path for path in files if path.suffix.lower() not in AUDIO_SUFFIXES)
+    found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
+    # A text that is a link like that is told of with its recording.
+    return found + [_broken(path) for path in broken if not _has_recording(path, audio)]
+
+
+def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | None:
+    """What is wrong with a recording that should stand in a table; None where there is no table for it."""
+    names = [table.name for table in tables if audio.is_relative_to(table.parent)]
+    if not names:
+        return None
+    has_no_row = f"{names[0]} has no row for it" if len(names) == 1 else f"none of {', '.join(names)} has a row for it"
+    return Fault("no transcript", has_no_row + reading.no_transcript)
+
+
+def _without_recording(path: Path) -> Recording:
+    kind = path.suffix.lower()
+    if kind == ".zip":
+        fault = Fault("no recording", "an archive inside; give its path as well, or unpack it")
+    elif kind == ".tsv":
+        told = "a table that was not read; call it .csv to have it read, whatever separates its columns"
+        fault = Fault("unreadable input", told)
+    else:
+        fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
+    return Recording(audio=path, fault=fault)
+
+
+def _stems(path: Path) -> set[Path]:
+    """What a recording of the same name may be called: film.en.srt goes with film.mp4."""
+    return {composed(path.with_suffix("")), composed(path.with_suffix("").with_suffix(""))}
 
 
 def _outside(what: str, path: Path, root: Path) -> Fault:
     if real_path(path) is None:
         return Fault("missing file", f"{what} names a link that leads to itself")
     return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
-
-
-def _texts_and_audio(folder: Path, reading: Reading, *, without: Sequence[Path]) -> list[Recording]:
-    """Recordings with what says their words, then texts, subtitles and archives that no recording goes with."""
-    files = [path for path in files_in(folder, _KNOWN) if not any(path.is_relative_to(root) for root in without)]
-    audio = [path for path in files if path.suffix.lower() in AUDIO_SUFFIXES]
-    broken = [path for path in broken_links(folder, _KNOWN) if not any(path.is_relative_to(root) for root in without)]
-    if not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in files):
-        return []
-    voiced = {composed(path.with_suffix("")) for path in (*audio, *broken)}
-    found = [recording for path in audio for recording in _with_words(path, folder, reading, None)]
-    fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
-    for path in files:
-        if path in audio or {composed(path.with_suffix("")), composed(path.with_suffix("").with_suffix(""))} & voiced:
-            continue
-        inner = Fault("no recording", "an archive inside; give its path as well, or unpack it")
-        found.append(Recording(audio=path, fault=inner if path.suffix.lower() == ".zip" else fault))
-    # A text that is a link like that is told of with its recording.
-    return found + [_broken(path) for path in broken if not _has_recording(path, audio)]
 
 
 def _has_recording(path: Path, audio: Sequence[Path]) -> bool:

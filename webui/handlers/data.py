@@ -8,7 +8,7 @@ from utils.config import PrepareConfig
 from utils.dataset.edit import current_clips
 from utils.dataset.report import Report
 from utils.errors import UserError
-from utils.intake import add_uploads, remove_uploads, survey, upload_sources
+from utils.intake import add_uploads, remove_uploads, survey, to_be_replaced, upload_sources
 from utils.paths import Project
 from utils.projects import project_language
 from webui import forms, text
@@ -28,8 +28,11 @@ def upload(studio: Studio, values: Values) -> Updates:
     if not isinstance(files, list) or not files:
         return {}
     project = studio.project(values["project.project"])
-    placed = add_uploads(project, [Path(str(file)) for file in files], quota_bytes=studio.quota_bytes)
-    return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: text.uploaded(len(placed))}
+    given = [Path(str(file)) for file in files]
+    replaced = to_be_replaced(project, given)
+    placed = add_uploads(project, given, quota_bytes=studio.quota_bytes)
+    told = text.uploaded(len(placed), replaced)
+    return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: told}
 
 
 def clear(studio: Studio, values: Values) -> Updates:

@@ -1,10 +1,12 @@
 """Words of tab 1, Data processing."""
 
+from collections.abc import Sequence
+
 UPLOAD = "Recordings and transcripts"
 NOTHING_UPLOADED = (
     "Nothing uploaded yet. Give recordings of one speaker with what is said in them: .txt files or subtitles "
-    "(.srt, .vtt) of the same name, or one table (metadata.csv) for all; or a zip of these. Ten to twenty minutes are "
-    "a good start."
+    "(.srt, .vtt) of the same name, or tables (metadata.csv; all of them are read); or a zip of these. "
+    "Ten to twenty minutes are a good start."
 )
 CLEAR_UPLOADS = "Remove uploads"
 SERVER_FOLDER = "Or a folder on this server"
@@ -64,9 +66,13 @@ STATUS = {"used": "used", "dropped": "left out"}
 SPLITS = {"train": "train", "eval": "eval", "": ""}
 
 
-def uploaded(count: int) -> str:
-    """After files were taken in."""
-    return "1 file was added." if count == 1 else f"{count} files were added."
+def uploaded(count: int, replaced: Sequence[str] = ()) -> str:
+    """After files were taken in, some of them in the place of earlier ones."""
+    added = "1 file was added." if count == 1 else f"{count} files were added."
+    if not replaced:
+        return added
+    names = ", ".join(replaced[:3]) + (f" and {len(replaced) - 3} more" if len(replaced) > 3 else "")
+    return f"{added} In place of earlier ones of the same name: {names}."
 
 
 def reason(name: str) -> str:
