@@ -65,9 +65,14 @@ def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
         "nothing temporary stays"
     )
 
-    assert "base-ka exists already" in refused(
-        flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 60), capsys
-    )
+    again = flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 60)
+    said = refused(again, capsys)
+    assert "base-ka exists already" in said and "--another" in said and "base-ka-2" in said
+    before = base.about
+    main([*again, "--another"])
+    another = Base(tmp_path / "p" / "base-ka-2")
+    assert (another.name, Base(base.folder).about) == (f"{base.name}-2", before)
+    assert another.tokenizer().unknown_characters(GEORGIAN[0], "ka") == []
 
 
 def test_a_sign_without_a_word_is_no_reason_for_another_vocabulary(

@@ -18,6 +18,7 @@ from utils.paths import Project
 from utils.projects import ProjectSettings, create_project
 from utils.text.language_settings import LanguageConfig
 from webui import text
+from webui.change import TOAST
 from webui.handlers import clips, data, evaluation, language, live
 from webui.handlers import project as bar
 from webui.studio import Studio
@@ -203,6 +204,19 @@ def test_a_link_is_no_base(project, tmp_path):
     assert catalog.project_bases(project) == []
 
 
+# Uploads
+
+
+def test_an_upload_says_what_it_replaced(studio, project, tmp_path):
+    def give(name: str) -> dict[str, Any]:
+        (tmp_path / name).write_text("audio_file|text\na.wav|Hello.\n", encoding="utf-8")
+        return data.upload(studio, {**NAME, "data.files": [str(tmp_path / name)]})
+
+    assert give("metadata.csv")[TOAST] == "1 file was added."
+    assert give("more.csv")[TOAST] == "1 file was added."
+    assert "same name: metadata.csv." in give("metadata.csv")[TOAST]
+
+
 # Language
 
 
@@ -220,14 +234,37 @@ def test_looking_and_extending_are_jobs(studio, project, started, tmp_path):
     assert config.g2p == "amh" and config.corpus.read_text() == "ሰላም" and config.corpus.is_relative_to(project.folder)
 
 
-def test_a_base_that_exists_is_not_made_again(studio, project, started):
-    make_base(project, "base-en")
+def test_a_number_of_tokens_that_is_none_is_refused(studio, project, started):
     form = {**NAME, "project.language": "en", "project.base": "tiny", "language.corpus": None}
-    with pytest.raises(UserError, match="base-en was made before"):
-        language.extend(studio, {**form, "language.new_tokens": 50})
     with pytest.raises(UserError, match="many"):
         language.extend(studio, {**form, "language.new_tokens": "many"})
     assert started == []
+
+
+def test_a_base_that_exists_stays_and_the_next_has_a_name_of_its_own_that_the_page_tells(studio, project, started):
+    form = {**NAME, "project.language": "en", "project.base": "tiny", "language.corpus": None}
+    polled = {**NAME, "project.base": "tiny", "train.run": ""}
+    for number, name in enumerate(("base-en", "base-en-2", "base-en-3")):
+        shown = live.poll(studio, polled)
+        assert f"is called {name};" in shown["language.next"]
+        assert name in language.extend(studio, {**form, "language.new_tokens": 50})[TOAST]
+        assert started[number][1].another
+        make_base(project, name)
+        adopt = live.poll(studio, polled)["language.adopt"].properties
+        assert adopt == {"visible": True, "value": text.adopt(name)}
+    offered = [Path(value).name for _, value in bar.base_choices(project) if Path(value).is_absolute()]
+    assert offered == ["base-en", "base-en-2", "base-en-3"]
+    assert Path(ProjectSettings.load(project).base).name == "tiny", "made is not used: that is a click of its own"
+    language.adopt(studio, NAME)
+    assert Path(ProjectSettings.load(project).base).name == "base-en-3"
+
+
+def test_a_base_of_another_language_or_a_link_does_not_stand_for_the_projects_own(project, tmp_path):
+    make_base(project, "base-enx")
+    make_base(project, "base-de")
+    assert catalog.newest_made(project, "en") is None
+    (project.folder / "base-en").symlink_to(tmp_path / "nowhere")
+    assert catalog.base_home(project.folder, "en", another=True).name == "base-en-2"
 
 
 @pytest.mark.parametrize("code", ["../../../x", "a/b", "e", "en\x00", "amh/..", "C:", "<b>"])

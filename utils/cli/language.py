@@ -88,7 +88,7 @@ def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) 
     from utils.training.language_plan import long_limits
 
     # Before hours of work: what would stop it in the end.
-    free_home(project.folder, config.g2p or config.language, own_dvae=config.train_dvae)
+    free_home(project.folder, config.g2p or config.language, own_dvae=config.train_dvae, another=config.another)
     limits = long_limits(base, max_text_length=config.max_text_length, max_audio_length=config.max_audio_length)
     with _dvae(config, project, base) as tuned:
         facts = {TUNED_DVAE: tuned.facts} if tuned else {}
@@ -103,6 +103,7 @@ def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) 
             coverage=config.character_coverage,
             about={"training": {**base.about.get("training", {}), **limits}, **facts},
             dvae=tuned.file if tuned else None,
+            another=config.another,
         )
     _print_added(config, made)
     return made

@@ -1,11 +1,14 @@
 """Which base models there are, where they lie and what they recommend; without loading torch."""
 
 import json
+import re
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from utils.paths import Project, assets_folder, bases_folder
+from utils.text.languages import plain_code
 
 DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
@@ -65,6 +68,35 @@ def project_bases(project: Project) -> list[BaseEntry]:
         for folder in folders
         if not folder.is_symlink() and (folder / "config.json").is_file() and has_weights(folder)
     ]
+
+
+def base_home(folder: Path, language: str, *, own_dvae: bool = False, another: bool = False) -> Path:
+    """Where a base that is made for a language lies in a project's folder.
+
+    Args:
+        folder: the project's.
+        language: code of the language.
+        own_dvae: it gets a DVAE of its own.
+        another: beside those that are there, under the first number that is free: base-ka, base-ka-2, base-ka-3, ...
+    """
+    first = folder / f"base-{plain_code(language)}{'-dvae' if own_dvae else ''}"
+    if not another:
+        return first
+    names = chain([first.name], (f"{first.name}-{number}" for number in count(2)))
+    # A link that leads nowhere takes its name, too.
+    return next(home for name in names if not ((home := folder / name).exists() or home.is_symlink()))
+
+
+def newest_made(project: Project, language: str) -> BaseEntry | None:
+    """The base that was made last for a project's language, one with a DVAE of its own not counted."""
+    name = re.compile(rf"base-{re.escape(plain_code(language))}(-\d+)?")
+    found = [entry for entry in project_bases(project) if entry.folder and name.fullmatch(entry.folder.name)]
+    return max(found, key=_made_at, default=None)
+
+
+def _made_at(entry: BaseEntry) -> int:
+    assert entry.folder is not None
+    return (entry.folder / "config.json").stat().st_mtime_ns
 
 
 def has_weights(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from utils.errors import UserError
 from utils.model.base import Base
+from utils.model.catalog import base_home
 from utils.model.grow import grow_base
 from utils.text.languages import plain_code
 from utils.text.vocabulary.corpus import extract, work_folder
@@ -47,6 +48,7 @@ def add_language(
     coverage: float = 0.9995,
     about: Mapping[str, Any] | None = None,
     dvae: Path | None = None,
+    another: bool = False,
 ) -> AddedLanguage:
     """Learn a vocabulary from a corpus and grow the base by it.
 
@@ -62,12 +64,13 @@ def add_language(
         coverage: share of the letters that get a token.
         about: more facts for the new base's about.json.
         dvae: weights of a DVAE of its own.
+        another: where that folder exists, make it beside it: base-<language>-2, and so on.
 
     Raises:
         UserError: no words in the corpus, or the new base's folder exists.
     """
     code = plain_code(language)
-    home = free_home(folder, code, own_dvae=dvae is not None)
+    home = free_home(folder, code, own_dvae=dvae is not None, another=another)
     if target:
         with work_folder(folder / f".corpus-{code}") as work:
             texts = extract(corpus, work)
@@ -88,20 +91,22 @@ def add_language(
     else:
         extension = extend_vocabulary(base.vocab, code)
     # A base that has the language already may only get a DVAE, or more of its text.
-    parts = [base.name, code if extension.pieces else "", "dvae" if dvae else ""]
+    number = home.name.removeprefix(base_home(folder, code, own_dvae=dvae is not None).name).lstrip("-")
+    parts = [base.name, code if extension.pieces else "", "dvae" if dvae else "", number]
     facts = {"name": "-".join(filter(None, parts)), "amharic_g2p": amharic_g2p or base.amharic_g2p, **(about or {})}
     grown = grow_base(base, extension.content, extension.pieces, home, facts, dvae=dvae)
     log.info("a base with %d more tokens is in %s", len(extension.pieces), home)
     return AddedLanguage(base=grown, extension=extension)
 
 
-def free_home(folder: Path, language: str, *, own_dvae: bool) -> Path:
-    """Where the new base will lie.
+def free_home(folder: Path, language: str, *, own_dvae: bool, another: bool = False) -> Path:
+    """Where the new base will lie; see `utils.model.catalog.base_home`.
 
     Raises:
         UserError: something is there.
     """
-    home = folder / f"base-{plain_code(language)}{'-dvae' if own_dvae else ''}"
+    home = base_home(folder, language, own_dvae=own_dvae, another=another)
     if home.exists():
-        raise UserError(what=f"{home.name} exists already", where=str(home), fix="move it away to make it anew")
+        fix = f"give --another to make {base_home(folder, language, own_dvae=own_dvae, another=True).name} beside it"
+        raise UserError(what=f"{home.name} exists already", where=str(home), fix=f"{fix}, or move it away")
     return home

@@ -30,6 +30,8 @@ class LanguageConfig(Config):
     """Make a base with at most this many more tokens; 0 adds the language's token only."""
     g2p: Literal["amh"] | None = None
     """Make a base that reads Amharic in the Latin form of its sounds instead."""
+    another: bool = False
+    """Where that base exists already, make another one beside it: base-<language>-2, and so on."""
     input_sentence_size: int = 10_000_000
     """Sentences that SentencePiece samples from the corpus; 0 takes all."""
     character_coverage: float = 0.9995

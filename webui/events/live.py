@@ -17,6 +17,7 @@ OUTPUTS = (
     "language.progress",
     "language.latin",
     "language.adopt",
+    "language.next",
     "train.gpu",
     "train.memory_plot",
     "train.run",

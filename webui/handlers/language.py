@@ -7,11 +7,11 @@ from typing import Any
 from utils import jobs
 from utils.errors import UserError
 from utils.intake import keep_corpus
-from utils.model.catalog import project_bases
+from utils.model.catalog import base_home, newest_made
 from utils.paths import Project
 from utils.projects import ProjectSettings, project_language
 from utils.text.language_settings import LanguageConfig
-from utils.text.languages import AMHARIC, plain_code
+from utils.text.languages import AMHARIC
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers.project import base_choices, checked_base, chosen_base
@@ -27,18 +27,16 @@ def look(studio: Studio, values: Values) -> Updates:
 def extend(studio: Studio, values: Values) -> Updates:
     """Make a base for the project with new tokens of the language, learned from its texts."""
     tokens = forms.whole("new_tokens", values["language.new_tokens"])
-    _start(studio, values, extend=tokens)
-    return {TOAST: text.EXTENDING}
+    return {TOAST: text.extending(_start(studio, values, extend=tokens, another=True))}
 
 
 def latin(studio: Studio, values: Values) -> Updates:
     """Make a base for the project that reads Amharic in the Latin form of its sounds."""
-    _start(studio, values, g2p=AMHARIC)
-    return {TOAST: text.LATIN_STARTED}
+    return {TOAST: text.latin_started(_start(studio, values, g2p=AMHARIC, another=True))}
 
 
 def adopt(studio: Studio, values: Values) -> Updates:
-    """Use the base that was made for the project's language."""
+    """Use the base that was made last for the project's language."""
     project = studio.project(values["project.project"])
     made = made_base(project)
     if made is None:
@@ -49,16 +47,23 @@ def adopt(studio: Studio, values: Values) -> Updates:
 
 def made_base(project: Project) -> str | None:
     """The base that was made for the project's language last; None when there is none."""
-    wanted = f"base-{plain_code(project_language(project))}"
-    found = [entry.name for entry in project_bases(project) if entry.folder and entry.folder.name == wanted]
-    return found[-1] if found else None
+    found = newest_made(project, project_language(project))
+    return found.name if found else None
 
 
-def _start(studio: Studio, values: Values, **fixed: Any) -> None:
+def next_base(project: Project) -> str:
+    """What the next base that is made for the project will be called."""
+    return base_home(project.folder, project_language(project), another=True).name
+
+
+def _start(studio: Studio, values: Values, **fixed: Any) -> str:
     """Begin a look.
 
+    Returns:
+        What the base will be called, where one is made.
+
     Raises:
-        UserError: no language, no texts, another look is being taken, or the base to make exists already.
+        UserError: no language, no texts, or another look is being taken.
     """
     project = studio.project(values["project.project"])
     language = str(values["project.language"] or project_language(project)).strip()
@@ -74,9 +79,6 @@ def _start(studio: Studio, values: Values, **fixed: Any) -> None:
         base=checked_base(project, values["project.base"] or chosen_base(project)),
         **fixed,
     )
-    made = project.folder / f"base-{plain_code(language)}"
-    if fixed and made.exists():
-        raise UserError(what=text.base_exists(made.name), where=str(made), fix=text.BASE_EXISTS_FIX)
     if any(job.alive for job in jobs.list(project, kind="language")):
         raise UserError(what=text.LOOKING_NOW, where=project.name, fix=text.LOOKING_NOW_FIX)
     given = values["language.corpus"]
@@ -84,3 +86,4 @@ def _start(studio: Studio, values: Values, **fixed: Any) -> None:
     if corpus is None and not project.train_csv.is_file():
         raise UserError(what=text.NO_TEXTS, where=text.LANGUAGE_PANEL, fix=text.NO_TEXTS_FIX)
     jobs.start("language", replace(config, corpus=corpus))
+    return base_home(project.folder, language, another=True).name

@@ -19,10 +19,10 @@ from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.fields import fields_of
-from webui.handlers.language import made_base
+from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of
 from webui.handlers.training import FORM, READY
-from webui.markup import join
+from webui.markup import join, tag
 from webui.studio import Studio
 from webui.views import gpu, parts, run
 from webui.views import language as views_language
@@ -190,11 +190,15 @@ def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
 def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "language"), None)
     is_told = job is not None and job.state != "finished"
+    made = made_base(project)
     return {
+        "language.next": tag("div", text.next_base(next_base(project)), class_="small"),
         "language.found": views_language.found(project),
         "language.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job and is_told else join(),
         "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
-        "language.adopt": Change(visible=made_base(project) is not None),
+        "language.adopt": Change(
+            visible=made is not None, value=text.adopt(Path(made).name) if made else text.ADOPT_BASE
+        ),
     }
 
 

@@ -16,6 +16,7 @@ def create_language_panel() -> dict[str, Block]:
         }
         parts["look"] = gr.Button(text.LOOK_AT_LANGUAGE, elem_id="language-look")
         parts["found"] = gr.HTML(elem_id="language-found")
+        parts["next"] = gr.HTML(elem_id="language-next")
         with gr.Row(elem_classes=["bottom"]):
             parts["new_tokens"] = gr.Number(
                 2_000,

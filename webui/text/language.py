@@ -11,14 +11,11 @@ LOOK_STARTED = "The texts are being read."
 NEW_TOKENS = "New tokens"
 NEW_TOKENS_HELP = "At most so many; 0 adds the language's own token only."
 EXTEND_BASE = "Extend the base"
-EXTENDING = "A base with new tokens is being made."
 LATIN_BASE = "Base that reads Amharic in Latin letters"
-LATIN_STARTED = "A base that reads Amharic in Latin letters is being made."
 ADOPT_BASE = "Use the extended base for this project"
 ADOPTED = "The project uses the extended base now. Make the dataset again (Step 1), then train."
 NO_EXTENDED_BASE = "no base was made for this project yet"
 NO_EXTENDED_BASE_FIX = "extend the base first"
-BASE_EXISTS_FIX = "use it, or remove its folder to make it anew"
 LOOKING_NOW = "the language of this project is being looked at already"
 LOOKING_NOW_FIX = "wait until that is done"
 NO_TEXTS = "there are no texts to read yet"
@@ -43,9 +40,24 @@ NO_READING = "What was found cannot be read; look again."
 MADE_BASE = "The extended base is ready"
 
 
-def base_exists(name: str) -> str:
-    """A base of that name was made before."""
-    return f"{name} was made before"
+def next_base(name: str) -> str:
+    """What a base that is made now will be called."""
+    return f"A base made here is called {name}; those made before stay. All of them are offered under Base model."
+
+
+def extending(name: str) -> str:
+    """A base with new tokens is being made."""
+    return f"The base {name} with new tokens is being made."
+
+
+def latin_started(name: str) -> str:
+    """A base for Amharic in Latin letters is being made."""
+    return f"The base {name}, which reads Amharic in Latin letters, is being made."
+
+
+def adopt(name: str) -> str:
+    """Use the base that was made last."""
+    return f"Use {name} for this project"
 
 
 def share_over(count: int, total: int, limit: int) -> str:
