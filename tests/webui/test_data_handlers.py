@@ -217,6 +217,18 @@ def test_an_upload_says_what_it_replaced(studio, project, tmp_path):
     assert "same name: metadata.csv." in give("metadata.csv")[TOAST]
 
 
+def test_files_that_came_before_the_project_are_added_to_it_once_it_is_created(studio, tmp_path):
+    (tmp_path / "a.txt").write_text("Hello.", encoding="utf-8")
+    waiting = {"data.files": [str(tmp_path / "a.txt")]}
+    with pytest.raises(UserError, match="no project is chosen") as caught:
+        data.upload(studio, {"project.project": "", **waiting})
+    assert "the files are then added" in caught.value.fix
+    assert data.take_waiting(studio, {"project.project": "", **waiting}) == {}
+    taken = data.take_waiting(studio, {**NAME, **waiting})
+    assert taken["data.files"] is None and "1</b> transcript<" in taken["data.uploads"]
+    assert data.take_waiting(studio, {**NAME, "data.files": None}) == {}
+
+
 # Language
 
 

@@ -42,6 +42,7 @@ def form(**changes: object) -> dict[str, object]:
     plain |= {
         "project.project": "voice",
         "inference.model": "base/tiny",
+        "inference.offered": "",
         "inference.text": "One.",
         "inference.text_file": None,
         "inference.by_lines": False,
@@ -209,6 +210,20 @@ def test_models_are_listed_and_a_choice_that_is_gone_is_replaced(studio, project
     assert listed["inference.model"].properties["value"] == "base/tiny"
     assert ("base tiny", "base/tiny") in listed["inference.model"].properties["choices"]
     assert inference.models(studio, form(**{"project.project": ""})) == {}
+
+
+def test_the_newest_model_is_offered_unless_a_person_chose(studio, project):
+    def chosen(model: str, offered: str) -> tuple[str, str]:
+        listed = inference.models(studio, form(model=model, offered=offered))
+        return listed["inference.model"].properties["value"], listed["inference.offered"]
+
+    base, offered = chosen("", "")
+    assert base == offered and base.startswith("base/")
+    project.ready.mkdir(parents=True)
+    (project.ready / "model.pth").write_bytes(b"")
+    assert chosen(base, base) == ("ready", "ready"), "it was only offered"
+    assert chosen("base/tiny", "ready") == ("base/tiny", "ready"), "a person chose it"
+    assert chosen("base/tiny", "") == ("base/tiny", "ready"), "a script chose it"
 
 
 def test_comparing_and_judging_blind(studio, project, monkeypatch):

@@ -94,9 +94,11 @@ def newest_made(project: Project, language: str) -> BaseEntry | None:
     return max(found, key=_made_at, default=None)
 
 
-def _made_at(entry: BaseEntry) -> int:
+def _made_at(entry: BaseEntry) -> tuple[int, int, str]:
+    """Orders bases by when they were made; of two of one moment the higher number is the later."""
     assert entry.folder is not None
-    return (entry.folder / "config.json").stat().st_mtime_ns
+    name = entry.folder.name
+    return (entry.folder / "config.json").stat().st_mtime_ns, len(name), name
 
 
 def has_weights(folder: Path) -> bool:

@@ -9,7 +9,14 @@ from webui.handlers import compare, evaluation, inference
 
 PROJECT = "project.project"
 TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
-LISTS = ("inference.model", "inference.models", "inference.clip", "inference.comparison", "inference.take")
+LISTS = (
+    "inference.model",
+    "inference.offered",
+    "inference.models",
+    "inference.clip",
+    "inference.comparison",
+    "inference.take",
+)
 GPU: dict[str, Any] = {"concurrency_id": "gpu", "concurrency_limit": 1}
 """Whatever speaks and is waited for comes one after the other."""
 EVERY_S = 2.0
@@ -44,7 +51,7 @@ def _wire_lists(frame: Frame) -> None:
         frame,
         ["inference.tab:select", "inference.refresh:click", "project.project:change"],
         inference.models,
-        inputs=[PROJECT, "inference.model"],
+        inputs=[PROJECT, "inference.model", "inference.offered"],
         outputs=LISTS,
         api_name="inference_models",
         queue=False,

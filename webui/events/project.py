@@ -1,7 +1,7 @@
 """Events of the project bar."""
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import project
+from webui.handlers import data, project
 
 BAR = ("project.project", "project.language", "project.base", "project.last", "project.new_project")
 
@@ -19,13 +19,25 @@ def wire_project(frame: Frame) -> None:
         queue=False,
         show_progress=False,
     )
-    wire(
+    created = wire(
         frame,
         ["project.new_project:submit"],
         project.create,
         inputs=["project.new_project", "project.language", "project.base"],
         outputs=BAR,
         api_name="project_create",
+        show_progress=False,
+    )
+    wire(
+        frame,
+        [],
+        data.take_waiting,
+        inputs=["project.project", "data.files"],
+        outputs=["data.files", "data.uploads"],
+        api_name="data_take_waiting",
+        after=created,
+        public=False,
+        show_progress=False,
     )
     wire(
         frame,

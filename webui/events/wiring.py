@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -19,7 +20,7 @@ from webui.studio import Studio
 Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
 """Returns new values, or gives them piece by piece while it works."""
 Trigger = str | Callable[..., Any]
-"""An event: "train.start:click", or one of gradio's own, such as `page.load`, or `.then` of what `wire` returned."""
+"""An event: "train.start:click", or one of gradio's own, such as `page.load`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +51,14 @@ def wire(
     queue: bool = True,
     show_progress: bool = True,
     with_row: bool = False,
+    after: Any = None,
     **options: Any,
 ) -> Any:
     """Run `handler` on any of `triggers`; a fault that the user can mend becomes a message on the page.
 
     Args:
         frame: the page, its components and the app.
-        triggers: events; see `Trigger`.
+        triggers: events; see `Trigger`. Empty for what comes `after` another handler.
         handler: gets the app and the values of `inputs` by id, returns new values by id.
         inputs: ids, or patterns such as "train.*".
         outputs: ids the handler may return; an id it leaves out stays as it is.
@@ -65,10 +67,11 @@ def wire(
         queue: long work waits its turn; a quick answer need not.
         show_progress: dim the outputs while the handler works.
         with_row: for the choice of a cell in a table: the handler gets its row as ROW.
+        after: what `wire` returned for another handler: this one runs when that one was done without a fault.
         options: further arguments of `gradio.on`.
 
     Returns:
-        gradio's dependency; its `.then` and `.success` are triggers.
+        gradio's dependency.
     """
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
 
@@ -88,8 +91,8 @@ def wire(
                 yield _components(frame, updates, shown)
 
     function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
-    return gr.on(
-        triggers=[frame.trigger(trigger) for trigger in triggers],
+    bind = after.success if after else partial(gr.on, triggers=[frame.trigger(trigger) for trigger in triggers])
+    return bind(
         fn=named(function, keys, gr.SelectData if with_row else None),
         inputs=[frame.registry[key] for key in keys],
         outputs=[frame.registry[key] for key in shown],

@@ -27,12 +27,19 @@ def upload(studio: Studio, values: Values) -> Updates:
     files = values["data.files"]
     if not isinstance(files, list) or not files:
         return {}
+    if not values["project.project"]:
+        raise UserError(what=text.NO_PROJECT, where=text.PROJECT, fix=text.UPLOAD_WAITS)
     project = studio.project(values["project.project"])
     given = [Path(str(file)) for file in files]
     replaced = to_be_replaced(project, given)
     placed = add_uploads(project, given, quota_bytes=studio.quota_bytes)
     told = text.uploaded(len(placed), replaced)
     return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: told}
+
+
+def take_waiting(studio: Studio, values: Values) -> Updates:
+    """Take in what was uploaded before there was a project; the page asks when one was created."""
+    return upload(studio, values) if values["project.project"] else {}
 
 
 def clear(studio: Studio, values: Values) -> Updates:

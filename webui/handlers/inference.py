@@ -48,15 +48,17 @@ NEXT_TIMEOUT_S = 600.0
 
 
 def models(studio: Studio, values: Values) -> Updates:
-    """List what can speak in the project, and the voices of its dataset."""
+    """List what can speak in the project, and the voices of its dataset; what was trained last is offered first."""
     project = studio.project_or_none(values["project.project"])
     if project is None:
         return {}
     choices = [(_name(model), model.id) for model in speaking_models(project)]
     ids = [identity for _, identity in choices]
-    chosen = values["inference.model"]
+    chosen, first = values["inference.model"], next(iter(ids), None)
+    is_own_choice = chosen in ids and chosen != values["inference.offered"]
     return {
-        "inference.model": Change(choices=choices, value=chosen if chosen in ids else next(iter(ids), None)),
+        "inference.model": Change(choices=choices, value=chosen if is_own_choice else first),
+        "inference.offered": first or "",
         "inference.models": Change(choices=choices),
         "inference.clip": Change(choices=_clips(project)),
         "inference.comparison": Change(choices=comparison_choices(project)),

@@ -85,5 +85,6 @@ def _start(studio: Studio, values: Values, **fixed: Any) -> str:
     corpus = keep_corpus(project, Path(str(given)), quota_bytes=studio.quota_bytes) if given else None
     if corpus is None and not project.train_csv.is_file():
         raise UserError(what=text.NO_TEXTS, where=text.LANGUAGE_PANEL, fix=text.NO_TEXTS_FIX)
+    home = base_home(project.folder, language, another=True)
     jobs.start("language", replace(config, corpus=corpus))
-    return base_home(project.folder, language, another=True).name
+    return home.name

@@ -44,6 +44,8 @@ def _model_and_voice() -> dict[str, Block]:
         "model": gr.Dropdown(
             [], value=None, allow_custom_value=True, label=text.MODEL, info=text.MODEL_HELP, elem_id="speak-model"
         ),
+        # What was offered first when the list was read: it gives way to something newer, a person's choice does not.
+        "offered": gr.Textbox("", visible="hidden", label=text.MODEL),
         "refresh": gr.Button(text.REFRESH_MODELS, size="sm"),
         "voice": gr.Radio(text.VOICES, value="own", label=text.VOICE, info=text.VOICE_HELP, elem_id="voice"),
     }

@@ -14,7 +14,10 @@ SERVER_FOLDER_HELP = "Used instead of the uploads when given. It must lie below 
 OPTIONS = "Options"
 STEP_1 = "Step 1 - Create dataset"
 CANCEL = "Cancel"
-RECORDINGS, TRANSCRIPTS, TABLES, ARCHIVES = "recordings", "transcripts", "tables", "archives"
+RECORDINGS, TRANSCRIPTS = ("recording", "recordings"), ("transcript", "transcripts")
+TABLES, ARCHIVES = ("table", "tables"), ("archive", "archives")
+"""Of one, and of several."""
+UPLOAD_WAITS = "create one at the top of the page; the files are then added to it"
 NO_UPLOADS = "there is nothing to make a dataset from"
 NO_UPLOADS_FIX = "upload recordings and transcripts, or name a folder of the server"
 PREPARING_STARTED = "The dataset is being made."
@@ -32,7 +35,9 @@ DROPPED = "Left out, by reason"
 REASON_COLUMNS = ("Left out because", "Clips")
 FULL_REPORT = "Full report with every clip (report.html)"
 ALL_USED = "Every clip is used."
-FEW_MINUTES = "Under two minutes of speech: enough to try the path, too little for a good voice. Add recordings."
+FEW_MINUTES = (
+    "Under two minutes of speech: too little for a good voice, so add recordings. It is enough to try the path: tab 2."
+)
 LENGTHS = "Clip lengths"
 SECONDS, CLIPS = "seconds", "clips"
 CLIPS_TABLE = "Every clip, used or not; choose one to listen and edit"

@@ -74,6 +74,7 @@ LOG = "Log"
 CHECKPOINT = "Checkpoint to export"
 CHECKPOINT_HELP = "Best: lowest loss on the clips held out. Last: where training ended."
 BEST, LAST = "best", "last"
+TRAINED = "Next: listen to it in tab 3, or keep it with Step 2.5 below."
 STEP_2_5 = "Step 2.5 - Optimize (export) model"
 EXPORTED = "The exported model is ready: listen to it in tab 3. Any XTTS software loads this folder."
 ABOUT_WORDS = {
@@ -151,8 +152,8 @@ def spoken_at(step: int) -> str:
 
 
 def default_of(value: object, base: str) -> str:
-    """What an empty field means."""
-    return f"{value} (base {base})" if value is not None else "automatic"
+    """What an empty field means; of a base's name only the name, because the field is narrow."""
+    return f"{value} (base {base.split(' (')[0]})" if value is not None else "automatic"
 
 
 def applied(value: str, source: str) -> str:

@@ -26,7 +26,7 @@ def uploads(found: Uploads) -> Markup:
         (found.tables, text.TABLES),
         (found.archives, text.ARCHIVES),
     )
-    facts = [tag("span", tag("b", count), " ", words, class_="fact") for count, words in counts if count]
+    facts = [tag("span", tag("b", count), " ", words[count > 1], class_="fact") for count, words in counts if count]
     return tag("div", *facts, tag("span", gigabytes(found.num_bytes), class_="fact"), class_="facts")
 
 

@@ -36,7 +36,9 @@ def progress(job: Job, done: Progress | None, best: float | None = None, started
     said = message(kind, join(tag("div", words), *([_lines(job.message)] if job.message else []))) if words else None
     if said is None and job.message:
         said = message("warning", _lines(job.message))
-    return tag("div", heading, _bar(job, done, best), _applied(started), said, class_="panel")
+    is_trained = job.kind == "train" and job.state == "finished"
+    hint = message("good", text.TRAINED) if is_trained else None
+    return tag("div", heading, _bar(job, done, best), _applied(started), said, hint, class_="panel")
 
 
 def _applied(started: Event | None) -> Markup | None:
