@@ -12,7 +12,8 @@ from utils.dataset.checks import Checks
 from utils.dataset.existing import Existing, read_existing
 from utils.dataset.hearing import clip_transcriber, disagreement, hear_clips
 from utils.dataset.judges import Judges, has_dnsmos
-from utils.dataset.locate import printable, real_path
+from utils.dataset.listing import real_path
+from utils.dataset.locate import printable
 from utils.dataset.make_clip import ClipMaker
 from utils.dataset.make_sounds import judge_clips, make_sounds, wav_of
 from utils.dataset.manifest import Clip, write_manifest

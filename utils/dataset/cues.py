@@ -4,7 +4,6 @@ Every cue of a file comes back, in the file's order, also one that nobody can us
 """
 
 import html
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +11,9 @@ from pathlib import Path
 
 import pysubs2
 
+from utils.dataset.listing import Listing, composed
 from utils.dataset.table import DEFAULT_SPEAKER, clean
 from utils.errors import UserError
-
-log = logging.getLogger(__name__)
 
 SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa")
 """The likeliest first: the first that lies beside a recording is used."""
@@ -161,12 +159,8 @@ def _plain(text: str) -> str:
     return clean(html.unescape(_TAG.sub("", text)))
 
 
-def cue_file(audio: Path) -> tuple[Path, ...]:
-    """Subtitle files that may belong to a recording: talk.srt, and talk.en.srt, for talk.mp3."""
-    try:
-        names = sorted(path for path in audio.parent.iterdir() if path.suffix.lower() in SUBTITLE_SUFFIXES)
-    except OSError as error:
-        log.debug("the folder of %s cannot be listed: %s", audio, error)
-        return ()
-    ours = (path for path in names if path.stem == audio.stem or Path(path.stem).stem == audio.stem)
-    return tuple(sorted(ours, key=lambda path: (len(path.stem), SUBTITLE_SUFFIXES.index(path.suffix.lower()))))
+def cue_files(audio: Path, files: Listing) -> list[Path]:
+    """Subtitle files that may belong to a recording: talk.srt, and talk.en.srt, for talk.mp3; the likeliest first."""
+    names = files.by_stem(str(audio.parent), SUBTITLE_SUFFIXES).get(composed(audio.stem), [])
+    found = [audio.with_name(name) for name in names]
+    return sorted(found, key=lambda path: (len(path.stem), SUBTITLE_SUFFIXES.index(path.suffix.lower())))

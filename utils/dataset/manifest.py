@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from utils.dataset.listing import Listing
 from utils.dataset.locate import find_audio
 from utils.dataset.table import AUDIO, SPEAKER, TEXT, read_table
 
@@ -30,8 +31,10 @@ def read_manifest(csv: Path) -> list[Clip]:
     Raises:
         UserError: the file is missing, not UTF-8, lacks columns or is broken; with the line.
     """
-    folder = csv.parent
-    return [Clip(audio=find_audio(folder, row.audio), text=row.text, speaker=row.speaker) for row in read_table(csv)]
+    folder, files = csv.parent.absolute(), Listing()
+    return [
+        Clip(audio=find_audio(folder, row.audio, files), text=row.text, speaker=row.speaker) for row in read_table(csv)
+    ]
 
 
 def write_manifest(csv: Path, clips: list[Clip], *, folder: Path | None = None) -> None:

@@ -1,10 +1,11 @@
 """One clip as the user gave it, and how what the user gave is read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.config import PrepareConfig
 from utils.dataset.cut import Limits
+from utils.dataset.listing import Listing
 from utils.dataset.long_audio import LongAudio
 from utils.dataset.report import Fault, Span
 from utils.dataset.table import DEFAULT_SPEAKER
@@ -40,6 +41,8 @@ class Reading:
     long_audio: LongAudio
     encoding: str | None = None
     """Of text files that are neither UTF-8 nor UTF-16."""
+    files: Listing = field(default_factory=Listing)
+    """What lies in the folders of one input."""
 
     @classmethod
     def of(cls, config: PrepareConfig, kept: Path) -> "Reading":

@@ -1,25 +1,16 @@
 """What the user gave, as a list of clips to make: tables, recordings with texts or subtitles, archives of all these."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES, duration
 from utils.dataset.archive import unpack
-from utils.dataset.cues import SUBTITLE_SUFFIXES, cue_file, is_labels, parse_cues
+from utils.dataset.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
 from utils.dataset.cut import Cut
 from utils.dataset.jsonl import JsonRow, parse_jsonl
-from utils.dataset.locate import (
-    RealPaths,
-    broken_links,
-    composed,
-    files_in,
-    find_audio,
-    find_text,
-    is_file,
-    is_inside,
-    printable,
-    real_path,
-)
+from utils.dataset.listing import Listing, real_path
+from utils.dataset.locate import broken_links, by_name, files_in, find_audio, find_text, is_inside, printable, stem
 from utils.dataset.long_audio import LongAudio
 from utils.dataset.recording import Reading, Recording
 from utils.dataset.report import Fault
@@ -74,7 +65,8 @@ def read_source(path: Path, reading: Reading | None = None) -> list[Recording]:
 
 
 def _read_one(path: Path, reading: Reading) -> list[Recording]:
-    source = path.expanduser()
+    # Of this moment: an archive may have been unpacked since, and folders change between two calls.
+    source, reading = path.expanduser(), replace(reading, files=Listing())
     if source.is_dir():
         found = _folder(source, reading)
     elif source.is_file() and source.suffix.lower() == ".zip":
@@ -102,9 +94,9 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
     found: list[Recording] = []
     read: list[Path] = []
     refused: dict[Path, UserError] = {}
-    for table in _tables_in(folder):
+    for table in _tables_in(folder, reading.files):
         try:
-            _check_inside(table, folder)
+            _check_inside(table, folder, reading.files)
             found += _listed(table, table.parent, reading)
             read.append(table)
         except UserError as error:
@@ -116,29 +108,30 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
     return found + _unnamed(folder, reading, found, read)
 
 
-def _tables_in(folder: Path) -> list[Path]:
+def _tables_in(folder: Path, files: Listing) -> list[Path]:
     """Every table below a folder, those called metadata first: of two rows for one recording the first counts."""
-    return sorted(files_in(folder, _LISTS), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
+    return sorted(files_in(folder, _LISTS, files), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
 
 
-def _check_inside(table: Path, folder: Path) -> None:
+def _check_inside(table: Path, folder: Path, files: Listing) -> None:
     """Do nothing for a table of the folder; one directly in it may be a link, as whoever gives the folder put it there.
 
     Raises:
         UserError: a link in a subfolder that leads out of the folder.
     """
-    if table.parent != folder.absolute() and not is_inside(table, folder):
+    if table.parent != folder.absolute() and not is_inside(table, folder, files):
         raise UserError(what=f"a link that leads out of {folder}", where=str(table), fix="copy the table in")
 
 
 def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
     """The rows of a table; one that leads out of `root` is not followed."""
-    found, known = [], RealPaths()
+    found, files = [], reading.files
+    folder, root = table.parent.absolute(), root.absolute()
     for row in _rows(table, reading):
         place = f"{table.name}, line {row.line}"
         # What no file can be called is not looked for; the row then stands for itself.
         has_name = bool(row.audio) and len(row.audio) <= _LONGEST_NAME
-        audio = find_audio(table.parent, row.audio) if has_name else table.absolute()
+        audio = find_audio(folder, row.audio, files) if has_name else table.absolute()
         fault = None
         if row.problem:
             fault = Fault("unreadable row", f"{place}: {row.problem}")
@@ -146,9 +139,9 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
             fault = Fault("missing file", f"{place} names no file")
         elif not has_name:
             fault = Fault("missing file", f"{place} names {row.audio[:60]!r}..., {len(row.audio)} characters")
-        elif not is_inside(audio, root, known):
+        elif not is_inside(audio, root, files):
             fault = _outside(place, audio, root)
-        elif not is_file(audio):
+        elif not files.is_file(str(audio)):
             fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is not there")
         found.append(
             Recording(
@@ -192,28 +185,29 @@ def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables
         listed: what the rows of its tables name.
         tables: those that could be read; each speaks for its folder and all below it.
     """
-    known = RealPaths()
-    named, as_written = {known.of(recording.audio) for recording in listed}, {row.audio for row in listed}
+    files = reading.files
+    named, as_written = {files.real(recording.audio) for recording in listed}, {row.audio for row in listed}
     # A table's own folder may hold a link to its recordings, which counts as part of that folder alone.
     roots = dict.fromkeys((folder.absolute(), *(table.parent for table in tables)))
-    home = {path: root for root in roots for path in files_in(root, _KNOWN)}
-    files = sorted(home)
-    audio = [path for path in files if path.suffix.lower() in AUDIO_SUFFIXES]
-    links = sorted({path for root in roots for path in broken_links(root, _KNOWN)})
+    home = {path: root for root in roots for path in files_in(root, _KNOWN, files)}
+    known = by_name(map(str, home))
+    audio = [path for path in known if path.suffix.lower() in AUDIO_SUFFIXES]
+    links = by_name({str(path) for root in roots for path in broken_links(root, _KNOWN, files)})
     broken = [path for path in links if path not in as_written]
-    if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in files):
+    if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in known):
         return []
     found = [
         recording
         for path in audio
-        if known.of(path) not in named
+        if files.real(path) not in named
         for recording in _with_words(path, home[path], reading, _no_row(path, tables, reading))
     ]
-    voiced = {composed(path.with_suffix("")) for path in (*audio, *broken)}
-    silent = (path for path in files if path.suffix.lower() not in AUDIO_SUFFIXES)
+    with_sound = set(map(stem, audio))
+    voiced = with_sound | set(map(stem, broken))
+    silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
     found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
     # A text that is a link like that is told of with its recording.
-    return found + [_broken(path) for path in broken if not _has_recording(path, audio)]
+    return found + [_broken(path) for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
 
 
 def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | None:
@@ -237,21 +231,15 @@ def _without_recording(path: Path) -> Recording:
     return Recording(audio=path, fault=fault)
 
 
-def _stems(path: Path) -> set[Path]:
+def _stems(path: Path) -> set[str]:
     """What a recording of the same name may be called: film.en.srt goes with film.mp4."""
-    return {composed(path.with_suffix("")), composed(path.with_suffix("").with_suffix(""))}
+    return {stem(path), stem(Path(stem(path)))}
 
 
 def _outside(what: str, path: Path, root: Path) -> Fault:
     if real_path(path) is None:
         return Fault("missing file", f"{what} names a link that leads to itself")
     return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
-
-
-def _has_recording(path: Path, audio: Sequence[Path]) -> bool:
-    return path.suffix.lower() == ".txt" and composed(path.with_suffix("")) in {
-        composed(other.with_suffix("")) for other in audio
-    }
 
 
 def _broken(path: Path) -> Recording:
@@ -281,27 +269,28 @@ def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | No
         missing: the fault of a recording without words; says that its text file is missing when None.
     """
     fault = _name_fault(audio)
-    if not fault and not is_inside(audio, folder):
+    if not fault and not is_inside(audio, folder, reading.files):
         fault = _outside("a link that", audio, folder)
     if fault:
         return [Recording(audio=audio, fault=fault)]
     try:
         return _by_companion(audio, folder, reading, missing)
     except UserError as error:
-        if not is_file(audio) or error.where == NEEDS_WEIGHTS:
+        if not reading.files.is_file(str(audio)) or error.where == NEEDS_WEIGHTS:
             raise
         return [Recording(audio=audio, fault=Fault("unreadable audio", error.what))]
 
 
 def _by_companion(audio: Path, folder: Path, reading: Reading, missing: Fault | None) -> list[Recording]:
-    cue_files, text = cue_file(audio), find_text(audio)
-    companion = cue_files[0] if cue_files else text if is_file(text) else None
-    if companion is None and not text.is_symlink():
+    files = reading.files
+    cues_beside, text = cue_files(audio, files), find_text(audio, files)
+    companion = cues_beside[0] if cues_beside else text if files.is_file(str(text)) else None
+    if companion is None and not files.is_link(str(text)):
         if reading.long_audio.transcriber:
             return _cut(audio, reading.long_audio.by_words(audio), "")
         lacking = Fault("no transcript", f"no file {text.name} beside it{reading.no_transcript}")
         return [Recording(audio=audio, fault=missing or lacking)]
-    if companion is None or not is_inside(companion, folder):
+    if companion is None or not is_inside(companion, folder, files):
         name = text if companion is None else companion
         fault = _outside(f"{name.name} is a link that", name, folder)
         if real_path(name) is None:
