@@ -47,9 +47,8 @@ class Listing:
 
     def real(self, path: Path) -> str | None:
         """The path with links followed; None when they lead nowhere."""
-        whole = str(path)
-        folder, name = os.path.split(whole)
-        if name in ("", ".", "..") or self.is_link(whole):
+        folder, name = os.path.split(str(path))
+        if name in ("", ".", "..") or self._kind_in(folder, name) & _LINK:
             return _text(real_path(path))
         real = self.real_folder(folder)
         return None if real is None else os.path.join(real, name)
@@ -74,14 +73,17 @@ class Listing:
         return self._stems[key]
 
     def _kind(self, path: str) -> int:
-        folder, name = os.path.split(path)
+        return self._kind_in(*os.path.split(path))
+
+    def _kind_in(self, folder: str, name: str) -> int:
         entries = self._read(folder)
         if entries is None or name in ("", ".", ".."):
-            return _ask(path)
+            return _ask(os.path.join(folder, name))
         if name in entries:
             return entries[name]
         # Some systems take names for the same that differ in capitals or in how accents are written: they are asked.
-        return _ask(path) if os.name == "nt" or _folded(name) in self._folded_names(folder, entries) else 0
+        is_alike = os.name == "nt" or _folded(name) in self._folded_names(folder, entries)
+        return _ask(os.path.join(folder, name)) if is_alike else 0
 
     def _read(self, folder: str) -> dict[str, int] | None:
         if folder not in self._folders:

@@ -1,7 +1,7 @@
 """Find the recordings that a table names, and the files that lie in a folder."""
 
 # pathlib takes a minute where a hundred thousand files lie.
-# ruff: noqa: PTH118, PTH122, PTH206
+# ruff: noqa: PTH118, PTH122
 
 import os
 import unicodedata
@@ -60,14 +60,14 @@ def files_in(folder: Path, suffixes: tuple[str, ...], files: Listing) -> list[Pa
 
     Links to folders are followed only where `is_inside` trusts them.
     """
-    return by_name(path for path in _named(folder.absolute(), suffixes, files) if files.is_file(path))
+    return by_name(Path(path) for path in _named(folder.absolute(), suffixes, files) if files.is_file(path))
 
 
 def broken_links(folder: Path, suffixes: tuple[str, ...], files: Listing) -> list[Path]:
     """Links with these endings in a folder that lead to no file, by name; see `files_in`."""
     # What is a folder or anything else that is no file is not named a recording either.
-    named = _named(folder.absolute(), suffixes, files)
-    return by_name(path for path in named if not files.is_file(path) and not Path(path).exists())
+    named = (path for path in _named(folder.absolute(), suffixes, files) if not files.is_file(path))
+    return by_name(path for path in map(Path, named) if not path.exists())
 
 
 def stem(path: Path) -> str:
@@ -93,10 +93,9 @@ def _named(given: Path, suffixes: tuple[str, ...], files: Listing) -> Iterator[s
         waiting += [os.path.join(folder, name) for name in files.folders(folder)]
 
 
-def by_name(paths: Iterable[str]) -> list[Path]:
-    """Paths in their order, folder by folder."""
-    # As paths compare, but without a comparison in Python for each pair.
-    return [Path(path) for path in sorted(paths, key=lambda path: os.path.normcase(path).split(os.sep))]
+def by_name(paths: Iterable[Path]) -> list[Path]:
+    """Paths in their order, folder by folder, as they compare but without a comparison in Python for each pair."""
+    return sorted(paths, key=lambda path: path.parts)
 
 
 def _is_linked_folder(link: Path, folder: Path) -> bool:

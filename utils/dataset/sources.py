@@ -190,9 +190,9 @@ def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables
     # A table's own folder may hold a link to its recordings, which counts as part of that folder alone.
     roots = dict.fromkeys((folder.absolute(), *(table.parent for table in tables)))
     home = {path: root for root in roots for path in files_in(root, _KNOWN, files)}
-    known = by_name(map(str, home))
+    known = by_name(home)
     audio = [path for path in known if path.suffix.lower() in AUDIO_SUFFIXES]
-    links = by_name({str(path) for root in roots for path in broken_links(root, _KNOWN, files)})
+    links = by_name({path for root in roots for path in broken_links(root, _KNOWN, files)})
     broken = [path for path in links if path not in as_written]
     if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in known):
         return []
