@@ -108,8 +108,9 @@ def test_batch_of_one_never_gives_nan(clips) -> None:
 def test_clip_of_a_foreign_format_is_heard_whole(tmp_path: Path) -> None:
     from tests.sounds import speech
     from utils.audio.write import write_wav
-    from utils.training.clips import _measure
+    from utils.training.audio_files import read_facts
 
     path = tmp_path / "studio.wav"
     write_wav(path, speech(2.0), 44_100)
-    assert _measure(path) == (22_050, False)
+    facts = read_facts(path)
+    assert (facts.num_samples, facts.is_native) == (22_050, False)

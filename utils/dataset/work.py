@@ -15,12 +15,11 @@ from typing import Any, Self
 from utils.audio.write import write_atomic
 from utils.dataset.parallel import ProcessDied
 from utils.dataset.staging import Staging
+from utils.dataset.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
 from utils.paths import Project
 
 FOLDER = ".work"
-_RACY_NS = 2_000_000_000
-"""A file changed within this time of being read may change again without its time stamp telling."""
 _GARBAGE = 4
 """The log is rewritten when it has this many times more lines than results."""
 
@@ -37,6 +36,9 @@ class Work:
         self.wavs = self.folder / "wavs"
         self._has_dataset = project.language_file.is_file()
         self.wavs.mkdir(parents=True, exist_ok=True)
+        for torn in self.folder.rglob(".*.tmp"):
+            # What a kill left half written.
+            torn.unlink(missing_ok=True)
         self._log = self.folder / "log.jsonl"
         self._results: dict[str, Any] = {}
         lines = 0
@@ -89,15 +91,14 @@ class Work:
         Raises:
             OSError: it cannot be read.
         """
-        stat = path.stat()
-        stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+        seen = stamp(path)
         kept = self.get(f"file:{path}")
-        if kept and kept[:3] == stamp:
-            return str(kept[3])
+        if kept and kept[:-1] == seen:
+            return str(kept[-1])
+        now = now_ns(self._log)
         digest = file_hash(path)
-        # As git does it: a time stamp this young does not yet prove that nothing changed.
-        if _now_ns(self._log) - stat.st_mtime_ns > _RACY_NS:
-            self.put({f"file:{path}": [*stamp, digest]})
+        if is_settled(seen, now):
+            self.put({f"file:{path}": [*seen, digest]})
         return digest
 
 
@@ -110,12 +111,6 @@ def file_hash(path: Path) -> str:
 def short_hash(*parts: object) -> str:
     """16 hex digits that change with any of the parts."""
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
-
-
-def _now_ns(path: Path) -> int:
-    """The file system's own time, which may differ from the machine's."""
-    path.touch()
-    return path.stat().st_mtime_ns
 
 
 def _line(key: str, value: Any) -> str:

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from utils.audio.decode import load_audio
 from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE
 from utils.dataset.manifest import Clip, read_manifest
 from utils.errors import UserError
 from utils.model.architecture import GptShape
 from utils.text.tokenizer import UNKNOWN, Tokenizer
+from utils.training.audio_files import AudioFiles
 
 _NO_CODES = np.zeros(0, dtype=np.int16)
 
@@ -103,24 +102,38 @@ def select_clips(
     return Selection(clips=clips, tokens=tokens, dropped=dropped)
 
 
-def within_limits(selection: Selection, limits: Limits) -> tuple[list[TrainingClip], list[dict[str, Any]]]:
+def within_limits(
+    selection: Selection,
+    limits: Limits,
+    files: AudioFiles,
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> tuple[list[TrainingClip], list[dict[str, Any]]]:
     """The clips that fit, still without codes, and {clip, reason} of all that do not, those dropped earlier included.
+
+    Args:
+        selection: what `select_clips` gave.
+        limits: what a clip must fit.
+        files: how long the recordings are.
+        progress: told (phase, clips done, clips in all).
 
     Raises:
         UserError: a recording cannot be read.
     """
     kept, dropped = [], list(selection.dropped)
-    for clip, tokens in zip(selection.clips, selection.tokens, strict=True):
-        num_samples, is_native = _measure(clip.audio)
-        reason = _misfit(len(tokens), num_samples, limits)
+    pairs = zip(selection.clips, selection.tokens, strict=True)
+    for number, (clip, tokens) in enumerate(pairs, start=1):
+        if progress is not None:
+            progress("reading clips", number, len(selection.clips))
+        known = files.facts(clip.audio)
+        reason = _misfit(len(tokens), known.num_samples, limits)
         if reason:
             dropped.append({"clip": clip.audio.name, "reason": reason})
             continue
         kept.append(
             TrainingClip(
                 audio=clip.audio,
-                num_samples=num_samples,
-                is_native=is_native,
+                num_samples=known.num_samples,
+                is_native=known.is_native,
                 tokens=tokens,
                 codes=_NO_CODES,
                 speaker=clip.speaker,
@@ -138,17 +151,6 @@ def require_clips(clips: list[TrainingClip], dropped: list[dict[str, Any]], *, c
     if not clips:
         first = f"; the first was dropped because {dropped[0]['reason']}" if dropped else ""
         raise UserError(what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again")
-
-
-def _measure(audio: Path) -> tuple[int, bool]:
-    """Samples at 22 050 Hz, and whether parts of the file can be read as they are."""
-    try:
-        info = soundfile.info(audio)
-    except soundfile.LibsndfileError:
-        return load_audio(audio, SAMPLE_RATE).shape[1], False
-    if info.samplerate == SAMPLE_RATE and info.channels == 1:
-        return info.frames, True
-    return load_audio(audio, SAMPLE_RATE).shape[1], False
 
 
 def _misfit(num_tokens: int, num_samples: int, limits: Limits) -> str:

@@ -5,7 +5,6 @@ int16 one after the other, and index.jsonl, a line {"audio", "offset", "length"}
 A kill between the two leaves codes nobody points to, and a torn last line is skipped.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from utils.audio.decode import load_audio
 from utils.config import SAMPLE_RATE
 from utils.model.base import Base
 from utils.model.dvae import CodeEncoder, fingerprint, load_code_encoder
+from utils.training.audio_files import AudioFiles
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,13 @@ class CodeCache:
 
 
 def cache_codes(
-    clips: list[Path], base: Base, folder: Path, *, device: str | torch.device = "cpu", progress: Progress | None = None
+    clips: list[Path],
+    base: Base,
+    folder: Path,
+    *,
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+    files: AudioFiles | None = None,
 ) -> dict[Path, NDArray[np.int16]]:
     """Codes of every clip, encoding only those that the cache lacks.
 
@@ -85,6 +91,7 @@ def cache_codes(
         folder: where caches are kept; each DVAE has its own folder below.
         device: where to encode.
         progress: told (phase, clips done, clips in all).
+        files: what is known of the clips; read from `folder` when not given.
 
     Returns:
         For each clip its codes, [ceil(samples / 1024)], memory-mapped int16.
@@ -94,11 +101,13 @@ def cache_codes(
     """
     mel_stats = base.mel_stats()
     cache = CodeCache(folder / fingerprint(base.dvae, mel_stats))
+    files = files or AudioFiles(folder)
     hashes = {}
     for number, clip in enumerate(clips, start=1):
-        hashes[clip] = audio_hash(clip)
+        hashes[clip] = files.facts(clip).content
         if progress is not None:
             progress("reading clips", number, len(clips))
+    files.save()
     missing = [clip for clip in clips if hashes[clip] not in cache]
     if missing:
         encoder = load_code_encoder(base.dvae, mel_stats).to(device)
@@ -110,12 +119,6 @@ def cache_codes(
                 progress("encoding clips", done, len(clips))
         log.info("encoded %d clips, %d were cached", len(missing), len(clips) - len(missing))
     return dict(zip(clips, cache.codes([hashes[clip] for clip in clips]), strict=True))
-
-
-def audio_hash(path: Path) -> str:
-    """16 hex digits of the file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _encoded(

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from utils.config import TrainConfig
 from utils.model.base import Base
 from utils.paths import Project
+from utils.training.audio_files import AudioFiles
 from utils.training.clips import TrainingClip, require_clips, select_clips, within_limits
 from utils.training.codes import cache_codes
 from utils.training.settings import limits_of
@@ -58,16 +59,18 @@ def load_data(
     """
     assert config.train_csv and config.eval_csv and config.language
     tokenizer, limits = base.tokenizer(), limits_of(config)
+    folder = project.dataset / "codes"
+    files = AudioFiles(folder)
     kept: dict[str, list[TrainingClip]] = {}
     dropped: list[dict[str, Any]] = []
     for purpose, csv in (("train on", config.train_csv), ("evaluate with", config.eval_csv)):
         selection = select_clips(csv, tokenizer, config.language, progress)
-        kept[purpose], lost = within_limits(selection, limits)
+        kept[purpose], lost = within_limits(selection, limits, files, progress)
         require_clips(kept[purpose], lost, csv=csv, purpose=purpose)
         dropped += lost
     audio: list[Path] = [clip.audio for clips in kept.values() for clip in clips]
     with accelerator.main_process_first():
-        codes = cache_codes(audio, base, project.dataset / "codes", device=accelerator.device, progress=progress)
+        codes = cache_codes(audio, base, folder, device=accelerator.device, progress=progress, files=files)
     train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
