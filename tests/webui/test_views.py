@@ -131,3 +131,11 @@ def test_the_monitor_reads_once_for_everyone():
 )
 def test_durations_read_as_people_say_them(seconds, words):
     assert parts.duration(seconds) == words
+
+
+def test_the_loss_plot_names_both_curves_from_its_first_point_on():
+    nothing = {"step": [], "loss": []}
+    assert run.losses(nothing, nothing).empty
+    first = run.losses({"step": [1], "loss": [5.0]}, nothing)
+    assert set(first["curve"]) == {text.TRAINING_LOSS, text.EVALUATION_LOSS}
+    assert first.dropna().to_numpy().tolist() == [[1, 5.0, text.TRAINING_LOSS]]

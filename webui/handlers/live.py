@@ -101,11 +101,7 @@ def _chosen(project: Project, runs: list[Job], name: Any) -> Job | None:
 
 def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:
     reading = studio.monitor.now()
-    curves = gpu.history(studio.monitor)
-    return {
-        "train.gpu": gpu.panel(reading, job, memory),
-        "train.memory_plot": Change(value=curves, color_map=parts.curve_colours(curves["memory"])),
-    }
+    return {"train.gpu": gpu.panel(reading, job, memory), "train.memory_plot": gpu.history(studio.monitor)}
 
 
 def _run(studio: Studio, job: Job) -> Updates:
@@ -115,14 +111,13 @@ def _run(studio: Studio, job: Job) -> Updates:
     switches = proof if isinstance(proof, dict) else {}
     evaluations = logs.curve(events, "eval", ["loss"])
     steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
-    losses = run.losses(steps, evaluations)
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
     updates |= {f"train.badge_{name}": run.badge_of(switches.get(name)) for name in SWITCHES}
     return updates | {
         "train.proofs": run.proofs(switches),
         "train.progress": run.progress(job, progress_of(job, logs.tail), best, logs.first(events, "started")),
-        "train.loss_plot": _plot(losses, color_map=parts.curve_colours(losses["curve"])),
+        "train.loss_plot": _plot(run.losses(steps, evaluations)),
         "train.speed_plot": _plot(run.speeds(steps)),
         "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
@@ -147,9 +142,9 @@ def _no_run(project: Project) -> Updates:
     }
 
 
-def _plot(points: pd.DataFrame, **more: Any) -> Change:
+def _plot(points: pd.DataFrame) -> Change:
     """A plot that is there once it has something to show."""
-    return Change(value=points, visible=True, **more) if len(points) else Change(visible=False)
+    return Change(value=points, visible=True) if len(points) else Change(visible=False)
 
 
 def _can_resume(job: Job) -> bool:

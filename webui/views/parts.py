@@ -1,15 +1,11 @@
 """Pieces that several views share: bars, badges, tables, messages, and numbers as people read them."""
 
 from collections.abc import Iterable, Sequence
-from itertools import cycle
 from pathlib import Path
 from urllib.parse import quote
 
 from webui import text
 from webui.markup import Markup, join, lines, tag
-
-CURVES = ("#4f7cff", "#d9772b", "#1a9a57", "#b05ccf", "#c22f3d", "#6c7688")
-"""Colours of a plot's curves."""
 
 
 def gigabytes(num_bytes: float) -> str:
@@ -83,11 +79,3 @@ def state_badge(state: str) -> Markup:
 def file_address(path: Path) -> str:
     """Where the page finds a file of the output folder; relative, so that it also works behind a proxy's path."""
     return "gradio_api/file=" + quote(str(path.absolute()))
-
-
-def curve_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each curve of a plot, readable on light and dark.
-
-    Gradio keeps the curves that a plot had when it was drawn first and leaves later ones out until its colours change.
-    """
-    return dict(zip(dict.fromkeys(names), cycle(CURVES), strict=False))

@@ -107,7 +107,10 @@ def _asked(value: object) -> str:
 
 
 def losses(train: Mapping[str, list[Any]], evaluated: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """Training and evaluation loss by step, for the plot."""
+    """Training and evaluation loss by step, for the plot; nothing when there is neither.
+
+    Gradio leaves out curves that were not there when the plot was drawn first: each begins with a point without value.
+    """
     curves = ((text.TRAINING_LOSS, train), (text.EVALUATION_LOSS, evaluated))
     rows = [
         (step, round(loss, 4), name)
@@ -115,7 +118,8 @@ def losses(train: Mapping[str, list[Any]], evaluated: Mapping[str, list[Any]]) -
         for step, loss in zip(curve["step"], curve["loss"], strict=True)
         if loss is not None
     ]
-    return pd.DataFrame(rows, columns=["step", "loss", "curve"])
+    named = [(rows[0][0], float("nan"), name) for name, _ in curves] if rows else []
+    return pd.DataFrame([*named, *rows], columns=["step", "loss", "curve"])
 
 
 def speeds(curve: Mapping[str, list[Any]]) -> pd.DataFrame:
