@@ -1,5 +1,6 @@
 """Every format decodes to the same sound, and what is no sound is refused in plain words."""
 
+import socket
 from pathlib import Path
 
 import av
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.audio.signals import encode, noise_to_signal, silent_film, tone
-from utils.audio.decode import decode, load_audio
+from utils.audio.decode import decode, duration, load_audio, stream
 from utils.config import SAMPLE_RATE
 from utils.errors import UserError
 
@@ -202,3 +203,19 @@ def test_a_header_of_zero_hertz_is_refused(tmp_path: Path) -> None:
     path.write_bytes(header)
     with pytest.raises(UserError, match=r"a\.wav"):
         decode(path)
+
+
+def test_a_playlist_in_disguise_opens_no_connection(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/a.ts"
+        for name in ("a.wav", "a.mp4", "a.aac"):
+            text = f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{address}\n#EXT-X-ENDLIST\n"
+            (tmp_path / name).write_text(text)
+            with pytest.raises(UserError, match="cannot be read as audio"):
+                decode(tmp_path / name)
+            with pytest.raises(UserError, match="cannot be read as audio"):
+                list(stream(tmp_path / name))
+            assert duration(tmp_path / name) is None
+        with pytest.raises(BlockingIOError):
+            server.accept()

@@ -216,6 +216,22 @@ def _sparse_wav(path: Path, seconds: int, rate: int) -> Path:
     return path
 
 
+def _memory_taken(before: str, work: str, *arguments: Path) -> float:
+    """MB that a process takes for some work, beyond what it took before."""
+    script = (
+        "import resource, sys; from pathlib import Path;"
+        "from utils.dataset.build import prepare; from tests.dataset.sources import config;"
+        f"{before}"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        f"{work};"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
+    )
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by the system only on POSIX")
 def test_ten_hours_of_silence_take_no_memory_and_stop_nothing(tmp_path: Path) -> None:
     source = make_source(tmp_path / "in", 3)
@@ -226,22 +242,43 @@ def test_ten_hours_of_silence_take_no_memory_and_stop_nothing(tmp_path: Path) ->
     _sparse_wav(source / "whole.wav", TEN_HOURS, 8_001)
     with (source / "metadata.csv").open("a", encoding="utf-8") as table:
         table.write("whole.wav|Ten hours in a row.|demo\n")
+    small = make_source(tmp_path / "small", 3)
     script = (
-        "import resource, sys; from pathlib import Path;"
-        "from utils.dataset.build import prepare; from tests.dataset.sources import config;"
         "settings = config(Path(sys.argv[1]), Path(sys.argv[2]), workers=1);"
         "prepare(config(Path(sys.argv[3]), Path(sys.argv[2]), project='small', workers=1));"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
-        "prepare(settings);"
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
     )
-    small = make_source(tmp_path / "small", 3)
-    command = [sys.executable, "-c", script, str(source), str(tmp_path / "out"), str(small)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    more = _memory_taken(script, "prepare(settings)", source, tmp_path / "out", small)
     # In float32 the two recordings are 2.3 GB.
-    assert float(done.stdout) < 200, f"{done.stdout.strip()} MB more than for three clips"
+    assert more < 200, f"{more} MB more than for three clips"
     report = Report.load(Project(name="voice", output=tmp_path / "out").report)
     assert len(report.used) == 3
     assert {clip.reason for clip in report.dropped} <= {"silent", "too long", "no pause", "bad times"}
     assert {Path(clip.source).name for clip in report.dropped} == {"night.wav", "whole.wav"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is limited by the system only on POSIX")
+@pytest.mark.parametrize("seconds", [1_200, pytest.param(TEN_HOURS, marks=pytest.mark.slow)])
+def test_silence_that_a_recogniser_is_given_is_reported_and_takes_no_memory(tmp_path: Path, seconds: int) -> None:
+    short, long = tmp_path / "short", tmp_path / "long"
+    for folder, length in ((short, 120), (long, seconds)):
+        folder.mkdir()
+        _sparse_wav(folder / "night.wav", length, 16_000)
+        make_source(folder / "clips", 3)
+    # Its weights are not asked for: nobody speaks.
+    (tmp_path / "whisper").mkdir()
+    script = (
+        "settings = lambda n: config(Path(sys.argv[n]), Path(sys.argv[3]), transcriber=sys.argv[4],"
+        "project=f'p{n}', workers=1);"
+        "prepare(settings(1));"
+    )
+    more = _memory_taken(script, "prepare(settings(2))", short, long, tmp_path / "out", tmp_path / "whisper")
+    # In float32 ten hours are 2.3 GB.
+    assert more < 150, f"{more} MB more than for two minutes"
+    report = Report.load(Project(name="p2", output=tmp_path / "out").report)
+    (night,) = report.dropped
+    assert (night.name.split()[0], night.reason, night.detail) == (
+        "night.wav",
+        "silent",
+        "the recogniser heard nobody speak",
+    )
+    assert len(report.used) == 3

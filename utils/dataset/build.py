@@ -107,7 +107,7 @@ def build(
         if change is not None:
             _require_all(made, old.clips, clips)
         clips = _judged(clips, config, work, judges, project, checks)
-        report = _report(clips, made, old, _settings(config, checks, sounds.settings))
+        report = _report(clips, made, old, _settings(config, checks, sounds.settings, judges))
         _write(report, checks.language, project, staging, work)
         staging.commit()
     return report
@@ -282,10 +282,12 @@ def _inherited(clips: list[ClipReport], old: Existing) -> dict[str, Split]:
     }
 
 
-def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings) -> dict[str, Any]:
-    """The settings with the limits that applied, and what clips made with them carry as `cleaning`."""
+def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings, judges: Judges) -> dict[str, Any]:
+    """The settings with the limits that applied, what clips made with them carry as `cleaning`, and who was asked."""
     limits = {"max_audio_length": checks.max_audio_length, "max_text_length": checks.max_text_length}
     values = asdict(config) | limits | {"cleaning": sound.key if sound.changes_sound else ""}
+    lacking = "not asked: the package speechmos is not installed" if not has_dnsmos() else "not asked"
+    values["dnsmos"] = "asked" if judges.dnsmos else lacking
     values["also"] = [printable(path) for path in config.also]
     return {key: printable(value) if isinstance(value, Path) else value for key, value in values.items()}
 
