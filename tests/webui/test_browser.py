@@ -1,4 +1,4 @@
-"""The page in a real browser, only with mouse and keyboard: from a new project to an exported model.
+"""The page in a real browser, only with mouse and keyboard: from a new project to a voice that is heard.
 
 Screenshots for the docs: XTTS_STUDIO_SCREENSHOTS=docs/images make test ARGS="tests/webui/test_browser.py".
 """
@@ -28,6 +28,24 @@ UNNAMED = """() => [...document.querySelectorAll('input, textarea, select, butto
         && !e.title && !e.innerText.trim() && !e.placeholder)
     .map(e => e.outerHTML.slice(0, 200))"""
 """Fields and buttons that a screen reader could only call by their kind."""
+HEARD = """(() => {
+    window.heard = []
+    const play = HTMLMediaElement.prototype.play
+    HTMLMediaElement.prototype.play = function () {
+        if (!this.isWatched) this.addEventListener('ended', () => window.heard.push(this.duration))
+        this.isWatched = true
+        return play.call(this)
+    }
+})()"""
+"""Keep the seconds of every sound that was played to its end: the page's players are not in the document."""
+LENGTH = """async address => {
+    const bytes = await (await fetch(address)).arrayBuffer()
+    return (await new AudioContext().decodeAudioData(bytes)).duration
+}"""
+"""Seconds of a recording that the page offers."""
+TWO_CURVES = """() => [...document.querySelectorAll('#loss-plot .mark-line path')]
+    .filter(line => (line.getAttribute('d') || '').includes('L')).length >= 2"""
+"""The loss of training and of evaluation are both drawn; the legend alone names both before they are."""
 SLOW_MS = 180_000
 """A step of the job on two busy cores, the start of its process included."""
 
@@ -55,6 +73,7 @@ def page(browser: Browser, address: str, faults: list[str]) -> Page:
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     opened.set_default_timeout(30_000)
     opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.add_init_script(HEARD)
     opened.goto(address)
     return opened
 
@@ -86,19 +105,27 @@ def test_a_voice_is_made_by_mouse(page, faults):
     refresh_in_mid_run(page)
     stop_and_resume(page)
     export(page)
+    listen(page)
     assert faults == []
 
 
 def create_project(page: Page) -> None:
     expect(page.locator("#activity")).to_contain_text("Start here")
+    # Files first, as people do: they wait until there is a project to take them.
+    page.locator("#upload input[type=file]").set_input_files(str(VOICE / "metadata.csv"))
+    expect(page.get_by_text(text.UPLOAD_WAITS)).to_be_visible()
     page.locator("#new-project textarea, #new-project input").fill("maria")
     page.locator("#new-project").get_by_role("button").click()
     expect(page.locator("#project input")).to_have_value("maria")
+    expect(page.locator("#uploads")).to_contain_text("1 table")
+    page.locator("#base input").click()
+    page.get_by_role("option", name=text.BASE_NAMES["tiny"]).click()
+    expect(page.locator("#base input")).to_have_value(text.BASE_NAMES["tiny"])
 
 
 def make_dataset(page: Page) -> None:
     clips = sorted((VOICE / "wavs").glob("*.flac"))[:NUM_CLIPS]
-    page.locator("#upload input[type=file]").set_input_files([*map(str, clips), str(VOICE / "metadata.csv")])
+    page.locator("#upload input[type=file]").set_input_files(list(map(str, clips)))
     expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS} recordings")
     page.locator("#step-1").click()
     expect(page.locator("#report")).to_contain_text(f"{NUM_CLIPS}clips used", timeout=SLOW_MS)
@@ -121,6 +148,8 @@ def train_and_watch(page: Page) -> None:
     first = step_shown(page)
     expect(page.locator("#loss-plot")).to_be_visible(timeout=SLOW_MS)
     assert wait_for_more(page, first)
+    # The plot was drawn when there was one curve only.
+    page.wait_for_function(TWO_CURVES, timeout=SLOW_MS)
     expect(page.locator("#gpu-panel")).to_contain_text("GB")
 
 
@@ -166,6 +195,24 @@ def export(page: Page) -> None:
     open_tab(page, text.SYSTEM_TAB)
     expect(page.locator("#jobs")).to_contain_text("finished", timeout=SLOW_MS)
     shot(page, "system")
+
+
+def listen(page: Page) -> None:
+    open_tab(page, text.INFERENCE_TAB)
+    # The model that was just exported is the first in the list.
+    expect(page.locator("#speak-model input")).to_have_value(text.model_name("ready", "", "", None))
+    page.locator("#speak-text textarea").fill("The early bird catches the worm. Still waters run deep. Go on.")
+    page.locator("#speak").click()
+    expect(page.locator("#take-status .badge").first).to_have_text(text.TAKE_STATES["finished"], timeout=SLOW_MS)
+    play = page.locator("#whole").get_by_role("button", name="Play", exact=True)
+    expect(play).to_be_visible()
+    # So small a base says little: what counts is that all of it is heard, not the whole seconds that the player shows.
+    length = page.evaluate(LENGTH, page.locator("#whole a[download]").get_attribute("href"))
+    assert length > 0.1
+    play.click()
+    # Its sentences play by themselves, too: only the whole recording has this length.
+    page.wait_for_function("length => window.heard.some(heard => Math.abs(heard - length) < 0.02)", arg=length)
+    shot(page, "inference")
 
 
 def test_html_typed_into_any_field_stays_text(page):
