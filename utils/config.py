@@ -4,6 +4,7 @@ A field that is None takes the default of the chosen base model (see `utils.mode
 """
 
 import codecs
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -233,6 +234,9 @@ class TrainConfig(Config):
     conditioning: Conditioning | None = None
     """What is heard of the voice: own, a part of the clip itself, whose codes then do not train (stock's way); other, a
     part of another clip by the same speaker, and all codes train. The base's default when not given."""
+    reading_weight: float = 0.0
+    """Weight of a loss that teaches some attention heads where in the text speech is, for a model that learns to speak
+    from nothing; needs the manifest's column word_times. 0 leaves it out; the starter's recipe takes 0.2."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"
@@ -261,6 +265,8 @@ class TrainConfig(Config):
             found.append(f"max_hours is {self.max_hours}; use more than 0, such as 8")
         if self.allow_changes and self.resume is None:
             found.append("allow_changes is for a run that is resumed; give resume as well, or leave it out")
+        if not 0 <= self.reading_weight < math.inf:
+            found.append(f"reading_weight is {self.reading_weight}; use 0 (off) or a weight such as 0.2")
         if not self.grad_clip_norm > 0:
             found.append(f"grad_clip_norm is {self.grad_clip_norm}; use a positive norm such as 1.0")
         return found + self._impossible()
@@ -272,6 +278,8 @@ class TrainConfig(Config):
             found.append("mixed_precision fp16 needs a CUDA GPU; use bf16, fp32 or auto on a CPU")
         if self.eight_bit_optimizer and self.offload_optimizer:
             found.append("eight_bit_optimizer and offload_optimizer both place AdamW's moments; choose one of them")
+        if self.reading_weight and self.compile != "off":
+            found.append("reading_weight watches attention, which compiled blocks hide; give compile off")
         if self.cuda_memory_fraction is not None and not 0 < self.cuda_memory_fraction <= 1:
             found.append(f"cuda_memory_fraction is {self.cuda_memory_fraction}; use a share above 0, up to 1")
         return found

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from recipes.starter.sentences import SentenceMaker
+from recipes.starter.timings import Timer
 from recipes.starter.voices import FORBIDDEN_VARIANTS, GPT_VOICES, EspeakVoice
 from recipes.starter.word_lists import WordLists
 from utils.config import SAMPLE_RATE
@@ -28,7 +29,9 @@ from utils.errors import UserError
 
 MAX_CLIP_SAMPLES = 255_995
 """Longest clip that training takes, 11.6 s."""
-HEADER = ("audio_file", "text", "speaker_name")
+HEADER = ("audio_file", "text", "speaker_name", "word_times")
+MOST_APART_S = 0.15
+"""Library and program differ by some pauses at most; a clip that differs by more has no times."""
 HELD_OUT = Path(__file__).resolve().parent / "held_out.txt"
 
 
@@ -68,7 +71,7 @@ def run(
         made = list(zip(planned, sizes, strict=True))
     for split, name in {"train": "metadata_train", "eval": "metadata_eval", "heldout": "metadata_heldout"}.items():
         rows = [(one, size) for one, size in made if one.split == split and size <= MAX_CLIP_SAMPLES]
-        _write_manifest(corpus / f"{name}.csv", [one for one, _ in rows], corpus)
+        _write_manifest(corpus / f"{name}.csv", rows, corpus)
         hours = sum(size for _, size in rows) / SAMPLE_RATE / 3600
         print(f"corpus: {name}.csv has {len(rows)} clips, {hours:.2f} hours")
 
@@ -141,12 +144,25 @@ def sample_of(paths: list[Path], count: int, *, seed: int) -> list[Path]:
     return random.Random(seed).sample(paths, min(count, len(paths)))
 
 
-def _write_manifest(path: Path, utterances: Iterable[Utterance], corpus: Path) -> None:
+def word_times(rows: list[tuple[Utterance, int]]) -> Iterator[str]:
+    """The manifest's cell for each clip, given with its length in samples: seconds, or nothing."""
+    timer = Timer()
+    for one, size in rows:
+        times, seconds = timer(one.text, one.voice)
+        fits = abs(seconds - size / SAMPLE_RATE) <= MOST_APART_S and times[-1] < size / SAMPLE_RATE
+        yield " ".join(f"{time:.3f}" for time in times) if fits else ""
+
+
+def _write_manifest(path: Path, rows: list[tuple[Utterance, int]], corpus: Path) -> None:
+    """One row a clip; rows of one voice are timed together, because another voice takes long to load."""
+    order = sorted(range(len(rows)), key=lambda number: rows[number][0].voice.name)
+    timed = dict(zip(order, word_times([rows[number] for number in order]), strict=True))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="|")
         writer.writerow(HEADER)
-        for one in utterances:
-            writer.writerow((one.path(corpus).relative_to(corpus).as_posix(), one.text, one.voice.name))
+        for number, (one, _) in enumerate(rows):
+            name = one.path(corpus).relative_to(corpus).as_posix()
+            writer.writerow((name, one.text, one.voice.name, timed[number]))
 
 
 def _with_progress(sizes: Iterable[int], total: int) -> Iterator[int]:

@@ -37,6 +37,17 @@ def test_every_text_survives(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "m.csv") == _clips(tmp_path)
 
 
+def test_word_times_survive(tmp_path: Path) -> None:
+    timed = Clip(audio=tmp_path / "a.wav", text="two words", speaker="anna", word_times=(0.0, 0.312))
+    clips = [timed, Clip(audio=tmp_path / "b.wav", text="none here", speaker="anna")]
+    write_manifest(tmp_path / "m.csv", clips)
+    assert (tmp_path / "m.csv").read_text().splitlines()[:2] == [
+        "audio_file|text|speaker_name|word_times",
+        "a.wav|two words|anna|0.000 0.312",
+    ]
+    assert read_manifest(tmp_path / "m.csv") == clips
+
+
 def test_the_file_is_what_the_contract_says(tmp_path: Path) -> None:
     write_manifest(tmp_path / "m.csv", [Clip(audio=tmp_path / "wavs" / "ä.wav", text="Grüß Gott", speaker="anna")])
     assert (tmp_path / "m.csv").read_bytes() == "audio_file|text|speaker_name\nwavs/ä.wav|Grüß Gott|anna\n".encode()

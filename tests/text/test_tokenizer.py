@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,24 @@ def test_merges_and_spaces_round_trip(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("The thing, there.", "en")
     assert tokenizer.decode(ids) == "[en]the thing, there."
     assert len(ids) < len("the thing, there.") + 1, "merges were not used"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("One two three.", ["one", "two", "three."]), ("It's Mr. Smith, now!", ["it's", "mister", "smith,", "now!"])],
+)
+def test_words_begin_with_these_tokens(tokenizer: Tokenizer, text: str, words: list[str]) -> None:
+    ids, starts = tokenizer.encode(text, "en"), tokenizer.word_starts(text, "en")
+    assert starts is not None and (starts[0], starts[-1]) == (1, len(ids))
+    # A word's tokens are those it has alone, and a space behind them.
+    alone = [tokenizer.encode_normalized(word, "en")[1:] for word in words]
+    parts = [ids[begin:end] for begin, end in pairwise(starts)]
+    assert [part[: len(one)] for part, one in zip(parts, alone, strict=True)] == alone
+    assert [len(part) - len(one) for part, one in zip(parts, alone, strict=True)] == [1] * (len(words) - 1) + [0]
+
+
+def test_words_that_normalising_multiplies_have_no_known_beginnings(tokenizer: Tokenizer) -> None:
+    assert tokenizer.word_starts("In 1987 it rained.", "en") is None
 
 
 def test_unknown_characters_are_listed_once_in_order(tokenizer: Tokenizer) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from utils.config import TrainConfig
+from utils.dataset.manifest import read_manifest, write_manifest
 from utils.errors import UserError
 from utils.events import read_events
 from utils.gpt_train import train_gpt
@@ -175,3 +176,20 @@ def test_a_missing_recording_is_named(project: Project) -> None:
     (project.dataset / "wavs" / "clip1.wav").unlink()
     with pytest.raises(UserError, match=r"1 of 6 audio files are missing, the first is clip1\.wav"):
         fine_tune(config_of(project))
+
+
+def test_word_times_teach_reading_along_and_are_shown(project: Project) -> None:
+    csv = project.train_csv
+    clips = read_manifest(csv)
+    times = [tuple(0.1 * number for number in range(len(clip.text.split()))) for clip in clips]
+    write_manifest(csv, [replace(clip, word_times=one) for clip, one in zip(clips, times, strict=True)])
+    result = fine_tune(config_of(project, num_epochs=6, learning_rate=1e-3, reading_weight=0.2, dropout=0.0))
+    missed = [event["loss_reading"] for event in read_events(result.folder / "events.jsonl", kind="step")]
+    assert missed[-1] < missed[0]
+
+
+def test_reading_along_without_word_times_is_refused(project: Project) -> None:
+    with pytest.raises(UserError, match="word times"):
+        fine_tune(config_of(project, reading_weight=0.2))
+    with pytest.raises(UserError, match="compile off"):
+        fine_tune(config_of(project, reading_weight=0.2, compile="default"))

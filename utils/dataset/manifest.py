@@ -1,4 +1,7 @@
-"""The list of clips that training reads: `audio_file|text|speaker_name`, UTF-8, paths relative to the file."""
+"""The list of clips that training reads: `audio_file|text|speaker_name`, UTF-8, paths relative to the file.
+
+A fourth column, `word_times`, may say at which second each word begins: `0.00 0.31 0.74`.
+"""
 
 import csv as csv_format
 import os
@@ -9,7 +12,7 @@ import pandas as pd
 
 from utils.dataset.listing import Listing
 from utils.dataset.locate import find_audio
-from utils.dataset.table import AUDIO, SPEAKER, TEXT, read_table
+from utils.dataset.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, read_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +23,8 @@ class Clip:
     """Absolute path."""
     text: str
     speaker: str
+    word_times: tuple[float, ...] = ()
+    """Second at which each word begins; empty where the manifest does not say."""
 
 
 def read_manifest(csv: Path) -> list[Clip]:
@@ -33,7 +38,13 @@ def read_manifest(csv: Path) -> list[Clip]:
     """
     folder, files = csv.parent.absolute(), Listing()
     return [
-        Clip(audio=find_audio(folder, row.audio, files), text=row.text, speaker=row.speaker) for row in read_table(csv)
+        Clip(
+            audio=find_audio(folder, row.audio, files),
+            text=row.text,
+            speaker=row.speaker,
+            word_times=row.word_times,
+        )
+        for row in read_table(csv)
     ]
 
 
@@ -52,5 +63,7 @@ def write_manifest(csv: Path, clips: list[Clip], *, folder: Path | None = None) 
     # Forward slashes are read on every system.
     paths = [Path(os.path.relpath(clip.audio, base)).as_posix() for clip in clips]
     columns = {AUDIO: paths, TEXT: [clip.text for clip in clips], SPEAKER: [clip.speaker for clip in clips]}
+    if any(clip.word_times for clip in clips):
+        columns[WORD_TIMES] = [" ".join(f"{time:.3f}" for time in clip.word_times) for clip in clips]
     frame = pd.DataFrame(columns, dtype=str)
     frame.to_csv(csv, sep="|", index=False, encoding="utf-8", quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n")

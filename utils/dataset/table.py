@@ -1,11 +1,12 @@
 """Read a metadata table in the layouts people use, and say exactly where a broken one is broken.
 
-Layouts: a header with `audio_file` and `text` (`speaker_name` may follow), separated by `|`, comma, semicolon or tab;
-or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalised text`.
+Layouts: a header with `audio_file` and `text` (`speaker_name` and `word_times` may follow), separated by `|`, comma,
+semicolon or tab; or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalised text`.
 """
 
 import csv
 import io
+import math
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from utils.dataset.normalized import is_normalized
 from utils.dataset.textfile import read_text
 from utils.errors import UserError
 
-AUDIO, TEXT, SPEAKER = "audio_file", "text", "speaker_name"
+AUDIO, TEXT, SPEAKER, WORD_TIMES = "audio_file", "text", "speaker_name", "word_times"
 DEFAULT_SPEAKER = "speaker"
 """Who speaks when the source does not say."""
 
@@ -38,6 +39,8 @@ class Row:
     text: str
     """Transcript: normalised text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
     speaker: str
+    word_times: tuple[float, ...] = ()
+    """Second at which each word begins; empty where the table does not say."""
     problem: str = ""
     """Why the row cannot be used."""
 
@@ -146,7 +149,22 @@ def _problem(fields: list[str], layout: _Layout) -> str:
         return "the row holds NUL characters"
     if len(fields) not in layout.widths:
         return f"the row has {len(fields)} fields instead of {' or '.join(map(str, sorted(layout.widths)))}"
+    if layout.header and WORD_TIMES in layout.header:
+        return _times_problem(fields[layout.header.index(WORD_TIMES)])
     return ""
+
+
+def _times_problem(cell: str) -> str:
+    try:
+        times = _times(cell)
+    except ValueError:
+        return f"{WORD_TIMES} is {cell[:40]!r}; write seconds with spaces between, such as 0.00 0.31"
+    rising = all(math.isfinite(time) for time in times) and list(times) == sorted(times)
+    return "" if rising else f"{WORD_TIMES} do not rise: {cell[:40]!r}"
+
+
+def _times(cell: str) -> tuple[float, ...]:
+    return tuple(map(float, cell.split()))
 
 
 def _how_to_write(layout: _Layout) -> str:
@@ -158,12 +176,14 @@ def _named_rows(rows: list[tuple[int, list[str]]], header: list[str]) -> list[Ro
     """Rows by column name; of columns with the same name the first counts."""
     audio, text = header.index(AUDIO), header.index(TEXT)
     speaker = header.index(SPEAKER) if SPEAKER in header else None
+    times = header.index(WORD_TIMES) if WORD_TIMES in header else None
     return [
         Row(
             line=line,
             audio=fields[audio].strip(),
             text=clean(fields[text]),
             speaker=(clean(fields[speaker]) if speaker is not None else "") or DEFAULT_SPEAKER,
+            word_times=() if times is None else _times(fields[times]),
         )
         for line, fields in rows
     ]

@@ -29,6 +29,7 @@ from utils.model.attention import (
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
 from utils.model.matrix_attention import plan_groups
 from utils.model.packing import IGNORED, PackedBatch
+from utils.model.reading import Guide, guided_blocks, reading_loss
 from utils.model.recompute import run_checkpointed
 
 
@@ -44,6 +45,8 @@ class ForwardOptions:
 
     Fused kernels drop no attention weights: the variable-length one cannot, and on a CPU it would cost the fast path.
     """
+    reading_weight: float = 0.0
+    """Weight of the loss that teaches heads to read along (`utils.model.reading`); 0 leaves it out."""
 
 
 class GptLosses(NamedTuple):
@@ -51,6 +54,8 @@ class GptLosses(NamedTuple):
 
     text: Tensor
     codes: Tensor
+    reading: Tensor
+    """Mean over the guided heads, weighted; 0 where none is guided."""
 
 
 class Attention(nn.Module):
@@ -154,12 +159,13 @@ class XttsGpt(nn.Module):
             batch: from `packing.pack`, on the model's device.
             cond_mels: mel spectrogram of each clip's conditioning crop, [B, 80, F].
         """
-        rows = self.transform(self.embed(batch, self.latents(cond_mels)), batch)
+        rows, reading = self._read(self.embed(batch, self.latents(cond_mels)), batch)
         hidden = self.final_norm(rows).flatten(0, 1)
         # Only positions that are scored go through the heads: padding and the conditioning segment cost nothing there.
         return GptLosses(
             text=_cross_entropy_sum(self.text_head(hidden.index_select(0, batch.text_places)), batch.text_targets),
             codes=_cross_entropy_sum(self.mel_head(hidden.index_select(0, batch.code_places)), batch.code_targets),
+            reading=reading,
         )
 
     def latents(self, mels: Tensor) -> Tensor:
@@ -178,12 +184,39 @@ class XttsGpt(nn.Module):
 
     def transform(self, x: Tensor, batch: PackedBatch) -> Tensor:
         """The blocks and the GPT's own last norm over tight rows, causally: [R, T, D] -> [R, T, D]."""
+        return self._read(x, batch)[0]
+
+    def _read(self, x: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
+        """What `transform` gives, and the loss of reading along."""
         dropout = self.options.dropout if self.training else 0.0
         attend = self._attend(batch, dropout)
+        guided = guided_blocks(len(self.gpt.h)) if self._guide_of(batch) else {}
+        reading = x.new_zeros((), dtype=torch.float32)
         x = _dropped(x, dropout)
-        for block in self.gpt.h:
-            x = run_checkpointed(self._mode, self._counted_block, block, x, attend, dropout, keep_rng=dropout > 0)
-        return self.gpt.ln_f(x)
+        for number, block in enumerate(self.gpt.h):
+            run = partial(run_checkpointed, self._mode, keep_rng=dropout > 0)
+            if number not in guided:
+                x = run(self._counted_block, block, x, attend, dropout)
+                continue
+            x, missed = run(self._guided_block, block, x, attend, dropout, batch.guide, guided[number])
+            reading = reading + missed * (self.options.reading_weight / len(guided))
+        return self.gpt.ln_f(x), reading
+
+    def _guide_of(self, batch: PackedBatch) -> Guide | None:
+        """What the batch knows about the clips' reading, where it is to be learned from."""
+        return batch.guide if self.training and self.options.reading_weight and len(batch.reading) else None
+
+    def _guided_block(
+        self, block: nn.Module, x: Tensor, attend: Attend, dropout: float, guide: Guide, ahead: bool
+    ) -> tuple[Tensor, Tensor]:
+        """One block, and how far its guided head's attention is from the text that is read."""
+        missed = []
+
+        def watched(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            missed.append(reading_loss(q, k, guide, ahead=ahead))
+            return attend(q, k, v)
+
+        return self._counted_block(block, x, watched, dropout), missed[0]
 
     @property
     def _mode(self) -> Checkpointing:

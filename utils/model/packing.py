@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from utils.model.architecture import NUM_LATENTS, GptShape
+from utils.model.reading import Guide
 
 IGNORED = -1
 """Target of a position that is not learned from."""
@@ -49,12 +50,23 @@ class PackedBatch:
     """The codes they must predict, `IGNORED` where J was rounded up; [J]."""
     borders: Tensor
     """Where each clip of a packed row begins, and the end; padding counts as one more clip; int32, [N + 1]."""
+    reading: Tensor
+    """Position within its clip that is read while each code is spoken, NaN where unknown; float32, [B, Q] or [0, 0]."""
+    reading_starts: Tensor
+    """Each clip's first position, counted over all rows, and its first code's within the clip; [B, 2] or [0, 2]."""
     num_text_targets: int
     num_code_targets: int
     num_positions: int
     """Positions that belong to clips; the rest of R * T is padding."""
     lengths: tuple[int, ...]
     """Positions of each clip of a packed row, and of its padding, which may be 0; empty in the rows layout."""
+    longest_clip: int
+    """Positions of the longest clip, rounded up."""
+
+    @property
+    def guide(self) -> Guide:
+        """What is known about where in their texts the clips are."""
+        return Guide(self.reading_starts, self.reading, self.longest_clip)
 
     @property
     def longest(self) -> int:
@@ -91,6 +103,7 @@ def pack(
     shape: GptShape,
     *,
     heard: list[tuple[int, int]] | None = None,
+    reading: list[Tensor] | None = None,
     layout: Layout = "rows",
     multiple: int = 32,
     total: int = 0,
@@ -102,6 +115,8 @@ def pack(
         codes: audio codes of each clip, [M].
         heard: for each clip the codes [start, end) that it is conditioned on and must not be scored on; None scores
             all codes.
+        reading: for each clip the text token that is spoken with each code, [M] float32, or empty where unknown; None
+            where nobody learns from it.
         layout: a row a clip, or one row for all.
         multiple: every padded length is rounded up to this. Few different shapes keep the CPU's bf16 kernel caches
             small (they grew to 12 GB with ragged shapes) and suit the GPU's tensor cores.
@@ -120,6 +135,7 @@ def pack(
     starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple, total)
     text_scored, code_scored = _scored(texts, codes, parts, starts, heard, shape)
     lengths = _lengths(parts, size[1]) if layout == "packed" else ()
+    places, reading_starts = _reading(reading, parts, starts, multiple)
     return PackedBatch(
         text=text_rows,
         codes=code_rows,
@@ -129,10 +145,13 @@ def pack(
         code_places=_flat(code_scored[0], 0, multiple),
         code_targets=_flat(code_scored[1], IGNORED, multiple),
         borders=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
+        reading=places,
+        reading_starts=reading_starts,
         num_text_targets=sum(map(len, text_scored[1])),
         num_code_targets=sum(map(len, code_scored[1])),
         num_positions=sum(NUM_LATENTS + sum(part) for part in parts),
         lengths=lengths,
+        longest_clip=round_up(max(NUM_LATENTS + sum(part) for part in parts), multiple),
     )
 
 
@@ -178,6 +197,21 @@ def _scored(
         code_places.append((torch.arange(code) + text_at + text)[kept])
         code_targets.append(_edged(codes[clip], None, STOPS, shape.stop_audio)[kept])
     return (text_places, text_targets), (code_places, code_targets)
+
+
+def _reading(
+    reading: list[Tensor] | None, parts: list[tuple[int, int]], starts: list[int], multiple: int
+) -> tuple[Tensor, Tensor]:
+    """Text tokens as positions within their clips, and where clips and their codes begin; see `PackedBatch`."""
+    if reading is None:
+        return torch.zeros(0, 0), torch.zeros(0, 2, dtype=torch.long)
+    longest = max(len(tokens) for tokens in reading)
+    places = torch.full((len(reading), round_up(max(longest, 1), multiple)), float("nan"))
+    for row, tokens in zip(places, reading, strict=True):
+        # START stands before the first token.
+        row[: len(tokens)] = tokens + NUM_LATENTS + 1
+    firsts = [NUM_LATENTS + text for text, _ in parts]
+    return places, torch.tensor([starts, firsts]).T.contiguous()
 
 
 def _lengths(parts: list[tuple[int, int]], total: int) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from utils.config import Checkpointing
@@ -34,7 +33,7 @@ def saved_operations() -> list[Any]:
     return found
 
 
-def run_checkpointed(mode: Checkpointing, block: Callable[..., Tensor], *inputs: Any, keep_rng: bool = False) -> Tensor:
+def run_checkpointed(mode: Checkpointing, block: Callable[..., Any], *inputs: Any, keep_rng: bool = False) -> Any:
     """The block's output, with what its backward pass needs kept or recomputed as `mode` says.
 
     Args:
@@ -49,5 +48,4 @@ def run_checkpointed(mode: Checkpointing, block: Callable[..., Tensor], *inputs:
     context: dict[str, Any] = {}
     if mode == "selective":
         context = {"context_fn": partial(create_selective_checkpoint_contexts, saved_operations())}
-    out: Tensor = checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=keep_rng, **context)
-    return out
+    return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=keep_rng, **context)

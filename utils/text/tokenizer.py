@@ -1,6 +1,8 @@
 """Text to token ids, exactly as stock coqui-tts reads it, with faults reported instead of raised in mid-training."""
 
+from bisect import bisect_right
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from tokenizers import Tokenizer as BpeTokenizer
@@ -11,6 +13,7 @@ from utils.text.languages import AMHARIC, code_of_token, language_token, plain_c
 from utils.text.normalize import normalize
 
 UNKNOWN = "[UNK]"
+SPACE = "[SPACE]"
 START = "[START]"
 STOP = "[STOP]"
 
@@ -104,6 +107,25 @@ class Tokenizer:
         """
         return self.encode_normalized(self.normalize(text, language), self.check_language(language))
 
+    def word_starts(self, text: str, language: str) -> list[int] | None:
+        """With which token each word of `text` begins, counted with the language token, and the number of tokens.
+
+        None where normalising makes other words of them, such as a number's.
+
+        Raises:
+            UserError: as `normalize`.
+        """
+        words = self.normalize(text, language).split(" ")
+        if len(words) != len(text.split()):
+            return None
+        prefix = language_token(self.check_language(language))
+        encoding = self._bpe.encode(prefix + SPACE.join(words))
+        sizes = [len(word) + len(SPACE) for word in words[:-1]]
+        begins = accumulate(sizes, initial=len(prefix))
+        ends = [end for _, end in encoding.offsets]
+        # The first token that reaches beyond the place where the word begins.
+        return [*(bisect_right(ends, begin) for begin in begins), len(ends)]
+
     def unknown_characters(self, text: str, language: str) -> list[str]:
         """Characters of the normalised text that the vocabulary cannot express, each once, in order.
 
@@ -124,4 +146,4 @@ class Tokenizer:
 
     def encode_normalized(self, text: str, code: str) -> list[int]:
         """Token ids of what `normalize` gave for a plain language code, the language token first."""
-        return self._bpe.encode(f"{language_token(code)}{text}".replace(" ", "[SPACE]")).ids
+        return self._bpe.encode(f"{language_token(code)}{text}".replace(" ", SPACE)).ids

@@ -31,6 +31,7 @@ def make_trainer(
     if accelerator.device.type == "cpu":
         keep_freed_memory()
     gpt = optimizations.optimize_model(load_gpt(base))
+    gpt.options.reading_weight = config.reading_weight
     optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     total_steps = config.num_epochs * steps_per_epoch(config, data, accelerator.num_processes)
     return Trainer(

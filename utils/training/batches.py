@@ -204,13 +204,23 @@ class Collate:
     Args:
         shape: of the model.
         mask_heard: leave out the codes that a clip's own crop covers (training); evaluation scores all codes.
+        learn_reading: say where in the text each code is, for clips with word times.
         layout: a row a clip, or one packed row.
         total: positions that a batch is filled up to, so that all have one shape; 0 leaves them as they come.
     """
 
-    def __init__(self, shape: GptShape, *, mask_heard: bool, layout: Layout = "rows", total: int = 0) -> None:
+    def __init__(
+        self,
+        shape: GptShape,
+        *,
+        mask_heard: bool,
+        learn_reading: bool = False,
+        layout: Layout = "rows",
+        total: int = 0,
+    ) -> None:
         self.shape = shape
         self.mask_heard = mask_heard
+        self.learn_reading = learn_reading
         self.layout = layout
         self.total = total
 
@@ -222,6 +232,7 @@ class Collate:
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
             self.shape,
             heard=spans if self.mask_heard else None,
+            reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if self.learn_reading else None,
             layout=self.layout,
             total=self.total,
         )

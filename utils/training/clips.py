@@ -1,7 +1,7 @@
 """The clips a run trains on, and the reason for each that it does not."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from utils.text.tokenizer import UNKNOWN, Tokenizer
 from utils.training.audio_files import AudioFiles
 
 _NO_CODES = np.zeros(0, dtype=np.int16)
+_NO_TIMES = np.zeros((0, 2), dtype=np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +36,20 @@ class TrainingClip:
     """Audio codes, [M]."""
     speaker: str = ""
     """Who speaks, as the manifest says."""
+    reading: NDArray[np.float32] = field(default_factory=lambda: _NO_TIMES)
+    """Second and text token at each word's beginning and at the end, [W + 1, 2]; empty where no times are known."""
 
     @property
     def seconds(self) -> float:
         """Duration, in seconds."""
         return self.num_samples / SAMPLE_RATE
+
+    def tokens_read(self) -> NDArray[np.float32]:
+        """The text token, a fraction between two, that is spoken in the middle of each code, [M]; or empty."""
+        if not len(self.reading):
+            return np.zeros(0, dtype=np.float32)
+        middles = (np.arange(len(self.codes)) + 0.5) * (CODE_SAMPLES / SAMPLE_RATE)
+        return np.interp(middles, self.reading[:, 0], self.reading[:, 1]).astype(np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +79,8 @@ class Selection:
     clips: list[Clip]
     tokens: list[Tensor]
     """Token ids of each clip, [L] int32."""
+    starts: list[list[int] | None]
+    """Token with which each word of a clip begins, and their number; None where no word times are given or fit."""
     dropped: list[dict[str, Any]]
     """{clip, reason} of every other clip of the manifest."""
 
@@ -84,7 +96,7 @@ def select_clips(
     manifest = read_manifest(csv)
     _check_files(csv, manifest)
     code = tokenizer.check_language(language)
-    clips, tokens, dropped = [], [], []
+    clips, tokens, starts, dropped = [], [], [], []
     for number, clip in enumerate(manifest, start=1):
         if progress is not None:
             progress(f"tokenizing {csv.name}", number, len(manifest))
@@ -99,7 +111,8 @@ def select_clips(
             continue
         clips.append(clip)
         tokens.append(torch.tensor(ids, dtype=torch.int32))
-    return Selection(clips=clips, tokens=tokens, dropped=dropped)
+        starts.append(tokenizer.word_starts(clip.text, code) if clip.word_times else None)
+    return Selection(clips=clips, tokens=tokens, starts=starts, dropped=dropped)
 
 
 def within_limits(
@@ -120,8 +133,8 @@ def within_limits(
         UserError: a recording cannot be read.
     """
     kept, dropped = [], list(selection.dropped)
-    pairs = zip(selection.clips, selection.tokens, strict=True)
-    for number, (clip, tokens) in enumerate(pairs, start=1):
+    whole = zip(selection.clips, selection.tokens, selection.starts, strict=True)
+    for number, (clip, tokens, starts) in enumerate(whole, start=1):
         if progress is not None:
             progress("reading clips", number, len(selection.clips))
         known = files.facts(clip.audio)
@@ -137,6 +150,7 @@ def within_limits(
                 tokens=tokens,
                 codes=_NO_CODES,
                 speaker=clip.speaker,
+                reading=_reading(clip, starts, known.num_samples / SAMPLE_RATE),
             )
         )
     return kept, dropped
@@ -151,6 +165,14 @@ def require_clips(clips: list[TrainingClip], dropped: list[dict[str, Any]], *, c
     if not clips:
         first = f"; the first was dropped because {dropped[0]['reason']}" if dropped else ""
         raise UserError(what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again")
+
+
+def _reading(clip: Clip, starts: list[int] | None, seconds: float) -> NDArray[np.float32]:
+    """See `TrainingClip.reading`; empty where the times do not fit the words or the recording."""
+    times = [*clip.word_times, seconds]
+    if starts is None or len(times) != len(starts) or times != sorted(times):
+        return _NO_TIMES
+    return np.array([times, starts], dtype=np.float32).T
 
 
 def _misfit(num_tokens: int, num_samples: int, limits: Limits) -> str:

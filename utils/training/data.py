@@ -10,6 +10,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from utils.config import TrainConfig
+from utils.errors import UserError
 from utils.model.base import Base
 from utils.paths import Project
 from utils.training.audio_files import AudioFiles
@@ -72,6 +73,24 @@ def load_data(
     with accelerator.main_process_first():
         codes = cache_codes(audio, base, folder, device=accelerator.device, progress=progress, files=files)
     train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
+    if config.reading_weight:
+        _tell_reading(train, config.train_csv)
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
     return TrainingData(train=train, evaluate=evaluate, dropped=dropped)
+
+
+def _tell_reading(clips: list[TrainingClip], csv: Path) -> None:
+    """Say how many clips teach to read along.
+
+    Raises:
+        UserError: none does.
+    """
+    timed = sum(len(clip.reading) > 0 for clip in clips)
+    if not timed:
+        raise UserError(
+            what="no clip has word times that fit its text, so reading_weight would do nothing",
+            where=str(csv),
+            fix="add the column word_times: the second at which each word begins, with spaces between; or leave it 0",
+        )
+    log.info("reading along: %d of %d clips have word times", timed, len(clips))

@@ -110,7 +110,13 @@ class Loaders:
         )
 
     def _collate(self, *, training: bool, total: int = 0) -> Collate:
-        return Collate(self._base.gpt_shape(), mask_heard=training, layout=self._switches.layout, total=total)
+        return Collate(
+            self._base.gpt_shape(),
+            mask_heard=training,
+            learn_reading=training and self._config.reading_weight > 0,
+            layout=self._switches.layout,
+            total=total,
+        )
 
     def _total(self) -> int:
         """Positions of every batch where all are to have one shape; 0 where they may differ."""

@@ -219,6 +219,7 @@ def log_step(run: Run, result: StepResult, total_steps: int, *, step_s: float, d
         data_s=data_s,
         audio_s=result.audio_seconds,
         **({"skipped": result.skipped} if result.skipped else {}),
+        **({"loss_reading": result.losses.reading} if result.losses.reading else {}),
     )
     if run.progress is not None:
         run.progress(step, total_steps, loss)

@@ -29,6 +29,8 @@ class Losses:
 
     text: float
     codes: float
+    reading: float = 0.0
+    """What reading along missed, weighted; beside the loss, not in it (see `TrainConfig.reading_weight`)."""
 
     @property
     def total(self) -> float:
@@ -59,9 +61,9 @@ class Gathered:
     """Gradients of one optimizer step that are not applied yet."""
 
     sums: Tensor
-    """Loss sums of text and codes over all micro-batches, [2]."""
+    """Loss sums of text, codes and reading over all micro-batches, [3]."""
     counts: Tensor
-    """Their valid targets, [2]."""
+    """Their valid targets, [3]; reading is divided by those of the codes."""
     audio_seconds: float
 
 
@@ -142,18 +144,18 @@ class Trainer:
         self.model.train()
         torch.compiler.cudagraph_mark_step_begin()
         torch.manual_seed(self._step_seed())
-        counts = self._reduced(
-            [sum(b.packed.num_text_targets for b in batches), sum(b.packed.num_code_targets for b in batches)]
-        )
-        sums = torch.zeros(2, dtype=torch.float32, device=self.device)
+        num_codes = sum(batch.packed.num_code_targets for batch in batches)
+        counts = self._reduced([sum(batch.packed.num_text_targets for batch in batches), num_codes, num_codes])
+        sums = torch.zeros(3, dtype=torch.float32, device=self.device)
         for number, batch in enumerate(batches):
             is_last = number == len(batches) - 1
             with nullcontext() if is_last else self.accelerator.no_sync(self.model):
                 losses = self._forward(batch)
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
+                loss = loss + losses.reading / counts[2]
                 # DistributedDataParallel averages over processes; these are shares of one sum.
                 self.scaler.scale(loss * self.accelerator.num_processes).backward()
-            sums += torch.stack([losses.text, losses.codes]).detach()
+            sums += torch.stack(losses).detach()
         audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
         return Gathered(sums=self._reduced(sums), counts=counts, audio_seconds=audio_seconds)
 
@@ -167,8 +169,8 @@ class Trainer:
         self.scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.gpt.parameters(), self.grad_clip_norm)
         # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run.
-        text, codes, grad_norm = torch.cat([gathered.sums / gathered.counts, norm.reshape(1)]).tolist()
-        losses = Losses(text=text, codes=codes)
+        text, codes, reading, grad_norm = torch.cat([gathered.sums / gathered.counts, norm.reshape(1)]).tolist()
+        losses = Losses(text=text, codes=codes, reading=reading)
         skipped = self._fault(losses, grad_norm)
         if not skipped:
             self.scaler.step(self.optimizer)

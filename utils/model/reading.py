@@ -1,0 +1,73 @@
+"""Reading along: some attention heads are taught where in the text speech is, by a loss on their attention.
+
+A GPT that learns to speak from little speech aligns by counting: its attention follows the text by position alone, and
+the longer the sentence the less it knows where it is. Word times tell it. Two heads learn to find the word of the code
+they stand at, which they can hear, and two higher ones the place of the code that comes next.
+
+Shapes: B clips, R tight rows of T positions, H heads, C channels a head, Q codes and K positions of the longest clip.
+
+Source of the idea: guided attention (Tachibana, Uenoyama and Aihara 2017), here with measured times in place of a
+diagonal.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+WINDOW = 2.0
+"""Tokens around the right one that count as right: times within a word are interpolated, and so not exact."""
+HIDDEN = -1e4
+"""Score of what cannot be seen; finite, so that a clip without times gives no NaN."""
+HEAD = -1
+"""Which head of a guided block learns it."""
+
+
+class Guide(NamedTuple):
+    """Where in their texts the clips of a batch are; empty where nothing is known."""
+
+    starts: Tensor
+    """Place of each clip's first position, counted over all rows, and of its first code within the clip; [B, 2]."""
+    places: Tensor
+    """Position within the clip that is read while each code is spoken, NaN where unknown; float32, [B, Q]."""
+    num_positions: int
+    """K."""
+
+
+def guided_blocks(num_blocks: int) -> dict[int, bool]:
+    """The blocks with a guided head, and whether it looks ahead to the next code."""
+    ahead = {num_blocks * sixth // 6: sixth > 2 for sixth in (1, 2, 3, 4)}
+    return dict(sorted(ahead.items()))
+
+
+def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
+    """Sum over codes of -log of the attention that the guided head pays to the right part of the text, float32.
+
+    Args:
+        q, k: of one block, [R, H, T, C].
+        guide: of the batch.
+        ahead: whether a position is to find the code after it, or the one it holds.
+    """
+    starts, first = guide.starts[:, :1], guide.starts[:, 1:]
+    wanted = guide.places if ahead else _later(guide.places)
+    keys = torch.arange(guide.num_positions, device=q.device)[None]
+    # The start code stands before the first code and predicts it.
+    queries = first + torch.arange(wanted.size(1), device=q.device)
+    scores = torch.bmm(_gather(q, starts + queries), _gather(k, starts + keys).transpose(1, 2)).float()
+    scores = (scores * q.size(-1) ** -0.5).masked_fill(keys[:, None] > queries[:, :, None], HIDDEN)
+    known = ~wanted.isnan()
+    right = (keys[:, None] - wanted.nan_to_num()[:, :, None]).abs() <= WINDOW
+    missed = scores.logsumexp(-1) - scores.masked_fill(~right, HIDDEN).logsumexp(-1)
+    return torch.where(known, missed, 0.0).sum()
+
+
+def _later(places: Tensor) -> Tensor:
+    """The same, one position further on."""
+    return torch.cat([torch.full_like(places[:, :1], float("nan")), places[:, :-1]], dim=1)
+
+
+def _gather(rows: Tensor, places: Tensor) -> Tensor:
+    """The guided head's vectors at places counted over all rows: [R, H, T, C] to [B, n, C]."""
+    flat = rows[:, HEAD].flatten(0, 1)
+    # Behind the last clip there may be nothing; causality hides what is taken instead.
+    return flat.index_select(0, places.clamp(max=len(flat) - 1).flatten()).view(*places.shape, -1)
