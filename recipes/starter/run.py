@@ -17,8 +17,6 @@ Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder
 
 FINISHED = Path(__file__).with_name("finished")
 """Results of stages that need not be trained again: a folder for each, named like the stage."""
-BEGUN = Path(__file__).with_name("begun")
-"""The GPT as far as it has been trained, 8,780 steps: a base without decoder and DVAE."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +28,10 @@ class RecipeConfig:
     stages: tuple[Stage, ...] = get_args(Stage)
     """Which stages, in this order."""
     from_nothing: bool = False
-    """Train the parts anew that the repository keeps finished, and the GPT from random weights."""
-    begin_with: Path = BEGUN
-    """A base of the starter's shape whose GPT a new work folder trains on; the one in the making if not given."""
+    """Train the parts anew that the repository keeps finished."""
+    begin_with: Path | None = None
+    """A base of the starter's shape, such as assets/starter, whose GPT a new work folder trains on; from random weights
+    when not given."""
 
 
 RUN: dict[Stage, Callable[[Path], None]] = {
@@ -53,7 +52,7 @@ def main() -> None:
     config = tyro.cli(RecipeConfig)
     work = config.work.expanduser()
     keep_freed_memory()
-    stages = RUN | {"gpt": partial(gpt.run, begin_with=None if config.from_nothing else config.begin_with)}
+    stages = RUN | {"gpt": partial(gpt.run, begin_with=config.begin_with)}
     for stage in config.stages:
         if config.from_nothing or not take_finished(stage, work):
             stages[stage](work)
