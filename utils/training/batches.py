@@ -105,7 +105,7 @@ class ClipDataset(Dataset[Sample]):
         loses its kind on the way.
         """
         clip, (source, (start, end)) = self.clips[place[1]], self._crop(place)
-        heard, span = torch.zeros(self.crop[1]), self.span(place)
+        heard, span = torch.zeros(self.crop[1]), (start, end) if source is clip else None
         try:
             crop = _read(source, start, end - start)
         except UserError as error:
