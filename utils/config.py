@@ -3,13 +3,12 @@
 A field that is None takes the default of the chosen base model (see `utils.model.base.TrainingDefaults`).
 """
 
-import codecs
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from utils.settings import Config
+from utils.settings import Config, is_encoding
 
 SAMPLE_RATE = 22_050
 """Sample rate of datasets, conditioning audio and codes, in Hz."""
@@ -145,7 +144,7 @@ class PrepareConfig(Config):
             found.append(f"max_cer is {self.max_cer}; use a share such as 0.3, up to 2")
         if self.compute_type not in COMPUTE_TYPES:
             found.append(f"compute_type is {self.compute_type!r}; use one of {', '.join(COMPUTE_TYPES)}")
-        if self.encoding is not None and not _is_encoding(self.encoding):
+        if self.encoding is not None and not is_encoding(self.encoding):
             found.append(f"encoding is {self.encoding!r}; use a name such as latin-1, cp1251 or shift-jis")
         return found
 
@@ -235,8 +234,8 @@ class TrainConfig(Config):
     """What is heard of the voice: own, a part of the clip itself, whose codes then do not train (stock's way); other, a
     part of another clip by the same speaker, and all codes train. The base's default when not given."""
     reading_weight: float = 0.0
-    """Weight of a loss that teaches some attention heads where in the text speech is, for a model that learns to speak
-    from nothing; needs the manifest's column word_times. 0 leaves it out; the starter's recipe takes 0.2."""
+    """Weight of a loss that teaches attention where in the text speech is, for models from nothing (0.2); 0 is none.
+    Needs the manifest's column word_times."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"
@@ -396,11 +395,3 @@ class SynthesizeConfig(SpeechSettings):
         if (self.project is None) == (self.model is None):
             found.append("give either a project or a model")
         return found
-
-
-def _is_encoding(name: str) -> bool:
-    try:
-        codecs.lookup(name).decode(b"")
-    except (LookupError, ValueError):
-        return False
-    return True

@@ -1,5 +1,6 @@
 """What every settings class can do: check its values, report all faults together, be saved and loaded."""
 
+import codecs
 import dataclasses
 from pathlib import Path
 from types import NoneType, UnionType
@@ -119,3 +120,12 @@ def _wanted(hint: Any) -> str:
         return f"a tuple, each item {_wanted(get_args(hint)[0])}"
     named = [" or ".join(get_args(c)) if get_origin(c) is Literal else words[c] for c in _choices(hint)]
     return " or ".join(named)
+
+
+def is_encoding(name: str) -> bool:
+    """Whether Python can read text in an encoding of that name."""
+    try:
+        codecs.lookup(name).decode(b"")
+    except (LookupError, ValueError):
+        return False
+    return True
