@@ -1,6 +1,7 @@
 """A whole run from its settings: the files it leaves, its log, what it refuses, and going on after a cut."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights
 from utils.paths import Project
 from utils.training import run as run_module
+from utils.training import state as state_module
 from utils.training.run import fine_tune
 
 
@@ -176,6 +178,21 @@ def test_a_missing_recording_is_named(project: Project) -> None:
     (project.dataset / "wavs" / "clip1.wav").unlink()
     with pytest.raises(UserError, match=r"1 of 6 audio files are missing, the first is clip1\.wav"):
         fine_tune(config_of(project))
+
+
+def test_the_best_is_the_best_however_slow_the_disk(project: Project, monkeypatch) -> None:
+    sync = state_module.sync
+
+    def slow(path: Path) -> None:
+        time.sleep(0.3)
+        sync(path)
+
+    monkeypatch.setattr(state_module, "sync", slow)
+    result = fine_tune(config_of(project, num_epochs=10, dropout=0.1, patience=2))
+    losses = {event["loss"]: event["step"] for event in read_events(result.folder / "events.jsonl", kind="eval")}
+    # Later evaluations are worse than the best and better than the one before it, which was on the disk already.
+    assert list(losses.values()).index(losses[min(losses)]) not in (0, len(losses) - 1)
+    assert [path.name for path in (result.folder / "checkpoints").glob("best-*")] == [f"best-{losses[min(losses)]:08d}"]
 
 
 def test_word_times_teach_reading_along_and_are_shown(project: Project) -> None:

@@ -266,7 +266,9 @@ def note_evaluation(run: Run, losses: Losses) -> None:
         run.log.warn(f"the evaluation loss at step {step} is not a number", source="numbers", step=step)
     run.evals_without_gain = 0 if is_best else run.evals_without_gain + 1
     run.best_loss = loss if is_best else run.best_loss
-    # A better one may not have been saved: then the disk's best is what counts.
+    if not is_best and loss < run.saver.best_loss:
+        # A better one is being written just now, or could not be: what comes of it decides.
+        run.sampling.poll(run.saver.finish())
     if loss < run.saver.best_loss:
         run.candidate = [step, loss]
 
