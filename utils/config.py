@@ -17,6 +17,9 @@ CODE_SAMPLES = 1_024
 MIN_CLIP_SECONDS = 0.5
 """Shorter clips are dropped: the conditioning crop needs something to hear."""
 
+STARTER = "starter"
+"""The base that ships with the project, and that is used where none is named."""
+
 COMPUTE_TYPES = (
     *("default", "auto", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"),
     *("float16", "bfloat16", "float32"),
@@ -69,7 +72,7 @@ class PrepareConfig(Config):
     """Share of a transcript's letters that it may hear otherwise before the clip is flagged."""
     detect_language: bool = False
     """Let it tell the language; a recording mostly in another one than the dataset's is reported, not transcribed."""
-    base: str = "tiny"
+    base: str = STARTER
     """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
     max_audio_length: int | None = None
     """Longest clip, in samples at 22 050 Hz; the base's limit when not given (XTTS v2: 255 995, 11.6 s)."""
@@ -157,8 +160,8 @@ class TrainConfig(Config):
     """Name of the voice; its folder below `output`."""
     output: Path = Path("output")
     """The folder that holds all projects."""
-    base: str = "tiny"
-    """Base model: tiny, v2.0.2, v2.0.3, main, a base folder, or an earlier run's ready/ folder."""
+    base: str = STARTER
+    """Base model: starter, tiny, v2.0.2, v2.0.3, main, a base folder, or an earlier run's ready/ folder."""
     language: str | None = None
     """Language code; the dataset's own when not given."""
     use_amharic_g2p: bool = False

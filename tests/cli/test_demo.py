@@ -22,15 +22,6 @@ def test_the_demo_does_the_whole_job(tmp_path: Path, capsys) -> None:
     assert all((project.folder / f"spoken_{number}.wav").stat().st_size > 1000 for number in (1, 2))
 
 
-def test_the_demo_takes_the_starter_where_it_ships(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(demo, "assets_folder", lambda: tmp_path)
-    assert demo.DemoConfig().base_name == "tiny"
-    (tmp_path / "starter").mkdir()
-    (tmp_path / "starter" / "model.safetensors").touch()
-    assert demo.DemoConfig().base_name == "starter"
-    assert demo.DemoConfig(base="v2.0.2").base_name == "v2.0.2"
-
-
 def test_a_failed_stage_fails_the_demo(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(demo, "assets_folder", lambda: tmp_path / "nothing")
     with pytest.raises(SystemExit) as end:

@@ -18,9 +18,8 @@ from utils.cli.evaluate import ROWS
 from utils.cli.evaluate import table as evaluation_table
 from utils.cli.synthesize import synthesize
 from utils.cli.train import train_with_bars
-from utils.config import Config, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.config import STARTER, Config, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
 from utils.evaluation.settings import EvaluateConfig
-from utils.model.catalog import STARTER, has_weights
 from utils.paths import assets_folder, open_project
 
 if TYPE_CHECKING:
@@ -44,13 +43,8 @@ class DemoConfig(Config):
     """Name of the voice; its folder below `output`."""
     output: Path = Path("output")
     """The folder that holds all projects."""
-    base: str | None = None
-    """Base model to fine-tune; the starter where it ships with this copy, else tiny, which speaks noise."""
-
-    @property
-    def base_name(self) -> str:
-        """The base that is meant."""
-        return self.base or (STARTER if has_weights(assets_folder() / STARTER) else "tiny")
+    base: str = STARTER
+    """Base model to fine-tune; tiny is quicker, but speaks noise."""
 
 
 @dataclass
@@ -91,15 +85,13 @@ def _demo(config: DemoConfig) -> None:
 def _prepare(config: DemoConfig, voice: Path) -> "Report":
     from utils.dataset.build import prepare
 
-    settings = PrepareConfig(
-        project=config.project, output=config.output, base=config.base_name, input=voice, language="en"
-    )
+    settings = PrepareConfig(project=config.project, output=config.output, base=config.base, input=voice, language="en")
     with progress_report("preparing clips") as progress:
         return prepare(settings.validate(where="demo"), progress=progress)
 
 
 def _train_config(config: DemoConfig) -> TrainConfig:
-    return TrainConfig(project=config.project, output=config.output, base=config.base_name)
+    return TrainConfig(project=config.project, output=config.output, base=config.base)
 
 
 def _export(config: DemoConfig) -> Path:
@@ -115,7 +107,7 @@ def _speaks(config: DemoConfig) -> bool:
     """Whether measuring the base's speech makes sense."""
     from utils.model.base import find_base
 
-    return find_base(config.base_name).can_speak
+    return find_base(config.base).can_speak
 
 
 def measure(config: DemoConfig, voice: Path) -> "Evaluation":

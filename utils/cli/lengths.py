@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_report, run_command
-from utils.config import SAMPLE_RATE, Config
+from utils.config import SAMPLE_RATE, STARTER, Config
 from utils.paths import open_project
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class LengthsConfig(Config):
     """Project whose training clips are measured, instead of a table."""
     output: Path = Path("output")
     """The folder that holds all projects."""
-    base: str = "tiny"
+    base: str = STARTER
     """Base model whose tokenizer and limits count: a base name or a folder."""
     language: str | None = None
     """Language code of the transcripts; that of lang.txt beside the table when not given, or else en."""

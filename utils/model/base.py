@@ -9,10 +9,10 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
-from utils.config import Conditioning
+from utils.config import STARTER, Conditioning
 from utils.errors import UserError
 from utils.model.architecture import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
-from utils.model.catalog import DOWNLOADED, EMBEDDED, STARTER
+from utils.model.catalog import DOWNLOADED, EMBEDDED
 from utils.model.shipped import check_files
 from utils.model.weights import State, read_weights
 from utils.paths import assets_folder, bases_folder

@@ -7,6 +7,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from utils.config import STARTER
 from utils.paths import Project, assets_folder, bases_folder
 from utils.text.languages import plain_code
 
@@ -14,8 +15,6 @@ DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
 EMBEDDED = ("tiny",)
 """Bases that need no download."""
-STARTER = "starter"
-"""The base that ships with the project."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, Config, Device
+from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, STARTER, Config, Device
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 READING_FILE = "language.json"
@@ -22,7 +22,7 @@ class LanguageConfig(Config):
     """Code of the language: amh, ka, sw, ..."""
     output: Path = Path("output")
     """The folder that holds all projects."""
-    base: str = "tiny"
+    base: str = STARTER
     """Base to look at and to start from: a base name or a folder, fine-tuned or extended before."""
     corpus: Path | None = None
     """Text in the language: .csv, .json, .jsonl, or plain text; the project's training clips when not given."""
