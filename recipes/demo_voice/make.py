@@ -31,10 +31,10 @@ SOUNDS = "p b t d k ɡ tʃ dʒ f v θ ð s z ʃ ʒ h m n ŋ l ɹ j w iː ɪ eɪ 
 
 
 def main() -> None:
-    """Write assets/demo_voice anew; heldout.txt is written by hand and only checked."""
+    """Write assets/demo_voice anew; demo_heldout.txt is written by hand and only checked."""
     folder = assets_folder() / "demo_voice"
     sentences = _lines(SENTENCES)
-    _check_text(sentences, held_out=_lines(folder / "heldout.txt"))
+    _check_text(sentences, held_out=_lines(folder.with_name("demo_heldout.txt")))
     (folder / "wavs").mkdir(parents=True, exist_ok=True)
     clips = [make_clip(folder / "wavs" / f"demo-{n:02}.flac", text) for n, text in enumerate(sentences, start=1)]
     write_manifest(folder / "metadata.csv", clips)

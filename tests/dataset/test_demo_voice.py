@@ -12,7 +12,7 @@ from tests.dataset.sources import DEMO_VOICE, demo_clips
 from utils.audio.decode import decode
 from utils.config import SAMPLE_RATE
 
-HELD_OUT = (DEMO_VOICE / "heldout.txt").read_text(encoding="utf-8").splitlines()
+HELD_OUT = DEMO_VOICE.with_name("demo_heldout.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_it_is_about_three_minutes_in_forty_clips() -> None:

@@ -53,7 +53,7 @@ def test_held_out_sentences_and_the_demo_voice_are_never_trained_on() -> None:
 
 def test_the_demo_voices_own_held_out_sentences_are_not_held_against_it() -> None:
     metadata = (assets_folder() / "demo_voice" / "metadata.csv").read_text(encoding="utf-8").lower()
-    lines = (assets_folder() / "demo_voice" / "heldout.txt").read_text(encoding="utf-8").splitlines()
+    lines = (assets_folder() / "demo_heldout.txt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if line.lower() in metadata] == []
 
 

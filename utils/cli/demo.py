@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+HELD_OUT = "demo_heldout.txt"
+"""Sentences of the bundled voice that nobody trains on, beside its folder: in it, they would be texts without sound."""
 NUM_SPOKEN = 2
 """Held-out sentences that a voice speaks when it only makes noise: nothing is measured then."""
 SYNTHESISER_VOICE = "en-us+f2"
@@ -124,7 +126,7 @@ def measure(config: DemoConfig, voice: Path) -> "Evaluation":
         project=config.project,
         output=config.output,
         checkpoint="base,best",
-        sentences=voice / "heldout.txt" if has_synthesiser else None,
+        sentences=voice.with_name(HELD_OUT) if has_synthesiser else None,
         synthesiser_voice=SYNTHESISER_VOICE if has_synthesiser else None,
     )
     with progress_phases() as progress:
@@ -140,7 +142,7 @@ def keep_pair(found: "Evaluation", folder: Path) -> list[Path]:
 
 
 def _speak(config: DemoConfig, voice: Path) -> list[Path]:
-    sentences = (voice / "heldout.txt").read_text(encoding="utf-8").splitlines()[:NUM_SPOKEN]
+    sentences = voice.with_name(HELD_OUT).read_text(encoding="utf-8").splitlines()[:NUM_SPOKEN]
     folder = open_project(config.project, config.output).folder
     wavs = [folder / f"spoken_{number}.wav" for number in range(1, NUM_SPOKEN + 1)]
     with progress_report("speaking") as progress:
