@@ -6,8 +6,8 @@ import torch
 
 from recipes.starter import gpt
 from recipes.starter.codec import load_dvae
-from recipes.starter.run import BEGUN, FINISHED, take_finished
-from utils.model.base import Base
+from recipes.starter.run import FINISHED, take_finished
+from utils.model.base import Base, find_base
 from utils.model.weights import read_weights, write_weights
 from utils.model.xtts import load_gpt
 
@@ -26,10 +26,11 @@ def test_an_own_result_is_not_replaced_and_other_stages_run(tmp_path: Path) -> N
     assert sorted(folder.name for folder in FINISHED.iterdir()) == ["dvae", "speaker"]
 
 
-def test_the_gpt_in_the_making_can_be_trained_on(tmp_path: Path) -> None:
+def test_the_gpt_that_ships_can_be_trained_on(tmp_path: Path) -> None:
     assert take_finished("dvae", tmp_path)
-    gpt.make_seed_base(tmp_path, tmp_path / "seed_base", begin_with=BEGUN)
-    seed, begun = (load_gpt(Base(folder)).state_dict() for folder in (tmp_path / "seed_base", BEGUN))
+    shipped = find_base("starter")
+    gpt.make_seed_base(tmp_path, tmp_path / "seed_base", begin_with=shipped.folder)
+    seed, begun = (load_gpt(base).state_dict() for base in (Base(tmp_path / "seed_base"), shipped))
     assert all(torch.equal(seed[name], tensor) for name, tensor in begun.items())
 
 
