@@ -207,7 +207,7 @@ def test_the_poll_shows_takes_under_way(studio, project):
 
 def test_models_are_listed_and_a_choice_that_is_gone_is_replaced(studio, project):
     listed = inference.models(studio, form(model="run/gone/best"))
-    assert listed["inference.model"].properties["value"] == "base/tiny"
+    assert listed["inference.model"].properties["value"] == "base/starter"
     assert ("base tiny", "base/tiny") in listed["inference.model"].properties["choices"]
     assert inference.models(studio, form(**{"project.project": ""})) == {}
 
