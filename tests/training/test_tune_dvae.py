@@ -67,9 +67,9 @@ def test_codes_of_another_dvae_are_another_cache(made: tuple[Base, str], project
     base, tiny = made[0], find_base("tiny")
     assert fingerprint(base.dvae, base.mel_stats()) != fingerprint(tiny.dvae, tiny.mel_stats())
     clip = project.dataset / "wavs" / "clip0.wav"
-    cache_codes([clip], tiny, tmp_path)
-    cache_codes([clip], base, tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
+    for one in (tiny, base):
+        cache_codes([clip], one, tmp_path / "codes")
+    assert len([path for path in (tmp_path / "codes").iterdir() if path.is_dir()]) == 2
 
 
 def test_a_model_trained_with_it_carries_it(made: tuple[Base, str], project: Project) -> None:
