@@ -67,7 +67,7 @@ def run(work: Path, *, begin_with: Path | None = None) -> None:
 
 
 def settings(work: Path, base: Path, course: Course, *, resume: Path | None) -> TrainConfig:
-    """The run's settings; a resumed run takes those it was begun with."""
+    """The run's settings; a run is resumed with the course that it was begun with."""
     return TrainConfig(
         project="gpt",
         output=work,

@@ -6,25 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from utils.model.architecture import GptShape
+from tests.model.test_gpt_parity import SHAPE
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import NUM_LATENTS, pack
 from utils.model.reading import Guide, guided_blocks, reading_loss
 from utils.training.clips import TrainingClip
 
-SHAPE = GptShape(
-    layers=3,
-    width=64,
-    heads=4,
-    text_rows=50,
-    audio_rows=130,
-    start_text=48,
-    stop_text=0,
-    start_audio=128,
-    stop_audio=129,
-    max_text_tokens=60,
-    max_audio_tokens=120,
-)
 UNKNOWN = float("nan")
 
 

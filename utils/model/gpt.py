@@ -190,7 +190,8 @@ class XttsGpt(nn.Module):
         """What `transform` gives, and the loss of reading along."""
         dropout = self.options.dropout if self.training else 0.0
         attend = self._attend(batch, dropout)
-        guided = guided_blocks(len(self.gpt.h)) if self._guide_of(batch) else {}
+        learns = self.training and self.options.reading_weight > 0 and len(batch.reading) > 0
+        guided = guided_blocks(len(self.gpt.h)) if learns else {}
         reading = x.new_zeros((), dtype=torch.float32)
         x = _dropped(x, dropout)
         for number, block in enumerate(self.gpt.h):
@@ -201,10 +202,6 @@ class XttsGpt(nn.Module):
             x, missed = run(self._guided_block, block, x, attend, dropout, batch.guide, guided[number])
             reading = reading + missed * (self.options.reading_weight / len(guided))
         return self.gpt.ln_f(x), reading
-
-    def _guide_of(self, batch: PackedBatch) -> Guide | None:
-        """What the batch knows about the clips' reading, where it is to be learned from."""
-        return batch.guide if self.training and self.options.reading_weight and len(batch.reading) else None
 
     def _guided_block(
         self, block: nn.Module, x: Tensor, attend: Attend, dropout: float, guide: Guide, ahead: bool
