@@ -1,14 +1,27 @@
 """What all tests share: no test touches the user's own base models, and tests that need a GPU skip without one."""
 
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 from utils.paths import BASES_VARIABLE
 
+MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
+
 # Before torch is loaded: threads that wait by spinning take the other processes' time on a shared machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Tests delete hundreds of checkpoints, which takes seconds each on a disk that tells its drive of freed blocks.
+if (
+    MEMORY_DISK.is_dir()
+    and shutil.disk_usage(MEMORY_DISK).free > ITS_BYTES
+    and psutil.virtual_memory().available > MEMORY_BYTES
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
 
 
 @pytest.fixture(scope="session", autouse=True)

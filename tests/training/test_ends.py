@@ -158,14 +158,14 @@ def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
     project: Project, workers: int, fault: str
 ) -> None:
     path = project.dataset / "wavs" / "clip4.wav"
-    whole, original = fine_tune(config_of(project, batch_size=1, num_epochs=4)), path.read_bytes()
+    whole, original = fine_tune(config_of(project, batch_size=1, num_epochs=2)), path.read_bytes()
 
     def lose() -> None:
         path.unlink()
         if fault == "shorter":
             soundfile.write(path, [0.0] * 100, SAMPLE_RATE)
 
-    settings = config_of(project, batch_size=1, num_epochs=4, num_workers=workers)
+    settings = config_of(project, batch_size=1, num_epochs=2, num_workers=workers)
     with pytest.raises(UserError, match=r"cannot be read any more: clip4\.wav"):
         fine_tune(settings, progress=after(2, lose))
     folder = max(project.runs.iterdir())

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 SAVE_S = 0.15
 """Of each sync."""
-EPOCHS = 10
-"""Of 3 steps each."""
+EPOCHS, FEW_EPOCHS = 10, 5
+"""Of 3 steps each; few are enough for a kill or two."""
 
 
 def train_slowly(sync_s: float, flags: list[str], log_file: Path) -> None:
@@ -60,9 +60,9 @@ def child(
 
 
 def begin(
-    processes: ForkServerContext, project: Project, *, sync_s: float = SAVE_S
+    processes: ForkServerContext, project: Project, *, epochs: int, sync_s: float = SAVE_S
 ) -> multiprocessing.process.BaseProcess:
-    flags = ("--num-epochs", str(EPOCHS), "--batch-size", "2", "--dropout", "0.1", "--checkpoint-every", "1")
+    flags = ("--num-epochs", str(epochs), "--batch-size", "2", "--dropout", "0.1", "--checkpoint-every", "1")
     return child(processes, project, *flags, "--run-id", "killed", sync_s=sync_s)
 
 
@@ -111,10 +111,10 @@ def step_of(checkpoint: Path | None) -> int:
 def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
     processes: ForkServerContext, project: Project, kills: int
 ) -> None:
-    chance = random.Random(kills)
+    chance, epochs = random.Random(kills), EPOCHS if kills > 2 else FEW_EPOCHS
     folder = project.runs / "killed"
     checkpoints, inside, survived = Checkpoints(folder / "checkpoints"), 0, 0
-    process = begin(processes, project)
+    process = begin(processes, project, epochs=epochs)
     while survived < kills:
         steps, before = num_steps(folder), checkpoints.last()
         ready = wait_until(lambda n=steps: num_steps(folder) > n and checkpoints.last() is not None, process)
@@ -134,14 +134,15 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
     log.info("kill -9: survived %d of %d, %d inside a save, %d leftovers tidied", survived, kills, inside, tidied)
     assert inside >= kills * 15 // 25 and not asides(folder)
     assert tidied >= 1
-    whole = fine_tune(config_of(project, num_epochs=EPOCHS, dropout=0.1, device="cpu"))
+    whole = fine_tune(config_of(project, num_epochs=epochs, dropout=0.1, device="cpu"))
     assert_same_end(folder, whole.folder)
 
 
 def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
     processes: ForkServerContext, project: Project
 ) -> None:
-    process, folder = begin(processes, project, sync_s=3 * SAVE_S), project.runs / "killed"
+    process = begin(processes, project, epochs=FEW_EPOCHS, sync_s=3 * SAVE_S)
+    folder = project.runs / "killed"
     checkpoints = Checkpoints(folder / "checkpoints")
     assert wait_until(lambda: checkpoints.last() is not None, process)
     # At the beginning of a save, so that both signals are heard before its end on a busy machine, too.
@@ -157,5 +158,5 @@ def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
     assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
     resumed = child(processes, project, "--resume", str(folder), sync_s=0.0)
     assert ended(resumed, project) == 0, (project.output / "child.log").read_text()[-3_000:]
-    whole = fine_tune(config_of(project, num_epochs=EPOCHS, dropout=0.1, device="cpu"))
+    whole = fine_tune(config_of(project, num_epochs=FEW_EPOCHS, dropout=0.1, device="cpu"))
     assert_same_end(folder, whole.folder)

@@ -42,6 +42,13 @@ def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project:
     assert recommended([replace(best, measured=Measurement(fault="no"))]) is None
 
 
+def test_what_the_user_chose_stays_in_every_combination_and_none_is_measured_twice(project: Project) -> None:
+    fixed = {"mixed_precision": "fp32", "gradient_checkpointing": "full", "batch_size": 2}
+    rows = preflight(settled(project, num_epochs=1), audio_s=60.0, fixed=fixed, measure=lambda config: told(10.0))
+    assert {(row.config.mixed_precision, row.config.gradient_checkpointing) for row in rows} == {("fp32", "full")}
+    assert len({row.config for row in rows}) == len(rows) and {row.config.sdpa for row in rows} == {True, False}
+
+
 def test_batches_grow_while_they_bring_more_and_fit(project: Project) -> None:
     tried: list[tuple[int, int]] = []
 
@@ -75,7 +82,10 @@ def test_preflight_and_auto_exclude_each_other() -> None:
         TrainCommand(project="a", preflight=True, auto=True).validate(where="test")
 
 
-def test_auto_trains_with_what_was_fastest(project: Project, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+@pytest.mark.parametrize(("given", "batch_size"), [([], 4), (["--batch-size", "1"], 1)])
+def test_auto_trains_with_what_was_fastest(
+    project: Project, given: list[str], batch_size: int, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
     def measure(config: TrainConfig, **count) -> Measurement:
         wanted = config.gradient_checkpointing == "selective" and config.batch_size <= 4
         return told(20.0 + config.batch_size if wanted else 10.0)
@@ -93,8 +103,8 @@ def test_auto_trains_with_what_was_fastest(project: Project, monkeypatch: pytest
         "--num-epochs",
         "1",
     ]
-    train([*flags, "--batch-size", "2", "--auto"])
+    train([*flags, *given, "--auto"])
     run = next(project.runs.iterdir())
     started = next(event for event in read_events(run / "events.jsonl") if event["kind"] == "started")
-    assert started["config"]["gradient_checkpointing"] == "selective" and started["config"]["batch_size"] == 4
+    assert started["config"]["gradient_checkpointing"] == "selective" and started["config"]["batch_size"] == batch_size
     assert "recommended:" in capsys.readouterr().out

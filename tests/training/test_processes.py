@@ -111,6 +111,7 @@ def test_two_processes_train_like_one_that_accumulates(processes: ForkServerCont
             assert [ours[key] for key in keys] == pytest.approx([reference[key] for key in keys], rel=1e-2)
 
 
+@pytest.mark.slow
 def test_what_befalls_one_process_ends_both_saves_and_is_gone_on_from_exactly(
     processes: ForkServerContext, project: Project, tmp_path_factory
 ) -> None:

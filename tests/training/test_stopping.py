@@ -23,7 +23,7 @@ from utils.training.run import fine_tune
 from utils.training.state import Checkpoints
 from utils.training.stopping import StopRequest
 
-NUM_EPOCHS = 6
+NUM_EPOCHS = 4
 
 
 def start(project: Project) -> tuple[subprocess.Popen, Path]:

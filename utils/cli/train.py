@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from utils.cli.common import progress_phases, run_command
 from utils.config import TrainConfig
@@ -19,7 +19,8 @@ class TrainCommand(TrainConfig):
     preflight: bool = False
     """Measure a few real steps of each combination of switches on this machine and these clips, and train nothing."""
     auto: bool = False
-    """Measure likewise, take the fastest combination and batch size that fit, and train with them."""
+    """Measure likewise, take the fastest combination and batch size that fit, and train with them; switches and a batch
+    size that you give stay."""
 
     def problems(self) -> list[str]:
         both = ["preflight trains nothing and auto trains; give one of them"] if self.preflight and self.auto else []
@@ -84,7 +85,8 @@ def measure_switches(config: TrainConfig, report: Callable[[str, int, int | None
     def told(name: str, done: int, total: int) -> None:
         report("measuring", done, total)
 
-    rows = preflight(settled, audio_s=audio_s, told=told)
+    fixed = _fixed(config)
+    rows = preflight(settled, audio_s=audio_s, fixed=fixed, told=told)
     best = recommended(rows)
     if best is None:
         raise UserError(
@@ -92,10 +94,12 @@ def measure_switches(config: TrainConfig, report: Callable[[str, int, int | None
             where="preflight",
             fix="lower batch_size or max_audio_length",
         )
-    largest = larger_batches(best, audio_s=audio_s, told=told)
+    largest = best if "batch_size" in fixed else larger_batches(best, audio_s=audio_s, told=told)
     print(table(rows if largest is best else [*rows, largest]))
     print(f"hours are those of {settled.num_epochs} epochs of {audio_s / 60:.1f} minutes")
     flags = _flags(largest.config)
+    if fixed:
+        print(f"kept as you chose: {', '.join(f'{name} {value}' for name, value in fixed.items())}")
     print(f"recommended: {largest.name}\n  --{' --'.join(flags)}")
     return largest
 
@@ -111,6 +115,12 @@ CHOSEN = (
     "lora_rank",
 )
 """Settings that preflight chooses."""
+
+
+def _fixed(config: TrainConfig) -> dict[str, Any]:
+    """What the user chose of CHOSEN: values that are not the default."""
+    default = {field.name: field.default for field in fields(TrainConfig)}
+    return {name: value for name in CHOSEN if (value := getattr(config, name)) != default[name]}
 
 
 def _with_choice(config: TrainConfig, chosen: "Row") -> TrainConfig:

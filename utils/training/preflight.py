@@ -1,6 +1,6 @@
 """Try the switches on the user's own machine and clips: a few real steps of each combination, and what follows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,18 +35,24 @@ class Row:
 
 
 def preflight(
-    config: TrainConfig, *, audio_s: float, told: Told | None = None, measure: Measure | None = None
+    config: TrainConfig,
+    *,
+    audio_s: float,
+    fixed: Mapping[str, Any] | None = None,
+    told: Told | None = None,
+    measure: Measure | None = None,
 ) -> list[Row]:
     """Measure each combination in a process of its own.
 
     Args:
         config: settled settings; each combination changes some of them.
         audio_s: speech in one epoch, in seconds, for the predicted hours.
+        fixed: settings that the user chose: they stay in every combination.
         told: told how far it is.
         measure: does a measurement; the real one when not given.
     """
     measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
-    combinations = list(_combinations(config))
+    combinations = _with_fixed(_combinations(config), fixed or {})
     rows = []
     for number, (name, changes) in enumerate(combinations):
         if told:
@@ -93,6 +99,17 @@ def table(rows: list[Row]) -> str:
     """The measurements, one line each."""
     head = f"{'':34}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
     return "\n".join([head, *map(_line, rows)])
+
+
+def _with_fixed(
+    combinations: Iterable[tuple[str, dict[str, Any]]], fixed: Mapping[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """The combinations with what the user chose; of those that are then the same, the first."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for name, changes in combinations:
+        changes = changes | {key: value for key, value in fixed.items() if key in changes}
+        found.setdefault(repr(sorted(changes.items())), (name, changes))
+    return list(found.values())
 
 
 def _combinations(config: TrainConfig) -> Iterator[tuple[str, dict[str, Any]]]:
