@@ -4,9 +4,11 @@ import errno
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import soundfile
 
@@ -174,6 +176,21 @@ def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
     assert last.name == f"step-{end['step']:08d}", "every step that was taken is saved"
     path.write_bytes(original)
     assert fine_tune(replace(settings, resume=folder)).epoch_losses == whole.epoch_losses
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_loading_process_outlives_its_run(project: Project, fails: bool) -> None:
+    def spoil() -> None:
+        assert len(loaders()) == 2
+        if fails:
+            raise UserError(what="enough")
+
+    def loaders() -> list[psutil.Process]:
+        return [child for child in psutil.Process().children() if "pt_data_worker" in child.name()]
+
+    with pytest.raises(UserError, match="enough") if fails else nullcontext():
+        fine_tune(config_of(project, num_epochs=1, num_workers=2, device="cpu"), progress=after(2, spoil))
+    assert not loaders()
 
 
 def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project: Project) -> None:

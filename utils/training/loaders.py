@@ -87,6 +87,13 @@ class Loaders:
         self._places.epoch, self._places.start = epoch, start
         return self._train
 
+    def close(self) -> None:
+        """End the processes that read. Left to the garbage collector, torch waits five seconds for each of them: it
+        closes the queue first, through which they would be told."""
+        iterator, self._train._iterator = self._train._iterator, None
+        if iterator is not None and self.settings.num_workers:
+            iterator._shutdown_workers()  # type: ignore[attr-defined]  # torch has no public way
+
     def evaluate(self) -> DataLoader:
         """Evaluation batches in a fixed order."""
         batches = EpochBatches([0] * len(self._data.evaluate), self._config.eval_batch_size, seed=None)

@@ -14,6 +14,7 @@ from utils.errors import UserError
 from utils.performance_utils import PerformanceTracker
 from utils.training.batches import Batch
 from utils.training.divergence import Divergence
+from utils.training.loaders import Loaders
 from utils.training.recovery import Recovery
 from utils.training.run_log import RunLog
 from utils.training.sampling import Sampling
@@ -47,10 +48,8 @@ class Run:
 
     trainer: Trainer
     optimizations: TrainingOptimizer
-    make_train_loader: Callable[[int, int], DataLoader]
-    """Micro-batches of an epoch, by its number and the first batch wanted."""
-    plan_of: Callable[[int], str]
-    """Fingerprint of which clips form which batches of an epoch."""
+    loaders: Loaders
+    """Makes the batches that train."""
     eval_loader: Iterable[Batch]
     checkpoints: Checkpoints
     saver: Saver
@@ -133,7 +132,7 @@ def train_epochs(run: Run) -> End:
     """Each epoch ends with an evaluation and a checkpoint."""
     total = run.total_steps
     while run.epoch < run.num_epochs:
-        loader = run.make_train_loader(run.epoch, run.batches_done)
+        loader = run.loaders.train(run.epoch, run.batches_done)
         for batches, data_s in timed(grouped(loader, run.grad_accumulation)):
             require_readable(run, [fault for batch in batches for fault in batch.lost])
             started = time.perf_counter()
@@ -289,7 +288,7 @@ def save(run: Run, *, wait: bool = False) -> None:
         return
     state = {name: getattr(run, name) for name in RESUMED}
     state |= {"trainer": run.trainer.state(), "recovery": run.recovery.state(), "skipped": run.divergence.num_skipped}
-    state |= {"plan": run.plan_of(run.epoch)}
+    state |= {"plan": run.loaders.plan_of(run.epoch)}
     snapshot = Snapshot(
         step=run.trainer.num_steps,
         files=files_of(run.trainer.gpt, run.trainer.optimizer),

@@ -80,7 +80,7 @@ def take_up(run: Run, resumed: Resumed) -> list[str]:
 
 def _is_replanned(run: Run, state: dict[str, Any]) -> bool:
     """Whether the epoch's batches are others now: on another device, with another kernel or number of processes."""
-    return "plan" in state and state["plan"] != run.plan_of(run.epoch)
+    return "plan" in state and state["plan"] != run.loaders.plan_of(run.epoch)
 
 
 def put_in_order(run: Run, resumed: Resumed) -> list[str]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,7 +112,7 @@ def fine_tune(
     run = _make_run(settled, project, base, data, folder, trainer, optimizations)
     run.progress = progress.steps
     # Signals are heard to the very end: waiting for the last sample can be cut short.
-    with run.stop, _told(run):
+    with run.stop, _told(run), closing(run.loaders):
         told = take_up(run, resumed) if resumed else []
         # The first process renames what the others have been reading.
         accelerator.wait_for_everyone()
@@ -144,8 +144,7 @@ def _make_run(
     return Run(
         trainer=trainer,
         optimizations=optimizations,
-        make_train_loader=loaders.train,
-        plan_of=loaders.plan_of,
+        loaders=loaders,
         eval_loader=loaders.evaluate(),
         checkpoints=checkpoints,
         saver=Saver(checkpoints, run_log),
