@@ -52,7 +52,8 @@ def test_names_of_files_stay_text():
 
 
 def test_lengths_are_counted_by_whole_seconds():
-    assert view.lengths(Report(clips=clips(), settings={})).values.tolist() == [[0, 0], [1, 0], [2, 1], [3, 1]]
+    counted = view.lengths(Report(clips=clips(), settings={})).values.tolist()
+    assert counted == [["0–1", 0], ["1–2", 0], ["2–3", 1], ["3–4", 1]]
 
 
 def test_the_full_report_is_offered_where_there_is_one(tmp_path: Path):

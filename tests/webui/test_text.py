@@ -4,6 +4,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from webui import text
 
 
@@ -20,3 +22,17 @@ def test_no_two_tabs_give_one_name_to_different_words():
 
 def _is_given(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
+
+
+@pytest.mark.parametrize(
+    ("engine", "page"),
+    [
+        ("no text; --transcriber small would write it", "no text; “Transcribe with Whisper” small would write it"),
+        ("with --gradient-checkpointing it may fit", "with “Gradient Checkpointing” it may fit"),
+        ("--workers 1 needs the least", "“Processes” 1 needs the least"),
+        ("start the app with --input-root FOLDER", "start the app with --input-root FOLDER"),
+        ("a--workers, C:\\x--seed", "a--workers, C:\\x--seed"),
+    ],
+)
+def test_settings_are_called_as_the_page_calls_them(engine: str, page: str) -> None:
+    assert text.on_page(engine) == page

@@ -12,6 +12,7 @@ from typing import Any
 import gradio as gr
 
 from utils.errors import UserError
+from webui import text
 from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.markup import lines
 from webui.registry import Registry
@@ -163,7 +164,7 @@ def faults_told() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise gr.Error(lines(error), print_exception=False, duration=20) from error
+        raise gr.Error(lines(text.on_page(error)), print_exception=False, duration=20) from error
 
 
 def named(function: Callable[..., Any], keys: Sequence[str], event: type | None = None) -> Callable[..., Any]:

@@ -92,10 +92,10 @@ def show(studio: Studio, values: Values) -> Updates:
         found = replace(Report.load(project.report), clips=current_clips(project))
     except UserError as error:
         return updates | _nothing(view.broken(error))
-    page = project.dataset / "report.html"
+    page, lengths = project.dataset / "report.html", view.lengths(found)
     return updates | {
         "data.report": view.report(found, project.language(), page if page.is_file() else None),
-        "data.lengths": Change(value=view.lengths(found), visible=True),
+        "data.lengths": Change(value=lengths, sort=lengths["seconds"].tolist(), visible=True),
         "data.clips": Change(value=view.rows(found.clips), visible=True),
         **clips.refreshed(project, found.clips, values.get("data.clip")),
     }

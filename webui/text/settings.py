@@ -1,5 +1,7 @@
 """Words about settings; what is not said here comes from the settings' own docstrings."""
 
+import re
+
 LABELS = {
     "num_epochs": "Epochs",
     "batch_size": "Batch size",
@@ -168,3 +170,16 @@ def help_of(name: str, fallback: str) -> str:
 def choice(setting: str, value: str) -> str:
     """A value that can be chosen for a setting."""
     return CHOICES.get(value, value)
+
+
+FLAG = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)")
+
+
+def on_page(words: object) -> str:
+    """A message of the engine, which names settings as the command line does, with the page's own names."""
+
+    def labelled(flag: re.Match[str]) -> str:
+        label = LABELS.get(flag[1].replace("-", "_"))
+        return f"“{label}”" if label else flag[0]
+
+    return FLAG.sub(labelled, str(words))

@@ -62,7 +62,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, label: st
 
 def message(kind: str, words: object) -> Markup:
     """A framed message: hint, warning or error."""
-    return tag("div", words if isinstance(words, Markup) else lines(words), class_=f"message {kind}", role="status")
+    return tag(
+        "div",
+        words if isinstance(words, Markup) else lines(text.on_page(words)),
+        class_=f"message {kind}",
+        role="status",
+    )
 
 
 def empty(words: str) -> Markup:

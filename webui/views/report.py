@@ -69,7 +69,8 @@ def lengths(found: Report) -> pd.DataFrame:
     """How many used clips there are of each whole second, for the plot."""
     counts = pd.Series([int(clip.seconds) for clip in found.used], dtype=int).value_counts().sort_index()
     longest = int(counts.index.max()) if len(counts) else 0
-    rows = [(second, int(counts.get(second, 0))) for second in range(longest + 1)]
+    # Names, not numbers: an axis of numbers begins half a bar below 0 and has halves of seconds.
+    rows = [(f"{second}–{second + 1}", int(counts.get(second, 0))) for second in range(longest + 1)]
     return pd.DataFrame(rows, columns=["seconds", "clips"])
 
 
@@ -96,8 +97,8 @@ def rows(clips: Sequence[ClipReport]) -> list[list[str | float]]:
 def _why(clip: ClipReport) -> str:
     """Why a clip is left out, or what deserves a look in one that is used."""
     if clip.reason:
-        return f"{clip.reason}: {clip.detail}"
-    return "; ".join(f"{flag.measure}: {flag.detail}" for flag in clip.flags if not clip.accepted)
+        return text.on_page(f"{clip.reason}: {clip.detail}")
+    return text.on_page("; ".join(f"{flag.measure}: {flag.detail}" for flag in clip.flags if not clip.accepted))
 
 
 def clip(found: ClipReport, *, has_sound: bool) -> Markup:

@@ -75,7 +75,7 @@ def _bar(job: Job, done: Progress | None, best: float | None) -> Markup | None:
 
 
 def _lines(words: str) -> Markup:
-    return join(*(tag("div", line) for line in words.splitlines()))
+    return join(*(tag("div", line) for line in text.on_page(words).splitlines()))
 
 
 def badge_of(switch: Mapping[str, Any] | None) -> Markup:
