@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 from utils.errors import UserError
-from webui.interface import create_ui
-from webui.security import GIB, access_of
-from webui.theme import create_theme, style
+from webui.quick_start import load_interface
 
 
 def main() -> int:
@@ -18,6 +16,11 @@ def main() -> int:
         The exit status: 0, or 2 when a flag or the address cannot be used.
     """
     flags = read_flags()
+    create_ui = load_interface().create_ui
+    # These load gradio, too.
+    from webui.security import GIB, access_of
+    from webui.theme import create_theme, style
+
     output = flags.output.resolve()
     try:
         options = access_of(flags).launch_options(output)
