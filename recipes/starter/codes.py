@@ -24,7 +24,7 @@ def run(work: Path) -> None:
             print(f"codes: {phase}, {done} of {total} clips", flush=True)
 
     manifests = sorted((work / "corpus").glob("metadata_*.csv"))
-    clips = [path for manifest in manifests for path, _, _ in read_manifest(manifest)]
+    clips = list(dict.fromkeys(path for manifest in manifests for path, _, _ in read_manifest(manifest)))
     codes = cache_codes(clips, Base(work / "dvae"), work / "codes", progress=progress)
     counts = np.bincount(np.concatenate([codes[clip] for clip in clips]), minlength=1024)
     share = counts[counts > 0] / counts.sum()

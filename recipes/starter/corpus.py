@@ -1,8 +1,9 @@
-"""Stage A: many hours of English speech by twelve espeak-ng voices, with held-out sentences.
+"""Stage A: hours of English speech by espeak-ng, with held-out sentences: twelve voices say much, 120 others a little.
 
 Leaves below `work/corpus/`: wavs/<speaker>/<number>.wav (22 050 Hz, mono, 16 bit), metadata_train.csv,
-metadata_eval.csv (held-out sentences of the grammar) and metadata_heldout.csv (the fixed list in held_out.txt, the
-voices taking turns). A clip that is already there is not made again.
+metadata_voices.csv (the part of it that has as many clips of the twelve as of the others), metadata_eval.csv (held-out
+sentences of the grammar) and metadata_heldout.csv (the fixed list in held_out.txt, the twelve taking turns). A clip
+that is already there is not made again.
 """
 
 import csv
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.timings import Timer
-from recipes.starter.voices import FORBIDDEN_VARIANTS, GPT_VOICES, EspeakVoice
+from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone, other_voices
 from recipes.starter.word_lists import WordLists
 from utils.config import SAMPLE_RATE
 from utils.errors import UserError
@@ -53,36 +54,54 @@ class Utterance:
 
 
 def run(
-    work: Path, *, clips_per_voice: int = 4500, lists_per_voice: int = 1500, eval_per_voice: int = 20, seed: int = 7
+    work: Path,
+    *,
+    clips_per_voice: int = 4500,
+    lists_per_voice: int = 1500,
+    clips_per_other: int = 150,
+    eval_per_voice: int = 20,
+    seed: int = 7,
 ) -> None:
-    """Make all clips and the three manifests.
+    """Make all clips and the manifests.
 
     Raises:
         UserError: espeak-ng or the dictionary is not installed.
     """
     corpus, counts = work / "corpus", {"clips_per_voice": clips_per_voice, "lists_per_voice": lists_per_voice}
-    planned = list(plan(**counts, eval_per_voice=eval_per_voice, seed=seed))
-    for voice in GPT_VOICES:
+    planned = list(plan(**counts, clips_per_other=clips_per_other, eval_per_voice=eval_per_voice, seed=seed))
+    for voice in everyone():
         (corpus / "wavs" / voice.name).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         sizes = _with_progress(
             pool.map(lambda one: speak(one.text, one.voice, one.path(corpus)), planned), len(planned)
         )
         made = list(zip(planned, sizes, strict=True))
-    for split, name in {"train": "metadata_train", "eval": "metadata_eval", "heldout": "metadata_heldout"}.items():
-        rows = [(one, size) for one, size in made if one.split == split and size <= MAX_CLIP_SAMPLES]
-        _write_manifest(corpus / f"{name}.csv", rows, corpus)
-        hours = sum(size for _, size in rows) / SAMPLE_RATE / 3600
-        print(f"corpus: {name}.csv has {len(rows)} clips, {hours:.2f} hours")
+    rows = {one: size for one, size in made if size <= MAX_CLIP_SAMPLES}
+    times = word_times(rows)
+    parts = {split: [one for one in rows if one.split == split] for split in ("train", "eval", "heldout")}
+    for name, part in (parts | {"voices": voices_alike(parts["train"])}).items():
+        _write_manifest(corpus / f"metadata_{name}.csv", part, times, corpus)
+        hours = sum(rows[one] for one in part) / SAMPLE_RATE / 3600
+        print(f"corpus: metadata_{name}.csv has {len(part)} clips, {hours:.2f} hours", flush=True)
 
 
-def plan(*, clips_per_voice: int, lists_per_voice: int = 0, eval_per_voice: int, seed: int) -> Iterator[Utterance]:
+def voices_alike(train: list[Utterance]) -> list[Utterance]:
+    """All training clips of the other voices and as many of the twelve, if there are."""
+    twelve = [one for one in train if one.voice in GPT_VOICES]
+    others = [one for one in train if one.voice not in GPT_VOICES]
+    return others + random.Random(1).sample(twelve, min(len(others), len(twelve)))
+
+
+def plan(
+    *, clips_per_voice: int, lists_per_voice: int = 0, clips_per_other: int = 0, eval_per_voice: int, seed: int
+) -> Iterator[Utterance]:
     """Every clip of the corpus: no sentence occurs twice, none of held_out.txt is in train or eval.
 
     Args:
-        clips_per_voice: of the grammar's sentences, for training.
+        clips_per_voice: of the grammar's sentences, for training, by each of the twelve.
         lists_per_voice: of dictionary words, for training as well.
-        eval_per_voice: of the grammar's sentences, for evaluation.
+        clips_per_other: of the grammar's sentences, by each other voice; one more is for evaluation.
+        eval_per_voice: of the grammar's sentences, for evaluation, by each of the twelve.
         seed: of both.
     """
     held_out = held_out_sentences()
@@ -97,6 +116,10 @@ def plan(*, clips_per_voice: int, lists_per_voice: int = 0, eval_per_voice: int,
     lists = iter(WordLists(seed)) if lists_per_voice else iter(())
     for number, voice in itertools.product(range(clips_per_voice, clips_per_voice + lists_per_voice), GPT_VOICES):
         yield Utterance(split="train", voice=voice, number=number, text=next(lists))
+    # Last, so that a work folder that was made without them keeps its clips.
+    for number, voice in itertools.product(range(clips_per_other + 1 if clips_per_other else 0), other_voices()):
+        split = "train" if number else "eval"
+        yield Utterance(split=split, voice=voice, number=number, text=next(sentences))
 
 
 def held_out_sentences() -> list[str]:
@@ -144,25 +167,24 @@ def sample_of(paths: list[Path], count: int, *, seed: int) -> list[Path]:
     return random.Random(seed).sample(paths, min(count, len(paths)))
 
 
-def word_times(rows: list[tuple[Utterance, int]]) -> Iterator[str]:
+def word_times(sizes: dict[Utterance, int]) -> dict[Utterance, str]:
     """The manifest's cell for each clip, given with its length in samples: seconds, or nothing."""
-    timer = Timer()
-    for one, size in rows:
+    timer, cells = Timer(), {}
+    # Clips of one voice are timed together, because another voice takes long to load.
+    for one in sorted(sizes, key=lambda one: one.voice.name):
         times, seconds = timer(one.text, one.voice)
-        fits = abs(seconds - size / SAMPLE_RATE) <= MOST_APART_S and times[-1] < size / SAMPLE_RATE
-        yield " ".join(f"{time:.3f}" for time in times) if fits else ""
+        length = sizes[one] / SAMPLE_RATE
+        fits = abs(seconds - length) <= MOST_APART_S and times[-1] < length
+        cells[one] = " ".join(f"{time:.3f}" for time in times) if fits else ""
+    return cells
 
 
-def _write_manifest(path: Path, rows: list[tuple[Utterance, int]], corpus: Path) -> None:
-    """One row a clip; rows of one voice are timed together, because another voice takes long to load."""
-    order = sorted(range(len(rows)), key=lambda number: rows[number][0].voice.name)
-    timed = dict(zip(order, word_times([rows[number] for number in order]), strict=True))
+def _write_manifest(path: Path, clips: list[Utterance], times: dict[Utterance, str], corpus: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="|")
         writer.writerow(HEADER)
-        for number, (one, _) in enumerate(rows):
-            name = one.path(corpus).relative_to(corpus).as_posix()
-            writer.writerow((name, one.text, one.voice.name, timed[number]))
+        for one in clips:
+            writer.writerow((one.path(corpus).relative_to(corpus).as_posix(), one.text, one.voice.name, times[one]))
 
 
 def _with_progress(sizes: Iterable[int], total: int) -> Iterator[int]:
@@ -171,6 +193,3 @@ def _with_progress(sizes: Iterable[int], total: int) -> Iterator[int]:
         if number % 500 == 0 or number == total:
             print(f"corpus: {number} of {total} clips", flush=True)
         yield size
-
-
-assert all(voice.voice.split("+")[-1] not in FORBIDDEN_VARIANTS for voice in GPT_VOICES)

@@ -22,8 +22,7 @@ from torch import Tensor
 from recipes.starter.corpus import MAX_CLIP_SAMPLES, read_wav, speak
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
-from recipes.starter.speakers import speakers
-from recipes.starter.voices import GPT_VOICES, EspeakVoice
+from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
 from utils.audio.resample import resample
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.errors import UserError
@@ -40,7 +39,7 @@ from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
 from utils.training.speaker import new_speaker_encoder
 from utils.training.state import Checkpoints, load_checkpoint
 
-GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS = 60, 8
+GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS = 60, 16
 CLIPS_PER_REFERENCE = 4
 """Clips that share a reference: the two seconds of each that the GPT and the speaker encoder hear of the voice."""
 REFERENCE_SECONDS = 2
@@ -60,14 +59,14 @@ class Listener:
 def run(work: Path) -> None:
     """Make the lessons of every voice that has none yet; clips.json is written last."""
     listener, folder = load_listener(work), work / "latents" / best_checkpoint(work).name
-    everyone = speakers()
-    for number, voice in enumerate(everyone):
+    speakers = everyone()
+    for number, voice in enumerate(speakers):
         count = GPT_VOICE_CLIPS if voice in GPT_VOICES else OTHER_VOICE_CLIPS
         place = folder / voice.name
         if not (place / "speakers.npy").is_file():
             texts = list(islice(SentenceMaker(seed=50_000 + number), count))
             make_lessons(listener, voice, texts, place)
-            print(f"latents: {voice.name}, {number + 1} of {len(everyone)} voices", flush=True)
+            print(f"latents: {voice.name}, {number + 1} of {len(speakers)} voices", flush=True)
     clips = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.npy")) if path.stem != "speakers"]
     (folder / "clips.json").write_text(json.dumps(clips), encoding="utf-8")
     for former in (work / "latents").iterdir():

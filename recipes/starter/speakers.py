@@ -6,7 +6,7 @@ The demo voice's variant, and the one that shares its formants, are heard only i
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 
 from recipes.starter.corpus import read_wav, speak
 from recipes.starter.sentences import SentenceMaker
-from recipes.starter.voices import DEMO_VOICE, FORBIDDEN_VARIANTS, GPT_VOICES, EspeakVoice
+from recipes.starter.voices import DEMO_VOICE, EspeakVoice, everyone
 from utils.audio.resample import resample
 from utils.config import SAMPLE_RATE
 from utils.model.weights import write_weights
@@ -34,45 +34,27 @@ from utils.training.speaker import (
 SHAPE = SpeakerShape()
 SETTINGS = SpeakerTraining(steps=900)
 CLIPS_PER_VOICE, HELD_OUT_PER_VOICE = 24, 6
-VARIANTS = """
-    f1 f3 f4 m1 m2 m3 m4 m5 m6 m7 m8 Alex Alicia Andrea Andy Annie adam antonio aunty belinda benjamin boris caleb
-    david Denis Diogo ed edward gene gustave Henrique Hugo iven Jacky john Lee linda Marcelo Marco Mario Michael
-    michel Mike Nguyen pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac
-    grandma anika
-""".split()  # noqa: SIM905 (sixty quoted names would fill a page)
-"""Voices of espeak-ng with a throat of their own; whispers, robots and sound effects are left out."""
-
-
-def speakers() -> list[EspeakVoice]:
-    """The twelve GPT voices, and every variant at two pitches: neither pitch nor timbre alone makes a speaker."""
-    assert not FORBIDDEN_VARIANTS & set(VARIANTS)
-    accents = ("en-us", "en-gb")
-    more = [
-        EspeakVoice(name=f"{variant}_{pitch}", voice=f"{accents[number % 2]}+{variant}", pitch=pitch, speed=speed)
-        for number, (variant, (pitch, speed)) in enumerate(product(VARIANTS, ((35, 150), (65, 170))))
-    ]
-    return [*GPT_VOICES, *more]
 
 
 def run(work: Path) -> None:
     """Speak, train, measure on held-out sentences and on the demo voice, save."""
-    folder, everyone = work / "speaker", speakers()
-    clips = [clip for number, voice in enumerate(everyone) for clip in _clips(voice, number, folder)]
+    folder, speakers = work / "speaker", everyone()
+    clips = [clip for number, voice in enumerate(speakers) for clip in _clips(voice, number, folder)]
     heard = [clip for place, clip in enumerate(clips) if place % CLIPS_PER_VOICE >= HELD_OUT_PER_VOICE]
     unheard = [clip for place, clip in enumerate(clips) if place % CLIPS_PER_VOICE < HELD_OUT_PER_VOICE]
     torch.manual_seed(SETTINGS.seed)
     encoder, started = new_speaker_encoder(SHAPE), time.time()
     train_speaker_encoder(encoder, heard, settings=SETTINGS, folder=folder)
-    quality: dict[str, Any] = {"speakers": len(everyone), "seconds": round(time.time() - started)}
+    quality: dict[str, Any] = {"speakers": len(speakers), "seconds": round(time.time() - started)}
     quality["parameters"] = sum(parameter.numel() for parameter in encoder.parameters())
     known, asked = embed_clips(encoder, heard), embed_clips(encoder, unheard)
     quality["heldout_accuracy"] = identification_accuracy(known, _numbers(heard), asked, _numbers(unheard))
     demo = embed_clips(encoder, _clips(DEMO_VOICE, 0, folder))
     same, different, rate = separation(demo, asked)
     quality["demo_voice"] = {"cosine_same": same, "cosine_different": different, "equal_error_rate": rate}
-    nearest = (demo.mean(0) @ asked.T).view(len(everyone), -1).mean(1)
+    nearest = (demo.mean(0) @ asked.T).view(len(speakers), -1).mean(1)
     quality["demo_nearest"] = {
-        everyone[i].name: round(float(nearest[i]), 3) for i in nearest.argsort(descending=True)[:5]
+        speakers[i].name: round(float(nearest[i]), 3) for i in nearest.argsort(descending=True)[:5]
     }
     write_weights(folder / "speaker.safetensors", encoder.state_dict())
     (folder / "quality.json").write_text(json.dumps(quality, indent=2), encoding="utf-8")

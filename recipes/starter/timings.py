@@ -92,7 +92,8 @@ class Timer:
         self._num_samples += count
         number = 0
         while events[number].kind != LAST:
-            if events[number].kind == WORD:
+            # Positions count from 1; 0 stands at the end of a clause, where no word begins.
+            if events[number].kind == WORD and events[number].text_position > 0:
                 self._words.append((events[number].text_position - 1, events[number].sample))
             number += 1
         return 0

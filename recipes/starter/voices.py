@@ -1,6 +1,7 @@
 """The espeak-ng voices of the starter recipe: who is heard in training, and who never is."""
 
 from dataclasses import dataclass
+from itertools import product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,32 @@ GPT_VOICES = (
     _voice("kevin", "en-gb+m4", 50, 160),
     _voice("laura", "en-gb+belinda", 45, 155),
 )
-"""The twelve speakers of the GPT, the DVAE and the decoder: six low, six high voices, two of them British."""
+"""The twelve speakers that the starter is made of: six low, six high voices, two of them British."""
 
 # f5 has the formants of f2 and differs only in pitch and breath: it is as good as the demo voice, so it goes as well.
 FORBIDDEN_VARIANTS = frozenset({"f2", "f5"})
+
+VARIANTS = """
+    f1 f3 f4 m1 m2 m3 m4 m5 m6 m7 m8 Alex Alicia Andrea Andy Annie adam antonio aunty belinda benjamin boris caleb
+    david Denis Diogo ed edward gene gustave Henrique Hugo iven Jacky john Lee linda Marcelo Marco Mario Michael
+    michel Mike Nguyen pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac
+    grandma anika
+""".split()  # noqa: SIM905 (sixty quoted names would fill a page)
+"""Voices of espeak-ng with a throat of their own; whispers, robots and sound effects are left out."""
+
+
+def other_voices() -> list[EspeakVoice]:
+    """Every variant at two pitches, so that neither pitch nor timbre alone makes a speaker; not the demo voice."""
+    accents = ("en-us", "en-gb")
+    return [
+        _voice(f"{variant}_{pitch}", f"{accents[number % 2]}+{variant}", pitch, speed)
+        for number, (variant, (pitch, speed)) in enumerate(product(VARIANTS, ((35, 150), (65, 170))))
+    ]
+
+
+def everyone() -> list[EspeakVoice]:
+    """The twelve and the others."""
+    return [*GPT_VOICES, *other_voices()]
+
+
+assert not FORBIDDEN_VARIANTS & {voice.voice.split("+")[-1] for voice in everyone()}

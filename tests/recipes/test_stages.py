@@ -60,7 +60,7 @@ def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_
     shutil.copytree(work, made, ignore=shutil.ignore_patterns("decoder", "corpus"))
     (made / "speaker").mkdir()
     write_weights(made / "speaker" / "speaker.safetensors", new_speaker_encoder(latents.SPEAKER_SHAPE).state_dict())
-    monkeypatch.setattr(latents, "speakers", lambda: GPT_VOICES[:2])
+    monkeypatch.setattr(latents, "everyone", lambda: GPT_VOICES[:2])
     monkeypatch.setattr(latents, "GPT_VOICE_CLIPS", 3)
     settings = dataclasses.replace(vocoder.SETTINGS, steps=2, batch_size=2, adversarial_from=1)
     monkeypatch.setattr(vocoder, "SETTINGS", settings)

@@ -5,7 +5,7 @@ import soundfile
 
 from recipes.starter.corpus import Utterance, speak, word_times
 from recipes.starter.timings import Timer
-from recipes.starter.voices import GPT_VOICES, EspeakVoice
+from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
 
 TEXT = "Stop, please, and think about sixty-four umbrellas."
 
@@ -25,8 +25,18 @@ def test_a_word_begins_where_the_sentence_without_it_ends(voice: EspeakVoice, tm
         assert pause < 0.05 * abs(sound).max()
 
 
+@pytest.mark.parametrize(
+    "text", ["In eleven twelve, the fat sheriffs shook it.", "Why? He left; she, too, was gone.", "The minor bell rang."]
+)
+def test_times_rise_also_over_the_ends_of_clauses(text: str) -> None:
+    timer = Timer()
+    for voice in everyone()[::20]:
+        times, seconds = timer(text, voice)
+        assert times == sorted(times) and times[0] == 0 and times[-1] < seconds
+
+
 def test_clips_that_sound_otherwise_have_no_times() -> None:
-    one = Utterance(split="train", voice=GPT_VOICES[0], number=0, text=TEXT)
+    one, two = (Utterance(split="train", voice=GPT_VOICES[0], number=number, text=TEXT) for number in range(2))
     _, seconds = Timer()(TEXT, GPT_VOICES[0])
-    fitting, other = word_times([(one, round(seconds * 22_050)), (one, round(seconds * 22_050) + 9_000)])
-    assert len(fitting.split()) == len(TEXT.split()) and other == ""
+    times = word_times({one: round(seconds * 22_050), two: round(seconds * 22_050) + 9_000})
+    assert len(times[one].split()) == len(TEXT.split()) and times[two] == ""
