@@ -44,7 +44,7 @@ ABOUT: dict[str, Any] = {
     "training_data": "self-made sentences and dictionary words, spoken by espeak-ng 1.51 in 132 voices; no recordings",
     "recipe": "recipes/starter (make starter)",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
-    "training": {"learning_rate": 1e-4, "num_epochs": 4, "dropout": 0.0, "crop": CROP, "conditioning": "other"},
+    "training": {"learning_rate": 3e-4, "num_epochs": 8, "dropout": 0.0, "crop": CROP, "conditioning": "other"},
 }
 
 
