@@ -7,6 +7,7 @@ from pathlib import Path
 
 from utils.errors import UserError
 from webui.quick_start import load_interface
+from webui.security import GIB, access_of
 
 
 def main() -> int:
@@ -17,8 +18,7 @@ def main() -> int:
     """
     flags = read_flags()
     create_ui = load_interface().create_ui
-    # These load gradio, too.
-    from webui.security import GIB, access_of
+    # It loads gradio, too.
     from webui.theme import create_theme, style
 
     output = flags.output.resolve()
