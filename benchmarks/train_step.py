@@ -157,8 +157,6 @@ def _cell(settings: Settings, name: str, work: Path) -> Measurement:
     if settings.device == "cpu":
         # Stock takes a GPU wherever it sees one.
         environment["CUDA_VISIBLE_DEVICES"] = ""
-    if settings.device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
     child = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     if child.returncode:
         return Measurement(fault=(child.stderr.strip().splitlines() or ["it failed"])[-1])
