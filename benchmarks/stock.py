@@ -1,7 +1,7 @@
 """Steps of stock coqui-tts, measured in this process: its own trainer, data, DVAE and optimizer, set as in its recipe.
 
-Two things are not stock's: recordings are read by soundfile (its loader needs a system ffmpeg), and torch keeps all
-threads (importing its dataset sets them to one, which would make it slower than it need be).
+Two things are not stock's: recordings are read by soundfile (its loader needs a system ffmpeg), and, unless it is to
+be measured as installed, torch keeps all threads (importing its dataset sets them to one).
 """
 
 import statistics
@@ -27,7 +27,7 @@ from utils.training_optimizations import TrainingOptimizer
 
 
 def measure_stock(
-    base: Path, project: Project, *, precision: str, batch_size: int, warmup: int, steps: int
+    base: Path, project: Project, *, precision: str, batch_size: int, warmup: int, steps: int, all_threads: bool = True
 ) -> Measurement:
     """Measure stock's training step.
 
@@ -37,12 +37,13 @@ def measure_stock(
         precision: fp32 (stock's default) or bf16.
         batch_size: clips a step.
         warmup, steps: not counted, and counted.
+        all_threads: keep torch's threads; else the one that importing stock's dataset leaves.
     """
     threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as scratch:
         trainer = _make_trainer(base, project, precision, batch_size, Path(scratch))
-        torch.set_num_threads(threads)
         batches = _batches(trainer, project, batch_size)
+        torch.set_num_threads(threads if all_threads else 1)
         for _ in range(warmup):
             _step(trainer, next(batches))
         return _timed(trainer, batches, steps)
@@ -99,6 +100,7 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
         step_s=statistics.median(times),
         seconds=sum(times),
         cpu_s=time.process_time() - begin_cpu,
+        threads=torch.get_num_threads(),
         data_share=sum(waits) / sum(times),
         audio_s=sum(codes) * CODE_SAMPLES / SAMPLE_RATE,
         text_tokens=texts,

@@ -47,6 +47,8 @@ class Measurement:
     """All steps, their loading included."""
     cpu_s: float = 0.0
     """Processor time of all steps, over all threads: what neighbours on the machine disturb least."""
+    threads: int = 1
+    """That torch computes with."""
     data_share: float = 0.0
     """Share of `seconds` spent waiting for batches."""
     audio_s: float = 0.0
@@ -144,6 +146,7 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: di
         step_s=statistics.median(times),
         seconds=sum(times),
         cpu_s=cpu_s,
+        threads=torch.get_num_threads(),
         data_share=sum(waits) / sum(times),
         audio_s=sum(batch.audio_seconds for batch in batches),
         text_tokens=[length for batch in batches for length in batch.text_lengths],
