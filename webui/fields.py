@@ -64,7 +64,7 @@ def _kind(hint: Any) -> tuple[Kind | None, tuple[str, ...], bool]:
     return kind, (), NoneType in options
 
 
-@cache  # the page asks for these every two seconds, and source code does not change meanwhile
+@cache  # the page asks for these every few seconds, and source code does not change meanwhile
 def _docstrings(config: Any) -> dict[str, str]:
     """The string under each field, as one line."""
     body = ast.parse(textwrap.dedent(inspect.getsource(config))).body[0]

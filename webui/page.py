@@ -13,7 +13,7 @@ class Page(gr.Blocks):
     """Does not build anew what an answer leaves as it is.
 
     gradio makes a new component, and describes it, for each output of an event, whether it changes or not. The page
-    asks every two seconds about dozens of components, of which few change.
+    asks every few seconds about dozens of components, of which few change.
     """
 
     async def postprocess_data(

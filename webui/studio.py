@@ -13,6 +13,7 @@ from utils.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.logs import Logs
 from webui.monitor import Monitor
+from webui.pages import OpenPages
 
 
 @dataclass(kw_only=True)
@@ -30,7 +31,8 @@ class Studio:
     monitor: Monitor = field(default_factory=Monitor)
     logs: Logs = field(default_factory=Logs)
     jobs: JobWatch = field(default_factory=JobWatch)
-    """For what is asked every two seconds; who acts asks `utils.jobs`."""
+    """For what is asked every few seconds; who acts asks `utils.jobs`."""
+    pages: OpenPages = field(default_factory=OpenPages)
     desk: SpeechDesk = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
 
@@ -49,7 +51,7 @@ class Studio:
         return find_project(name, self.output)
 
     def project_or_none(self, name: object) -> Project | None:
-        """As `project`, for what is asked every two seconds and must not complain."""
+        """As `project`, for what is asked every few seconds and must not complain."""
         try:
             return self.project(name)
         except UserError:

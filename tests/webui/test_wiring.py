@@ -1,6 +1,7 @@
 """The frame: ids are given once, values travel by name, faults become escaped text, polls send what changed."""
 
 import inspect
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -96,15 +97,33 @@ def test_a_poll_sends_only_what_changed(frame):
     outputs = ["tab.label", "tab.first"]
     wire_poll(
         frame,
-        "tab.button:click",
         ["tab.second:change"],
         lambda s, v: next(answers),
         inputs=["tab.second"],
         outputs=outputs,
         api_name="p",
     )
-    first = function(frame)(1, {})
+    first = function(frame)(1, {}, None)
     (seen,) = (value for component, value in first.items() if isinstance(component, gr.State))
     assert len(first) == 3
-    second = function(frame)(1, seen)
+    second = function(frame)(2, seen, None)
     assert [value for component, value in second.items() if not isinstance(component, gr.State)] == ["b"]
+
+
+def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(frame):
+    asked = []
+    wire_poll(
+        frame,
+        ["tab.first:change"],
+        lambda s, v: asked.append(v) or {"tab.label": "a"},
+        inputs=["tab.second"],
+        outputs=["tab.label"],
+        api_name="p",
+    )
+    tick, now = (dependency.fn for dependency in frame.page.fns.values())
+    answers = [tick(1, {}, SimpleNamespace(session_hash=str(page))) for page in range(50)]
+    paces = [value["value"] for answer in answers for item, value in answer.items() if isinstance(item, gr.Timer)]
+    assert asked == [{"tab.second": 1}]
+    assert paces[0] == 3 and paces[-1] == 13 and paces == sorted(paces)
+    now(1, {}, None)
+    assert len(asked) == 2

@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from webui.events.wiring import Frame, wire, wire_poll
+from webui.events.wiring import Frame, wire
 from webui.handlers import compare, evaluation, inference
 
 PROJECT = "project.project"
@@ -19,31 +19,14 @@ LISTS = (
 )
 GPU: dict[str, Any] = {"concurrency_id": "gpu", "concurrency_limit": 1}
 """Whatever speaks and is waited for comes one after the other."""
-EVERY_S = 2.0
 
 
 def wire_inference(frame: Frame) -> None:
-    """Lists, speaking, takes, comparing, and what goes on by itself."""
+    """Lists, speaking, takes, comparing; what goes on by itself is in `webui.events.live`."""
     _wire_lists(frame)
     _wire_speaking(frame)
     _wire_takes(frame)
     _wire_comparing(frame)
-    wire_poll(
-        frame,
-        gr.Timer(EVERY_S).tick,
-        ["project.project:change"],
-        inference.activity,
-        inputs=[PROJECT],
-        outputs=[
-            "inference.worker",
-            "inference.progress",
-            "inference.take",
-            "inference.measure_start",
-            "inference.measuring",
-            "inference.measures",
-        ],
-        api_name="inference_activity",
-    )
 
 
 def _wire_lists(frame: Frame) -> None:

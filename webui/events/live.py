@@ -1,11 +1,10 @@
 """What the page keeps up to date by itself: one tick for all tabs."""
 
-import gradio as gr
-
+from webui.change import Updates, Values
 from webui.events.wiring import Frame, wire_poll
-from webui.handlers import live
+from webui.handlers import inference, live
+from webui.studio import Studio
 
-EVERY_S = 2.0
 INPUTS = ("project.project", "project.base", "train.run")
 OUTPUTS = (
     "project.activity",
@@ -36,19 +35,27 @@ OUTPUTS = (
     "train.resume",
     "train.export",
     "train.exported",
+    "inference.worker",
+    "inference.progress",
+    "inference.take",
+    "inference.measure_start",
+    "inference.measuring",
+    "inference.measures",
     "system.download_progress",
 )
 
 
 def wire_live(frame: Frame) -> None:
-    """Ask every two seconds, and at once when another project or run is chosen."""
-    timer = gr.Timer(EVERY_S)
+    """Ask every few seconds, and at once when another project or run is chosen."""
     wire_poll(
         frame,
-        timer.tick,
         ["project.project:change", "project.base:change", "train.run:change"],
-        live.poll,
+        _everything,
         inputs=INPUTS,
         outputs=OUTPUTS,
         api_name="live",
     )
+
+
+def _everything(studio: Studio, values: Values) -> Updates:
+    return live.poll(studio, values) | inference.activity(studio, values)

@@ -15,6 +15,7 @@ from utils.errors import UserError
 from webui import text
 from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.markup import lines
+from webui.pages import EVERY_S, SharedAnswers
 from webui.registry import Registry
 from webui.studio import Studio
 
@@ -22,6 +23,10 @@ Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
 """Returns new values, or gives them piece by piece while it works."""
 Trigger = str | Callable[..., Any]
 """An event: "train.start:click", or one of gradio's own, such as `page.load`."""
+Prints = dict[str, str]
+"""A fingerprint of what a page was last sent, by id."""
+_INTERVAL = "interval"
+"""Among the prints: how often the page was told to ask; ids of components have a dot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +113,6 @@ def wire(
 
 def wire_poll(
     frame: Frame,
-    tick: Trigger,
     triggers: Sequence[Trigger],
     handler: Handler,
     *,
@@ -118,40 +122,60 @@ def wire_poll(
 ) -> None:
     """Run `handler` again and again; what is as it was when this browser asked last is not sent again.
 
-    Only a poll may write its `outputs`: it would not notice that something else changed them.
+    Only a poll may write its `outputs`: it would not notice that something else changed them. Pages that show the same
+    share an answer for a second, and ask less often the more of them are open (`webui.pages`).
 
     Args:
         frame: the page, its components and the app.
-        tick: what comes regularly; one that comes while the last is being answered is left out.
-        triggers: what wants an answer for certain, such as the choice of another project.
-        handler: must not raise UserError: a message every two seconds helps nobody.
+        triggers: what wants an answer for certain and at once, such as the choice of another project.
+        handler: must not raise UserError: a message every few seconds helps nobody.
         inputs: ids, or patterns.
         outputs: ids the handler may return.
         api_name: name of the endpoint, which scripts have no use for.
     """
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
-    seen = gr.State({})
+    seen, timer = gr.State({}), gr.Timer(EVERY_S)
+    answers: SharedAnswers[tuple[Updates, Prints]] = SharedAnswers()
 
-    def call(*values: Any) -> dict[Any, Any]:
-        known: dict[str, str] = values[-1] or {}
-        updates = handler(frame.studio, dict(zip(keys, values[:-1], strict=True)))
-        assert isinstance(updates, dict), handler
-        prints = {key: _fingerprint(value) for key, value in updates.items()}
+    def ask(*values: Any) -> dict[Any, Any]:
+        return answer(*values, fresh=False)
+
+    def ask_now(*values: Any) -> dict[Any, Any]:
+        return answer(*values, fresh=True)
+
+    def answer(*values: Any, fresh: bool) -> dict[Any, Any]:
+        *given, known, request = values
+        known = known or {}
+        make = partial(_printed, handler, frame.studio, dict(zip(keys, given, strict=True)))
+        updates, prints = answers.get(repr(given), make, fresh=fresh)
+        every_s = frame.studio.pages.interval(request.session_hash if request else "")
+        prints = prints | {_INTERVAL: str(every_s)}
         new = {key: value for key, value in updates.items() if known.get(key) != prints[key]}
-        return _components(frame, new, shown) | {seen: known | prints}
+        pace = {timer: gr.update(value=every_s)} if known.get(_INTERVAL, str(EVERY_S)) != str(every_s) else {}
+        return _components(frame, new, shown) | pace | {seen: known | prints}
 
-    for suffix, mode, group in (("", "once", [tick]), ("_now", "always_last", triggers)):
+    for suffix, mode, function, events in (
+        ("", "once", ask, [timer.tick]),
+        ("_now", "always_last", ask_now, triggers),
+    ):
         gr.on(
-            triggers=[frame.trigger(trigger) for trigger in group],
-            fn=named(call, [*keys, "poll.seen"]),
+            triggers=[frame.trigger(trigger) for trigger in events],
+            fn=named(function, [*keys, "poll.seen"], gr.Request),
             inputs=[*(frame.registry[key] for key in keys), seen],
-            outputs=[*(frame.registry[key] for key in shown), seen],
+            outputs=[*(frame.registry[key] for key in shown), timer, seen],
             api_name=api_name + suffix,
             api_visibility="private",
             queue=False,
             show_progress="hidden",
             trigger_mode=mode,  # type: ignore[arg-type]
         )
+
+
+def _printed(handler: Handler, studio: Studio, values: Values) -> tuple[Updates, Prints]:
+    """A handler's answer and a fingerprint of each part."""
+    updates = handler(studio, values)
+    assert isinstance(updates, dict), handler
+    return updates, {key: _fingerprint(value) for key, value in updates.items()}
 
 
 @contextmanager

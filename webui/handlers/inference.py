@@ -199,7 +199,7 @@ def pack_model(studio: Studio, values: Values) -> Updates:
 
 
 def activity(studio: Studio, values: Values) -> Updates:
-    """What the speaking process does, and takes that are being spoken; asked every two seconds."""
+    """What the speaking process does, and takes that are being spoken; asked every few seconds."""
     desk = studio.desk
     updates: Updates = {"inference.worker": view.worker(desk.worker.state, desk.worker.device, desk.num_waiting)}
     project = studio.project_or_none(values["project.project"])
