@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.errors import UserError
 from utils.uploads import GIB, KEPT_FREE_BYTES
+from webui.assets import Assets, gradio_assets
 
 LOOPBACK_NAMES = ("localhost",)
 SHARE_DOMAINS = (".gradio.live", ".gradio.app")
@@ -94,6 +95,10 @@ class Access:
         Args:
             output: the only folder whose files are served.
         """
+        middleware = [Middleware(Guard, access=self)]
+        if not self.share:
+            # Through gradio's tunnel strangers look like this computer.
+            middleware.append(Middleware(Assets, folder=gradio_assets()))
         return {
             "server_name": self.host,
             "server_port": self.port,
@@ -111,7 +116,7 @@ class Access:
             # Of no other effect than that gradio does not ask itself for the page before it goes on: on a busy machine
             # it would give up after three seconds.
             "_frontend": False,
-            "app_kwargs": {"middleware": [Middleware(Guard, access=self)], "docs_url": None, "redoc_url": None},
+            "app_kwargs": {"middleware": middleware, "docs_url": None, "redoc_url": None},
         }
 
     def is_trusted(self, host: str) -> bool:

@@ -1,0 +1,56 @@
+"""Scripts and styles: plain and kept for good by a browser on this computer; for all others gradio answers."""
+
+import asyncio
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+
+from webui.assets import Assets, gradio_assets
+
+
+def get(folder, path: str, *, client: str = "127.0.0.1", method: str = "GET", **headers: str) -> httpx.Response:
+    app = Assets(PlainTextResponse("gradio", status_code=404), folder=folder)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app, client=(client, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            return await http.request(method, path, headers=headers)
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "assets" / "sub").mkdir(parents=True)
+    (tmp_path / "assets" / "sub" / "inner.js").write_text("inner")
+    (tmp_path / "assets" / "index-a1b2.js").write_text("export default 1;" * 1000)
+    return tmp_path / "assets"
+
+
+def test_a_browser_on_this_computer_gets_the_file_as_it_is_and_may_keep_it(folder) -> None:
+    answer = get(folder, "/assets/index-a1b2.js", **{"accept-encoding": "br, gzip"})
+    assert answer.status_code == 200 and answer.content == (folder / "index-a1b2.js").read_bytes()
+    assert "javascript" in answer.headers["content-type"]
+    assert "immutable" in answer.headers["cache-control"] and "content-encoding" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/assets/none.js", "/assets/../secret.txt", "/assets/%2e%2e/secret.txt", "/assets/sub/inner.js", "/", "/assets/"],
+)
+def test_nothing_else_is_answered_here(folder, path: str) -> None:
+    assert get(folder, path).text == "gradio"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"client": "192.168.1.7"}, {"x-forwarded-for": "8.8.8.8"}, {"method": "POST"}], ids=str
+)
+def test_others_are_left_to_gradio(folder, asked: dict[str, str]) -> None:
+    assert get(folder, "/assets/index-a1b2.js", **asked).text == "gradio"
+
+
+def test_gradio_keeps_its_scripts_there() -> None:
+    names = [path.name for path in gradio_assets().iterdir()]
+    assert any(name.startswith("index-") and name.endswith(".js") for name in names)
