@@ -1,8 +1,9 @@
 """How fast the page opens and answers, and what it weighs: python -m benchmarks.webui.
 
 The app is started as a user starts it, over an output folder with one finished run of 2 000 steps. First paint is seen
-by a real browser. Each client of the poll asks as the page does, as often as the answers tell it to. Processor time is told beside the
-clock's, because that is what a busy machine does not change; tests/webui/test_load.py uses the same functions.
+by a real browser. Each client of the poll asks as the page does, as often as the answers tell it to. Processor time is
+told beside the clock's, because that is what a busy machine does not change; tests/webui/test_load.py uses the same
+functions.
 """
 
 import asyncio

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import gradio as gr
-
 from webui.events.wiring import Frame, wire
 from webui.handlers import compare, evaluation, inference
 
