@@ -77,19 +77,17 @@ def test_a_kernel_that_was_disabled_is_told_off(project: Project) -> None:
         {"gradient_checkpointing": "full"},
         {"gradient_checkpointing": "selective"},
         {"gradient_checkpointing": "full", "max_mel_length": 260},
-        {"sdpa": False},
+        # Rows and packed rows come in other batches: here all clips are in one.
+        {"sdpa": False, "batch_size": 6, "num_epochs": 3},
     ],
     ids=str,
 )
 def test_switches_that_change_no_numbers_give_the_same_model(project: Project, settings: dict) -> None:
     """Float32 and no dropout: only the order of sums may differ."""
-    plain, other = run(project), run(project, **settings)
-    if "sdpa" in settings:
-        # Rows and packed rows come in other batches: compare the first evaluation of an untrained model instead.
-        assert other.first_loss == pytest.approx(plain.first_loss, rel=0.2)
-    else:
-        assert other.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-4)
-        assert other.best_loss == pytest.approx(plain.best_loss, rel=1e-4)
+    same = {name: settings[name] for name in ("batch_size", "num_epochs") if name in settings}
+    plain, other = run(project, **same), run(project, **settings)
+    assert other.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-4)
+    assert other.best_loss == pytest.approx(plain.best_loss, rel=1e-4)
 
 
 def test_8_bit_moments_learn_like_exact_ones(project: Project) -> None:
