@@ -148,7 +148,7 @@ def wire_poll(
         known = known or {}
         make = partial(_printed, handler, frame.studio, dict(zip(keys, given, strict=True)))
         updates, prints = answers.get(repr(given), make, fresh=fresh)
-        every_s = frame.studio.pages.interval(request.session_hash if request else "")
+        every_s = frame.studio.pages.interval(str(getattr(request, "session_hash", "")))
         prints = prints | {_INTERVAL: str(every_s)}
         new = {key: value for key, value in updates.items() if known.get(key) != prints[key]}
         pace = {timer: gr.update(value=every_s)} if known.get(_INTERVAL, str(EVERY_S)) != str(every_s) else {}
