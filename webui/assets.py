@@ -12,7 +12,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX = "/assets/"
-FOREVER = "public, max-age=31536000, immutable"
+HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Encoding": "identity"}
+"""A browser may keep it for good; gradio, which stands around this app, leaves alone what has an encoding."""
 
 
 class Assets:
@@ -34,7 +35,7 @@ class Assets:
             return
         kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         # A few kilobytes from the system's cache: quicker read here than by another thread.
-        response = Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": FOREVER})
+        response = Response(path.read_bytes(), media_type=kind, headers=HEADERS)
         await response(scope, receive, send)
 
 

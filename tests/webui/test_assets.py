@@ -1,11 +1,13 @@
 """Scripts and styles: plain and kept for good by a browser on this computer; for all others gradio answers."""
 
 import asyncio
+import re
 
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
+from tests.webui.app import running_app
 from webui.assets import Assets, gradio_assets
 
 
@@ -33,7 +35,7 @@ def test_a_browser_on_this_computer_gets_the_file_as_it_is_and_may_keep_it(folde
     answer = get(folder, "/assets/index-a1b2.js", **{"accept-encoding": "br, gzip"})
     assert answer.status_code == 200 and answer.content == (folder / "index-a1b2.js").read_bytes()
     assert "javascript" in answer.headers["content-type"]
-    assert "immutable" in answer.headers["cache-control"] and "content-encoding" not in answer.headers
+    assert "immutable" in answer.headers["cache-control"]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,10 @@ def test_others_are_left_to_gradio(folder, asked: dict[str, str]) -> None:
     assert get(folder, "/assets/index-a1b2.js", **asked).text == "gradio"
 
 
-def test_gradio_keeps_its_scripts_there() -> None:
-    names = [path.name for path in gradio_assets().iterdir()]
-    assert any(name.startswith("index-") and name.endswith(".js") for name in names)
+def test_the_running_page_serves_its_scripts_uncompressed(tmp_path) -> None:
+    with running_app(tmp_path) as address:
+        script = re.search(r'src="./(assets/index-[^"]+\.js)"', httpx.get(address).text)
+        assert script
+        answer = httpx.get(address + script[1], headers={"accept-encoding": "br"})
+    assert "immutable" in answer.headers["cache-control"]
+    assert answer.content == (gradio_assets().parent / script[1]).read_bytes()
