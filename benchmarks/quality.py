@@ -39,8 +39,8 @@ class Settings:
 
     base: str = "starter"
     """Base to train from."""
-    learning_rate: float | None = 5e-5
-    """Constant; the base's own when None. The starter's own, 3e-4, is for a tenth of these steps."""
+    learning_rate: float | None = 1e-5
+    """Constant; the base's own when None. The starter's own learns 36 clips by heart within 60 steps."""
     steps: int = 300
     """Optimizer steps of each training."""
     every: int = 50
