@@ -1,0 +1,39 @@
+"""Open pages are counted while they ask, and answers are shared for a second."""
+
+from webui.pages import ANSWERS_PER_S, EVERY_S, FORGET_S, SHARED_S, OpenPages, SharedAnswers
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_few_pages_ask_every_two_seconds_and_many_share_the_answers_of_a_second() -> None:
+    pages = OpenPages(clock := Clock())
+    assert [pages.interval("one"), pages.interval("two"), pages.interval("one")] == [EVERY_S] * 3
+    paces = [pages.interval(f"page {number}") for number in range(50)]
+    assert 52 / paces[-1] <= ANSWERS_PER_S
+    clock.now = FORGET_S + 1
+    assert pages.interval("one") == EVERY_S, "those that were closed do not count"
+
+
+def test_a_page_is_never_told_to_wait_until_it_is_forgotten() -> None:
+    pages = OpenPages(Clock())
+    assert max(pages.interval(str(number)) for number in range(1_000)) < FORGET_S
+
+
+def test_an_answer_is_shared_while_it_is_young_and_made_anew_on_demand() -> None:
+    made: list[int] = []
+    shared = SharedAnswers[int](clock := Clock())
+
+    def make() -> int:
+        made.append(len(made))
+        return made[-1]
+
+    assert [shared.get("a", make), shared.get("a", make), shared.get("b", make)] == [0, 0, 1]
+    assert shared.get("a", make, fresh=True) == shared.get("a", make) == 2
+    clock.now = SHARED_S
+    assert shared.get("a", make) == 3
+    assert len(shared._answers) == 1, "old answers are not kept"
