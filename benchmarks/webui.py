@@ -205,7 +205,7 @@ async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response
     """Ask once more when the server closed the idle connection at this very moment, as browsers do."""
     try:
         return await http.post("gradio_api/run/predict", json=body)
-    except httpx.RemoteProtocolError:
+    except (httpx.RemoteProtocolError, httpx.ReadError):
         return await http.post("gradio_api/run/predict", json=body)
 
 
