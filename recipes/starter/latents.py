@@ -34,7 +34,7 @@ from utils.model.packing import STOPS, pack
 from utils.model.weights import read_weights
 from utils.model.xtts import build_gpt
 from utils.text.tokenizer import Tokenizer
-from utils.training.decoder import OUTPUT_RATE, DecoderClip
+from utils.training.decoder_clips import OUTPUT_RATE, DecoderClip
 from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
 from utils.training.speaker import new_speaker_encoder
 from utils.training.state import Checkpoints, load_checkpoint

@@ -104,6 +104,7 @@ def config() -> dict[str, Any]:
     values["studio_decoder"] = {
         "initial_channels": DECODER_SHAPE.initial_channels,
         "harmonic_source": DECODER_SHAPE.harmonic_source,
+        "trunk_blocks": DECODER_SHAPE.trunk_blocks,
         "speaker_filters": list(DECODER_SHAPE.speaker_filters),
         "speaker_layers": list(DECODER_SHAPE.speaker_layers),
     }

@@ -19,7 +19,8 @@ from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
 from utils.model.architecture import DecoderShape
 from utils.model.weights import read_weights, write_weights
 from utils.model.xtts import build_decoder
-from utils.training.decoder import OUTPUT_RATE, DecoderClips, DecoderTraining, decode, train_decoder
+from utils.training.decoder import decode, train_decoder
+from utils.training.decoder_clips import OUTPUT_RATE, DecoderClips, DecoderTraining
 from utils.training.spectral import SpectralLoss
 
 LATENT_WIDTH = 256

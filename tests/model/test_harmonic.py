@@ -1,5 +1,7 @@
 """The harmonic source hums what it is told, and the generator that hears it is called as stock's is."""
 
+from dataclasses import replace
+
 import torch
 
 from utils.audio.pitch import track_pitch
@@ -53,6 +55,22 @@ def test_the_pitch_head_is_read_within_bounds_and_judged_in_octaves() -> None:
     assert losses["voiced"] > pitch_losses(told, torch.tensor([[150.0, 150.0, LEAST_HZ, 0.0]]))["voiced"]
 
 
+def test_a_trunk_outlines_each_frame_and_the_generator_listens_to_it() -> None:
+    torch.manual_seed(1)
+    generator = build_decoder(replace(SHAPE, trunk_blocks=2)).eval().waveform_decoder
+    frames, voice = torch.randn(2, 8, 12), torch.randn(2, 4, 1)
+    with torch.inference_mode():
+        sound, outline = generator.speak(frames, voice, torch.full((2, 12), 220.0))
+        other, _ = generator.speak(frames, voice.flip(0), torch.full((2, 12), 220.0))
+        one = generator(frames[0], g=voice[:1])
+        torch.testing.assert_close(one, generator(frames[:1], g=voice[:1]))
+        generator.listen.weight.zero_()
+        deaf, _ = generator.speak(frames, voice, torch.full((2, 12), 220.0))
+    assert sound.shape == (2, 1, 12 * HOP)
+    assert outline.pitch.shape == (2, 2, 12) and outline.mel.shape == (2, 80, 12)
+    assert not torch.equal(sound, other) and not torch.equal(sound, deaf)
+
+
 def test_the_decoder_speaks_with_the_true_pitch_and_with_its_own() -> None:
     torch.manual_seed(1)
     decoder = build_decoder(SHAPE).eval()
@@ -60,8 +78,8 @@ def test_the_decoder_speaks_with_the_true_pitch_and_with_its_own() -> None:
     with torch.inference_mode():
         own = decoder.waveform_decoder(frames, g=voice)
         sound, told = decoder.waveform_decoder.speak(frames, voice, torch.full((2, 12), 220.0))
-        same, _ = decoder.waveform_decoder.speak(frames, voice, pitch_of(told))
+        same, _ = decoder.waveform_decoder.speak(frames, voice, pitch_of(told.pitch))
         spoken = decoder(torch.randn(1, 20, 8), g=voice[:1])
-    assert own.shape == sound.shape == (2, 1, 12 * HOP) and told.shape == (2, 2, 12)
+    assert own.shape == sound.shape == (2, 1, 12 * HOP) and told.pitch.shape == (2, 2, 12)
     assert torch.equal(own, same) and not torch.equal(own, sound)
     assert spoken.shape[:2] == (1, 1) and spoken.isfinite().all()

@@ -18,7 +18,7 @@ from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.evaluation.reference import PROGRAM
 from utils.model.weights import read_weights, write_weights
-from utils.training.decoder import OUTPUT_RATE
+from utils.training.decoder_clips import OUTPUT_RATE
 from utils.training.speaker import new_speaker_encoder
 
 needs_espeak = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")

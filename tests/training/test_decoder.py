@@ -10,15 +10,8 @@ import torch
 from utils.errors import UserError
 from utils.model.architecture import DecoderShape
 from utils.model.xtts import build_decoder
-from utils.training.decoder import (
-    OUTPUT_RATE,
-    SAMPLES_PER_LATENT,
-    DecoderClip,
-    DecoderClips,
-    DecoderTraining,
-    decode,
-    train_decoder,
-)
+from utils.training.decoder import decode, train_decoder
+from utils.training.decoder_clips import OUTPUT_RATE, SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.training.spectral import SpectralLoss
 
 SHAPE = DecoderShape(
@@ -67,6 +60,40 @@ def test_a_decoder_with_a_harmonic_source_learns_the_pitch_as_well(clips, tmp_pa
     train_decoder(decoder, clips, settings=TINY, folder=tmp_path, on_log=lambda step, losses: told.append(losses))
     assert [set(losses) for losses in told] == [{"mel", "convergence", "magnitude", "pitch", "voiced"}] * 3
     assert told[-1]["mel"] < told[0]["mel"] and told[-1]["pitch"] < 0.7 * told[0]["pitch"]
+
+
+def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_path):
+    settings = replace(TINY, trunk_steps=12, steps=4, log_every=4, checkpoint_every=3, speaker_noise=0.2)
+
+    def train(folder, on_log=None):
+        torch.manual_seed(1)
+        decoder = build_decoder(replace(SHAPE, harmonic_source=True, trunk_blocks=1))
+        train_decoder(decoder, clips, settings=settings, folder=folder, on_log=on_log)
+        return decoder.state_dict()
+
+    def interrupt(step, losses):
+        raise KeyboardInterrupt
+
+    told = []
+    whole = train(tmp_path / "whole", on_log=lambda step, losses: told.append(losses))
+    assert [set(losses) for losses in told[:3]] == [{"pitch", "voiced", "outline"}] * 3
+    assert set(told[3]) == {"mel", "convergence", "magnitude", "pitch", "voiced", "outline"}
+    assert told[2]["outline"] < 0.8 * told[0]["outline"]
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "cut", on_log=interrupt)
+    for name, tensor in train(tmp_path / "cut").items():
+        torch.testing.assert_close(tensor, whole[name], rtol=0, atol=0)
+
+
+def test_noise_on_the_voice_is_as_long_as_it_was_told(clips):
+    (_, plain, _), (_, noisy, _) = (
+        DecoderClips(clips, replace(TINY, speaker_noise=noise)).batch(3, np.random.default_rng(1)) for noise in (0, 0.5)
+    )
+    _, many, _ = DecoderClips(clips[:1], replace(TINY, speaker_noise=0.5)).batch(400, np.random.default_rng(2))
+    assert (plain.norm(dim=1) == 1).all() and not torch.equal(plain, noisy)
+    noise = many - clips[0].speaker[:, None]
+    assert noise.square().sum(1).mean().sqrt() == pytest.approx(0.5, rel=0.1) and noise.mean().abs() < 0.05
 
 
 def test_the_discriminator_joins_at_its_step(clips, tmp_path):

@@ -80,6 +80,8 @@ class DecoderShape:
     """Blocks of the speaker encoder's four stages."""
     harmonic_source: bool = False
     """Whether the decoder is given a harmonic source; stock's is not."""
+    trunk_blocks: int = 0
+    """Blocks of the acoustic trunk that tells a decoder with a harmonic source how each frame shall sound; 0: none."""
 
     @property
     def is_stock(self) -> bool:
@@ -136,4 +138,5 @@ def decoder_shape(config: dict[str, Any]) -> DecoderShape:
         speaker_filters=tuple(own.get("speaker_filters", (32, 64, 128, 256))),
         speaker_layers=tuple(own.get("speaker_layers", (3, 4, 6, 3))),
         harmonic_source=bool(own.get("harmonic_source", False)),
+        trunk_blocks=int(own.get("trunk_blocks", 0)),
     )

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
 
-from utils.model.architecture import DecoderShape
+from utils.model.architecture import NUM_MELS, DecoderShape
+from utils.model.trunk import AcousticTrunk, Outline
 
 SAMPLE_RATE = 24_000
 MIDDLE_HZ = 150.0
@@ -29,44 +30,61 @@ HIDDEN = 64
 
 
 class HarmonicGenerator(HifiganGenerator):
-    """Takes HifiganGenerator's own arguments; `forward` is the same to its callers."""
+    """Takes HifiganGenerator's own arguments; `forward` is the same to its callers.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    Args:
+        trunk: says how each frame shall sound; without one a small head reads the pitch.
+    """
+
+    def __init__(self, *args: Any, trunk: AcousticTrunk | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         width = self.ups[0].in_channels
-        self.pitch_head = nn.Sequential(
-            nn.Conv1d(width, HIDDEN, 5, padding=2), nn.LeakyReLU(LRELU_SLOPE), nn.Conv1d(HIDDEN, 2, 5, padding=2)
-        )
+        if trunk is not None:
+            self.trunk = trunk
+            self.listen = nn.Conv1d(NUM_MELS, width, 7, padding=3)
+        else:
+            self.pitch_head = nn.Sequential(
+                nn.Conv1d(width, HIDDEN, 5, padding=2), nn.LeakyReLU(LRELU_SLOPE), nn.Conv1d(HIDDEN, 2, 5, padding=2)
+            )
         strides = [up.stride[0] for up in self.ups]
         self.hop = math.prod(strides)
         self.sources = nn.ModuleList(
             _source_layer(up.out_channels, math.prod(strides[stage + 1 :])) for stage, up in enumerate(self.ups)
         )
 
-    def forward(self, x: Tensor, g: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, g: Tensor) -> Tensor:
         """Sound [B, 1, N] of frames [B, C, T] (or [C, T]) and a voice [B, E, 1]."""
         return self.speak(x, g)[0]
 
-    def speak(self, x: Tensor, g: Tensor | None, pitch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Sound [B, 1, N], and what is thought of the pitch, [B, 2, T]: octaves from 150 Hz, and whether it is voiced.
+    def speak(self, x: Tensor, g: Tensor, pitch: Tensor | None = None) -> tuple[Tensor, Outline]:
+        """Sound [B, 1, N], and how it was meant to sound.
 
         Args:
-            x: frames, [B, C, T].
+            x: frames, [B, C, T]; also [C, T], as stock's decoder gives them where there is one sound.
             g: voices, [B, E, 1].
             pitch: the true one in Hz, 0 where unvoiced, [B, T]; read from the frames when not given.
         """
+        x = x if x.dim() == 3 else x[None]
         o = self.conv_pre(x) + self.cond_layer(g)
-        told = self.pitch_head(o)
-        source = make_source(pitch_of(told) if pitch is None else pitch, self.hop)
+        outline = self.trunk(x, g) if self.has_trunk else Outline(pitch=self.pitch_head(o))
+        if outline.mel is not None:
+            o = o + self.listen(outline.mel)
+        source = make_source(pitch_of(outline.pitch) if pitch is None else pitch, self.hop)
         for stage, (up, condition, listen) in enumerate(zip(self.ups, self.conds, self.sources, strict=True)):
             o = up(F.leaky_relu(o, LRELU_SLOPE)) + condition(g) + listen(source)
             blocks = self.resblocks[stage * self.num_kernels : (stage + 1) * self.num_kernels]
             o = torch.stack([block(o) for block in blocks]).mean(0)
-        return torch.tanh(self.conv_post(F.leaky_relu(o))), told
+        return torch.tanh(self.conv_post(F.leaky_relu(o))), outline
+
+    @property
+    def has_trunk(self) -> bool:
+        """Whether an acoustic trunk says how each frame shall sound."""
+        return hasattr(self, "trunk")
 
 
 def harmonic_generator(shape: DecoderShape) -> HarmonicGenerator:
     """A generator of these sizes with random weights; the rest is as stock fixes it (coqui-tts, HifiDecoder)."""
+    blocks = shape.trunk_blocks
     return HarmonicGenerator(
         shape.latent_width,
         1,
@@ -82,6 +100,7 @@ def harmonic_generator(shape: DecoderShape) -> HarmonicGenerator:
         conv_post_weight_norm=False,
         conv_post_bias=False,
         cond_in_each_up_layer=True,
+        trunk=AcousticTrunk(shape.latent_width, shape.speaker_width, blocks) if blocks else None,
     )
 
 

@@ -6,121 +6,25 @@ Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width,
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soundfile
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from utils.audio.pitch import track_pitch
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
-from utils.errors import UserError
 from utils.model.harmonic import HarmonicGenerator, pitch_losses
+from utils.model.trunk import FRAMES_PER_LATENT, HOP, Outline
 from utils.training.component import learning_rate_share, load_progress, save_progress, set_learning_rate
+from utils.training.decoder_clips import OUTPUT_RATE, SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.training.spectral import SpectralDiscriminator, SpectralLoss, discriminator_loss, generator_losses
 
 log = logging.getLogger(__name__)
 
-OUTPUT_RATE = 24_000
-"""Sample rate of the decoder's sound, in Hz."""
-SAMPLES_PER_LATENT = CODE_SAMPLES * OUTPUT_RATE / SAMPLE_RATE
-"""Samples at 24 000 Hz that one latent stands for: 1 114.6, not a whole number."""
-
 OnLog = Callable[[int, dict[str, float]], None]
 """Called with (step, mean of each loss since the last call)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderTraining:
-    """How long and how fast a decoder learns."""
-
-    steps: int = 6000
-    """Optimizer steps in all."""
-    batch_size: int = 8
-    """Crops in one step."""
-    crop_latents: int = 20
-    """Latents of a crop that count in the loss; 20 are 0.93 s."""
-    margin_latents: int = 2
-    """Latents on each side that are decoded but do not count: at a cut the decoder lacks its context."""
-    learning_rate: float = 1e-3
-    """Peak learning rate of the decoder."""
-    warmup_steps: int = 100
-    """Steps over which the learning rate rises."""
-    adversarial_from: int | None = None
-    """Step from which a discriminator judges as well; never when None."""
-    adversarial_weight: float = 0.1
-    """Weight of the discriminator's verdict and of the distance in its features."""
-    discriminator_learning_rate: float = 2e-4
-    """Learning rate of the discriminator."""
-    grad_clip_norm: float = 10.0
-    """Gradients are scaled down to this L2 norm."""
-    log_every: int = 100
-    """Steps between log lines."""
-    checkpoint_every: int = 250
-    """Steps between checkpoints."""
-    seed: int = 1
-    """Fixes the crops."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderClip:
-    """One clip: what the GPT thought while saying it, and how it sounds."""
-
-    latents: Path
-    """.npy file, [M, D], float16 or float32."""
-    wav: Path
-    """Mono recording at 24 000 Hz; it may be shorter than its latents by part of a code, silence follows."""
-    speaker: Tensor
-    """Speaker embedding, [E]."""
-
-
-class DecoderClips:
-    """Random crops of clips that are read from disk when they are needed.
-
-    Args:
-        clips: at least one that is long enough for a crop.
-        settings: for the lengths.
-
-    Raises:
-        UserError: no clip is long enough.
-    """
-
-    def __init__(self, clips: Sequence[DecoderClip], settings: DecoderTraining) -> None:
-        self.num_latents = settings.crop_latents + 2 * settings.margin_latents
-        self.num_samples = round(self.num_latents * SAMPLES_PER_LATENT)
-        # Only the header is read here: a memory map knows its length.
-        lengths = [len(np.load(clip.latents, mmap_mode="r")) for clip in clips]
-        kept = [(clip, length) for clip, length in zip(clips, lengths, strict=True) if length >= self.num_latents]
-        if not kept:
-            raise UserError(
-                what=f"none of {len(clips)} clips has {self.num_latents} latents or more",
-                fix="use longer clips or a shorter crop",
-            )
-        self._clips, self._lengths = [clip for clip, _ in kept], np.array([length for _, length in kept])
-
-    def batch(self, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Latents [count, M, D], speakers [count, E, 1] and sound [count, 1, N]; longer clips are drawn more often."""
-        chosen = rng.choice(len(self._clips), size=count, p=self._lengths / self._lengths.sum())
-        starts = [int(rng.integers(0, self._lengths[one] - self.num_latents + 1)) for one in chosen]
-        crops = [self._crop(self._clips[one], start) for one, start in zip(chosen, starts, strict=True)]
-        speakers = torch.stack([self._clips[one].speaker for one in chosen]).float()
-        return torch.stack([latents for latents, _ in crops]), speakers[:, :, None], torch.stack([s for _, s in crops])
-
-    def _crop(self, clip: DecoderClip, start: int) -> tuple[Tensor, Tensor]:
-        """Latents [M, D] from `start` on and the sound at the same place, [1, N]."""
-        latents = np.load(clip.latents, mmap_mode="r")[start : start + self.num_latents].astype(np.float32)
-        sound = torch.zeros(1, self.num_samples)
-        first = round(start * SAMPLES_PER_LATENT)
-        with soundfile.SoundFile(clip.wav) as file:
-            assert file.samplerate == OUTPUT_RATE, f"{clip.wav} is at {file.samplerate} Hz"
-            file.seek(min(first, file.frames))
-            heard = file.read(self.num_samples, dtype="float32")
-        sound[0, : len(heard)] = torch.from_numpy(heard)
-        return torch.from_numpy(latents), sound
 
 
 def frames_of(decoder: HifiDecoder, latents: Tensor) -> Tensor:
@@ -163,18 +67,21 @@ def train_decoder(
     """
     source, trainer = DecoderClips(clips, settings), _Trainer(decoder, settings)
     history: list[dict[str, float]] = []
+    last = trainer.trunk_steps + settings.steps
     decoder.waveform_decoder.train()
-    for step in range(load_progress(folder / "decoder_training.pt", **trainer.parts), settings.steps):
-        batch = source.batch(settings.batch_size, np.random.default_rng((settings.seed, step)))
-        history.append(trainer.step(step, *(tensor.to(decoder.device) for tensor in batch)))
+    for step in range(load_progress(folder / "decoder_training.pt", **trainer.parts), last):
+        rng = np.random.default_rng((settings.seed, step))
+        size = settings.trunk_batch_size if step < trainer.trunk_steps else settings.batch_size
+        batch = [tensor.to(decoder.device) for tensor in source.batch(size, rng)]
+        history.append(trainer.step(step, *batch))
         if (step + 1) % settings.log_every == 0:
             means = {name: float(np.mean([one[name] for one in history if name in one])) for name in history[-1]}
             told = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
-            log.info("decoder step %d of %d: %s", step + 1, settings.steps, told)
+            log.info("decoder step %d of %d: %s", step + 1, last, told)
             if on_log is not None:
                 on_log(step + 1, means)
             history.clear()
-        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == settings.steps:
+        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == last:
             save_progress(folder / "decoder_training.pt", step + 1, **trainer.parts)
     decoder.eval()
 
@@ -199,14 +106,22 @@ class _Trainer:
             "judge_optimizer": self.judge_optimizer,
         }
 
+    @property
+    def trunk_steps(self) -> int:
+        """Steps before sound is made; none where there is no trunk to teach."""
+        has_trunk = isinstance(self.generator, HarmonicGenerator) and self.generator.has_trunk
+        return self.settings.trunk_steps if has_trunk else 0
+
     def step(self, step: int, latents: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
         """One optimizer step, of the discriminator too when it is its time; returns the losses by name."""
-        settings = self.settings
-        share = learning_rate_share(step, steps=settings.steps, warmup_steps=settings.warmup_steps)
-        set_learning_rate(self.optimizer, settings.learning_rate * share)
-        made, pitch = self._decode(latents, speakers, sound)
+        settings, frames = self.settings, frames_of(self.decoder, latents)
+        if step < self.trunk_steps:
+            return self._trunk_step(step, frames, speakers, sound)
+        step -= self.trunk_steps
+        self._set_learning_rate(step, settings.steps)
+        made, losses = self._decode(frames, speakers, sound)
         made, real = self._inner(made), self._inner(sound)
-        losses = self.spectral(made, real) | pitch
+        losses = self.spectral(made, real) | losses
         total = torch.stack(list(losses.values())).sum()
         if settings.adversarial_from is not None and step >= settings.adversarial_from:
             losses["judge"] = self._judge(made.detach(), real)
@@ -215,19 +130,45 @@ class _Trainer:
         _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
         return {name: loss.item() for name, loss in losses.items()}
 
-    def _decode(self, latents: Tensor, speakers: Tensor, sound: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Decoded sound; and, where the decoder has a harmonic source, what it gets wrong of the pitch.
+    def _trunk_step(self, step: int, frames: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
+        """One step of the trunk alone."""
+        assert isinstance(self.generator, HarmonicGenerator)
+        self._set_learning_rate(step, self.trunk_steps)
+        losses = self._outline_losses(self.generator.trunk(frames, speakers), sound, self._pitch(sound, frames))
+        _descend(self.optimizer, torch.stack(list(losses.values())).sum(), self.generator, self.settings.grad_clip_norm)
+        return {name: loss.item() for name, loss in losses.items()}
+
+    def _set_learning_rate(self, step: int, steps: int) -> None:
+        share = learning_rate_share(step, steps=steps, warmup_steps=self.settings.warmup_steps)
+        set_learning_rate(self.optimizer, self.settings.learning_rate * share)
+
+    def _decode(self, frames: Tensor, speakers: Tensor, sound: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Decoded sound; and, where the decoder has a harmonic source, what it gets wrong of the outline.
 
         The source is given the true pitch: harmonics then lie where the recording's are, and only there a distance of
         spectra says in which direction to go.
         """
-        frames = frames_of(self.decoder, latents)
         if not isinstance(self.generator, HarmonicGenerator):
             return self.generator(frames, g=speakers), {}
-        pitch = track_pitch(sound[:, 0], OUTPUT_RATE, self.generator.hop)[:, : frames.shape[2]]
-        pitch = F.pad(pitch, (0, frames.shape[2] - pitch.shape[1]))
-        made, told = self.generator.speak(frames, speakers, pitch)
-        return made, pitch_losses(told, pitch)
+        pitch = self._pitch(sound, frames)
+        made, outline = self.generator.speak(frames, speakers, pitch)
+        return made, self._outline_losses(outline, sound, pitch)
+
+    def _pitch(self, sound: Tensor, frames: Tensor) -> Tensor:
+        """The true pitch of each frame [B, C, T] in Hz, [B, T]."""
+        pitch = track_pitch(sound[:, 0], OUTPUT_RATE, HOP)[:, : frames.shape[2]]
+        return F.pad(pitch, (0, frames.shape[2] - pitch.shape[1]))
+
+    def _outline_losses(self, outline: Outline, sound: Tensor, pitch: Tensor) -> dict[str, Tensor]:
+        """How wrong an outline is of sounds [B, 1, N] with this pitch [B, T]; margins do not count in the mel."""
+        losses = pitch_losses(outline.pitch, pitch)
+        if outline.mel is not None:
+            # A frame's middle is half a frame after its beginning.
+            heard = self.spectral.log_mel(sound[..., HOP // 2 :])[..., : outline.mel.shape[2]]
+            cut = round(self.settings.margin_latents * FRAMES_PER_LATENT)
+            inner = slice(cut, heard.shape[2] - cut)
+            losses["outline"] = F.l1_loss(outline.mel[..., inner], heard[..., inner])
+        return losses
 
     def _judge(self, made: Tensor, real: Tensor) -> Tensor:
         """One step of the discriminator; returns its loss."""

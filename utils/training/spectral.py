@@ -34,16 +34,20 @@ class SpectralLoss(nn.Module):
             norm="slaney",
         )
 
+    def log_mel(self, sound: Tensor) -> Tensor:
+        """Logarithms of mel magnitudes of sounds [B, 1, N], a frame each 256 samples from the first on: [B, 80, F]."""
+        mel: Tensor = self.mel(sound[:, 0])
+        return mel.clamp(min=FLOOR).log()
+
     def forward(self, made: Tensor, real: Tensor) -> dict[str, Tensor]:
         """Losses by name of two sounds [B, 1, N]: mel, convergence, magnitude."""
-        mels = [self.mel(sound[:, 0]).clamp(min=FLOOR).log() for sound in (made, real)]
         convergence, magnitude = [], []
         for resolution in RESOLUTIONS:
             ours, theirs = (spectrum(sound, resolution) for sound in (made, real))
             convergence.append(torch.linalg.norm(theirs - ours) / torch.linalg.norm(theirs).clamp(min=FLOOR))
             magnitude.append(F.l1_loss(ours.log(), theirs.log()))
         return {
-            "mel": F.l1_loss(*mels),
+            "mel": F.l1_loss(self.log_mel(made), self.log_mel(real)),
             "convergence": torch.stack(convergence).mean(),
             "magnitude": torch.stack(magnitude).mean(),
         }
