@@ -139,6 +139,7 @@ def speak(text: str, voice: EspeakVoice, path: Path) -> int:
     if not path.is_file():
         part = path.with_suffix(".part")
         command = ["espeak-ng", "-v", voice.voice, "-p", str(voice.pitch), "-s", str(voice.speed), "-z"]
+        command += [f"--path={voice.data}"] if voice.data else []
         try:
             subprocess.run([*command, "-w", str(part), text], check=True, capture_output=True)
         except FileNotFoundError as error:

@@ -1,8 +1,8 @@
 """Stage F: what the trained GPT thinks while saying known speech: the decoder's lessons, below `work/latents`.
 
 Each clip is put through the GPT with its true codes (teacher forcing). Beside the GPT's own twelve voices all those of
-the speaker encoder take part: the GPT need not have heard a voice to follow its codes, and a decoder that knows many
-throats does better on a new one. The demo voice is not among them.
+the speaker encoder take part, and throats that nobody has: the GPT need not have heard a voice to follow its codes, and
+a decoder that knows many throats does better on a new one. The demo voice is not among them.
 
 The GPT may still be in training: its lessons are kept in a folder named after the checkpoint that made them, and those
 of an older checkpoint go once the newer ones are complete.
@@ -22,6 +22,7 @@ from torch import Tensor
 from recipes.starter.corpus import MAX_CLIP_SAMPLES, read_wav, speak
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
+from recipes.starter.throats import NUM_THROATS, make_throats
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
 from utils.audio.resample import resample
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
@@ -39,7 +40,7 @@ from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
 from utils.training.speaker import new_speaker_encoder
 from utils.training.state import Checkpoints, load_checkpoint
 
-GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS = 60, 16
+GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS, THROAT_CLIPS = 60, 16, 12
 CLIPS_PER_REFERENCE = 4
 """Clips that share a reference: the two seconds of each that the GPT and the speaker encoder hear of the voice."""
 REFERENCE_SECONDS = 2
@@ -59,9 +60,10 @@ class Listener:
 def run(work: Path) -> None:
     """Make the lessons of every voice that has none yet; clips.json is written last."""
     listener, folder = load_listener(work), work / "latents" / best_checkpoint(work).name
-    speakers = everyone()
+    speakers = [*everyone(), *make_throats(work / "throats", count=NUM_THROATS)]
     for number, voice in enumerate(speakers):
-        count = GPT_VOICE_CLIPS if voice in GPT_VOICES else OTHER_VOICE_CLIPS
+        others = THROAT_CLIPS if voice.data else OTHER_VOICE_CLIPS
+        count = GPT_VOICE_CLIPS if voice in GPT_VOICES else others
         place = folder / voice.name
         if not (place / "speakers.npy").is_file():
             texts = list(islice(SentenceMaker(seed=50_000 + number), count))

@@ -31,9 +31,10 @@ SHAPE = DecoderShape(
     speaker_filters=SPEAKER_SHAPE.filters,
     speaker_layers=SPEAKER_SHAPE.layers,
     harmonic_source=True,
+    trunk_blocks=4,
 )
-SETTINGS = DecoderTraining(steps=2200, crop_latents=10)
-"""Crops of 0.46 s: 1.1 s of one core a step, against 1.9 s at twice the length. No adversarial part: 0.5 h in all."""
+SETTINGS = DecoderTraining(steps=5000, trunk_steps=2000, crop_latents=10, speaker_noise=0.1)
+"""Crops of 0.46 s: 1.1 s of one core a step, against 1.9 s at twice the length. No adversarial part: 1.8 h in all."""
 REFINING_STEPS = 800
 HELD_OUT_EVERY = 40
 """Every fortieth clip is kept for the measurement."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,8 @@ class EspeakVoice:
     """espeak-ng pitch, 0 to 99."""
     speed: int
     """Words a minute."""
+    data: Path | None = None
+    """Folder that holds espeak-ng-data with this voice; its own when None."""
 
 
 def _voice(name: str, voice: str, pitch: int, speed: int) -> EspeakVoice:

@@ -62,12 +62,15 @@ def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_
     write_weights(made / "speaker" / "speaker.safetensors", new_speaker_encoder(latents.SPEAKER_SHAPE).state_dict())
     monkeypatch.setattr(latents, "everyone", lambda: GPT_VOICES[:2])
     monkeypatch.setattr(latents, "GPT_VOICE_CLIPS", 3)
-    settings = dataclasses.replace(vocoder.SETTINGS, steps=2, batch_size=2, adversarial_from=1)
+    monkeypatch.setattr(latents, "NUM_THROATS", 1)
+    monkeypatch.setattr(latents, "THROAT_CLIPS", 3)
+    sizes = {"batch_size": 2, "trunk_batch_size": 2}
+    settings = dataclasses.replace(vocoder.SETTINGS, steps=2, trunk_steps=1, adversarial_from=1, **sizes)
     monkeypatch.setattr(vocoder, "SETTINGS", settings)
     monkeypatch.setattr(vocoder, "REFINING_STEPS", 1)
     latents.run(made)
     lessons = latents.load_lessons(made)
-    assert len(lessons) == 6
+    assert len(lessons) == 9
     for clip in lessons:
         codes = len(np.load(clip.latents)) - 1
         assert codes == -(-soundfile.info(clip.wav).frames * SAMPLE_RATE // (OUTPUT_RATE * CODE_SAMPLES))
