@@ -41,8 +41,8 @@ ABOUT: dict[str, Any] = {
     "language": "en",
     "license": "Apache-2.0",
     "description": "a small English base of XTTS's architecture, for teaching and testing; real voices need XTTS v2",
-    "training_data": "self-made sentences and dictionary words, spoken by espeak-ng 1.51 in 132 voices, for the decoder "
-    "in 200 random ones as well; no recordings",
+    "training_data": "self-made sentences and dictionary words, spoken by espeak-ng 1.51 in 132 voices "
+    "(for the decoder in 200 random ones as well); no recordings",
     "recipe": "recipes/starter (make starter)",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
     "training": {"learning_rate": 3e-4, "num_epochs": 8, "dropout": 0.0, "crop": CROP, "conditioning": "other"},
