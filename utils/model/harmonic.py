@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
 
 from utils.model.architecture import NUM_MELS, DecoderShape
+from utils.model.envelope import EnvelopeFilter
 from utils.model.trunk import AcousticTrunk, Outline
 
 SAMPLE_RATE = 24_000
@@ -33,7 +34,7 @@ class HarmonicGenerator(HifiganGenerator):
     """Takes HifiganGenerator's own arguments; `forward` is the same to its callers.
 
     Args:
-        trunk: says how each frame shall sound; without one a small head reads the pitch.
+        trunk: says how each frame shall sound, and a filter sees to it; without one a small head reads the pitch.
     """
 
     def __init__(self, *args: Any, trunk: AcousticTrunk | None = None, **kwargs: Any) -> None:
@@ -42,6 +43,7 @@ class HarmonicGenerator(HifiganGenerator):
         if trunk is not None:
             self.trunk = trunk
             self.listen = nn.Conv1d(NUM_MELS, width, 7, padding=3)
+            self.envelope = EnvelopeFilter()
         else:
             self.pitch_head = nn.Sequential(
                 nn.Conv1d(width, HIDDEN, 5, padding=2), nn.LeakyReLU(LRELU_SLOPE), nn.Conv1d(HIDDEN, 2, 5, padding=2)
@@ -74,7 +76,8 @@ class HarmonicGenerator(HifiganGenerator):
             o = up(F.leaky_relu(o, LRELU_SLOPE)) + condition(g) + listen(source)
             blocks = self.resblocks[stage * self.num_kernels : (stage + 1) * self.num_kernels]
             o = torch.stack([block(o) for block in blocks]).mean(0)
-        return torch.tanh(self.conv_post(F.leaky_relu(o))), outline
+        sound = torch.tanh(self.conv_post(F.leaky_relu(o)))
+        return sound if outline.mel is None else self.envelope(sound, outline.mel), outline
 
     @property
     def has_trunk(self) -> bool:
