@@ -86,7 +86,9 @@ def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_
     second = read_weights(made / "decoder" / "decoder.safetensors")
     changed = [name for name, tensor in second.items() if not torch.equal(tensor, first[name])]
     assert changed and all(name.startswith("waveform_decoder.") for name in changed)
-    distance = max(float((second[name] - first[name]).abs().max()) for name in changed)
+    # The last bias is balanced after training, on what was learned until then.
+    learned = [name for name in changed if not name.endswith("trunk.leave.bias")]
+    distance = max(float((second[name] - first[name]).abs().max()) for name in learned)
     assert distance < 2 * settings.learning_rate
 
 
