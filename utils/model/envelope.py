@@ -24,6 +24,7 @@ class EnvelopeFilter(nn.Module):
     """
 
     bands: Tensor
+    weights: Tensor
     window: Tensor
 
     def __init__(self) -> None:
@@ -32,6 +33,7 @@ class EnvelopeFilter(nn.Module):
             FFT_SIZE // 2 + 1, 0.0, SAMPLE_RATE / 2, NUM_MELS, SAMPLE_RATE, norm="slaney"
         )
         self.register_buffer("bands", bands, persistent=False)
+        self.register_buffer("weights", _weights(bands), persistent=False)
         self.register_buffer("window", torch.hann_window(FFT_SIZE), persistent=False)
 
     def forward(self, sound: Tensor, mel: Tensor) -> Tensor:
@@ -43,13 +45,14 @@ class EnvelopeFilter(nn.Module):
         # The root's gradient at zero is infinite: the floor goes under it.
         magnitude = (spectrum.real.square() + spectrum.imag.square()).clamp(min=FLOOR**2).sqrt()
         heard = (self.bands.T @ magnitude).clamp(min=FLOOR).log()
-        gains = (self._weights() @ (told - heard).clamp(-MOST, MOST)).exp()
+        gains = (self.weights @ (told - heard).clamp(-MOST, MOST)).exp()
         made = torch.istft(spectrum * gains, FFT_SIZE, HOP, window=self.window, length=padded.shape[1])
         return made[:, None, HOP // 2 : HOP // 2 + sound.shape[2]]
 
-    def _weights(self) -> Tensor:
-        """How much each band says of each bin, [K, 80]; a bin that no band covers follows the nearest that does."""
-        covered = self.bands.sum(1) > 0
-        nearest = (torch.arange(len(covered), device=covered.device)[:, None] - covered.nonzero().T).abs().argmin(1)
-        rows = self.bands[covered.nonzero()[nearest, 0]]
-        return rows / rows.sum(1, keepdim=True)
+
+def _weights(bands: Tensor) -> Tensor:
+    """How much each band [K, 80] says of each bin, [K, 80]; a bin that no band covers follows the nearest that does."""
+    covered = bands.sum(1) > 0
+    nearest = (torch.arange(len(covered))[:, None] - covered.nonzero().T).abs().argmin(1)
+    rows = bands[covered.nonzero()[nearest, 0]]
+    return rows / rows.sum(1, keepdim=True)
