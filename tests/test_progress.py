@@ -1,6 +1,7 @@
 """How far a job is comes from its events: the phase, the share, the time left at the recent pace."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,16 @@ def make_run(folder: Path, events: list[dict]) -> jobs.Job:
 
 
 STARTED = {"time": 99.0, "kind": "started", "total_steps": 100, "config": {"num_epochs": 5}}
+
+
+def test_a_resumed_run_is_not_taken_for_the_process_before_it(tmp_path):
+    before = make_run(tmp_path / "run", [STARTED, *(step(n, 100.0 + n) for n in range(1, 41))])
+    resumed = replace(before, state="starting", events_offset=before.events.stat().st_size)
+    assert progress_of(resumed) is None, "nothing is known between the press and the first event"
+    with before.events.open("a", encoding="utf-8") as log:
+        log.writelines(json.dumps(event) + "\n" for event in (STARTED, step(31, 90_000.0), step(32, 90_010.0)))
+    done = progress_of(resumed)
+    assert (done.done, done.seconds_left) == (32, pytest.approx(680)), "the night between is no part of the pace"
 
 
 def step(number: int, time: float) -> dict:

@@ -1,6 +1,7 @@
 """How far a job is and how long it will still take, from its events alone."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,9 +13,9 @@ RECENT = 30
 
 
 class Tail(Protocol):
-    """Gives the last events of a kind, as `utils.events.tail` does."""
+    """Gives the last events of a kind, from a byte on, as `utils.events.tail` does."""
 
-    def __call__(self, path: Path, count: int, *, kind: str) -> list[Event]: ...
+    def __call__(self, path: Path, count: int, *, kind: str, start: int = 0) -> list[Event]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +43,15 @@ class Progress:
 def progress_of(job: Job, tail: Tail = tail) -> Progress | None:
     """How far a job is; None when it has not said anything yet.
 
+    Of a run that was resumed, only what its present process said counts while that lives: neither is its pace that of
+    the process before, nor the pause between them.
+
     Args:
         job: the job.
         tail: who reads its log; whoever asks again and again has one that reads only what is new.
     """
+    if job.alive:
+        tail = partial(tail, start=job.events_offset)
     steps = tail(job.events, RECENT, kind="step") if job.kind == "train" else []
     phases = tail(job.events, 1, kind="progress")
     if steps and (not phases or phases[-1]["time"] <= steps[-1]["time"]):

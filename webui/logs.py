@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.events import Event, Newest, Series
+from utils.jobs import Job
 
 MAX_LOGS = 64
 """Logs whose readers are kept; one that was let go is read anew."""
@@ -19,15 +20,25 @@ class Logs:
         self._logs: OrderedDict[Path, _Log] = OrderedDict()
         self._lock = threading.Lock()
 
-    def tail(self, path: Path, count: int, *, kind: str) -> list[Event]:
+    def tail(self, path: Path, count: int, *, kind: str, start: int = 0) -> list[Event]:
         """The last events of a kind; as `utils.events.tail`, for up to `utils.events.newest.KEPT` of them."""
         log = self._log(path)
         with log.lock:
-            return log.newest.tail(count, kind=kind)
+            return log.newest.tail(count, kind=kind, start=start)
 
-    def last(self, path: Path, kind: str) -> Event | None:
-        """The last event of a kind; None while there is none."""
-        return next(iter(self.tail(path, 1, kind=kind)), None)
+    def last_start(self, job: Job) -> Event | None:
+        """What the process that works on a job now, or did so last, said when it began; None before it did."""
+        return next(iter(self.tail(job.events, 1, kind="started", start=job.events_offset)), None)
+
+    def since_start(self, job: Job, kind: str) -> Event | None:
+        """The last event of a kind that the process of `last_start` wrote; None while there is none.
+
+        What an earlier process of a resumed run said is not true of the present one.
+        """
+        log = self._log(job.events)
+        with log.lock:
+            found = log.newest.tail(1, kind=kind, start=job.events_offset, after="started")
+            return next(iter(found), None)
 
     def first(self, path: Path, kind: str) -> Event | None:
         """The first event of a kind; None while there is none."""

@@ -1,13 +1,18 @@
 """The page's poll: what it costs does not grow with the log of the run that is shown."""
 
+import dataclasses
 import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 
+from utils.jobs.process import ProcessId, host_name
+from utils.jobs.record import JobRecord, write_record
 from utils.projects import ProjectSettings, create_project
-from webui.handlers import live
+from webui import text
+from webui.handlers import live, status
 from webui.studio import Studio
 
 VALUES = {"project.project": "maria", "project.base": "tiny", "train.run": ""}
@@ -54,3 +59,68 @@ def test_a_poll_costs_the_same_however_long_the_log(tmp_path, num_steps):
         live.poll(studio, VALUES)
         costs.append(cost_of_polls(studio, log, length))
     assert costs[1] < 2 * costs[0] + 0.1
+
+
+FLASH = {"sdpa": {"asked": True, "state": "on", "observed": "flash kernel in 30 blocks"}}
+OFF = {"sdpa": {"asked": False, "state": "off", "reason": "it was not asked for"}}
+
+
+def event(kind: str, **fields: object) -> str:
+    return json.dumps({"time": 1.0, "kind": kind, **fields}) + "\n"
+
+
+def start_of_process(precision: str, device: str, source: str) -> str:
+    config = {"learning_rate": 5e-6, "num_epochs": 3}
+    sources = {"learning_rate": source, "num_epochs": source}
+    return event("started", config=config, sources=sources, precision=precision, device=device, total_steps=20)
+
+
+def test_a_resumed_run_shows_what_its_present_process_observed(tmp_path):
+    """A badge, a device or a number of the process before the resume would be a lie."""
+    run = create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny")).runs / "20260101-000000-1-000"
+    run.mkdir(parents=True)
+    log = run / "events.jsonl"
+    log.write_text(
+        start_of_process("bf16", "cuda:0", "base tiny")
+        + event("optimizations", switches=FLASH)
+        + event("memory", allocated_bytes=8 * 10**9)
+        + event("stopped"),
+        encoding="utf-8",
+    )
+    offset = log.stat().st_size
+    record = JobRecord(
+        kind="train",
+        state="running",
+        host=host_name(),
+        command=(),
+        cwd="",
+        config="",
+        started=time.time(),
+        events_offset=offset,
+        **dataclasses.asdict(ProcessId.of(os.getpid())),
+    )
+    write_record(run, record)
+    studio = Studio(output=tmp_path)
+
+    def shown() -> tuple[str, str, str, dict]:
+        updates = live.poll(studio, VALUES)
+        facts = status.status(studio, "maria")["jobs"][0]
+        return updates["train.badge_sdpa"], updates["train.progress"], updates["train.gpu"], facts
+
+    def append(*lines: str) -> None:
+        with log.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+
+    badge, progress, memory, facts = shown()
+    assert text.NOT_KNOWN in badge, "between the press and the first event nothing is known"
+    assert "bf16" not in progress and "8.0 GB allocated" not in memory
+    assert facts["optimizations"] is None and facts["memory"] is None
+    append(start_of_process("fp32", "cpu", "you"))
+    badge, progress, memory, facts = shown()
+    assert text.NOT_KNOWN in badge and "8.0 GB" not in memory
+    assert "fp32" in progress and "cpu" in progress and "cuda" not in progress
+    assert "base tiny" in progress, "who chose the settings is what the first start said"
+    append(event("optimizations", switches=OFF), event("memory", rss_bytes=3 * 10**9))
+    badge, _, memory, facts = shown()
+    assert "it was not asked for" in badge and "flash" not in badge
+    assert facts["optimizations"] == OFF and facts["memory"]["rss_bytes"] == 3 * 10**9

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 from utils.events.follow import EventFollower
@@ -29,13 +29,27 @@ class Newest:
         self._follower = EventFollower(path)
         self._num_restarts = 0
         self._first: dict[str, Event] = {}
-        self._last: dict[str, deque[bytes]] = {}
+        self._last: dict[str, deque[tuple[int, bytes]]] = {}
+        """Lines of each kind, each with the byte it ends before."""
 
-    def tail(self, count: int, *, kind: str) -> list[Event]:
-        """The last events of a kind, in their order; as `utils.events.tail`, up to `KEPT` of them."""
+    def tail(self, count: int, *, kind: str, start: int = 0, after: str | None = None) -> list[Event]:
+        """The last events of a kind, in their order; as `utils.events.tail`, up to `KEPT` of them.
+
+        Args:
+            count: how many events at most.
+            kind: only events of this kind.
+            start: only events after this byte of the log, the first of a line.
+            after: only events after the last one of this kind; none while there is no such event after `start`.
+        """
         assert count <= KEPT, f"{count} events of a kind are asked for, and {KEPT} kept"
         self._read()
-        events = (parse_event(line) for line in reversed(self._last.get(kind, ())))
+        if after is not None:
+            end = self._last[after][-1][0] if after in self._last else 0
+            if end <= start:
+                return []
+            start = end
+        lines = takewhile(lambda line: line[0] > start, reversed(self._last.get(kind, ())))
+        events = (parse_event(line) for _, line in lines)
         found = (event for event in events if event is not None and event["kind"] == kind)
         return list(islice(found, count))[::-1]
 
@@ -66,4 +80,4 @@ class Newest:
                 return
             self._first[kind] = event
             self._last[kind] = deque(maxlen=KEPT)
-        self._last[kind].append(line)
+        self._last[kind].append((self._follower.offset, line))

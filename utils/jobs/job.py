@@ -51,6 +51,8 @@ class Job:
     """In seconds since 1970."""
     ended: float | None
     """In seconds since 1970; None while it lives."""
+    events_offset: int = 0
+    """Where in the log its present process began, in bytes: before that, an earlier one of a resumed run wrote."""
 
     @property
     def name(self) -> str:
@@ -84,7 +86,8 @@ def status(folder: Path) -> Job:
     if record is None:
         return _without_record(folder)
     process_alive = is_process_alive(record)
-    events = _last_events(folder, record.events_offset)
+    offset = _offset(folder, record)
+    events = tail(folder / EVENTS_FILE, NUM_LAST_EVENTS, start=offset)
     final = final_event(events)
     state = (
         final["kind"]
@@ -104,6 +107,7 @@ def status(folder: Path) -> Job:
         process_alive=process_alive and (record.spawned or final is None),
         started=record.started,
         ended=_ended(folder, state, final),
+        events_offset=offset,
     )
 
 
@@ -174,10 +178,11 @@ def final_event(events: list[Event]) -> Event | None:
     return None
 
 
-def _last_events(folder: Path, offset: int) -> list[Event]:
+def _offset(folder: Path, record: JobRecord) -> int:
+    """Where the events of the record's process begin: at the beginning of a log that was replaced since."""
     path = folder / EVENTS_FILE
     size = path.stat().st_size if path.is_file() else 0
-    return tail(path, NUM_LAST_EVENTS, start=offset if offset <= size else 0)
+    return record.events_offset if record.events_offset <= size else 0
 
 
 def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, has_begun: bool) -> State:
@@ -249,7 +254,7 @@ def _without_record(folder: Path) -> Job:
     """A run whose process is not known, such as one that an older version made."""
     if not any((folder / name).is_file() for name in (JOB_FILE, "config.yaml", EVENTS_FILE)):
         raise UserError(what="there is no job here", where=str(folder), fix="name a run's folder")
-    final = final_event(_last_events(folder, 0))
+    final = final_event(tail(folder / EVENTS_FILE, NUM_LAST_EVENTS))
     seems_alive = time.time() - last_write(folder) < UNKNOWN_S
     state: State = final["kind"] if final else "running" if seems_alive else "lost"
     # From the front, where it lies: from the end, the whole log would be read each time.

@@ -106,8 +106,8 @@ def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:
 
 def _run(studio: Studio, job: Job) -> Updates:
     events, logs = job.events, studio.logs
-    memory = logs.last(events, "memory") if job.alive else None
-    proof = (logs.last(events, "optimizations") or {}).get("switches")
+    memory = logs.since_start(job, "memory") if job.alive else None
+    proof = (logs.since_start(job, "optimizations") or {}).get("switches")
     switches = proof if isinstance(proof, dict) else {}
     evaluations = logs.curve(events, "eval", ["loss"])
     steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
@@ -116,7 +116,7 @@ def _run(studio: Studio, job: Job) -> Updates:
     updates |= {f"train.badge_{name}": run.badge_of(switches.get(name)) for name in SWITCHES}
     return updates | {
         "train.proofs": run.proofs(switches),
-        "train.progress": run.progress(job, progress_of(job, logs.tail), best, logs.first(events, "started")),
+        "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job)),
         "train.loss_plot": _plot(run.losses(steps, evaluations)),
         "train.speed_plot": _plot(run.speeds(steps)),
         "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
@@ -125,6 +125,21 @@ def _run(studio: Studio, job: Job) -> Updates:
         "train.resume": Change(interactive=_can_resume(job)),
         "train.export": Change(interactive=_has_checkpoint(job.folder)),
     }
+
+
+def _started(studio: Studio, job: Job) -> Event | None:
+    """What the run computes in and on now; who chose its settings, its very first start knows.
+
+    After a resume all settings count as given: as somebody's choice then count only those that differ from the first.
+    """
+    now, first = studio.logs.last_start(job), studio.logs.first(job.events, "started")
+    if now is None or first is None or not all(isinstance(e.get("config"), dict) for e in (now, first)):
+        return now
+    sources = first.get("sources")
+    if not isinstance(sources, dict):
+        return now
+    changed = {name for name in sources if now["config"].get(name) != first["config"].get(name)}
+    return now | {"sources": sources | dict.fromkeys(changed, "you")}
 
 
 def _no_run(project: Project) -> Updates:

@@ -54,6 +54,6 @@ def _job(studio: Studio, job: Job) -> dict[str, Any]:
         "seconds_left": done.seconds_left if done else None,
     }
     if job.kind == "train":
-        values["optimizations"] = (studio.logs.last(job.events, "optimizations") or {}).get("switches")
-        values["memory"] = studio.logs.last(job.events, "memory")
+        values["optimizations"] = (studio.logs.since_start(job, "optimizations") or {}).get("switches")
+        values["memory"] = studio.logs.since_start(job, "memory")
     return values
