@@ -32,3 +32,13 @@ def test_the_docs_name_the_parameters(endpoints):
 
 def test_every_endpoint_says_what_it_does(endpoints):
     assert [name for name, info in endpoints.items() if not info.get("description")] == []
+
+
+def test_the_docs_name_no_parameter_that_an_endpoint_lacks(endpoints):
+    words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in words.splitlines() if line.startswith("| `/")]
+    assert len(rows) > 30
+    for _, names, parameters, *_ in rows:
+        named = set(re.findall(r"`([a-z_]+)`", parameters))
+        for name in re.findall(r"`(/[a-z_]+)`", names):
+            assert named <= {p["parameter_name"] for p in endpoints[name]["parameters"]}, name

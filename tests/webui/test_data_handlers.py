@@ -1,6 +1,7 @@
 """Tabs 1 and 3 without a page: which jobs a click starts, which bases may be named, what is refused at once."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from webui.handlers import project as bar
 from webui.studio import Studio
 from webui.views import evaluation as evaluation_view
 from webui.views import language as language_view
+from webui.views import report as report_view
 
 EVIL = "<img src=x onerror=alert(1)>"
 NAME = {"project.project": "maria"}
@@ -142,9 +144,50 @@ def test_a_clip_that_is_not_in_the_dataset_is_refused_before_a_process_starts(st
 
 
 def test_what_is_typed_stays_when_the_dataset_changes(studio, project):
-    updates = data.show(studio, {**NAME, "data.clip": "wavs/a.wav"})
+    seen = on_page(shown(studio, "a"))
+    updates = data.show(studio, seen)
     assert updates["data.clip"] == "wavs/a.wav" and not set(clips.TYPED) & set(updates)
-    assert data.show(studio, {**NAME, "data.clip": "wavs/gone.wav"})["data.clip_box"].properties == {"visible": False}
+    assert updates["data.clip_box"].properties == {"visible": True}
+    assert data.show(studio, {**seen, "data.clip": "wavs/gone.wav"})["data.clip_box"].properties == {"visible": False}
+
+
+def on_page(updates: dict[str, Any]) -> dict[str, Any]:
+    """What the page sends about the clip that it was told to show."""
+    return {**NAME, "data.clip": updates["data.clip"], "data.shown": updates["data.shown"]}
+
+
+def test_words_that_changed_on_disk_replace_those_that_are_shown(studio, project):
+    seen = on_page(shown(studio, "a"))
+    project.train_csv.write_text(project.train_csv.read_text().replace("One two three four", "One, too"))
+    updates = data.show(studio, seen)
+    assert updates["data.transcript"].properties["value"] == "One, too"
+    assert (updates["data.text_before"], updates["data.text_after"]) == ("One,", "too")
+    assert not set(clips.TYPED) & set(data.show(studio, on_page(updates)))
+
+
+def test_another_project_with_the_same_recordings_never_gets_the_words_of_the_first(studio, project, started):
+    other = create_project("anna", project.output, ProjectSettings(language="en", base="tiny"))
+    shutil.copytree(project.dataset, other.dataset)
+    seen = on_page(shown(studio, "a")) | {"project.project": "anna"}
+    # Before the page has noticed that the project changed:
+    cuts = {"data.start_s": 0.5, "data.end_s": 1.0, "data.transcript": "the words of maria"}
+    for handler in (clips.save, clips.exclude, clips.restore, clips.trim, clips.accept, clips.go_on):
+        with pytest.raises(UserError, match="belongs to another project"):
+            handler(studio, {**seen, **cuts})
+    assert started == [] and other.train_csv.read_text() == project.train_csv.read_text()
+    # And once it has:
+    updates = data.show(studio, seen)
+    assert updates["data.clip_box"].properties == {"visible": False} and updates["data.clip"] == ""
+
+
+def test_clips_of_one_name_are_told_apart_by_the_rest_of_their_row(studio, project):
+    both = [
+        ClipReport(source="/in/talk.wav", status="dropped", reason="too short", detail=detail, text=words)
+        for detail, words in (("0.1 s", "Yes"), ("0.2 s", "No"))
+    ]
+    Report(clips=both, settings={}).save(project.report)
+    for row in report_view.rows(both):
+        assert clips.choose(studio, {**NAME, "row": row})["data.transcript"].properties["value"] == row[-1]
 
 
 # Bases

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from gradio_client import Client
 
 from tests.webui.app import ROOT, running_app
 from webui import text
+from webui.interface import create_ui
 
 HEAVY = ("torch", "torchaudio", "transformers", "accelerate", "TTS")
 
@@ -19,6 +21,11 @@ def test_the_web_process_does_not_load_torch():
     code = f"import sys, app, webui.interface; print([m for m in {HEAVY} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_an_id_of_the_page_is_given_once(tmp_path):
+    ids = Counter(block.elem_id for block in create_ui(tmp_path).blocks.values() if block.elem_id)
+    assert len(ids) > 100 and [name for name, times in ids.items() if times > 1] == []
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ from webui.events.wiring import Frame, Handler, wire
 from webui.handlers import clips, data
 
 BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "trim", "split", "merge"))
-CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", *BUTTONS, "data.clip", *clips.TYPED)
+CHOSEN = ("data.clip", "data.shown")
+CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", *BUTTONS, *CHOSEN, *clips.TYPED)
 SHOWN = ("data.uploads", "data.report", "data.lengths", "data.clips", *CLIP)
 CUTS: dict[str, tuple[Handler, tuple[str, ...]]] = {
     "trim": (clips.trim, ("data.start_s", "data.end_s")),
@@ -53,7 +54,7 @@ def wire_data(frame: Frame) -> None:
         frame,
         ["data.revision:change"],
         data.show,
-        inputs=["project.project", "data.clip"],
+        inputs=["project.project", *CHOSEN],
         outputs=SHOWN,
         api_name="data_show",
         public=False,
@@ -81,7 +82,7 @@ def _wire_clips(frame: Frame) -> None:
         frame,
         ["data.save:click"],
         clips.save,
-        inputs=["project.project", "data.clip", "data.transcript"],
+        inputs=["project.project", "data.clip", "data.transcript", "data.shown"],
         outputs=CLIP,
         api_name="clip_save",
     )
@@ -95,7 +96,7 @@ def _wire_clips(frame: Frame) -> None:
             frame,
             [f"data.{button}:click"],
             handler,
-            inputs=["project.project", "data.clip"],
+            inputs=["project.project", *CHOSEN],
             outputs=CLIP,
             api_name=f"clip_{button}",
             public=button in ("exclude", "restore"),
@@ -105,7 +106,7 @@ def _wire_clips(frame: Frame) -> None:
             frame,
             [f"data.{name}:click"],
             cut,
-            inputs=["project.project", "data.clip", *needed],
+            inputs=["project.project", "data.clip", *needed, "data.shown"],
             outputs=["data.fix_progress"],
             api_name=f"clip_{name}",
         )

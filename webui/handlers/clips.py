@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from utils import jobs
 from utils.dataset import edit
@@ -20,15 +19,19 @@ FIXED = ("clip", "fix", "project", "output")
 """Settings of a fix that the page gives itself."""
 TYPED = ("data.transcript", "data.start_s", "data.end_s", "data.at_s", "data.text_before", "data.text_after")
 """Fields of a clip that a person may be filling in."""
+CLOSED: Updates = {"data.clip_box": Change(visible=False), "data.clip": "", "data.shown": ""}
+"""No clip is shown."""
 
 
 def choose(studio: Studio, values: Values) -> Updates:
     """Show the clip of the row that was chosen."""
     project = studio.project(values["project.project"])
     row = values.get(ROW)
-    name = row[0] if isinstance(row, list) and row else None
-    found = next((clip for clip in edit.current_clips(project) if view.clip_name(clip) == name), None)
-    return _shown(project, found) if found else {"data.clip_box": Change(visible=False)}
+    wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
+    named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[0]]
+    # Clips of one recording that were left out may share its name: the other columns tell them apart.
+    found = max(named, key=lambda clip: _num_alike(wanted, view.rows([clip])[0]), default=None)
+    return _shown(project, found) if found else CLOSED
 
 
 def save(studio: Studio, values: Values) -> Updates:
@@ -46,7 +49,8 @@ def exclude(studio: Studio, values: Values) -> Updates:
 
 def restore(studio: Studio, values: Values) -> Updates:
     """Use a clip again that was left out by hand, or undo how it was cut, joined or accepted."""
-    project, clip = studio.project(values["project.project"]), _chosen(values)
+    project = studio.project(values["project.project"])
+    clip = _chosen(project, values)
     found = _find(project, clip)
     if found is None or edit.can_be_restored(found):
         return _edited(studio, values, edit.restore, text.CLIP_RESTORED)
@@ -55,7 +59,8 @@ def restore(studio: Studio, values: Values) -> Updates:
 
 def mend(kind: FixKind, studio: Studio, values: Values) -> Updates:
     """Mend the clip in a process of its own: cut a part, make two of it, join it with the next, accept it as it is."""
-    return _mend(studio.project(values["project.project"]), kind, _chosen(values), forms.by_field(values, "data."))
+    project = studio.project(values["project.project"])
+    return _mend(project, kind, _chosen(project, values), forms.by_field(values, "data."))
 
 
 accept, trim, split, merge = (partial(mend, kind) for kind in ("accept", "trim", "split", "merge"))
@@ -79,18 +84,35 @@ def _mend(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
     return {TOAST: text.FIX_STARTED}
 
 
-def refreshed(project: Project, clips: Sequence[ClipReport], clip: Any) -> Updates:
-    """The clip that is shown after the dataset changed; what is being typed stays.
+def refreshed(project: Project, clips: Sequence[ClipReport], clip: object, shown: object) -> Updates:
+    """The clip that is shown after the dataset changed; what is being typed stays, unless it belongs to other words.
 
     Args:
         project: whose dataset.
         clips: its clips as they are now.
         clip: path of the one that is shown; empty when none is.
+        shown: whose clip that was, and its words on disk then; see `_mark`.
     """
     found = next((item for item in clips if item.clip == clip), None) if clip else None
-    if found is None:
-        return {"data.clip_box": Change(visible=False)}
-    return {key: value for key, value in _shown(project, found).items() if key not in TYPED}
+    if found is None or _project_of(shown) != project.name:
+        # Clips are named after their sound: another project with the same recordings has one of this name, too.
+        return CLOSED
+    updates = _shown(project, found)
+    is_same = shown == _mark(project, found)
+    return {key: value for key, value in updates.items() if key not in TYPED} if is_same else updates
+
+
+def _mark(project: Project, found: ClipReport) -> str:
+    """Which words the fields of a clip were filled with."""
+    return f"{project.name}\n{found.text}"
+
+
+def _project_of(shown: object) -> str:
+    return shown.partition("\n")[0] if isinstance(shown, str) else ""
+
+
+def _num_alike(wanted: Sequence[str], row: Sequence[object]) -> int:
+    return sum(cell == str(other) for cell, other in zip(wanted, row, strict=False))
 
 
 def go_back(studio: Studio, values: Values) -> Updates:
@@ -105,7 +127,7 @@ def go_on(studio: Studio, values: Values) -> Updates:
 
 def _edited(studio: Studio, values: Values, change: Callable[[Project, str], None], said: str) -> Updates:
     project = studio.project(values["project.project"])
-    clip = _chosen(values)
+    clip = _chosen(project, values)
     require_idle(project)
     change(project, clip)
     found = _find(project, clip)
@@ -132,16 +154,24 @@ def _find(project: Project, clip: str) -> ClipReport | None:
 
 def _neighbour(studio: Studio, values: Values, step: int) -> Updates:
     project = studio.project(values["project.project"])
-    clip = _chosen(values)
+    clip = _chosen(project, values)
     clips = [item for item in edit.current_clips(project) if item.clip]
     at = next((number for number, item in enumerate(clips) if item.clip == clip), None)
     return _shown(project, clips[(at + step) % len(clips)]) if at is not None else {}
 
 
-def _chosen(values: Values) -> str:
+def _chosen(project: Project, values: Values) -> str:
+    """Path of the clip that is shown.
+
+    Raises:
+        UserError: none is, or it was shown for another project, whose words would be written into this one.
+    """
     clip = values["data.clip"]
     if not isinstance(clip, str) or not clip:
         raise UserError(what=text.NO_CLIP, where=text.DATA_TAB, fix=text.NO_CLIP_FIX)
+    # Scripts name a clip without having been shown it.
+    if _project_of(values.get("data.shown")) not in ("", project.name):
+        raise UserError(what=text.CLIP_OF_ANOTHER, where=project.name, fix=text.NO_CLIP_FIX)
     return clip
 
 
@@ -163,6 +193,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.split": Change(interactive=can_be_cut),
         "data.merge": Change(interactive=can_be_cut),
         "data.clip": found.clip,
+        "data.shown": _mark(project, found),
         "data.start_s": 0,
         "data.end_s": round(found.seconds, 2),
         "data.at_s": round(found.seconds / 2, 2),

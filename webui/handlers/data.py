@@ -97,7 +97,7 @@ def show(studio: Studio, values: Values) -> Updates:
         "data.report": view.report(found, project.language(), page if page.is_file() else None),
         "data.lengths": Change(value=lengths, sort=lengths["seconds"].tolist(), visible=True),
         "data.clips": Change(value=view.rows(found.clips), visible=True),
-        **clips.refreshed(project, found.clips, values.get("data.clip")),
+        **clips.refreshed(project, found.clips, values.get("data.clip"), values.get("data.shown")),
     }
 
 
@@ -106,7 +106,7 @@ def _nothing(words: str) -> Updates:
         "data.report": words,
         "data.lengths": Change(visible=False),
         "data.clips": Change(value=[], visible=False),
-        "data.clip_box": Change(visible=False),
+        **clips.CLOSED,
     }
 
 

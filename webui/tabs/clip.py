@@ -8,7 +8,7 @@ from webui import text
 
 def create_clip_editor() -> dict[str, Block]:
     """Lay out what is shown once a clip was chosen in the table."""
-    with gr.Column(visible=False, elem_id="clip", elem_classes=["panel-group"]) as box:
+    with gr.Column(visible=False, elem_id="clip-box", elem_classes=["panel-group"]) as box:
         parts: dict[str, Block] = {"clip_box": box, "clip_title": gr.HTML(elem_id="clip-title")}
         parts["clip_sound"] = gr.Audio(
             label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
@@ -30,6 +30,8 @@ def create_clip_editor() -> dict[str, Block]:
             parts |= _cut()
         # Which clip is shown; hidden rather than a State, so that scripts can name one too.
         parts["clip"] = gr.Textbox("", visible="hidden", label=text.CLIP, elem_id="clip-name")
+        # Whose it is, and with which words the fields were filled.
+        parts["shown"] = gr.Textbox("", visible="hidden", label=text.CLIP, elem_id="clip-shown")
     return parts | {"fix_progress": gr.HTML(elem_id="fix-progress")}
 
 

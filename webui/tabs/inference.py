@@ -64,7 +64,7 @@ def _model_and_voice() -> dict[str, Block]:
         label=text.VOICE_CLIP,
         info=text.CLIP_HELP,
         visible=False,
-        elem_id="clip",
+        elem_id="voice-clip",
     )
     parts["speaker"] = gr.Dropdown(
         [], value=None, allow_custom_value=True, label=text.SPEAKER, info=text.SPEAKER_HELP, visible=False
@@ -108,7 +108,7 @@ def _settings() -> dict[str, Block]:
                     least, most, field.default, step=step, label=text.label(name), info=field.help, min_width=220
                 )
             for name in ("top_k", "seed", "split"):
-                parts[SET + name] = create_field(known[name], min_width=220)
+                parts[SET + name] = create_field(known[name], elem_id=f"speech-{name}".replace("_", "-"), min_width=220)
         parts["random_seed"] = gr.Checkbox(False, label=text.RANDOM_SEED, info=text.RANDOM_SEED_HELP)
         parts["reset"] = gr.Button(text.RESET, size="sm", elem_id="reset-sampling")
     with gr.Row():
