@@ -91,23 +91,49 @@ def test_a_handler_may_give_its_values_piece_by_piece(frame):
 
 
 def test_a_poll_sends_only_what_changed(frame):
-    answers = iter(
-        [{"tab.label": "a", "tab.first": Change(visible=True)}, {"tab.label": "b", "tab.first": Change(visible=True)}]
-    )
-    outputs = ["tab.label", "tab.first"]
+    ask = polled(frame, ["a", "b", "b"])
+    first, number, seen = ask(1, 0, {})
+    assert first == ["a", gr.update(visible=True)]
+    second, number, seen = ask(2, number, seen)
+    assert second == ["b"]
+    assert ask(3, number, seen) == ([gr.skip()], None, None), "where nothing is new, nothing is to be remembered"
+
+
+def test_what_was_in_a_lost_answer_is_told_again(frame):
+    ask = polled(frame, ["running", "finished", "finished", "finished"])
+    _, number, seen = ask(1, 0, {})
+    # The server remembers what it sent, and the browser never got it.
+    lost, _, seen = ask(2, number, seen)
+    again, number, seen = ask(3, number, seen)
+    assert lost == ["finished"] and again == ["finished", gr.update(visible=True)]
+    assert ask(4, number, seen)[0] == [gr.skip()]
+
+
+def test_a_page_of_a_server_that_was_restarted_is_told_everything(frame):
+    told, number, _ = polled(frame, ["a"])(1, 41, {})
+    assert told == ["a", gr.update(visible=True)] and number > 41
+
+
+def polled(frame, words):
+    """Asks a poll that says these words one after another; gives what it told, its number and what it remembers."""
+    answers = iter(words)
     wire_poll(
         frame,
         ["tab.second:change"],
-        lambda s, v: next(answers),
+        lambda s, v: {"tab.label": next(answers), "tab.first": Change(visible=True)},
         inputs=["tab.second"],
-        outputs=outputs,
+        outputs=["tab.label", "tab.first"],
         api_name="p",
     )
-    first = function(frame)(1, {}, None)
-    (seen,) = (value for component, value in first.items() if isinstance(component, gr.State))
-    assert len(first) == 3
-    second = function(frame)(2, seen, None)
-    assert [value for component, value in second.items() if not isinstance(component, gr.State)] == ["b"]
+    known = set(map(id, (frame.registry[key] for key in ("tab.label", "tab.first"))))
+
+    def ask(value, number, seen):
+        answer = function(frame)(value, number, seen, None)
+        told = [value for component, value in answer.items() if id(component) in known]
+        kinds = {type(component): value for component, value in answer.items() if id(component) not in known}
+        return told, kinds.get(gr.Number), kinds.get(gr.State)
+
+    return ask
 
 
 def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(frame):
@@ -121,9 +147,10 @@ def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(fr
         api_name="p",
     )
     tick, now = (dependency.fn for dependency in frame.page.fns.values())
-    answers = [tick(1, {}, SimpleNamespace(session_hash=str(page))) for page in range(50)]
+    answers = [tick(1, 0, {}, SimpleNamespace(session_hash=str(page))) for page in range(50)]
     paces = [value["value"] for answer in answers for item, value in answer.items() if isinstance(item, gr.Timer)]
     assert asked == [{"tab.second": 1}]
-    assert paces[0] == 3 and paces[-1] == 13 and paces == sorted(paces)
-    now(1, {}, None)
+    # The first is told its pace, too: it may have been slowed down by a server that is no more.
+    assert paces[0] == 2 and paces[-1] == 13 and paces == sorted(paces)
+    now(1, 0, {}, None)
     assert len(asked) == 2

@@ -3,10 +3,12 @@
 import hashlib
 import inspect
 import pickle
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import gradio as gr
@@ -23,10 +25,12 @@ Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
 """Returns new values, or gives them piece by piece while it works."""
 Trigger = str | Callable[..., Any]
 """An event: "train.start:click", or one of gradio's own, such as `page.load`."""
-Prints = dict[str, str]
+Prints = dict[str, Any]
 """A fingerprint of what a page was last sent, by id."""
 _INTERVAL = "interval"
 """Among the prints: how often the page was told to ask; ids of components have a dot."""
+_ANSWER = "answer"
+"""Among the prints: the number of the last answer that told something new."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +126,9 @@ def wire_poll(
 ) -> None:
     """Run `handler` again and again; what is as it was when this browser asked last is not sent again.
 
+    An answer may be lost on its way: each that tells something new has a number, which the page gives back when it asks
+    again. Where that is not the last one, the page is told everything anew.
+
     Only a poll may write its `outputs`: it would not notice that something else changed them. Pages that show the same
     share an answer for a second, and ask less often the more of them are open (`webui.pages`).
 
@@ -135,6 +142,9 @@ def wire_poll(
     """
     keys, shown = frame.registry.expand(inputs), frame.registry.expand(outputs)
     seen, timer = gr.State({}), gr.Timer(EVERY_S)
+    had = gr.Number(0, visible="hidden", label=_ANSWER)
+    # Not from 1: a page that is older than this process must not be taken for one that has its answers.
+    numbers = count(int(time.time() * 1_000))
     answers: SharedAnswers[tuple[Updates, Prints]] = SharedAnswers()
 
     def ask(*values: Any) -> dict[Any, Any]:
@@ -144,15 +154,18 @@ def wire_poll(
         return answer(*values, fresh=True)
 
     def answer(*values: Any, fresh: bool) -> dict[Any, Any]:
-        *given, known, request = values
-        known = known or {}
+        *given, number, known, request = values
+        known = known if known and known[_ANSWER] == number else {}
         make = partial(_printed, handler, frame.studio, dict(zip(keys, given, strict=True)))
         updates, prints = answers.get(repr(given), make, fresh=fresh)
         every_s = frame.studio.pages.interval(str(getattr(request, "session_hash", "")))
-        prints = prints | {_INTERVAL: str(every_s)}
+        prints = {**prints, _INTERVAL: str(every_s)}
         new = {key: value for key, value in updates.items() if known.get(key) != prints[key]}
-        pace = {timer: gr.update(value=every_s)} if known.get(_INTERVAL, str(EVERY_S)) != str(every_s) else {}
-        return _components(frame, new, shown) | pace | {seen: known | prints}
+        pace = {timer: gr.update(value=every_s)} if known.get(_INTERVAL) != prints[_INTERVAL] else {}
+        if not new and not pace:
+            return _components(frame, {}, shown)
+        prints[_ANSWER] = next(numbers)
+        return _components(frame, new, shown) | pace | {had: prints[_ANSWER], seen: known | prints}
 
     for suffix, mode, function, events in (
         ("", "once", ask, [timer.tick]),
@@ -160,9 +173,9 @@ def wire_poll(
     ):
         gr.on(
             triggers=[frame.trigger(trigger) for trigger in events],
-            fn=named(function, [*keys, "poll.seen"], gr.Request),
-            inputs=[*(frame.registry[key] for key in keys), seen],
-            outputs=[*(frame.registry[key] for key in shown), timer, seen],
+            fn=named(function, [*keys, "poll.had", "poll.seen"], gr.Request),
+            inputs=[*(frame.registry[key] for key in keys), had, seen],
+            outputs=[*(frame.registry[key] for key in shown), timer, had, seen],
             api_name=api_name + suffix,
             api_visibility="private",
             queue=False,
