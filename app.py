@@ -2,12 +2,15 @@
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from utils.errors import UserError
 from webui.quick_start import load_interface
-from webui.security import GIB, access_of
+from webui.security import access_of, gibibytes
+from webui.temporary import own_folder
 
 
 def main() -> int:
@@ -17,17 +20,11 @@ def main() -> int:
         The exit status: 0, or 2 when a flag or the address cannot be used.
     """
     flags = read_flags()
-    create_ui = load_interface().create_ui
-    # It loads gradio, too.
-    from webui.theme import create_theme, style
-
-    output = flags.output.resolve()
     try:
-        options = access_of(flags).launch_options(output)
-        roots = [root.resolve() for root in flags.input_root]
-        page = create_ui(output, input_roots=roots, quota_bytes=int(flags.project_quota_gb * GIB))
-        leave_proxy_out(flags.host)
-        page.launch(theme=create_theme(), css=style(), footer_links=[], quiet=True, prevent_thread_lock=True, **options)
+        with own_folder():
+            page = launched(flags)
+            print(f"Open {page.share_url or page.local_url} in a browser; Ctrl-C here stops the app.", flush=True)
+            page.block_thread()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -35,9 +32,23 @@ def main() -> int:
         print(f"the page cannot be served at {flags.host}:{flags.port}: {error}", file=sys.stderr)
         print("  fix:   choose another address with --host and --port", file=sys.stderr)
         return 2
-    print(f"Open {page.share_url or page.local_url} in a browser; Ctrl-C here stops the app.", flush=True)
-    page.block_thread()
     return 0
+
+
+def launched(flags: argparse.Namespace) -> Any:
+    """The page, which answers from now on."""
+    access, quota_bytes = access_of(flags), gibibytes(flags.project_quota_gb, flag="--project-quota-gb")
+    output, roots = flags.output.resolve(), [root.resolve() for root in flags.input_root]
+    page = load_interface().create_ui(output, input_roots=roots, quota_bytes=quota_bytes)
+    # It loads gradio, too.
+    from webui.theme import create_theme, style
+
+    leave_proxy_out(flags.host)
+    options = access.launch_options(output)
+    # `docker stop` and service managers end it so; it then leaves as with Ctrl-C, and leaves nothing behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    page.launch(theme=create_theme(), css=style(), footer_links=[], quiet=True, prevent_thread_lock=True, **options)
+    return page
 
 
 def leave_proxy_out(host: str) -> None:

@@ -18,6 +18,7 @@ from webui.tabs.language import create_language_panel
 from webui.tabs.project import create_project_bar
 from webui.tabs.system import create_system_tab
 from webui.tabs.train import create_train_tab
+from webui.temporary import KEPT_S, LOOK_S
 
 MAX_WAITING = 64
 """So many requests may wait for their turn; more are refused at once instead of piling up."""
@@ -35,7 +36,8 @@ def create_ui(output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: in
         quota_bytes: all uploads of one project together may take so much.
     """
     registry = Registry()
-    with Page(title=text.TITLE, analytics_enabled=False, fill_width=True) as page:
+    kept = (LOOK_S, KEPT_S)
+    with Page(title=text.TITLE, analytics_enabled=False, fill_width=True, delete_cache=kept) as page:
         gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
         registry.add("project", create_project_bar())
         with gr.Tabs():

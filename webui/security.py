@@ -23,6 +23,8 @@ LOOPBACK_NAMES = ("localhost",)
 SHARE_DOMAINS = (".gradio.live", ".gradio.app")
 """Where gradio's tunnel makes a shared page appear."""
 MIN_PASSWORD = 8
+MAX_GIB = 2**20
+MAX_PORT = 65_535
 MAX_REQUEST_BYTES = 16 * 2**20
 """Of a request that is no upload: the longest text of a take fits several times."""
 UPLOAD_PATH = "/gradio_api/upload"
@@ -85,6 +87,8 @@ class Access:
                 where="--auth",
                 fix=f"use {MIN_PASSWORD} characters or more",
             )
+        if not 0 < self.port <= MAX_PORT:
+            raise UserError(what=f"{self.port} is no port", where="--port", fix=f"use a number from 1 to {MAX_PORT}")
         if self.max_upload_bytes <= 0:
             raise UserError(what="no file could be uploaded", where="--max-upload-gb", fix="use a positive number")
         return self
@@ -147,9 +151,20 @@ def access_of(flags: argparse.Namespace) -> Access:
         auth=read_auth(flags.auth),
         share=flags.share,
         trusted_hosts=tuple(flags.trusted_host),
-        max_upload_bytes=int(flags.max_upload_gb * GIB),
+        max_upload_bytes=gibibytes(flags.max_upload_gb, flag="--max-upload-gb"),
     )
     return access.checked()
+
+
+def gibibytes(value: float, *, flag: str) -> int:
+    """So many GiB in bytes.
+
+    Raises:
+        UserError: it is no size: zero, negative, infinite or no number.
+    """
+    if not 0 < value < MAX_GIB:
+        raise UserError(what=f"{value} GiB is no size", where=flag, fix=f"use a number above 0 and below {MAX_GIB}")
+    return int(value * GIB)
 
 
 def read_auth(value: str) -> tuple[tuple[str, str], ...]:
@@ -247,10 +262,9 @@ class Guard:
             # Scripts send none. Browsers that tell where a request comes from tell it without an origin as well.
             is_foreign = headers.get("sec-fetch-site") == "cross-site"
             return not is_foreign or headers.get("sec-fetch-mode") == "navigate"
-        parts = urlsplit(origin)
-        if self.access.share and (parts.hostname or "").endswith(SHARE_DOMAINS):
-            return True
-        return bool(parts.netloc) and parts.netloc.lower() == host.lower()
+        # Under --share as well: every stranger can have a name below gradio's domains.
+        netloc = urlsplit(origin).netloc.lower()
+        return bool(netloc) and netloc == host.lower()
 
 
 class Limited:

@@ -17,6 +17,8 @@ from webui import text
 from webui.change import TOAST
 from webui.handlers import data, evaluation, language, live
 from webui.handlers import project as bar
+from webui.studio import Studio
+from webui.temporary import own_folder
 from webui.views import evaluation as evaluation_view
 from webui.views import language as language_view
 
@@ -104,6 +106,21 @@ def test_files_that_came_before_the_project_are_added_to_it_once_it_is_created(s
     taken = data.take_waiting(studio, {**NAME, **waiting})
     assert taken["data.files"] is None and "1</b> transcript<" in taken["data.uploads"]
     assert data.take_waiting(studio, {**NAME, "data.files": None}) == {}
+
+
+def test_a_refused_upload_does_not_stay(studio, project, tmp_path):
+    with own_folder() as folder:
+        for name in ("a.exe", "b.wav"):
+            (folder / name).write_bytes(b"x" * 100)
+            form = {**NAME, "data.files": [str(folder / name)]}
+            with pytest.raises(UserError):
+                data.upload(Studio(output=project.output, quota_bytes=10), form)
+            assert not (folder / name).exists()
+            assert data.take_waiting(studio, form) == {}
+    (tmp_path / "c.exe").write_bytes(b"x")
+    with pytest.raises(UserError):
+        data.upload(studio, {**NAME, "data.files": [str(tmp_path / "c.exe")]})
+    assert (tmp_path / "c.exe").exists(), "only what lies in the app's folder is removed"
 
 
 # Language

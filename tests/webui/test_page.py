@@ -1,5 +1,6 @@
 """The page: it loads without torch, answers a browser, and a taken port is a clear error."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from gradio_client import Client
 from tests.webui.app import ROOT, running_app
 from webui import text
 from webui.interface import create_ui
+from webui.temporary import PREFIX
 
 HEAVY = ("torch", "torchaudio", "transformers", "accelerate", "TTS")
 
@@ -77,3 +79,13 @@ def test_the_app_starts_where_a_proxy_does_not_know_this_computer(tmp_path: Path
         tmp_path, env={"HTTP_PROXY": nowhere, "http_proxy": nowhere, "NO_PROXY": "", "no_proxy": ""}
     ) as page:
         assert httpx.get(page).status_code == 200
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGTERM that can be heard")
+def test_an_app_that_is_told_to_end_leaves_nothing_in_the_temporary_folder(tmp_path: Path) -> None:
+    (tmp_path / "output").mkdir()
+    (tmp_path / "tmp").mkdir()
+    with running_app(tmp_path / "output", env={"TMPDIR": str(tmp_path / "tmp")}) as page:
+        httpx.post(page + "gradio_api/upload", files={"files": ("a.exe", b"x")}).raise_for_status()
+        assert list((tmp_path / "tmp").glob(f"{PREFIX}*/*/a.exe"))
+    assert list((tmp_path / "tmp").glob(f"{PREFIX}*")) == []

@@ -19,10 +19,12 @@ import httpx
 import psutil
 import pytest
 
+import app as app_module
 from tests.webui.app import ROOT, free_port, running_app
 from utils.errors import UserError
 from webui.interface import create_ui
-from webui.security import Access, is_loopback, read_auth
+from webui.security import Access, Guard, is_loopback, read_auth
+from webui.temporary import PREFIX
 
 SECRET = "the neighbour's secret"
 EVIL = "http://evil.example"
@@ -79,6 +81,24 @@ def test_the_app_does_not_start_for_strangers_without_a_login(tmp_path):
     )
     assert done.returncode == 2
     assert "without a password" in done.stderr and "--auth" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--port", "99999"),
+        ("--port", "0"),
+        ("--max-upload-gb", "nan"),
+        ("--max-upload-gb", "inf"),
+        ("--project-quota-gb", "nan"),
+        ("--project-quota-gb", "-1"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_refused_in_words(monkeypatch, capsys, tmp_path, flags):
+    monkeypatch.setattr(sys, "argv", ["app.py", "--output", str(tmp_path), *flags])
+    assert app_module.main() == 2
+    told = capsys.readouterr().err
+    assert flags[0] in told and "fix:" in told
 
 
 @pytest.mark.parametrize("place", [{"host": "0.0.0.0"}, {"host": "::"}, {"host": "192.168.1.5"}, {"share": True}])
@@ -147,6 +167,26 @@ def test_another_site_can_neither_upload_nor_call_nor_read(app, origin):
     assert httpx.post(app + "gradio_api/call/project_create", json=call, headers=foreign).status_code == 403
     assert httpx.post(app + "gradio_api/queue/join", json=call, headers=foreign).status_code == 403
     assert httpx.get(app + "config", headers=foreign).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "answered"),
+    [
+        ("mine.gradio.live", "https://mine.gradio.live", True),
+        ("mine.gradio.live", None, True),
+        ("127.0.0.1:7860", "http://127.0.0.1:7860", True),
+        ("mine.gradio.live", "https://evil.gradio.live", False),
+        ("mine.gradio.live", "https://evil.gradio.app", False),
+        ("127.0.0.1:7860", "https://evil.gradio.live", False),
+        ("mine.gradio.live", "null", False),
+    ],
+)
+def test_a_shared_page_is_not_driven_by_other_shared_pages(host, origin, answered):
+    headers = {"host": host} | ({"origin": origin} if origin else {})
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    guard = Guard(lambda *_: None, access=Access(share=True, auth=(("anna", "long enough"),)))  # type: ignore[arg-type]
+    refused = guard.refusal({"type": "http", "path": "/gradio_api/queue/join", "headers": raw})
+    assert refused is None if answered else refused is not None and refused[0] == 403
 
 
 def test_another_site_cannot_embed_what_is_served_here(app):
@@ -226,7 +266,7 @@ def test_the_name_of_an_upload_does_not_choose_its_place(app, name):
     answer = httpx.post(app + "gradio_api/upload", files={"files": (name, b"x")})
     (stored,) = answer.json()
     place = Path(stored)
-    assert place.parent.parent.name == "gradio" and len(place.parent.name) == 64
+    assert place.parent.parent.name.startswith(PREFIX) and len(place.parent.name) == 64
     assert ".." not in place.parts and not Path("/etc/cron.d/evil").exists()
 
 

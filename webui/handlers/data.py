@@ -16,6 +16,7 @@ from webui.change import TOAST, Change, Updates, Values
 from webui.handlers import clips
 from webui.handlers.project import checked_base, chosen_base
 from webui.studio import Studio
+from webui.temporary import discard
 from webui.views import report as view
 
 FORM = "data.set_"
@@ -32,14 +33,22 @@ def upload(studio: Studio, values: Values) -> Updates:
     project = studio.project(values["project.project"])
     given = [Path(str(file)) for file in files]
     replaced = to_be_replaced(project, given)
-    placed = add_uploads(project, given, quota_bytes=studio.quota_bytes)
+    try:
+        placed = add_uploads(project, given, quota_bytes=studio.quota_bytes)
+    except UserError:
+        # What counts for no quota must not stay.
+        discard(given)
+        raise
     told = text.uploaded(len(placed), replaced)
     return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: told}
 
 
 def take_waiting(studio: Studio, values: Values) -> Updates:
     """Take in what was uploaded before there was a project; the page asks when one was created."""
-    return upload(studio, values) if values["project.project"] else {}
+    files = values["data.files"]
+    # Those that were refused meanwhile are gone.
+    waiting = [file for file in files if Path(str(file)).is_file()] if isinstance(files, list) else []
+    return upload(studio, values | {"data.files": waiting}) if values["project.project"] else {}
 
 
 def clear(studio: Studio, values: Values) -> Updates:
