@@ -166,3 +166,21 @@ def test_a_full_disk_is_an_os_error_whichever_library_writes(tmp_path: Path) -> 
             (tmp_path / "file").unlink(missing_ok=True)
     finally:
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"trunk_blocks": 4}, "trunk_blocks needs harmonic_source"),
+        ({"trunk_blocks": "4", "harmonic_source": True}, "trunk_blocks is '4'"),
+        ({"initial_channels": 0}, "initial_channels is 0"),
+        ({"speaker_layers": [3, 4]}, r"speaker_layers is \[3, 4\]"),
+        ({"wings": 2}, "wings is not known here"),
+        ([128], "it is no group of settings"),
+    ],
+)
+def test_a_decoder_of_sizes_that_cannot_be_is_refused(folder: Path, own: object, said: str) -> None:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"studio_decoder": own}), encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        load_decoder(Base(folder))

@@ -1,6 +1,7 @@
 """The dimensions of a base, read from its config.json and vocab.json."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,15 +129,48 @@ def gpt_shape(config: dict[str, Any], tokenizer: Tokenizer) -> GptShape:
 
 
 def decoder_shape(config: dict[str, Any]) -> DecoderShape:
-    """Sizes of the decoder; config.json's `studio_decoder` holds the ones that stock fixes in code."""
-    arguments = config["model_args"]
-    own: dict[str, Any] = config.get("studio_decoder") or {}
-    return DecoderShape(
-        latent_width=arguments["decoder_input_dim"],
-        speaker_width=arguments["d_vector_dim"],
-        initial_channels=own.get("initial_channels", 512),
-        speaker_filters=tuple(own.get("speaker_filters", (32, 64, 128, 256))),
-        speaker_layers=tuple(own.get("speaker_layers", (3, 4, 6, 3))),
-        harmonic_source=bool(own.get("harmonic_source", False)),
-        trunk_blocks=int(own.get("trunk_blocks", 0)),
-    )
+    """Sizes of the decoder; config.json's `studio_decoder` holds the ones that stock fixes in code.
+
+    Raises:
+        UserError: `studio_decoder` holds something else than these sizes, or a trunk without the source it tells.
+    """
+    arguments, own = config["model_args"], config.get("studio_decoder") or {}
+    if problem := _decoder_problem(own):
+        raise UserError(
+            what=f"config.json's studio_decoder cannot be used: {problem}",
+            fix="take the model's own config.json; one of a newer version of this program needs that version",
+        )
+    own = {name: tuple(value) if isinstance(value, list) else value for name, value in own.items()}
+    return DecoderShape(latent_width=arguments["decoder_input_dim"], speaker_width=arguments["d_vector_dim"], **own)
+
+
+def _decoder_problem(own: Any) -> str | None:
+    """What is wrong with config.json's `studio_decoder`; nothing when it is None."""
+    if not isinstance(own, dict):
+        return "it is no group of settings"
+    if unknown := sorted(own.keys() - DECODER_SIZES.keys()):
+        return f"{', '.join(unknown)} is not known here"
+    for name, value in own.items():
+        if not DECODER_SIZES[name](value):
+            return f"{name} is {value!r}"
+    if own.get("trunk_blocks") and not own.get("harmonic_source"):
+        return "trunk_blocks needs harmonic_source"
+    return None
+
+
+def _is_size(value: Any, least: int = 1) -> bool:
+    return type(value) is int and value >= least
+
+
+def _are_four_sizes(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 4 and all(map(_is_size, value))
+
+
+DECODER_SIZES: dict[str, Callable[[Any], bool]] = {
+    "initial_channels": _is_size,
+    "speaker_filters": _are_four_sizes,
+    "speaker_layers": _are_four_sizes,
+    "harmonic_source": lambda value: isinstance(value, bool),
+    "trunk_blocks": lambda value: _is_size(value, 0),
+}
+"""Keys of config.json's `studio_decoder`, and what their values must be."""
