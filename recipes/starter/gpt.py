@@ -10,14 +10,17 @@ import torch
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from utils.config import TrainConfig
+from utils.errors import UserError
 from utils.model.architecture import gpt_shape
 from utils.model.base import Base
 from utils.model.gpt import XttsGpt
+from utils.model.shipped import check_files
 from utils.model.weights import write_weights
 from utils.model.xtts import full_state, initialize_gpt, load_gpt
 from utils.paths import Project
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 from utils.training.run import Progresses, fine_tune
+from utils.training.state import Checkpoints, read_state
 
 WIDTH, LAYERS, HEADS = 256, 6, 4
 SEED = 7
@@ -46,15 +49,20 @@ LATER = Course(num_epochs=1, warmup_steps=60, learning_rate=1.5e-4, manifest="me
 
 
 def run(work: Path, *, begin_with: Path | None = None) -> None:
-    """Train, or go on from the last checkpoint.
+    """Train, go on from the last checkpoint, or do nothing when the course is done.
 
     Args:
         work: the recipe's folder.
         begin_with: a base of the starter's shape whose GPT is trained on; random weights when not given.
+
+    Raises:
+        UserError: `begin_with` for a work folder whose GPT began with something else.
+        SystemExit: a signal stopped the training, with its status; what it did is kept.
     """
     base = work / "seed_base"
     if not (base / "about.json").is_file():
         make_seed_base(work, base, begin_with=begin_with)
+    course = _course(base, begin_with)
     project = Project(name="gpt", output=work)
     project.dataset.mkdir(parents=True, exist_ok=True)
     codes = project.dataset / "codes"
@@ -62,8 +70,30 @@ def run(work: Path, *, begin_with: Path | None = None) -> None:
         codes.symlink_to(work / "codes", target_is_directory=True)
     started = sorted(project.runs.glob("*/checkpoints/step-*"))
     resume = started[-1].parents[1] if started else None
-    course = FROM_NOTHING if begin_with is None else LATER
-    fine_tune(settings(work, base, course, resume=resume), project=project, progress=_told())
+    if resume is not None and _is_done(resume, course):
+        print(f"gpt: {resume.name} is done")
+        return
+    ended = fine_tune(settings(work, base, course, resume=resume), project=project, progress=_told())
+    if ended.stop_signal is not None:
+        # The next stages would make a base of a GPT that is half trained.
+        raise SystemExit(128 + ended.stop_signal)
+
+
+def _course(base: Path, begin_with: Path | None) -> Course:
+    """The course of a seed base, which says what it was begun with."""
+    begun_with = json.loads((base / "about.json").read_text(encoding="utf-8")).get("begun_with")
+    if begin_with is not None and begun_with != str(begin_with):
+        raise UserError(
+            what=f"this work folder's GPT was begun with {begun_with or 'random weights'}, not with {begin_with}",
+            where=str(base),
+            fix="leave --begin-with out to go on, or give another --work folder",
+        )
+    return FROM_NOTHING if begun_with is None else LATER
+
+
+def _is_done(run: Path, course: Course) -> bool:
+    last = Checkpoints(run / "checkpoints").last()
+    return last is not None and read_state(last)["epoch"] >= course.num_epochs
 
 
 def settings(work: Path, base: Path, course: Course, *, resume: Path | None) -> TrainConfig:
@@ -102,12 +132,15 @@ def make_seed_base(work: Path, folder: Path, *, begin_with: Path | None = None) 
     gpt = XttsGpt(gpt_shape(config, XttsTokenizer(folder / "vocab.json")))
     initialize_gpt(gpt)
     if begin_with is not None:
-        gpt.load_state_dict(load_gpt(Base(begin_with)).state_dict())
+        begun = Base(begin_with)
+        check_files(begun.folder, begun.about)
+        gpt.load_state_dict(load_gpt(begun).state_dict())
     mel_stats = torch.load(folder / "mel_stats.pth", weights_only=True)
     write_weights(folder / "model.safetensors", full_state(gpt.state_dict(), {}, mel_stats))
     about = {
         "name": "starter seed",
         "kind": "starter",
+        "begun_with": begin_with and str(begin_with),
         "training": {"crop": CROP, "dropout": 0.0, "conditioning": "other"},
     }
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")

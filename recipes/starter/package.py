@@ -1,6 +1,6 @@
 """Stage H: everything into one folder that the studio finds as base `starter`: assets/starter.
 
-Weights are kept in float16, except the DVAE's: the codes that the GPT learned are those of the exact float32 encoder.
+Weights are kept in float16; the DVAE was before its codes were taken, so that they are those that the GPT learned.
 """
 
 import json
@@ -43,7 +43,7 @@ ABOUT: dict[str, Any] = {
     "description": "a small English base of XTTS's architecture, for teaching and testing; real voices need XTTS v2",
     "training_data": "self-made sentences and dictionary words, spoken by espeak-ng 1.51 in 132 voices "
     "(for the decoder in 200 random ones as well); no recordings",
-    "recipe": "recipes/starter (make starter)",
+    "recipe": "recipes/starter; GPT and decoder were trained in more steps than one, which docs/quality.md tells",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
     "training": {"learning_rate": 3e-4, "num_epochs": 8, "dropout": 0.0, "crop": CROP, "conditioning": "other"},
 }
@@ -78,12 +78,12 @@ def package(work: Path, folder: Path) -> Path:
 
 def _fill(folder: Path, work: Path) -> None:
     """All files; about.json, which lists the others, comes last."""
-    shutil.copyfile(_made(work / "seed_base" / "vocab.json", "gpt"), folder / "vocab.json")
+    shutil.copyfile(made(work / "seed_base" / "vocab.json", "gpt"), folder / "vocab.json")
     for name in ("dvae.safetensors", "mel_stats.pth"):
-        shutil.copyfile(_made(work / "dvae" / name, "dvae"), folder / name)
+        shutil.copyfile(made(work / "dvae" / name, "dvae"), folder / name)
     (folder / "config.json").write_text(json.dumps(config(), indent=2) + "\n", encoding="utf-8")
     checkpoint = best_checkpoint(work)
-    decoder = read_weights(_made(work / "decoder" / "decoder.safetensors", "decoder"))
+    decoder = read_weights(made(work / "decoder" / "decoder.safetensors", "decoder"))
     mel_stats = Base(folder).mel_stats()
     write_weights(folder / "model.safetensors", halved(full_state(load_checkpoint(checkpoint), decoder, mel_stats)))
     _add_voices(folder, work)
@@ -115,7 +115,7 @@ def config() -> dict[str, Any]:
 def _add_voices(folder: Path, work: Path) -> None:
     """The recipe's voices as reference voices, heard through the packed weights; the first is the base's own."""
     synthesizer, voices = Synthesizer(Base(folder)), {}
-    rows = read_manifest(_made(work / "corpus" / "metadata_train.csv", "corpus"))
+    rows = read_manifest(made(work / "corpus" / "metadata_train.csv", "corpus"))
     reference = folder / "reference.wav"
     for voice in reversed(GPT_VOICES):
         clips = list(islice((path for path, _, name in rows if name == voice.name), REFERENCE_CLIPS))
@@ -130,7 +130,12 @@ def quality(work: Path) -> dict[str, Any]:
     return {stage: json.loads(path.read_text(encoding="utf-8")) for stage, path in found.items() if path.is_file()}
 
 
-def _made(path: Path, stage: str) -> Path:
+def made(path: Path, stage: str) -> Path:
+    """The file that a stage leaves.
+
+    Raises:
+        UserError: it has not been run yet.
+    """
     if not path.is_file():
         raise UserError(what=f"the {stage} stage has not made {path.name} yet", where=str(path), fix="run that stage")
     return path

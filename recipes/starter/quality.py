@@ -14,6 +14,7 @@ from torch import Tensor
 
 from recipes.starter.corpus import read_manifest, read_wav
 from recipes.starter.judge import heard, reference_voice, table
+from recipes.starter.package import made
 from recipes.starter.voices import GPT_VOICES
 from utils.audio.resample import resample
 from utils.config import SAMPLE_RATE
@@ -34,7 +35,12 @@ REFERENCE_CLIPS = 3
 
 
 def run(work: Path) -> None:
-    """Measure the packed base, print the tables and write figures, pictures and wavs."""
+    """Measure the packed base, print the tables and write figures, pictures and wavs.
+
+    Raises:
+        UserError: the corpus stage has not been run: the sentences' recordings are its.
+    """
+    made(work / "corpus" / "metadata_heldout.csv", "corpus")
     for count in NUM_SENTENCES:
         models = evaluate(find_base("starter"), work, work / "evaluation" / str(count), count=count)
         Console().print(table(f"assets/starter, {count} held-out sentences", models))

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import tyro
 
 from recipes.starter import codec, codes, corpus, gpt, latents, package, quality, speakers, vocoder
+from utils.cli.common import error_exits
 from utils.hardware import keep_freed_memory
 
 Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder", "package", "evaluate"]
@@ -24,7 +25,7 @@ class RecipeConfig:
     """Make the starter base from nothing but this repository and espeak-ng."""
 
     work: Path = Path("~/.cache/xtts-finetuning-studio/starter")
-    """Folder for the corpus, checkpoints and reports (several GB)."""
+    """Folder for the corpus, checkpoints and reports (about 20 GB)."""
     stages: tuple[Stage, ...] = get_args(Stage)
     """Which stages, in this order."""
     from_nothing: bool = False
@@ -53,9 +54,10 @@ def main() -> None:
     work = config.work.expanduser()
     keep_freed_memory()
     stages = RUN | {"gpt": partial(gpt.run, begin_with=config.begin_with)}
-    for stage in config.stages:
-        if config.from_nothing or not take_finished(stage, work):
-            stages[stage](work)
+    with error_exits():
+        for stage in config.stages:
+            if config.from_nothing or not take_finished(stage, work):
+                stages[stage](work)
 
 
 def take_finished(stage: Stage, work: Path) -> bool:

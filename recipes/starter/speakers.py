@@ -45,7 +45,8 @@ def run(work: Path) -> None:
     torch.manual_seed(SETTINGS.seed)
     encoder, started = new_speaker_encoder(SHAPE), time.time()
     train_speaker_encoder(encoder, heard, settings=SETTINGS, folder=folder)
-    quality: dict[str, Any] = {"speakers": len(speakers), "seconds": round(time.time() - started)}
+    seconds = round(time.time() - started) or _former_seconds(folder)
+    quality: dict[str, Any] = {"speakers": len(speakers), "seconds": seconds}
     quality["parameters"] = sum(parameter.numel() for parameter in encoder.parameters())
     known, asked = embed_clips(encoder, heard), embed_clips(encoder, unheard)
     quality["heldout_accuracy"] = identification_accuracy(known, _numbers(heard), asked, _numbers(unheard))
@@ -61,6 +62,12 @@ def run(work: Path) -> None:
     print(f"speaker: {quality}")
 
 
+def _former_seconds(folder: Path) -> int:
+    """How long training took when it was done; a stage that is run again finds nothing left to train."""
+    path = folder / "quality.json"
+    return int(json.loads(path.read_text(encoding="utf-8"))["seconds"]) if path.is_file() else 0
+
+
 def _clips(voice: EspeakVoice, number: int, folder: Path) -> list[SpeakerClip]:
     """Recordings of one voice at 16 kHz, each of its own sentences; kept in one file a voice."""
     path = folder / "clips" / f"{voice.name}.npz"
@@ -71,7 +78,9 @@ def _clips(voice: EspeakVoice, number: int, folder: Path) -> list[SpeakerClip]:
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda text, wav: speak(text, voice, wav), texts, wavs))
         audio = [resample(read_wav(wav), SAMPLE_RATE, ENCODER_RATE)[0] for wav in wavs]
-        np.savez(path, *[(wav.clamp(-1, 1) * 32767).numpy().astype(np.int16) for wav in audio])
+        unfinished = path.with_suffix(".part.npz")
+        np.savez(unfinished, *[(wav.clamp(-1, 1) * 32767).numpy().astype(np.int16) for wav in audio])
+        unfinished.replace(path)
         for wav in wavs:
             wav.unlink()
     with np.load(path) as saved:

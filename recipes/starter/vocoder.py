@@ -57,7 +57,9 @@ def run(work: Path) -> None:
     balance(decoder, heard[::BALANCE_EVERY])
     write_weights(folder / "decoder.safetensors", decoder.state_dict())
     plain = dataclasses.replace(SETTINGS, speaker_noise=0.0)
-    quality = measure(decoder, DecoderClips(lessons[::HELD_OUT_EVERY], plain), folder)
+    quality: dict[str, float] = measure(decoder, DecoderClips(lessons[::HELD_OUT_EVERY], plain), folder)
+    quality |= {"trunk_steps": settings.trunk_steps, "steps": settings.steps}
+    quality["parameters"] = sum(parameter.numel() for parameter in decoder.waveform_decoder.parameters())
     (folder / "quality.json").write_text(json.dumps(quality, indent=2), encoding="utf-8")
     print(f"decoder: {quality}")
 

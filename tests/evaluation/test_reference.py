@@ -25,6 +25,31 @@ def test_a_near_miss_has_a_fifth_of_its_words_swapped(text: str) -> None:
     assert near_misses(text, [*OTHERS, text]) == variants
 
 
+@pytest.mark.parametrize(
+    ("text", "others", "num_swapped", "kept"),
+    [
+        ("你好,很高兴认识你。", ["我们明天去学校。", "谢谢,再见。"], 2, ",。"),
+        ("ሰላም ለዓለም፣ እንዴት ነህ።", ["ቡና እወዳለሁ።", "ዛሬ ገበያ ሄደ።"], 1, "፣።"),
+        ("«Où est la gare ?»", ["Merci beaucoup.", "Le chat dort."], 1, "«?»"),
+        ("नमस्ते, आप कैसे हैं?", ["यह मेरा घर है।"], 1, ",?"),
+    ],
+)
+def test_variants_of_any_script_keep_their_punctuation(text: str, others: list[str], num_swapped: int, kept: str) -> None:
+    variants = near_misses(text, others)
+    assert len(set(variants)) == 5
+    for variant in variants:
+        assert [mark for mark in variant if mark in kept] == [mark for mark in text if mark in kept]
+        pieces = list(text), list(variant)
+        if " " in text:
+            pieces = text.split(), variant.split()
+        assert len(pieces[0]) == len(pieces[1])
+        assert sum(old != new for old, new in zip(*pieces, strict=True)) == num_swapped
+
+
+def test_clauses_are_no_words() -> None:
+    assert near_misses("สวัสดีครับ ผมชื่อสมชาย", ["ขอบคุณมาก ลาก่อน"]) == []
+
+
 def test_no_other_words_no_variants() -> None:
     assert near_misses("Go on.", ["On, go!"]) == []
 

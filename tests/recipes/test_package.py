@@ -110,6 +110,7 @@ def test_a_missing_file_is_refused_by_name(copy: Path) -> None:
         ({"format": 2}, "has layout 2; this version reads 1"),
         ({"files": ["model.safetensors"]}, "no usable list of files"),
         ({"files": {"../secret": "0"}}, "no usable list of files"),
+        ({"files": {}}, "no usable list of files"),
     ],
 )
 def test_a_list_that_is_none_is_refused(copy: Path, change: dict, message: str) -> None:
@@ -117,6 +118,15 @@ def test_a_list_that_is_none_is_refused(copy: Path, change: dict, message: str) 
     (copy / "about.json").write_text(json.dumps(about | change), encoding="utf-8")
     with pytest.raises(UserError, match=message):
         find_base(str(copy))
+
+
+def test_the_starter_without_its_list_is_refused(copy: Path, monkeypatch) -> None:
+    """Else it would be a base like any other, with settings that are XTTS v2's."""
+    monkeypatch.setattr("utils.model.base.assets_folder", lambda: copy.parent)
+    assert find_base("starter").folder == copy
+    (copy / "about.json").unlink()
+    with pytest.raises(UserError, match="list of its files is missing"):
+        find_base("starter")
 
 
 def test_a_stage_that_is_missing_is_named_and_the_former_package_stays(work: Path, copy: Path, tmp_path: Path) -> None:
@@ -130,8 +140,6 @@ def test_a_stage_that_is_missing_is_named_and_the_former_package_stays(work: Pat
 
 def test_the_shipped_starter_is_what_was_packed() -> None:
     folder = assets_folder() / "starter"
-    if not folder.is_dir():
-        pytest.skip("assets/starter has not been made yet (make starter)")
     assert {path.name for path in folder.iterdir()} == FILES
     assert sum(path.stat().st_size for path in folder.iterdir()) <= stage.MAX_BYTES
     assert find_base("starter").can_speak

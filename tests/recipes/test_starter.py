@@ -14,16 +14,13 @@ from utils.evaluation.reference import find_voice
 from utils.paths import assets_folder, open_project
 from utils.training.run import fine_tune
 
-STARTER = assets_folder() / "starter"
 HELD_OUT = Path(__file__).parents[2] / "recipes" / "starter" / "held_out.txt"
 
-needs_starter = pytest.mark.skipif(not STARTER.is_dir(), reason="assets/starter has not been made yet (make starter)")
 needs_espeak = pytest.mark.skipif(
     isinstance(find_voice("en", "en-us"), str), reason="espeak-ng is not installed: near misses cannot be said"
 )
 
 
-@needs_starter
 @needs_espeak
 def test_the_starter_says_sentences_that_can_be_told_from_near_misses(tmp_path: Path) -> None:
     """The relaxed form of the table in docs/quality.md: its own voice, 20 held-out sentences."""
@@ -38,7 +35,6 @@ def test_the_starter_says_sentences_that_can_be_told_from_near_misses(tmp_path: 
     assert 0.7 < summary.duration_ratio < 1.4
 
 
-@needs_starter
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
 def test_a_short_fine_tuning_brings_the_starter_nearer_to_a_new_voice(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ from utils.paths import Project, new_run_id, open_project
 from utils.training.run import REFERENCE_FILE
 from utils.training.state import Checkpoints, load_checkpoint
 
+MIN_REFERENCE_S = 0.1
+"""Of speech, in a reference: what is shorter says nothing."""
+
 Progress = Callable[[str, int, int | None], None]
 """Called with (phase, done, total) while work goes on."""
 
@@ -78,7 +81,7 @@ def evaluate(config: EvaluateConfig, *, progress: Progress | None = None) -> Eva
     missing |= {"cer": recognise} if isinstance(recognise, str) else {}
     sentences = _sentences(config, project, espeak)
     if all(not sentence.near_misses for sentence in sentences):
-        missing.setdefault("near_miss", "the sentences have too few different words to make variants")
+        missing.setdefault("near_miss", "the sentences have too few different words, or a script without spaces")
     assert project is not None or config.out is not None, "checked by EvaluateConfig.problems"
     folder = config.out or open_project(config.project or "", config.output).folder / "evaluation" / new_run_id()
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,10 +119,18 @@ def make_sentence(
         voice: how the reference synthesiser speaks; None when there is none.
         recording: the sentence said by a person, [1, N] at 16 000 Hz.
         of: whose voice to speak with, see `Sentence.voice`.
+
+    Raises:
+        UserError: the reference is silent.
     """
     rendition = say(text, voice) if voice else None
     reference = recording if recording is not None else rendition
     assert reference is not None, "a sentence needs a recording or a synthesiser"
+    if trimmed(reference).shape[1] < MIN_REFERENCE_S * RATE:
+        raise UserError(
+            what=f"the {'recording' if recording is not None else 'synthesiser'} of {text!r} is silent",
+            fix="leave the sentence out, or prepare the dataset again if it is a clip",
+        )
     near = [say(variant, voice) for variant in near_misses(text, others)] if voice else []
     return Sentence(text=text, voice=of, reference=reference, rendition=rendition, near_misses=near)
 
@@ -250,7 +261,7 @@ def _sentences(config: EvaluateConfig, project: Project | None, espeak: Referenc
             text,
             list(recordings),
             voice,
-            recording=None if path is None else _not_silent(path),
+            recording=None if path is None else load_audio(path, RATE),
         )
         for text, path in recordings.items()
     ]
@@ -270,13 +281,6 @@ def _texts(config: EvaluateConfig, project: Project | None) -> dict[str, Path | 
         assert project is not None, "checked by EvaluateConfig.problems"
         found = {clip.text: clip.audio for clip in read_manifest(project.eval_csv)}
     return dict(list(found.items())[: config.num_sentences])
-
-
-def _not_silent(path: Path) -> Tensor:
-    wav = load_audio(path, RATE)
-    if trimmed(wav).shape[1] < 0.1 * RATE:
-        raise UserError(what="a recording to compare with is silent", where=str(path), fix="prepare the dataset again")
-    return wav
 
 
 def _facts(config: EvaluateConfig, language: str, sentences: list[Sentence], recording: Path) -> dict[str, object]:

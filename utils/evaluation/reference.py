@@ -5,8 +5,10 @@ espeak-ng sounds like a machine, but it says exactly the words it is given. That
 
 import io
 import random
+import re
 import shutil
 import subprocess
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +25,10 @@ VOICES = {"en": "en-us", "zh": "cmn", "zh-cn": "cmn", "pt": "pt-br"}
 """espeak-ng's name of a language where it differs from ours."""
 SHARE_SWAPPED = 0.2
 NUM_NEAR_MISSES = 5
+_IDEOGRAPHS = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\s{_IDEOGRAPHS}]+")
+_CLAUSES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+"""Thai, Lao, Burmese and Khmer."""
 ABSENT = "espeak-ng is not installed (apt-get install espeak-ng, or espeak-ng's own installer)"
 
 
@@ -90,9 +96,10 @@ def near_misses(text: str, others: Sequence[str], *, count: int = NUM_NEAR_MISSE
     Returns:
         The variants, the same ones each time; none when the other sentences hold no other word.
     """
-    words = text.split()
-    own = {_bare(word) for word in words}
-    pool = sorted({bare for other in others for word in other.split() if (bare := _bare(word))} - own)
+    spans = _word_spans(text)
+    words = [text[start:end] for start, end in spans]
+    own = {word.lower() for word in words}
+    pool = sorted({other[start:end].lower() for other in others for start, end in _word_spans(other)} - own)
     if not pool or not words:
         return []
     # Seeded by the text itself: the same sentence gets the same variants in whatever list it stands.
@@ -104,10 +111,9 @@ def near_misses(text: str, others: Sequence[str], *, count: int = NUM_NEAR_MISSE
     for _ in range(20 * count):
         if len(deck) < num_swapped:
             deck = rng.sample(range(len(words)), len(words))
-        swapped, places, deck = list(words), deck[:num_swapped], deck[num_swapped:]
-        for place in places:
-            swapped[place] = _like(words[place], rng.choice(pool))
-        variant = " ".join(swapped)
+        places, deck = deck[:num_swapped], deck[num_swapped:]
+        swapped = {spans[place]: rng.choice(pool) for place in places}
+        variant = _replaced(text, swapped)
         if variant not in variants:
             variants.append(variant)
         if len(variants) == count:
@@ -115,11 +121,34 @@ def near_misses(text: str, others: Sequence[str], *, count: int = NUM_NEAR_MISSE
     return variants
 
 
-def _bare(word: str) -> str:
-    """The word without punctuation around it."""
-    return word.strip(".,;:!?\"'()-").lower()
+def _word_spans(text: str) -> list[tuple[int, int]]:
+    """Where each word begins and ends, without the punctuation around it: pauses stay where they were.
+
+    A Chinese character or a kana counts as a word. Scripts that write words without spaces and with more than one
+    character have none: what lies between two spaces is a clause, and another clause is no near miss.
+    """
+    if _CLAUSES.search(text):
+        return []
+    spans = []
+    for found in _WORD.finditer(text):
+        start, end = found.span()
+        while start < end and _is_punctuation(text[start]):
+            start += 1
+        while start < end and _is_punctuation(text[end - 1]):
+            end -= 1
+        if start < end:
+            spans.append((start, end))
+    return spans
 
 
-def _like(old: str, new: str) -> str:
-    """`new` with the punctuation that follows `old`: pauses stay where they were."""
-    return new + old[len(old.rstrip(".,;:!?")) :]
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character).startswith("P")
+
+
+def _replaced(text: str, words: dict[tuple[int, int], str]) -> str:
+    """The text with other words at these places."""
+    parts, done = [], 0
+    for (start, end), word in sorted(words.items()):
+        parts += [text[done:start], word]
+        done = end
+    return "".join([*parts, text[done:]])

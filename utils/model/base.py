@@ -172,7 +172,7 @@ def find_base(name: str) -> Base:
     if not folder.is_dir():
         raise UserError(what=f"there is no base {name!r}", where=str(folder), fix=_advice(name))
     base = Base(folder)
-    check_files(folder, base.about)
+    check_files(folder, base.about, must_list=name == STARTER)
     _ = base.weights, base.config
     return base
 

@@ -13,6 +13,8 @@ from utils.errors import UserError
 FORMAT = 1
 """Newest layout of a packed base that this version reads."""
 ABOUT_FILE = "about.json"
+NEEDED = {"model.safetensors", "config.json", "vocab.json", "dvae.safetensors", "mel_stats.pth"}
+"""What a packed base consists of at least."""
 REMEDY = "restore it from the repository (git checkout -- assets), or make it again: make starter"
 
 
@@ -23,15 +25,22 @@ def write_about(folder: Path, about: dict[str, Any]) -> None:
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def check_files(folder: Path, about: dict[str, Any]) -> None:
-    """Compare the folder's files with the list in its about.json; a folder without a list is not checked.
+def check_files(folder: Path, about: dict[str, Any], *, must_list: bool = False) -> None:
+    """Compare the folder's files with the list in its about.json.
+
+    Args:
+        folder: of the base.
+        about: content of its about.json, empty when there is none.
+        must_list: a base that is known to have a list; another one without it is not checked.
 
     Raises:
         UserError: a file is missing or changed, the list is no list, or the layout is newer than this version.
     """
-    if "files" not in about:
-        return
     where = str(folder / ABOUT_FILE)
+    if "files" not in about:
+        if must_list:
+            raise UserError(what="the base's list of its files is missing", where=where, fix=REMEDY)
+        return
     if about.get("format") != FORMAT:
         raise UserError(
             what=f"this base has layout {about.get('format')!r}; this version reads {FORMAT}",
@@ -40,7 +49,7 @@ def check_files(folder: Path, about: dict[str, Any]) -> None:
         )
     files = about["files"]
     # A name that leads out of the folder would read any file of the machine.
-    if not isinstance(files, dict) or not all(Path(name).name == name for name in files):
+    if not isinstance(files, dict) or not files.keys() >= NEEDED or not all(Path(name).name == name for name in files):
         raise UserError(what="about.json has no usable list of files", where=where, fix=REMEDY)
     for name, expected in files.items():
         path = folder / name
