@@ -34,7 +34,9 @@ def test_a_near_miss_has_a_fifth_of_its_words_swapped(text: str) -> None:
         ("नमस्ते, आप कैसे हैं?", ["यह मेरा घर है।"], 1, ",?"),
     ],
 )
-def test_variants_of_any_script_keep_their_punctuation(text: str, others: list[str], num_swapped: int, kept: str) -> None:
+def test_variants_of_any_script_keep_their_punctuation(
+    text: str, others: list[str], num_swapped: int, kept: str
+) -> None:
     variants = near_misses(text, others)
     assert len(set(variants)) == 5
     for variant in variants:

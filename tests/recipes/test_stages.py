@@ -13,15 +13,13 @@ import torch
 from recipes.starter import judge, latents, vocoder
 from recipes.starter.judge import JudgeConfig
 from recipes.starter.voices import GPT_VOICES
+from tests.recipes.needs import needs_espeak
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
-from utils.evaluation.reference import PROGRAM
 from utils.model.weights import read_weights, write_weights
 from utils.training.decoder_clips import OUTPUT_RATE
 from utils.training.speaker import new_speaker_encoder
-
-needs_espeak = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
 
 
 def test_new_lessons_refine_a_decoder_that_was_done(tmp_path: Path) -> None:

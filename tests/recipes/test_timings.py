@@ -6,7 +6,9 @@ import soundfile
 from recipes.starter.corpus import Utterance, speak, word_times
 from recipes.starter.timings import Timer
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
+from tests.recipes.needs import needs_library
 
+pytestmark = needs_library
 TEXT = "Stop, please, and think about sixty-four umbrellas."
 
 
