@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import tyro
 
 from recipes.starter import codec, codes, corpus, gpt, latents, package, quality, speakers, vocoder
-from utils.cli.common import error_exits
+from utils.errors import UserError
 from utils.hardware import keep_freed_memory
 
 Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder", "package", "evaluate"]
@@ -54,10 +54,12 @@ def main() -> None:
     work = config.work.expanduser()
     keep_freed_memory()
     stages = RUN | {"gpt": partial(gpt.run, begin_with=config.begin_with)}
-    with error_exits():
+    try:
         for stage in config.stages:
             if config.from_nothing or not take_finished(stage, work):
                 stages[stage](work)
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 def take_finished(stage: Stage, work: Path) -> bool:
