@@ -70,7 +70,7 @@ check-py312: ## check that the same pins resolve on Python 3.12 (PYTHON312=PATH 
 	@sh scripts/check_py312.sh
 
 .PHONY: bench
-bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed, memory, loading, quality (about 40 minutes)
+bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed, memory, loading, quality (95 minutes on 2 quiet cores)
 	$(BIN)/python -m benchmarks.train_step --size full --device cpu
 	$(BIN)/python -m benchmarks.dataloader --device cpu
 	$(BIN)/python -m benchmarks.quality

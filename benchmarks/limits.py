@@ -24,10 +24,6 @@ class Limits:
     bandwidth: float
     """Of a copy on the device, read and written, in bytes/s."""
 
-    def update_s(self, size: tuple[int, int, int]) -> float:
-        """Seconds that the optimizer's memory traffic takes at least."""
-        return UPDATE_BYTES * num_parameters(*size) / self.bandwidth
-
 
 def measure_limits(device: str) -> Limits:
     """Measure both rates on this machine; the best of several runs, because neighbours only ever slow them down."""

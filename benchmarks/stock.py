@@ -7,7 +7,7 @@ be measured as installed, torch keeps all threads (importing its dataset sets th
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import soundfile
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.manifest import read_manifest
@@ -42,11 +43,13 @@ def measure_stock(
     threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as scratch:
         trainer = _make_trainer(base, project, precision, batch_size, Path(scratch))
-        batches = _batches(trainer, project, batch_size)
+        loader = _loader(trainer, project, batch_size)
         torch.set_num_threads(threads if all_threads else 1)
+        warm = _again(loader)
         for _ in range(warmup):
-            _step(trainer, next(batches))
-        return _timed(trainer, batches, steps)
+            _step(trainer, next(warm))
+        # As ours is: from an epoch's beginning, with the processes that the warm-up started.
+        return _timed(trainer, _again(loader), steps)
 
 
 def stock_steps(
@@ -71,7 +74,7 @@ def stock_steps(
         gpt = trainer.model.xtts.gpt
         gpt.load_state_dict(start)
         torch.manual_seed(seed)
-        for batch in _batches(trainer, project, batch_size, in_order=False):
+        for batch in _again(_loader(trainer, project, batch_size, in_order=False)):
             _step(trainer, batch)
             yield gpt
 
@@ -82,7 +85,7 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     peak = torch.cuda.max_memory_allocated if on_gpu else _peak_resident
-    times, waits, texts, codes, computed, loss = [], [], [], [], 0, 0.0
+    times, waits, texts, codes, samples, computed, loss = [], [], [], [], 0, 0, 0.0
     begin_cpu = time.process_time()
     for _ in range(steps):
         begin = time.perf_counter()
@@ -90,6 +93,7 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
         waits.append(time.perf_counter() - begin)
         texts += batch["text_lengths"].tolist()
         codes += (-(-batch["wav_lengths"] // CODE_SAMPLES)).tolist()
+        samples += int(batch["wav_lengths"].sum())
         longest = int(batch["text_lengths"].max()) + 2 + int(batch["wav_lengths"].max()) // CODE_SAMPLES + 4
         computed += len(batch["text_lengths"]) * (32 + longest)
         loss = _step(trainer, batch)
@@ -102,7 +106,7 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
         cpu_s=time.process_time() - begin_cpu,
         threads=torch.get_num_threads(),
         data_share=sum(waits) / sum(times),
-        audio_s=sum(codes) * CODE_SAMPLES / SAMPLE_RATE,
+        audio_s=samples / SAMPLE_RATE,
         text_tokens=texts,
         codes=codes,
         useful_share=useful / computed,
@@ -127,8 +131,8 @@ def _step(trainer: Any, batch: dict[str, Any]) -> float:
     return float(losses["loss"])
 
 
-def _batches(trainer: Any, project: Project, batch_size: int, *, in_order: bool = True) -> Iterator[dict[str, Any]]:
-    """Stock's own samples and padding over the clips, again and again: in their order or as stock draws them."""
+def _loader(trainer: Any, project: Project, batch_size: int, *, in_order: bool = True) -> DataLoader:
+    """Stock's own samples and padding over the clips: in their order or as stock draws them."""
     from TTS.tts.layers.xtts.trainer import dataset as stock
 
     stock.load_audio = _load_audio
@@ -137,9 +141,19 @@ def _batches(trainer: Any, project: Project, batch_size: int, *, in_order: bool 
     # As for evaluation, clips come in order; for training stock draws them with replacement.
     data = stock.XTTSDataset(model.config, samples, model.xtts.tokenizer, SAMPLE_RATE, in_order)
     assert len(data) == len(read_manifest(project.train_csv)), "stock refuses some of the clips"
-    loader = torch.utils.data.DataLoader(
-        data, batch_size=batch_size, collate_fn=data.collate_fn, num_workers=4 if torch.cuda.is_available() else 0
+    workers = 4 if torch.cuda.is_available() else 0
+    return DataLoader(
+        data,
+        batch_size=batch_size,
+        collate_fn=data.collate_fn,
+        num_workers=workers,
+        # Starting them anew in each epoch, as stock does, would be timed with its few steps.
+        persistent_workers=workers > 0,
     )
+
+
+def _again(loader: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Its batches, epoch after epoch."""
     while True:
         yield from loader
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,8 @@ import torch
 import tyro
 
 from benchmarks.full_base import SIZES, make_base, make_clips
-from benchmarks.limits import Limits, measure_limits, useful_flops
+from benchmarks.limits import Limits, measure_limits
+from benchmarks.step_table import Result, Table
 from benchmarks.stock import measure_stock
 from utils.config import TrainConfig
 from utils.hardware import TORCH_ENVIRONMENT
@@ -48,8 +49,8 @@ CELLS: dict[str, dict[str, Any] | str] = {
     "ours, all three, frozen cond.": FAST | {"gradient_checkpointing": "full", "freeze_conditioning": True},
 }
 """Stock's precision, or our settings. Importing stock's dataset leaves torch one thread: that is its default."""
-REFERENCES = dict(zip(("installed", "to fp32", "to bf16"), CELLS, strict=False))
-"""What the ratios are to, by the heading of their column."""
+REFERENCES = dict(zip(("installed", "fp32", "bf16"), CELLS, strict=False))
+"""What the ratios are to, by what their columns are called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,19 +91,6 @@ class Settings:
         )
 
 
-@dataclass(kw_only=True)
-class Result:
-    """All rounds of one cell."""
-
-    name: str
-    rounds: list[Measurement] = field(default_factory=list)
-
-    def best(self, *, on_gpu: bool) -> Measurement:
-        """The round with the least processor time on a CPU, the fastest on a GPU: what neighbours disturbed least."""
-        good = [one for one in self.rounds if not one.fault]
-        return min(good or self.rounds, key=lambda one: one.seconds if on_gpu else one.cpu_s)
-
-
 def main() -> None:
     settings = tyro.cli(Settings, description=__doc__).resolved()
     if settings.cell:
@@ -120,13 +108,29 @@ def main() -> None:
             # After each round: one that is cut off keeps what is measured.
             record = json.dumps(_record(settings, limits, results), indent=1)
             settings.out.write_text(record + "\n", encoding="utf-8")
-            print(table(settings, limits, results), flush=True)
+            print(_title(settings, limits), table(settings, limits, results).text(), sep="\n", flush=True)
+
+
+def cells_of(device: str, only: tuple[str, ...] = ()) -> list[Result]:
+    """The cells of a device, none measured yet.
+
+    Args:
+        device: cpu or cuda. On a CPU there is nowhere to move the optimizer's state to: that cell is left out.
+        only: parts of names; all cells when empty.
+    """
+    found = []
+    for name, what in CELLS.items():
+        changes = what if isinstance(what, dict) else {}
+        is_idle = device == "cpu" and changes.get("offload_optimizer")
+        if not is_idle and (not only or any(part in name for part in only)):
+            found.append(Result(name=name, changes=changes))
+    return found
 
 
 def _rounds(settings: Settings, work: Path) -> Iterator[list[Result]]:
     """All cells' results after each round."""
-    names = [name for name in CELLS if not settings.only or any(part in name for part in settings.only)]
-    results = {name: Result(name=name) for name in names}
+    results = {result.name: result for result in cells_of(settings.device, settings.only)}
+    names = list(results)
     for number in range(settings.rounds):
         for name in names if number % 2 == 0 else reversed(names):
             begin = time.perf_counter()
@@ -178,50 +182,19 @@ def _stock_cell(settings: Settings) -> Measurement:
     )
 
 
-def table(settings: Settings, limits: Limits, results: list[Result]) -> str:
-    """The measurements as a table that a reader can check."""
-    on_gpu = settings.device == "cuda"
-    by_name = {result.name: result.best(on_gpu=on_gpu) for result in results}
-    lines = [
-        f"{settings.size} size, batch {settings.batch_size}, {limits.device}, torch {torch.__version__}, "
-        f"{settings.rounds} rounds, ABBA; bf16 products {limits.flops / 1e12:.2f} TFLOP/s, "
-        f"copies {limits.bandwidth / 1e9:.0f} GB/s",
-        f"{'':32}{'audio-s/s':>10}{''.join(f'{head:>10}' for head in REFERENCES)}"
-        f"{'peak GB':>9}{'useful':>8}{'MFU':>7}{'limit':>7}"
-        + ("" if on_gpu else "   (audio-s and ratios by processor time)"),
-    ]
-    for name, seen in by_name.items():
-        lines.append(f"{name:32}" + _numbers(seen, by_name, settings, limits))
-    return "\n".join(lines)
-
-
-def _numbers(seen: Measurement, by_name: dict[str, Measurement], settings: Settings, limits: Limits) -> str:
-    if seen.fault:
-        return seen.fault
-    on_gpu = settings.device == "cuda"
-    rate = _rate(seen, on_gpu)
-    ratios = [_ratio(rate, by_name.get(reference), on_gpu) for reference in REFERENCES.values()]
-    seconds = _seconds(seen, on_gpu)
-    flops = useful_flops(seen.text_tokens, seen.codes, *SIZES[settings.size])
-    floor = flops / limits.flops + seen.steps * limits.update_s(SIZES[settings.size])
-    return (
-        f"{rate:10.2f}{''.join(f'{ratio:>10}' for ratio in ratios)}{seen.peak_bytes / 1e9:9.2f}{seen.useful_share:8.0%}"
-        f"{flops / limits.flops / seconds:7.0%}{floor / seconds:7.0%}"
+def table(settings: Settings, limits: Limits, results: list[Result]) -> Table:
+    """The measurements, ready to be written as text or for the docs."""
+    return Table(
+        device=settings.device, size=SIZES[settings.size], limits=limits, references=REFERENCES, results=results
     )
 
 
-def _rate(seen: Measurement, on_gpu: bool) -> float:
-    """Seconds of speech trained on in a second."""
-    return seen.audio_s / _seconds(seen, on_gpu)
-
-
-def _seconds(seen: Measurement, on_gpu: bool) -> float:
-    """Time of all steps; on a CPU processor time over the threads it is spread on, which neighbours disturb least."""
-    return seen.seconds if on_gpu else seen.cpu_s / seen.threads
-
-
-def _ratio(rate: float, reference: Measurement | None, on_gpu: bool) -> str:
-    return "" if reference is None or reference.fault else f"{rate / _rate(reference, on_gpu):.2f}"
+def _title(settings: Settings, limits: Limits) -> str:
+    return (
+        f"{settings.size} size, batch {settings.batch_size}, {limits.device}, torch {torch.__version__}, "
+        f"{settings.rounds} rounds, ABBA; bf16 products {limits.flops / 1e12:.2f} TFLOP/s, "
+        f"copies {limits.bandwidth / 1e9:.0f} GB/s"
+    )
 
 
 def _record(settings: Settings, limits: Limits, results: list[Result]) -> dict[str, Any]:
@@ -235,7 +208,8 @@ def _record(settings: Settings, limits: Limits, results: list[Result]) -> dict[s
         "versions": shown,
         "limits": asdict(limits),
         "cells": {result.name: [_plain(one) for one in result.rounds] for result in results},
-        "table": table(settings, limits, results).splitlines(),
+        "table": [_title(settings, limits), *table(settings, limits, results).text().splitlines()],
+        "markdown": table(settings, limits, results).markdown().splitlines(),
     }
 
 
