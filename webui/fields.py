@@ -9,7 +9,13 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from utils.config import TrainConfig
+
 Kind = Literal["bool", "int", "float", "choice", "text"]
+SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
+"""The three optimizations that every user sees, as checkboxes."""
+NOT_ASKED = ("project", "output", "base", "language", "run_id", "resume", "allow_changes", "preflight")
+"""Settings of a training that the page gives itself."""
 PLAIN: dict[Any, Kind] = {bool: "bool", int: "int", float: "float", str: "text"}
 
 
@@ -50,6 +56,11 @@ def fields_of(config: Any) -> dict[str, Field]:
                 help=helps.get(field.name, ""),
             )
     return found
+
+
+def training_fields() -> dict[str, Field]:
+    """The settings of a training that the page's form has a field for, beside the three switches."""
+    return {name: field for name, field in fields_of(TrainConfig).items() if name not in (*SWITCHES, *NOT_ASKED)}
 
 
 def _kind(hint: Any) -> tuple[Kind | None, tuple[str, ...], bool]:

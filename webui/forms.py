@@ -94,6 +94,18 @@ def shown(field: Field, value: Any) -> Any:
     return str(value) if field.kind == "choice" else value
 
 
+def in_form(field: Field, value: Any) -> Any:
+    """A setting as its component holds it: an open one is empty."""
+    if value is None:
+        return ""
+    if field.kind == "bool":
+        return str(value) if field.may_be_open else value
+    if field.name in IN_SECONDS:
+        # To the sample: a limit that is rounded up may be more than the model takes.
+        return round(value / SAMPLE_RATE, 5)
+    return shown(field, value)
+
+
 def number_text(value: float) -> str:
     """A number as people write it: 5e-6 rather than 5e-06 or 0.000005."""
     if value != 0 and not 1e-3 <= abs(value) < 1e6:

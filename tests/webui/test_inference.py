@@ -43,6 +43,7 @@ def form(**changes: object) -> dict[str, object]:
         "project.project": "voice",
         "inference.model": "base/tiny",
         "inference.offered": "",
+        "inference.listed": "",
         "inference.text": "One.",
         "inference.text_file": None,
         "inference.by_lines": False,
@@ -224,6 +225,24 @@ def test_the_newest_model_is_offered_unless_a_person_chose(studio, project):
     assert chosen(base, base) == ("ready", "ready"), "it was only offered"
     assert chosen("base/tiny", "ready") == ("base/tiny", "ready"), "a person chose it"
     assert chosen("base/tiny", "") == ("base/tiny", "ready"), "a script chose it"
+
+
+def test_another_project_gets_nothing_of_what_was_chosen_for_the_one_before(studio, project):
+    other = Project(name="other", output=project.output)
+    for one in (project, other):
+        one.ready.mkdir(parents=True)
+        (one.ready / "model.pth").write_bytes(b"")
+    mine = form(model="base/tiny", offered="ready", listed="voice", current="20260101-000000-1-000")
+    assert inference.models(studio, mine)["inference.model"].properties["value"] == "base/tiny"
+    assert "inference.whole" not in inference.models(studio, mine)
+    updates = inference.models(studio, {**mine, "project.project": "other"})
+    assert updates["inference.model"].properties["value"] == "ready" and updates["inference.listed"] == "other"
+    lists = [updates[f"inference.{name}"].properties["value"] for name in ("models", "clip", "comparison", "take")]
+    assert lists == [[], None, None, None]
+    assert updates["inference.current"] == "" and updates["inference.whole"] is None
+    assert set(inference.OF_PROJECT) <= set(updates)
+    heard = {**mine, "project.project": "other", "inference.heard": 1}
+    assert inference.next_sentence(studio, heard) == {}, "a take of the project before plays to the end of its sentence"
 
 
 def test_comparing_and_judging_blind(studio, project, monkeypatch):

@@ -124,3 +124,25 @@ def test_a_resumed_run_shows_what_its_present_process_observed(tmp_path):
     badge, _, memory, facts = shown()
     assert "it was not asked for" in badge and "flash" not in badge
     assert facts["optimizations"] == OFF and facts["memory"]["rss_bytes"] == 3 * 10**9
+
+
+def test_a_second_tab_learns_of_projects_base_and_language_that_another_chose(tmp_path):
+    project = create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
+    studio = Studio(output=tmp_path)
+    before = live.poll(studio, VALUES)
+    assert before["project.base"].properties["value"] == "tiny"
+    ProjectSettings(language="de", base="starter").save(project)
+    create_project("anna", tmp_path, ProjectSettings())
+    after = live.poll(studio, VALUES)
+    assert after["project.base"].properties["value"] == "starter"
+    assert after["project.language"].properties["value"] == "de"
+    assert after["project.project"].properties == {"choices": ["anna", "maria"]}
+    assert live.poll(studio, VALUES | {"project.project": ""})["project.project"] == after["project.project"]
+
+
+def test_a_run_of_another_project_is_no_longer_chosen(tmp_path):
+    studio, _ = studio_with_run(tmp_path, 3)
+    shown = live.poll(studio, VALUES | {"train.run": "20250101-000000-1-000"})
+    assert shown["train.run"].properties["value"] == ""
+    mine = live.poll(studio, VALUES | {"train.run": "20260101-000000-1-000"})
+    assert "value" not in mine["train.run"].properties

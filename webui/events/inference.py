@@ -14,6 +14,8 @@ LISTS = (
     "inference.clip",
     "inference.comparison",
     "inference.take",
+    "inference.listed",
+    *inference.OF_PROJECT,
 )
 GPU: dict[str, Any] = {"concurrency_id": "gpu", "concurrency_limit": 1}
 """Whatever speaks and is waited for comes one after the other."""
@@ -32,7 +34,7 @@ def _wire_lists(frame: Frame) -> None:
         frame,
         ["inference.tab:select", "inference.refresh:click", "project.project:change"],
         inference.models,
-        inputs=[PROJECT, "inference.model", "inference.offered"],
+        inputs=[PROJECT, "inference.model", "inference.offered", "inference.listed"],
         outputs=LISTS,
         api_name="inference_models",
         queue=False,

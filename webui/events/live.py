@@ -7,6 +7,9 @@ from webui.studio import Studio
 
 INPUTS = ("project.project", "project.base", "train.run")
 OUTPUTS = (
+    "project.project",
+    "project.language",
+    "project.base",
     "project.activity",
     "data.progress",
     "data.cancel",

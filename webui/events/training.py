@@ -29,12 +29,7 @@ def wire_training(frame: Frame) -> None:
         ["project.project:change"],
         training.show_form,
         inputs=["project.project"],
-        outputs=[
-            "train.gradient_checkpointing",
-            "train.sdpa",
-            "train.mixed_precision",
-            *(f"{training.FORM}{name}" for name in training.IN_FORM),
-        ],
+        outputs=["train.run", "train.start_from", *SETTINGS],
         api_name="train_form",
         public=False,
         queue=False,

@@ -129,7 +129,8 @@ def wire_poll(
     An answer may be lost on its way: each that tells something new has a number, which the page gives back when it asks
     again. Where that is not the last one, the page is told everything anew.
 
-    Only a poll may write its `outputs`: it would not notice that something else changed them. Pages that show the same
+    Only a poll may write its `outputs`, or who writes what the poll would: it would not notice that something else
+    changed them. Pages that show the same
     share an answer for a second, and ask less often the more of them are open (`webui.pages`).
 
     Args:

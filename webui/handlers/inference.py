@@ -12,6 +12,7 @@ from utils.errors import UserError
 from utils.paths import Project
 from utils.progress import progress_of
 from utils.projects import project_language
+from utils.speech.compare import MAX_MODELS, comparisons
 from utils.speech.desk import MAX_CHARACTERS, checked_texts
 from utils.speech.models import SpeakingModel, speaking_models
 from utils.speech.pack import pack_ready, pack_take
@@ -38,6 +39,17 @@ SPEAK_INPUTS = (
     "inference.random_seed",
     f"{FORM}*",
 )
+HIDDEN_OF_PROJECT = (
+    "inference.zip",
+    "inference.ready_zip",
+    *(f"inference.side_{number}" for number in range(MAX_MODELS)),
+)
+OF_PROJECT = (
+    *HIDDEN_OF_PROJECT,
+    *(f"inference.{name}" for name in ("speaker", "status", "current", "heard", "player", "whole")),
+    *(f"inference.{name}" for name in ("compare_status", "trial", "a", "b", "votes", "told")),
+)
+"""What the tab shows of one project's takes and comparisons, beside the lists to choose from."""
 QUICK: Split = get_args(Split)[2]
 """The page plays while it speaks: it starts with a short piece."""
 MAX_CLIPS, MAX_TAKES = 300, 50
@@ -55,14 +67,36 @@ def models(studio: Studio, values: Values) -> Updates:
     choices = [(_name(model), model.id) for model in speaking_models(project)]
     ids = [identity for _, identity in choices]
     chosen, first = values["inference.model"], next(iter(ids), None)
-    is_own_choice = chosen in ids and chosen != values["inference.offered"]
-    return {
+    # Choices that were made for another project are no choices for this one, though both may have what they name.
+    is_another = values["inference.listed"] not in ("", None, project.name)
+    is_own_choice = chosen in ids and chosen != values["inference.offered"] and not is_another
+    updates: Updates = {
         "inference.model": Change(choices=choices, value=chosen if is_own_choice else first),
         "inference.offered": first or "",
-        "inference.models": Change(choices=choices),
-        "inference.clip": Change(choices=_clips(project)),
-        "inference.comparison": Change(choices=comparison_choices(project)),
-        "inference.take": Change(choices=_take_choices(project)),
+        "inference.listed": project.name,
+        "inference.models": Change(choices=choices, **_nothing(is_another, [])),
+        "inference.clip": Change(choices=_clips(project), **_nothing(is_another)),
+        "inference.comparison": Change(choices=comparison_choices(project), **_nothing(is_another)),
+        "inference.take": Change(choices=_take_choices(project), **_nothing(is_another)),
+    }
+    return updates | _nothing_of_project() if is_another else updates
+
+
+def _nothing(is_another: bool, nothing: Any = None) -> dict[str, Any]:
+    """The empty value of a list when its project is another one; otherwise its value stays."""
+    return {"value": nothing} if is_another else {}
+
+
+def _nothing_of_project() -> Updates:
+    """What was spoken and compared in the project before is not shown with the next."""
+    return {
+        **dict.fromkeys(OF_PROJECT, None),
+        **{key: Change(value=None, visible=False) for key in HIDDEN_OF_PROJECT},
+        "inference.speaker": Change(choices=[], value=None),
+        "inference.status": text.NOTHING_SPOKEN,
+        "inference.compare_status": text.NO_COMPARISON,
+        "inference.heard": 0,
+        **dict.fromkeys(("inference.current", "inference.trial", "inference.votes", "inference.told"), ""),
     }
 
 
@@ -131,7 +165,11 @@ def next_sentence(studio: Studio, values: Values) -> Updates:
     project, identity = _current(studio, values)
     heard = whole_number(values["inference.heard"], otherwise=0)
     deadline = time.monotonic() + NEXT_TIMEOUT_S
-    take = find_take(project, identity)
+    try:
+        take = find_take(project, identity)
+    except UserError:
+        # Another project was chosen while a take of the one before was being played.
+        return {}
     while len(take.sentences) <= heard and take.is_live and time.monotonic() < deadline:
         time.sleep(LOOK_S)
         take = read_take(take.folder)
@@ -295,8 +333,6 @@ def whole_number(value: object, *, otherwise: int) -> int:
 
 def comparison_choices(project: Project) -> list[tuple[str, str]]:
     """The comparisons of a project as (what people read, id)."""
-    from utils.speech.compare import comparisons
-
     return [(identity[:15], identity) for identity in comparisons(project)]
 
 

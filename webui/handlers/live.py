@@ -13,15 +13,15 @@ from utils.events import Event, last_lines
 from utils.jobs import Job
 from utils.paths import NO_PROJECT, Project
 from utils.progress import progress_of
-from utils.projects import list_projects, project_language
+from utils.projects import project_language
 from utils.runs import find_run
 from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
-from webui.fields import fields_of
+from webui.fields import SWITCHES, fields_of
 from webui.handlers.language import made_base, next_base
-from webui.handlers.project import bases_of
-from webui.handlers.training import FORM, READY
+from webui.handlers.project import bases_of, kept
+from webui.handlers.training import FORM, starts
 from webui.markup import join, tag
 from webui.studio import Studio
 from webui.views import gpu, parts, run
@@ -32,7 +32,6 @@ DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "ma
 """Settings whose default belongs to the base."""
 NUM_SAMPLES = 40
 LOG_LINES = 200
-SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +54,12 @@ def poll(studio: Studio, values: Values) -> Updates:
 def _no_project(studio: Studio) -> Updates:
     """What to do first; nothing while the browser has not been told yet which project it had."""
     try:
-        is_first = not list_projects(studio.output)
+        updates = kept(studio, None)
     except UserError as error:
         return {"project.activity": parts.message("error", error)}
-    if not is_first:
-        return {}
-    return {"project.activity": activity(None, []), "train.progress": parts.empty(text.NO_PROJECT_YET)}
+    if updates["project.project"].properties["choices"]:
+        return updates
+    return updates | {"project.activity": activity(None, []), "train.progress": parts.empty(text.NO_PROJECT_YET)}
 
 
 def _defaults(project: Project | None, base: Any) -> Updates:
@@ -77,14 +76,19 @@ def _defaults(project: Project | None, base: Any) -> Updates:
 def _project(studio: Studio, project: Project, values: Values) -> Updates:
     found = studio.jobs.jobs_of(project)
     runs = [job for job in found if job.kind == "train"]
-    chosen = _chosen(project, runs, values["train.run"])
+    wanted = values["train.run"]
+    chosen = _chosen(project, runs, wanted)
+    # A run that is gone, or is another project's, is no longer chosen: buttons would act on another than is shown.
+    is_gone = bool(wanted) and (chosen is None or chosen.name != wanted)
     updates: Updates = {
         "project.activity": activity(project, studio.jobs.running(studio.output)),
         "train.run": Change(
-            choices=[(text.NEWEST_RUN, ""), *((text.run_choice(j.name, j.state), j.name) for j in runs)]
+            choices=[(text.NEWEST_RUN, ""), *((text.run_choice(j.name, j.state), j.name) for j in runs)],
+            **({"value": ""} if is_gone else {}),
         ),
-        "train.start_from": Change(choices=_starts(project)),
+        "train.start_from": Change(choices=starts(project)),
     }
+    updates |= kept(studio, project)
     updates |= _dataset(studio, project, found) | _export(studio, project, found) | _preflight(studio, found)
     updates |= _language(studio, project, found)
     return updates | (_run(studio, chosen) if chosen else _no_run(project))
@@ -169,15 +173,6 @@ def _can_resume(job: Job) -> bool:
 def _has_checkpoint(folder: Path, prefix: str = "") -> bool:
     """Quick enough for every poll: whether the mark of a complete checkpoint is there, not whether it is true."""
     return any((folder / "checkpoints").glob(f"{prefix}*/complete.json"))
-
-
-def _choice(job: Job) -> tuple[str, str]:
-    return text.run_choice(job.name, job.state), job.name
-
-
-def _starts(project: Project) -> list[tuple[str, str]]:
-    choices = [(text.START_FROM_BASE, "")]
-    return choices + ([(text.START_FROM_READY, READY)] if (project.ready / "model.pth").is_file() else [])
 
 
 def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:

@@ -84,6 +84,15 @@ def base_choices(project: Project | None = None) -> list[tuple[str, str]]:
     return [(text.base_choice(entry.name, is_here=entry.is_here), entry.name) for entry in bases_of(project)]
 
 
+def kept(studio: Studio, project: Project | None) -> Updates:
+    """What is kept of the bar, which another browser may have changed: projects, and the chosen one's settings."""
+    updates: Updates = {"project.project": Change(choices=[other.name for other in list_projects(studio.output)])}
+    if project is None:
+        return updates
+    base = Change(choices=base_choices(project), value=chosen_base(project))
+    return updates | {"project.language": _language(project), "project.base": base}
+
+
 def _new_base(studio: Studio, base: Any) -> str:
     """The base of a new project; the bar may still name one that belongs to another project.
 

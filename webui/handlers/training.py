@@ -16,7 +16,7 @@ from utils.paths import Project
 from utils.runs import find_run
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
-from webui.fields import fields_of
+from webui.fields import fields_of, training_fields
 from webui.handlers.project import checked_base, chosen_base
 from webui.studio import Studio
 from webui.views.recommendation import recommendation
@@ -83,6 +83,12 @@ def _start_from(project: Project, values: Values) -> str:
     if not has_weights(project.ready):
         raise UserError(what=text.NOT_EXPORTED, where=text.START_FROM, fix=text.NOT_EXPORTED_FIX)
     return str(project.ready)
+
+
+def starts(project: Project) -> list[tuple[str, str]]:
+    """What a training can start from, as (what people read, value)."""
+    choices = [(text.START_FROM_BASE, "")]
+    return choices + ([(text.START_FROM_READY, READY)] if has_weights(project.ready) else [])
 
 
 def preflight(studio: Studio, values: Values) -> Updates:
@@ -189,28 +195,48 @@ def first_start(job: Job) -> Event:
 
 
 def show_form(studio: Studio, values: Values) -> Updates:
-    """Fill the form with the settings of the project's newest run, so that a refresh or another browser shows them."""
+    """Fill the form with the settings of the project's newest run, so that a refresh or another browser shows them.
+
+    A project without runs gets the defaults: nothing stays that was chosen for another project.
+    """
     project = studio.project_or_none(values["project.project"])
-    job = shown_run(project, "") if project else None
-    if job is None:
+    if project is None:
         return {}
-    try:
-        config = TrainConfig.load(job.folder / "config.yaml")
-    except UserError:
-        return {}
-    known, started = fields_of(TrainConfig), first_start(job)
+    config, open_ones = _newest_settings(project)
+    known = training_fields()
     # What was left to the base is left to it again.
-    chosen = {name for name, who in (started.get("sources") or {}).items() if who != "you"}
-    shown = {name: "" if name in chosen else forms.shown(known[name], getattr(config, name)) for name in IN_FORM}
-    return {f"{FORM}{name}": value if value is not None else "" for name, value in shown.items()} | {
-        "train.gradient_checkpointing": config.gradient_checkpointing != "none",
+    shown = {name: "" if name in open_ones else forms.in_form(known[name], getattr(config, name)) for name in known}
+    choices, checkpointing, precision = starts(project), config.gradient_checkpointing, config.mixed_precision
+    return {f"{FORM}{name}": value for name, value in shown.items()} | {
+        "train.run": "",
+        "train.start_from": Change(choices=choices, value=_started_from(project, config, choices)),
+        "train.gradient_checkpointing": checkpointing != "none",
+        "train.recompute": checkpointing if checkpointing != "none" else "full",
         "train.sdpa": config.sdpa,
-        "train.mixed_precision": config.mixed_precision != "fp32",
+        "train.mixed_precision": precision != "fp32",
+        "train.half": precision if precision != "fp32" else "auto",
     }
 
 
-IN_FORM = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule", "seed")
-"""Settings that a refresh brings back."""
+def _newest_settings(project: Project) -> tuple[TrainConfig, set[str]]:
+    """The settings of a project's newest run, and which of them were left to the base; the defaults without a run."""
+    job = shown_run(project, "")
+    try:
+        config = TrainConfig.load(job.folder / "config.yaml") if job else None
+    except UserError:
+        config = None
+    if job is None or config is None:
+        return TrainConfig(project=project.name), set()
+    sources = first_start(job).get("sources")
+    return config, {name for name, who in sources.items() if who != "you"} if isinstance(sources, dict) else set()
+
+
+def _started_from(project: Project, config: TrainConfig, choices: list[tuple[str, str]]) -> str:
+    """What of the choices a run started from; the project's base when that is not there any more."""
+    value = READY if Path(config.base) == project.ready else config.base
+    return value if value in [choice for _, choice in choices] else ""
+
+
 RECOMMENDED = (
     "batch_size",
     "grad_accumulation",
@@ -231,9 +257,8 @@ def shown_run(project: Project, chosen: object) -> Job | None:
         UserError: there is no run of the chosen name.
     """
     if isinstance(chosen, str) and chosen:
-        return jobs.status(find_run(project, chosen))
+        try:
+            return jobs.status(find_run(project, chosen))
+        except UserError as error:
+            raise UserError(what=error.what, where=text.RUN, fix=text.NO_SUCH_RUN_FIX) from error
     return next((job for job in jobs.list(project, kind="train")), None)
-
-
-def run_folder(job: Job) -> Path:
-    return job.folder

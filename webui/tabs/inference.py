@@ -46,6 +46,8 @@ def _model_and_voice() -> dict[str, Block]:
         ),
         # What was offered first when the list was read: it gives way to something newer, a person's choice does not.
         "offered": gr.Textbox("", visible="hidden", label=text.MODEL),
+        # The project whose choices the tab shows: those of another are forgotten.
+        "listed": gr.Textbox("", visible="hidden", label=text.PROJECT),
         "refresh": gr.Button(text.REFRESH_MODELS, size="sm"),
         "voice": gr.Radio(text.VOICES, value="own", label=text.VOICE, info=text.VOICE_HELP, elem_id="voice"),
     }

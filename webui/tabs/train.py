@@ -3,18 +3,13 @@
 import gradio as gr
 from gradio.blocks import Block
 
-from utils.config import TrainConfig
 from webui import text
-from webui.fields import fields_of
+from webui.fields import SWITCHES, training_fields
 from webui.tabs.field import create_field
 
 MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule", "seed")
-SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
-"""The three optimizations that every user sees, as checkboxes."""
 MORE = ("compile", "eight_bit_optimizer", "offload_optimizer", "freeze_conditioning", "lora_rank")
 """Further optimizations, behind a fold."""
-NOT_ASKED = ("project", "base", "language", "run_id", "resume", "allow_changes", "preflight")
-"""Settings that the page gives itself."""
 SET = "set_"
 """Ids of components that hold a setting of `TrainConfig` begin so."""
 
@@ -30,7 +25,7 @@ def create_train_tab() -> dict[str, Block]:
 
 
 def _settings() -> dict[str, Block]:
-    known = fields_of(TrainConfig)
+    known = training_fields()
     parts: dict[str, Block] = {
         "start_from": gr.Dropdown(
             [(text.START_FROM_BASE, "")],
@@ -45,10 +40,9 @@ def _settings() -> dict[str, Block]:
         for name in MAIN:
             parts[SET + name] = create_field(known[name], min_width=150)
     parts |= _optimizations()
-    shown = {*MAIN, *SWITCHES, *MORE, *NOT_ASKED}
     with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"), gr.Row(elem_classes=["fields"]):
         for name in known:
-            if name not in shown and name != "output":
+            if name not in (*MAIN, *MORE):
                 parts[SET + name] = create_field(known[name], min_width=150)
     with gr.Row():
         parts["preflight"] = gr.Button(text.PREFLIGHT, elem_id="preflight")
@@ -58,7 +52,7 @@ def _settings() -> dict[str, Block]:
 
 
 def _optimizations() -> dict[str, Block]:
-    known = fields_of(TrainConfig)
+    known = training_fields()
     parts: dict[str, Block] = {}
     with gr.Column(elem_id="optimizations", elem_classes=["panel-group"]):
         gr.Markdown(f"### {text.OPTIMIZATIONS_TITLE}")

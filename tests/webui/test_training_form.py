@@ -1,0 +1,89 @@
+"""The form of tab 2: a refresh brings back all that the newest run was given, and another project gets none of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.paths import Project
+from utils.projects import ProjectSettings, create_project
+from webui.change import Change
+from webui.fields import training_fields
+from webui.handlers import training
+from webui.studio import Studio
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Studio:
+    for name in ("maria", "bert"):
+        project = create_project(name, tmp_path, ProjectSettings(language="en", base="tiny"))
+        project.ready.mkdir()
+        (project.ready / "model.pth").write_bytes(b"")
+    return Studio(output=tmp_path)
+
+
+def make_run(project: Project, config: TrainConfig, sources: dict[str, str]) -> str:
+    run = project.runs / "20260101-000000-1-000"
+    run.mkdir(parents=True)
+    config.save(run / "config.yaml")
+    line = {"time": 1.0, "kind": "started", "sources": sources}
+    (run / "events.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    return run.name
+
+
+def page(studio: Studio, project: str) -> dict[str, Any]:
+    """What the form holds once the project was chosen."""
+    updates = training.show_form(studio, {"project.project": project})
+    return {key: value.properties["value"] if isinstance(value, Change) else value for key, value in updates.items()}
+
+
+def started(studio: Studio, project: str) -> TrainConfig:
+    """What Step 2 would train with then."""
+    values = page(studio, project) | {"project.base": "tiny"}
+    return training.training_config(studio.project(project), values)
+
+
+def test_a_refresh_brings_back_every_setting_of_the_newest_run(studio):
+    project = studio.project("maria")
+    given = TrainConfig(
+        project="maria",
+        output=studio.output,
+        base=str(project.ready),
+        learning_rate=3e-6,
+        num_epochs=7,
+        max_audio_length=255_995,
+        gradient_checkpointing="selective",
+        sdpa=False,
+        mixed_precision="fp16",
+        compile="default",
+        eight_bit_optimizer=True,
+        lora_rank=8,
+        freeze_conditioning=True,
+        pin_memory=False,
+        patience=3,
+        sample_text="One. | Two.",
+        use_amharic_g2p=True,
+        dropout=0.1,
+    )
+    make_run(
+        project, given, {"learning_rate": "you", "num_epochs": "you", "max_audio_length": "you", "dropout": "base"}
+    )
+    shown = started(studio, "maria")
+    different = {key for key, value in vars(given).items() if value != getattr(shown, key)}
+    assert different == {"dropout"} and shown.dropout is None, "what was left to the base is left to it again"
+
+
+def test_a_project_without_runs_gets_the_defaults(studio):
+    run = make_run(studio.project("maria"), TrainConfig(project="maria", lora_rank=8, num_epochs=7), {})
+    plain = TrainConfig(project="bert", output=studio.output, base="tiny")
+    assert started(studio, "bert") == plain
+    assert page(studio, "bert")["train.run"] == page(studio, "bert")["train.start_from"] == ""
+    with pytest.raises(UserError, match="choose one of this project's runs"):
+        training.stop(studio, {"project.project": "bert", "train.run": run})
+
+
+def test_the_form_holds_what_the_page_asks_for(studio):
+    assert {f"{training.FORM}{name}" for name in training_fields()} < page(studio, "bert").keys()
