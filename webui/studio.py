@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from utils import jobs
+from utils.config import Config
 from utils.errors import UserError
 from utils.jobs import JobWatch
 from utils.paths import Project
@@ -56,6 +58,19 @@ class Studio:
             return self.project(name)
         except UserError:
             return None
+
+    def start_alone(self, kind: str, config: Config) -> str:
+        """Start a job that needs the machine for itself; what had to give way is freed only when it really starts.
+
+        Returns:
+            What was freed, in words for people; empty for nothing.
+
+        Raises:
+            UserError: as `utils.jobs.start`.
+        """
+        freed: list[str] = []
+        jobs.start(kind, config, before=lambda: freed.extend(free() for free in self.before_training))
+        return "\n".join(filter(None, freed))
 
     def _release_speech(self) -> str:
         """Training and speaking do not share a GPU, nor the memory of a small computer."""

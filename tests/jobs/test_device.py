@@ -7,7 +7,7 @@ import pytest
 
 from tests.jobs.children import FINISHES, POLITE, SILENT, child, ended, started
 from utils import jobs
-from utils.config import ExportConfig
+from utils.config import Device, ExportConfig, PrepareConfig, TrainConfig
 from utils.errors import UserError
 from utils.hardware.gpu import Gpu
 from utils.jobs import device as device_module
@@ -43,6 +43,22 @@ def test_of_many_starts_at_once_one_wins(output: Path) -> None:
         thread.join()
     assert sum(isinstance(result, jobs.Job) for result in results) == 1
     assert len(jobs.running(output)) == 1
+
+
+def test_what_a_job_needs_is_freed_when_it_starts_and_not_when_it_is_refused(output: Path) -> None:
+    freed: list[bool] = []
+
+    def free() -> None:
+        freed.append(any(job.alive for job in jobs.running(output)))
+
+    config = TrainConfig(project="voice", output=output, device="cpu")
+    first = jobs.start("train", config, command=child(POLITE), before=free)
+    assert freed == [False]
+    with pytest.raises(UserError, match="the CPU is in use"):
+        jobs.start("train", config, command=child(SILENT), before=free)
+    assert len(freed) == 1
+    jobs.stop(first.folder)
+    ended(first)
 
 
 GPUS = [Gpu(index=n, name="a", uuid=f"GPU-{n}{n}", total_bytes=1, free_bytes=1, used_bytes=0) for n in range(2)]
@@ -86,3 +102,30 @@ def test_a_gpu_is_one_for_all_output_folders(output: Path, tmp_path: Path, monke
     for job in (first, on_cpu, on_other):
         jobs.stop(job.folder)
         assert ended(job).state == "stopped"
+
+
+def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def prepare(transcriber: str | None, device: Device) -> jobs.Job:
+        config = PrepareConfig(
+            project="voice",
+            input=output,
+            language="en",
+            output=output,
+            transcriber=transcriber,
+            transcriber_device=device,
+        )
+        return jobs.start("prepare", config, command=child(POLITE))
+
+    first = prepare("tiny", "auto")
+    others = [prepare(None, "auto"), prepare("tiny", "cpu")]
+    assert [job.device for job in (first, *others)] == ["cuda:0", None, None]
+    with pytest.raises(UserError, match="is in use by the prepare job"):
+        started(output, SILENT, device="cuda")
+    for job in (first, *others):
+        jobs.stop(job.folder)
+        ended(job)

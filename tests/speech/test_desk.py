@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,8 +17,10 @@ from utils import jobs
 from utils.config import SpeechSettings
 from utils.errors import UserError
 from utils.speech import desk as desk_module
+from utils.speech import worker_client
 from utils.speech.desk import SpeechDesk, checked_texts
 from utils.speech.takes import list_takes, read_take
+from utils.speech.worker_client import SpeechWorker
 
 
 def test_takes_are_spoken_one_after_the_other_by_one_process(desk, project):
@@ -104,6 +107,18 @@ def test_training_that_takes_the_device_elsewhere_ends_the_speaking_process(desk
     finally:
         begun(job).stop()
         jobs.attach(job.folder).wait(15)
+
+
+def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it_too(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_client, "wanted_device", lambda _: "cuda:0")
+    monkeypatch.setattr(worker_client, "_environment", lambda kind: None)
+    job = SimpleNamespace(kind="train", name="run-1", folder=tmp_path)
+    asked: list[str] = []
+    # Free when the device is chosen, and taken whenever it is looked at again.
+    monkeypatch.setattr(SpeechWorker, "_holder", lambda _, device: asked.append(device) or (job if asked[1:] else None))
+    desk = SpeechDesk(tmp_path, worker=worker(tmp_path))
+    now = ended(submit(desk, project, "slow"))
+    assert now.state == "stopped" and "run-1" in now.message
 
 
 def test_an_earlier_training_does_not_end_the_speaking_process(desk, project, tmp_path):

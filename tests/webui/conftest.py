@@ -1,5 +1,6 @@
 """A project with a dataset of four clips, an app that knows it, and what would have been started for it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,13 @@ def studio(project: Project) -> Studio:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """What would have been started."""
+    """What would have been started, once what it needs was freed."""
     found: list[tuple[str, Any]] = []
-    monkeypatch.setattr(jobs, "start", lambda kind, config: found.append((kind, config)))
+
+    def start(kind: str, config: Any, *, before: Callable[[], object] | None = None) -> None:
+        if before:
+            before()
+        found.append((kind, config))
+
+    monkeypatch.setattr(jobs, "start", start)
     return found

@@ -1,12 +1,14 @@
 """Tab 3 without a page: what each click asks of the desk, and what it shows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.speech.workers import ended, until, worker
-from utils.config import SpeechSettings
+from utils import jobs
+from utils.config import SpeechSettings, TrainConfig
 from utils.errors import UserError
 from utils.paths import Project
 from utils.speech.desk import SpeechDesk
@@ -14,7 +16,7 @@ from utils.speech.takes import Take, find_take, list_takes
 from webui import text
 from webui.change import TOAST
 from webui.fields import fields_of
-from webui.handlers import compare, inference
+from webui.handlers import compare, evaluation, inference, training
 from webui.studio import Studio
 
 
@@ -266,3 +268,33 @@ def test_comparing_and_judging_blind(studio, project, monkeypatch):
         compare.show(studio, form(comparison=identity, line=3))
     with pytest.raises(UserError, match="models are chosen"):
         list(compare.start(studio, form(models=["base/one"])))
+
+
+# The machine is for one
+
+
+def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stopped(studio, project, monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise UserError(what="the CPU is in use")
+
+    def started(kind: str, config: object, *, before: Callable[[], object]) -> None:
+        before()
+
+    project.train_csv.write_text("audio_file|text|speaker_name\nwavs/a.wav|One|one\n")
+    project.eval_csv.write_text(project.train_csv.read_text())
+    run = SimpleNamespace(folder=project.runs / "run-1", alive=False)
+    monkeypatch.setattr(training, "shown_run", lambda *_: run)
+    monkeypatch.setattr(jobs, "attach", lambda _: SimpleNamespace(wait=lambda _: None))
+    config = TrainConfig(project="voice", output=project.output, base="tiny")
+    monkeypatch.setattr(training, "training_config", lambda *_: config)
+    asked = form() | {"train.run": "", "inference.measure": ["base"], "inference.num_sentences": 5}
+    for handler in (training.start, training.resume, training.preflight, evaluation.start):
+        take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+        until(take, lambda take: bool(take.sentences))
+        monkeypatch.setattr(jobs, "start", refused)
+        with pytest.raises(UserError, match="in use"):
+            handler(studio, asked)
+        assert find_take(project, take.id).is_live
+        monkeypatch.setattr(jobs, "start", started)
+        assert text.RELEASED in handler(studio, asked)[TOAST]
+        assert ended(take).state == "stopped"

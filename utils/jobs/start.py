@@ -31,13 +31,16 @@ Command = Callable[[Path], Sequence[str]]
 """Gives the program and arguments of the child, from the job's folder."""
 
 
-def start(kind: str, config: Config, *, command: Command | None = None) -> Job:
+def start(
+    kind: str, config: Config, *, command: Command | None = None, before: Callable[[], object] | None = None
+) -> Job:
     """Begin a job in a child process that goes on when this one ends.
 
     Args:
         kind: the command to run: train, prepare, export, synthesize, ...; see `utils.cli.job`.
         config: its settings. With `resume`, training goes on in the folder of that run.
         command: another child than `utils.cli.job`.
+        before: called once nothing stands in the way any more, to free what the job needs.
 
     Returns:
         The job; its folder is the name for everything else.
@@ -57,6 +60,8 @@ def start(kind: str, config: Config, *, command: Command | None = None) -> Job:
         folder, settings_file, settings = _make_folder(kind, config, project)
         with disk_errors():
             settings.save(folder / settings_file)
+        if before:
+            before()
         write_record(folder, _new_record(kind, folder, settings_file, device, command or _command))
         if claim:
             claim.give(folder)
@@ -67,6 +72,9 @@ def start(kind: str, config: Config, *, command: Command | None = None) -> Job:
 def _device(kind: str, config: Config) -> str | None:
     """The device that the job must have for itself: the GPU always, the CPU only to train."""
     requested = getattr(config, "device", None)
+    if requested is None and getattr(config, "transcriber", None) is not None:
+        # Of a preparation only Whisper computes there, where it is asked for.
+        requested = getattr(config, "transcriber_device", None)
     device = wanted_device(requested) if requested is not None else None
     return device if device != CPU or kind == "train" else None
 

@@ -152,8 +152,11 @@ class SpeechWorker:
                 self._process = None
             if self._process is None:
                 self._released, self._device = "", wanted
+                # A GPU was free when it was chosen; beside a training on the CPU it speaks on purpose.
+                before = self._holder(CPU) if wanted == CPU else None
                 self._process = self._begin(wanted)
-                threading.Thread(target=self._watch, args=(self._process, wanted), name="speech", daemon=True).start()
+                watched = (self._process, wanted, before)
+                threading.Thread(target=self._watch, args=watched, name="speech", daemon=True).start()
             return self._process
 
     def choose_device(self, device: Device) -> str:
@@ -238,9 +241,14 @@ class SpeechWorker:
             fix="try again, it is started anew; if it was out of memory, close other programs or speak on the CPU",
         )
 
-    def _watch(self, process: subprocess.Popen[bytes], device: str) -> None:
-        """Release the worker when training takes its device, or when nobody has asked for long."""
-        before = self._holder(device)
+    def _watch(self, process: subprocess.Popen[bytes], device: str, before: Job | None) -> None:
+        """Release the worker when training takes its device, or when nobody has asked for long.
+
+        Args:
+            process: the worker.
+            device: what it computes on.
+            before: the job that had the device before the worker began, and does not mind.
+        """
         while process.poll() is None and self._process is process:
             time.sleep(POLL_S)
             holder = self._holder(device)

@@ -32,7 +32,5 @@ def start(studio: Studio, values: Values) -> Updates:
     if any(job.alive and job.kind == "train" for job in jobs.running(studio.output)):
         # Two models beside a training would slow it down, or end it for want of memory.
         raise UserError(what=text.TRAINING_NOW, where=text.MEASURE_TITLE, fix=text.TRAINING_NOW_FIX)
-    for free in studio.before_training:
-        free()
-    jobs.start("evaluate", config)
-    return {TOAST: text.MEASURING_STARTED}
+    freed = studio.start_alone("evaluate", config)
+    return {TOAST: text.sentences(text.MEASURING_STARTED, freed)}

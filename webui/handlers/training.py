@@ -34,9 +34,8 @@ def start(studio: Studio, values: Values) -> Updates:
     config = training_config(project, values)
     if not project.train_csv.is_file():
         raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
-    freed = [said for free in studio.before_training if (said := free())]
-    jobs.start("train", config)
-    return {"train.run": Change(value=""), TOAST: "\n".join([text.TRAINING_STARTED, *freed])}
+    freed = studio.start_alone("train", config)
+    return {"train.run": Change(value=""), TOAST: text.sentences(text.TRAINING_STARTED, freed)}
 
 
 def training_config(project: Project, values: Values) -> TrainConfig:
@@ -101,10 +100,8 @@ def preflight(studio: Studio, values: Values) -> Updates:
     config = training_config(project, values)
     if not project.train_csv.is_file():
         raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
-    for free in studio.before_training:
-        free()
-    jobs.start("preflight", config)
-    return {TOAST: text.PREFLIGHT_STARTED}
+    freed = studio.start_alone("preflight", config)
+    return {TOAST: text.sentences(text.PREFLIGHT_STARTED, freed)}
 
 
 def stop(studio: Studio, values: Values) -> Updates:
@@ -126,11 +123,9 @@ def resume(studio: Studio, values: Values) -> Updates:
     if not job.alive:
         # A run that has just ended holds its device for another moment.
         jobs.attach(job.folder).wait(END_OF_PROCESS_S)
-    for free in studio.before_training:
-        free()
     config = TrainConfig(project=project.name, output=project.output, resume=job.folder)
-    jobs.start("train", _with_epochs(config, values))
-    return {TOAST: text.RESUMED}
+    freed = studio.start_alone("train", _with_epochs(config, values))
+    return {TOAST: text.sentences(text.RESUMED, freed)}
 
 
 def _with_epochs(config: TrainConfig, values: Values) -> TrainConfig:

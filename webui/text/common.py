@@ -117,3 +117,8 @@ def time_left(duration: str) -> str:
 def phase(what: str) -> str:
     """What a job does now."""
     return what[:1].upper() + what[1:]
+
+
+def sentences(*said: str) -> str:
+    """What is told at once, a line each; nothing is said of what is empty."""
+    return "\n".join(filter(None, said))

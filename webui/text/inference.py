@@ -119,8 +119,8 @@ MEASURES_PICTURE = "The measures of each model as bars"
 MEASURES_FOLDER = "Figures, pictures and recordings"
 NO_TAKE = "no take is chosen"
 NO_TAKE_FIX = "speak something first, or choose a take"
-RELEASED = "The speaking model was unloaded to make room for training; takes that were being spoken can be continued."
-RELEASE_REASON = "stopped because training starts; continue it when you like"
+RELEASED = "The speaking model was unloaded to make room; takes that were being spoken can be continued."
+RELEASE_REASON = "stopped to make room for training or measuring; continue it when you like"
 TAKE_STATES = {
     "waiting": "waiting for its turn",
     "speaking": "speaking",
