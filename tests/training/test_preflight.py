@@ -108,3 +108,36 @@ def test_auto_trains_with_what_was_fastest(
     started = next(event for event in read_events(run / "events.jsonl") if event["kind"] == "started")
     assert started["config"]["gradient_checkpointing"] == "selective" and started["config"]["batch_size"] == batch_size
     assert "recommended:" in capsys.readouterr().out
+
+
+DEFAULTS = {
+    "batch_size": 4,
+    "gradient_checkpointing": "none",
+    "mixed_precision": "fp32",
+    "compile": "off",
+    "lora_rank": 0,
+    "eight_bit_optimizer": False,
+}
+
+
+def test_flags_that_are_given_stay_also_where_they_are_the_default(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    seen: list[TrainConfig] = []
+
+    def measure(config: TrainConfig, **count) -> Measurement:
+        seen.append(config)
+        # All that was not asked for is faster.
+        return told(float(config.batch_size + sum(getattr(config, name) != value for name, value in DEFAULTS.items())))
+
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    flags = ["--base=tiny", f"--project={project.name}", "--output", str(project.output), "--device", "cpu"]
+    given = ["--batch_size", "4", "--gradient-checkpointing=none", "--mixed-precision", "fp32", "--compile", "off"]
+    train([*flags, *given, "--lora-rank", "0", "--no-eight-bit-optimizer", "--preflight"])
+    assert {name: {getattr(config, name) for config in seen} for name in DEFAULTS} == {
+        name: {value} for name, value in DEFAULTS.items()
+    }
+    assert "kept as you chose: batch_size 4, mixed_precision fp32" in capsys.readouterr().out
+    seen.clear()
+    train([*flags, "--preflight"])
+    assert {config.batch_size for config in seen} > {4, 8} and {config.lora_rank for config in seen} == {0, 32}

@@ -82,6 +82,18 @@ def parse(config_class: type[ConfigType], description: str | None, args: Sequenc
     )
 
 
+def given_fields(args: Sequence[str] | None = None) -> frozenset[str]:
+    """Names of the settings that the command line gives, also where it gives the default.
+
+    Args:
+        args: flags; those of the process when not given.
+    """
+    words = sys.argv[1:] if args is None else args
+    names = (word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--"))
+    # `--no-sdpa` gives sdpa.
+    return frozenset(form for name in names for form in (name, name.removeprefix("no_")))
+
+
 def _program() -> str:
     """How this command was started, for the usage line."""
     module = getattr(sys.modules["__main__"], "__spec__", None)

@@ -1,10 +1,11 @@
 """Fine-tune a prepared voice: python -m utils.cli.train --project NAME --base tiny."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from utils.cli.common import progress_phases, run_command
+from utils.cli.common import given_fields, progress_phases, run_command
 from utils.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class TrainCommand(TrainConfig):
     """Measure a few real steps of each combination of switches on this machine and these clips, and train nothing."""
     auto: bool = False
     """Measure likewise, take the fastest combination and batch size that fit, and train with them; switches and a batch
-    size that you give stay."""
+    size that you give stay, also where they are the default."""
 
     def problems(self) -> list[str]:
         both = ["preflight trains nothing and auto trains; give one of them"] if self.preflight and self.auto else []
@@ -34,13 +35,14 @@ class TrainCommand(TrainConfig):
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(TrainCommand, _command, "Fine-tune the GPT of a base model on a prepared dataset.", args)
+    command = partial(_command, given=given_fields(args))
+    run_command(TrainCommand, command, "Fine-tune the GPT of a base model on a prepared dataset.", args)
 
 
-def _command(command: TrainCommand) -> None:
+def _command(command: TrainCommand, given: Collection[str]) -> None:
     config = command.settings
     if command.preflight or command.auto:
-        chosen = _preflight(config)
+        chosen = _preflight(config, given)
         if command.preflight:
             return
         # What the user left open stays open: the run says who chose each value.
@@ -48,18 +50,21 @@ def _command(command: TrainCommand) -> None:
     _train(config)
 
 
-def _preflight(config: TrainConfig) -> "Row":
+def _preflight(config: TrainConfig, given: Collection[str]) -> "Row":
     """Measure and print; returns the recommended combination with its batch size."""
     with progress_phases() as report:
-        return measure_switches(config, report)
+        return measure_switches(config, report, given)
 
 
-def measure_switches(config: TrainConfig, report: Callable[[str, int, int | None], None]) -> "Row":
+def measure_switches(
+    config: TrainConfig, report: Callable[[str, int, int | None], None], given: Collection[str] | None = None
+) -> "Row":
     """Measure each combination of switches with real steps, and print the table.
 
     Args:
         config: the settings; each combination changes some of them.
         report: told (what is being done, done, in all).
+        given: names of the settings that the user chose, which stay; those that are not the default when nobody knows.
 
     Returns:
         The recommended combination with its batch size.
@@ -85,7 +90,7 @@ def measure_switches(config: TrainConfig, report: Callable[[str, int, int | None
     def told(name: str, done: int, total: int) -> None:
         report("measuring", done, total)
 
-    fixed = _fixed(config)
+    fixed = _fixed(config, given)
     rows = preflight(settled, audio_s=audio_s, fixed=fixed, told=told)
     best = recommended(rows)
     if best is None:
@@ -94,7 +99,9 @@ def measure_switches(config: TrainConfig, report: Callable[[str, int, int | None
             where="preflight",
             fix="lower batch_size or max_audio_length",
         )
-    largest = best if "batch_size" in fixed else larger_batches(best, audio_s=audio_s, told=told)
+    largest = (
+        best if {"batch_size", "grad_accumulation"} & set(fixed) else larger_batches(best, audio_s=audio_s, told=told)
+    )
     print(table(rows if largest is best else [*rows, largest]))
     print(f"hours are those of {settled.num_epochs} epochs of {audio_s / 60:.1f} minutes")
     flags = _flags(largest.config)
@@ -112,15 +119,17 @@ CHOSEN = (
     "gradient_checkpointing",
     "compile",
     "eight_bit_optimizer",
+    "offload_optimizer",
     "lora_rank",
 )
 """Settings that preflight chooses."""
 
 
-def _fixed(config: TrainConfig) -> dict[str, Any]:
-    """What the user chose of CHOSEN: values that are not the default."""
-    default = {field.name: field.default for field in fields(TrainConfig)}
-    return {name: value for name in CHOSEN if (value := getattr(config, name)) != default[name]}
+def _fixed(config: TrainConfig, given: Collection[str] | None) -> dict[str, Any]:
+    """What the user chose of CHOSEN; see `measure_switches`."""
+    if given is None:
+        given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
+    return {name: getattr(config, name) for name in CHOSEN if name in given}
 
 
 def _with_choice(config: TrainConfig, chosen: "Row") -> TrainConfig:
