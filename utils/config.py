@@ -311,7 +311,7 @@ class TrainConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportConfig(Config):
-    """Put a run's weights together with its base into a model that any XTTS software can load."""
+    """Put a run's weights together with its base into one model folder."""
 
     project: str
     """Name of the voice; its folder below `output`."""

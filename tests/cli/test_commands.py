@@ -38,7 +38,8 @@ def flags(project: Project) -> list[str]:
 
 def test_train_export_and_speak(trained: Project, tmp_path: Path, capsys) -> None:
     export.main(flags(trained))
-    assert "model.pth" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "model.pth" in printed and "It loads in: any XTTS v2 software" in printed
     wav = tmp_path / "hello.wav"
     synthesize.main([*flags(trained), "--text", "No.", "--out", str(wav)])
     assert "s of speech" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from utils.errors import UserError
 from utils.inference import export as export_module
 from utils.inference.decode import Sampling, decode
 from utils.inference.engine import Synthesizer
-from utils.inference.export import READY_FILES, export_model
+from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads_in
 from utils.model.base import Base, find_base
 from utils.model.weights import read_weights
 from utils.paths import Project
@@ -50,6 +50,16 @@ def test_stock_loads_the_export_and_speaks_the_same(trained: Project) -> None:
     codes, _, wav = stock_greedy(stock, tokens, voice, repetition_penalty=2.0)
     assert said.codes.tolist() == codes.tolist()
     assert (ours.vocoder(said.latents, voice.embedding) - wav).abs().max() < 1e-4
+
+
+def test_an_export_says_which_software_can_load_it(trained: Project, tmp_path: Path) -> None:
+    about = json.loads((export_model(config_of(trained)) / "about.json").read_text(encoding="utf-8"))
+    assert about["loads_in"] == STOCK
+    starter = find_base("starter")
+    assert loads_in(starter) == starter.about["loads_in"] and "this studio only" in loads_in(starter)
+    for name in ("config.json", "vocab.json"):
+        shutil.copyfile(starter.folder / name, tmp_path / name)
+    assert loads_in(Base(tmp_path)) == OURS
 
 
 def test_stocks_speaker_list_holds_the_trained_voice(trained: Project) -> None:

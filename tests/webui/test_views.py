@@ -139,3 +139,9 @@ def test_the_loss_plot_names_both_curves_from_its_first_point_on():
     first = run.losses({"step": [1], "loss": [5.0]}, nothing)
     assert set(first["curve"]) == {text.TRAINING_LOSS, text.EVALUATION_LOSS}
     assert first.dropna().to_numpy().tolist() == [[1, 5.0, text.TRAINING_LOSS]]
+
+
+def test_the_exported_model_says_what_loads_it(tmp_path):
+    (tmp_path / "about.json").write_text('{"loads_in": "this studio only: its own decoder"}')
+    shown = run.ready_model(tmp_path)
+    assert "this studio only: its own decoder" in shown and "any xtts" not in shown.lower()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from utils.cli.common import progress_report, run_command
 from utils.config import ExportConfig
+from utils.model.catalog import read_about
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -20,6 +21,7 @@ def _export(config: ExportConfig) -> None:
         report(1, 1)
     for file in sorted(ready.iterdir()):
         print(f"{file.stat().st_size / 1e6:8.1f} MB  {file}")
+    print(f"It loads in: {read_about(ready)['loads_in']}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run's weights and its base to one folder that any XTTS software loads."""
+"""A run's weights and its base to one folder: where the base has stock's sizes, any XTTS software loads it."""
 
 import json
 import shutil
@@ -17,6 +17,8 @@ from utils.paths import Project, check_name, open_project
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
 from utils.training.state import Checkpoints, load_checkpoint
 
+STOCK = "any XTTS v2 software, such as coqui-tts"
+OURS = "this studio only: the base has a decoder of its own"
 READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
 
 
@@ -28,7 +30,8 @@ def export_model(config: ExportConfig) -> Path:
         config: which project, run and checkpoint.
 
     Returns:
-        The ready/ folder with `READY_FILES`: stock coqui-tts loads it with Xtts.load_checkpoint.
+        The ready/ folder with `READY_FILES`. Where the base has stock's decoder, stock coqui-tts loads it with
+        Xtts.load_checkpoint; about.json says so under `loads_in`.
 
     Raises:
         UserError: no such run or checkpoint, its base is gone, or a file is damaged.
@@ -125,10 +128,17 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
         "run": run.name,
         "checkpoint": checkpoint.name,
         "exported": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "loads_in": loads_in(base),
         "training": base.about.get("training", {}),
         **{key: base.about[key] for key in (TUNED_DVAE,) if key in base.about},
         **({"speaks": False} if not base.can_speak else {}),
     }
+
+
+def loads_in(base: Base) -> str:
+    """Which software can build what is exported from a base; one that stock cannot says so itself, more exactly."""
+    told = base.about.get("loads_in")
+    return str(told) if told else (STOCK if base.decoder_shape().is_stock else OURS)
 
 
 def _add_own_voice(folder: Path, name: str) -> None:

@@ -76,13 +76,14 @@ CHECKPOINT_HELP = "Best: lowest loss on the clips held out. Last: where training
 BEST, LAST = "best", "last"
 TRAINED = "Next: listen to it in tab 3, or keep it with Step 2.5 below."
 STEP_2_5 = "Step 2.5 - Optimize (export) model"
-EXPORTED = "The exported model is ready: listen to it in tab 3. Any XTTS software loads this folder."
+EXPORTED = "The exported model is ready: listen to it in tab 3."
 ABOUT_WORDS = {
     "language": "Language",
     "run": "Run",
     "checkpoint": "Checkpoint",
     "exported": "Exported",
     "license": "Licence of the base",
+    "loads_in": "Loads in",
 }
 NO_DATASET = "this project has no dataset yet"
 NO_DATASET_FIX = "make one in tab 1 (Step 1)"
