@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,7 +84,10 @@ class TrainingOptimizer:
         self.changed: dict[str, Any] = {}
         """torch's global settings that were changed."""
         self.record: StepRecord | None = None
-        """What the first step did; None before it."""
+        """What the step that was watched did: the first, and the first after each change; None before it."""
+        self.has_news = False
+        """Whether `report` would tell something that was not told yet."""
+        self._watched: tuple[Any, ...] | None = None
 
     @classmethod
     def from_config(cls, config: TrainConfig, device: torch.device) -> "TrainingOptimizer":
@@ -127,33 +131,52 @@ class TrainingOptimizer:
         kind = self.switches.optimizer
         return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
 
-    def first_step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result:
-        """Do the first step and record what it really did.
-
-        Compiling fails here if it fails: the blocks are then run as they are written, and the switch says why.
+    def step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result:
+        """Do a step of training; the first, and the first after the way of computing changed, is watched.
 
         Args:
             model: from `optimize_model`.
             step: the step; it must compute the same when it is called again after `undo`.
             undo: takes back what a step that failed half-way has left.
         """
+        return self.attempt(model, lambda: self._proven(model, step), undo)
+
+    def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result:
+        """Do something with the model; when compiling fails, do it once more with the blocks as they are written.
+
+        Compiling can fail at any time: code is compiled anew for shapes that are new, and for evaluation.
+
+        Args:
+            model, work, undo: as of `step`.
+        """
         try:
-            with record_step(model) as record:
-                result = step()
+            return work()
         except FAILURES as error:
-            if self.switches.compile == "off":
+            if self.switches.compile == "off" or "compile" in self.switches.off:
                 raise
-            log.warning("torch.compile failed; training goes on without it: %s", error)
-            self.switches.off["compile"] = f"compiling failed: {_first_line(error)}"
-            uncompile_blocks(model)
-            undo()
-            with record_step(model) as record:
-                result = step()
-        self.record = record
+            self._stop_compiling(model, error)
+        # Outside the handler: the traceback held on to the activations of the failed forward.
+        undo()
+        return work()
+
+    def _stop_compiling(self, model: XttsGpt, error: BaseException) -> None:
+        log.warning("torch.compile failed; training goes on without it: %s", str(error))
+        self.switches.off["compile"] = f"compiling failed: {_first_line(error)}"
+        uncompile_blocks(model)
+        self.has_news = self.record is not None
+
+    def _proven(self, model: XttsGpt, step: Callable[[], Result]) -> Result:
+        """The step, watched unless one that computes the same way was."""
+        way = replace(model.options), "compile" in self.switches.off
+        if way == self._watched:
+            return step()
+        with record_step(model) as record:
+            result = step()
+        self.record, self._watched, self.has_news = record, way, True
         return result
 
     def report(self, model: XttsGpt, optimizer: torch.optim.Optimizer, *, scaler: bool, loader: object) -> Report:
-        """Each switch: what was asked, what the first step showed, and why it is off if it is.
+        """Each switch: what was asked, what the watched step showed, and why it is off if it is.
 
         Args:
             model, optimizer: as trained.

@@ -1,13 +1,19 @@
 """Proofs say what ran: they change when the operation does, whatever the settings claim."""
 
+from functools import partial
+
 import pytest
 import torch
+from torch.autograd.profiler_util import FunctionEvent
 
+from utils.config import TrainConfig
+from utils.model.attention import explicit_attention
 from utils.model.base import find_base
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack
 from utils.model.xtts import load_gpt
-from utils.training.proof import record_step, saved_bytes
+from utils.training.proof import StepRecord, count_kernels, record_step, saved_bytes
+from utils.training.report import attention_proof
 
 
 def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None) -> None:
@@ -35,7 +41,8 @@ def test_the_kernel_is_read_from_the_operation(attention: str, layout: str, kern
     with record_step(gpt) as record:
         step(gpt, layout=layout)
     # Four blocks, a call each or three (two clips and the padding); six blocks of the encoder, two of the perceiver.
-    assert record.kernels == {kernel: blocks_calls + 8}
+    assert record.kernels == {kernel: blocks_calls} and record.other_kernels == {kernel: 8}
+    assert (record.passes, record.hidden) == (4, 0)
     assert record.product_dtype == record.stream_dtype == torch.float32
 
 
@@ -45,6 +52,57 @@ def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
     with math_only, record_step(gpt) as record:
         step(gpt)
     assert "flash (CPU)" not in record.kernels and record.kernels["math"] > 0
+
+
+@pytest.mark.parametrize(("layout", "calls"), [("rows", 4), ("packed", 4)])
+def test_kernels_of_one_name_are_added_up(layout: str, calls: int) -> None:
+    """In bf16 a CPU takes two operations that people call the same."""
+    gpt = make_gpt(attention="sdpa")
+    with record_step(gpt) as record:
+        step(gpt, layout=layout, dtype=torch.bfloat16)
+    assert record.kernels == {"matrix products (CPU)": calls} and record.other_kernels["matrix products (CPU)"] == 8
+    found = StepRecord()
+    events = [event("MatrixAttention"), event("PackedMatrixAttention"), event("MatrixAttention")]
+    count_kernels(events, found)
+    assert found.other_kernels == {"matrix products (CPU)": 3}
+
+
+def event(name: str) -> FunctionEvent:
+    """An operation that is a part of no other."""
+    return FunctionEvent(id=0, name=name, thread=0, start_us=0, end_us=1)
+
+
+def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
+    """The perceiver's one fused call used to be enough for "on"."""
+    gpt = make_gpt(attention="sdpa")
+    gpt._attend = lambda batch, dropout: partial(explicit_attention, causal=True)
+    with record_step(gpt) as record:
+        step(gpt)
+    assert record.kernels == {"explicit softmax": 4} and record.other_kernels == {"flash (CPU)": 8}
+    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    assert not is_on and "explicit softmax x4 in 4 of 4 block passes" in observed
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_each_block_must_be_seen(number: int) -> None:
+    """One block that computes otherwise, or unseen, is told."""
+    gpt = make_gpt(attention="sdpa")
+    gpt.gpt.h[number].forward = lambda x, attend, dropout: x
+    with record_step(gpt) as record:
+        step(gpt)
+    assert (record.passes, record.hidden) == (4, 1)
+    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    assert not is_on and "in 3 of 4 block passes" in observed
+
+
+def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
+    gpt = make_gpt(attention="sdpa", reading_weight=0.1)
+    texts, codes = [torch.arange(21, 40)], [torch.arange(40)]
+    batch = pack(texts, codes, gpt.shape, reading=[torch.linspace(0, 18, 40)])
+    with record_step(gpt) as record:
+        losses = gpt(batch, torch.zeros(1, 80, 20))
+        (losses.codes + losses.reading).backward()
+    assert losses.reading > 0 and record.kernels == {"flash (CPU)": 4} and not record.hidden
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])

@@ -3,6 +3,10 @@
 import json
 import shutil
 import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -152,13 +156,60 @@ def test_compiling_that_fails_at_the_first_step_is_off_and_the_run_goes_on(
 
 
 def _break_blocks(gpt, mode) -> None:
+    for block in gpt.gpt.h:
+        block._compiled_call_impl = partial(_fail_after, block, iter(()))
+
+
+def _fail_after(block, calls: Iterator, *inputs, **options):
+    """What a block does whose compiled code is good for so many calls."""
     from torch._inductor.exc import InvalidCxxCompiler
 
-    def broken(*args, **options):
+    if next(calls, None) is None:
         raise InvalidCxxCompiler
+    return block._call_impl(*inputs, **options)
 
-    for block in gpt.gpt.h:
-        block._compiled_call_impl = broken
+
+# Three steps, then an evaluation with as many batches.
+@pytest.mark.parametrize(("calls", "step"), [(1, 2), (3, 3)], ids=["second step", "evaluation"])
+def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch, calls: int, step: int
+) -> None:
+    def break_later(gpt, mode) -> None:
+        for block in gpt.gpt.h:
+            block._compiled_call_impl = partial(_fail_after, block, iter(range(calls)))
+
+    monkeypatch.setattr("utils.training.switches.compiler_problem", lambda device: None)
+    monkeypatch.setattr("utils.training_optimizations.compile_blocks", break_later)
+    # What was not compiled at all must not read on for having been asked for.
+    plain, result = run(project, sdpa=False), run(project, sdpa=False, compile="default")
+    events = list(read_events(result.folder / "events.jsonl"))
+    told = [event for event in events if event["kind"] == "optimizations"]
+    assert [event["step"] for event in told] == [1, step]
+    state = told[-1]["switches"]["compile"]
+    assert state["state"] == "off" and "compiling failed: InvalidCxxCompiler" in state["reason"]
+    assert events[-1]["kind"] == "finished" and result.num_steps == plain.num_steps
+    assert result.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-5)
+
+
+def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one() -> None:
+    """Its activations, which the traceback of the failure refers to, may be most of the memory."""
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    optimizations = TrainingOptimizer(device="cpu")
+    optimizations.switches = replace(optimizations.switches, compile="default")
+    held = []
+
+    def work() -> bool:
+        activations = torch.zeros(10)
+        held.append(weakref.ref(activations))
+        if len(held) == 1:
+            raise InvalidCxxCompiler
+        return held[0]() is None
+
+    assert optimizations.attempt(load_gpt(find_base("tiny")), work, lambda: None)
+    with pytest.raises(InvalidCxxCompiler):  # Not compiled any more: what fails now is no failure of compiling.
+        held.clear()
+        optimizations.attempt(load_gpt(find_base("tiny")), work, lambda: None)
 
 
 def test_memory_is_told_from_any_thread_and_without_a_gpu(capsys: pytest.CaptureFixture) -> None:

@@ -5,6 +5,7 @@ Shapes: B clips, D model width, H heads, C channels a head, F mel frames, P = 32
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -125,6 +126,11 @@ class PositionTable(nn.Module):
         return self.emb.weight[:count]
 
 
+def unwatched(*inputs: Any) -> AbstractContextManager[None]:
+    """Nobody looks at a pass of a block."""
+    return nullcontext()
+
+
 class XttsGpt(nn.Module):
     """Text and a voice's latents in, audio codes out.
 
@@ -141,6 +147,11 @@ class XttsGpt(nn.Module):
         """Forward passes of single blocks so far, recomputations included."""
         self.conditioning_runs = 0
         """The same of the conditioning encoder's blocks."""
+        self.watch: Callable[..., AbstractContextManager[None]] = unwatched
+        """Called with the inputs of each block's pass, which then runs within what it gives: proofs look through it.
+
+        Not a hook of the block: a compiled block would be compiled with it, and once more without.
+        """
         self.conditioning_encoder = ConditioningEncoder(shape.width, shape.heads)
         self.conditioning_perceiver = PerceiverResampler(shape.width)
         self.text_embedding = nn.Embedding(shape.text_rows, shape.width)
@@ -227,7 +238,8 @@ class XttsGpt(nn.Module):
     def _counted_block(self, block: nn.Module, x: Tensor, attend: Attend, dropout: float) -> Tensor:
         """One block, counted: a recomputation shows as a run beyond the forward pass's own."""
         self.block_runs += 1
-        out: Tensor = block(x, attend, dropout)
+        with self.watch(x, attend, dropout):
+            out: Tensor = block(x, attend, dropout)
         return out
 
     def _counted_listener(self, block: nn.Module, *inputs: Any) -> Tensor:

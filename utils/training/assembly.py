@@ -43,7 +43,7 @@ def make_trainer(
         precision=optimizations.switches.precision,
         grad_clip_norm=config.grad_clip_norm,
         seed=config.seed,
-        on_first=optimizations.first_step,
+        watch=optimizations,
     )
 
 

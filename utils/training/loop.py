@@ -16,6 +16,7 @@ from utils.training.batches import Batch
 from utils.training.divergence import Divergence
 from utils.training.loaders import Loaders
 from utils.training.recovery import Recovery
+from utils.training.report import Report
 from utils.training.run_log import RunLog
 from utils.training.sampling import Sampling
 from utils.training.saver import Saver, Snapshot
@@ -89,6 +90,8 @@ class Run:
     """Step and evaluation loss of the newest weights that are better than the best on the disk."""
     memory_told: float | None = None
     """When memory was last told, on a clock that only runs forward; None before the first step."""
+    switches_told: Report = field(default_factory=dict)
+    """What was last told of the optimization switches; empty before the first step."""
     evals_without_gain: int = 0
     """Evaluations in a row that were no better."""
     first_loss: float = float("nan")
@@ -149,6 +152,9 @@ def train_epochs(run: Run) -> End:
             if is_save_due(run):
                 save(run)
         losses = evaluate(run)
+        # Before the first step that was not left out there is nothing to tell.
+        if run.switches_told:
+            log_switches(run, loader)
         if losses is None:
             return "signal"
         note_evaluation(run, losses)
@@ -238,20 +244,30 @@ def track(run: Run, result: StepResult, batches: list[Batch], *, step_s: float, 
 
 
 def log_machine(run: Run, loader: DataLoader, result: StepResult) -> None:
-    """Tell once what each switch really did, and every few seconds how much memory is in use."""
-    trainer, now = run.trainer, time.monotonic()
-    if run.memory_told is None:
-        if result.skipped:
-            return  # The optimizer has not run yet: what it does is part of the proof.
-        proof = run.optimizations.report(
-            trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader
-        )
-        run.log.write("optimizations", step=trainer.num_steps, switches=proof)
-        run.optimizations.log_off(proof)
-    elif now - run.memory_told < MEMORY_SECONDS:
+    """Tell what each switch really did, once and when it changes, and every few seconds how much memory is in use."""
+    # Until the optimizer has run: what it does is part of the proof.
+    if not result.skipped:
+        log_switches(run, loader)
+    now = time.monotonic()
+    if not run.switches_told or (run.memory_told is not None and now - run.memory_told < MEMORY_SECONDS):
         return
     run.memory_told = now
-    run.log.write("memory", step=trainer.num_steps, **run.optimizations.get_memory_stats())
+    run.log.write("memory", step=run.trainer.num_steps, **run.optimizations.get_memory_stats())
+
+
+def log_switches(run: Run, loader: DataLoader) -> None:
+    """Write what each switch really did, if that is news; a switch that went off on the way is a warning, too."""
+    if not run.optimizations.has_news:
+        return
+    trainer, before = run.trainer, run.switches_told
+    proof = run.optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
+    run.log.write("optimizations", step=trainer.num_steps, switches=proof)
+    run.optimizations.has_news, run.switches_told = False, proof
+    if not before:
+        run.optimizations.log_off(proof)
+    for name in (name for name in before if before[name]["state"] == "on" and proof[name]["state"] == "off"):
+        why = proof[name]["reason"] or proof[name]["observed"]
+        run.log.warn(f"{name} is off from step {trainer.num_steps} on: {why}", source="switches", switch=name)
 
 
 def note_evaluation(run: Run, losses: Losses) -> None:

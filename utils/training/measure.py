@@ -35,6 +35,9 @@ from utils.training.settings import settle
 from utils.training.trainer import Trainer
 from utils.training_optimizations import TrainingOptimizer
 
+MAX_OVERFLOWS = 16
+"""fp16 begins with a scale of 2^16, which each overflow halves."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
@@ -114,13 +117,19 @@ def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
     trainer = make_trainer(config, base, data, accelerator, optimizations)
     loaders = Loaders(config, base, data, accelerator, optimizations.switches)
     groups = _groups(loaders, config.grad_accumulation)
-    for _ in range(max(warmup, 1)):
-        trainer.step(next(groups))
+    _warm_up(trainer, groups, max(warmup, 1))
     # From an epoch's beginning: an epoch of so many steps is then timed on each clip once.
     groups = _groups(loaders, config.grad_accumulation, first_epoch=1)
     loader: DataLoader = loaders.train(1, 0)
     told = optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
     return _timed(trainer, groups, steps, told)
+
+
+def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> None:
+    """So many steps, and more while fp16 overflows: what the optimizer does is seen only once it has run."""
+    results = [trainer.step(next(groups)) for _ in range(steps)]
+    while results[-1].is_overflow and len(results) < steps + MAX_OVERFLOWS:
+        results.append(trainer.step(next(groups)))
 
 
 def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: dict[str, Any]) -> Measurement:

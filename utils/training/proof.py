@@ -1,20 +1,22 @@
 """What a training step really did: read from the operations that ran, not from the settings."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler_util import FunctionEvent
+from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from utils.model.gpt import XttsGpt
+from utils.model.gpt import XttsGpt, unwatched
 from utils.model.recompute import saved_operations
 from utils.training.compiler import num_graphs
 
@@ -27,11 +29,19 @@ KERNELS = {
     "torch_attn::_varlen_attn": "varlen flash",
     "MatrixAttention": "matrix products (CPU)",
     "PackedMatrixAttention": "matrix products (CPU)",
+    # What is left to see of `MatrixAttention` in compiled code; nothing else in a block computes with it.
+    "aten::baddbmm": "matrix products (CPU)",
 }
 """Operations that attention is dispatched to, and what people call them."""
 EXPLICIT = "explicit softmax"
 _SOFTMAX = "aten::_softmax"
-"""Tells explicit attention apart: fused kernels have no softmax of their own."""
+"""Tells explicit attention apart, where it is not a part of one of the kernels above."""
+_BLOCK = "transformer block"
+"""What a pass of a block is called among the recorded operations."""
+_COMPILED = "Torch-Compiled Region"
+"""Begins the name of what torch.compile made of a function, where it runs."""
+_COMPILING = "(dynamo_timed)"
+"""Ends the names of torch.compile's phases: operations within are tried on tensors without numbers, not run."""
 
 
 @dataclass(kw_only=True)
@@ -39,7 +49,15 @@ class StepRecord:
     """What one optimizer step did."""
 
     kernels: Counter[str] = field(default_factory=Counter)
-    """How often each attention kernel ran, the conditioning encoder's calls included."""
+    """How often each attention kernel ran in the transformer blocks, recomputations included."""
+    other_kernels: Counter[str] = field(default_factory=Counter)
+    """The same of the conditioning encoder and the perceiver."""
+    passes: int = 0
+    """Passes of single blocks that were watched."""
+    compiled: int = 0
+    """Those of them that ran compiled code."""
+    hidden: int = 0
+    """Those of them in which no attention kernel was seen: compiled code may have one of its own."""
     forward_runs: int = 0
     """Forward passes of single transformer blocks that the forward pass itself needs."""
     recomputed: int = 0
@@ -75,14 +93,16 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     """
     record, seen = StepRecord(), _Seen()
     hooks = _attach(gpt, record, seen)
+    gpt.watch = partial(_block_pass, seen)
     before = gpt.block_runs, gpt.conditioning_runs, num_graphs()
     try:
         with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
             yield record
     finally:
+        gpt.watch = unwatched
         for hook in hooks:
             hook.remove()
-    record.kernels = _kernels(Counter(event.name for event in watched.events()))
+    count_kernels(watched.events(), record)
     record.forward_runs = seen.passes * gpt.shape.layers
     record.recomputed = gpt.block_runs - before[0] - record.forward_runs
     listeners = seen.passes * len(gpt.conditioning_encoder.attn)
@@ -100,15 +120,13 @@ def _attach(gpt: XttsGpt, record: StepRecord, seen: _Seen) -> list[RemovableHand
     def stream(module: nn.Module, inputs: tuple[Tensor]) -> None:
         record.stream_dtype = inputs[0].dtype
 
-    def block(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        # A recomputation in the backward pass comes here too; any of them will do.
-        seen.block_inputs = (inputs[0].detach(), *inputs[1:])
+    return [gpt.mel_head.register_forward_hook(heads), gpt.gpt.ln_f.register_forward_pre_hook(stream)]
 
-    return [
-        gpt.mel_head.register_forward_hook(heads),
-        gpt.gpt.ln_f.register_forward_pre_hook(stream),
-        gpt.gpt.h[0].register_forward_pre_hook(block),
-    ]
+
+def _block_pass(seen: _Seen, *inputs: Any) -> AbstractContextManager[Any]:
+    # A recomputation in the backward pass comes here too; any of them will do.
+    seen.block_inputs = (inputs[0].detach(), *inputs[1:])
+    return record_function(_BLOCK)
 
 
 def _block_bytes(gpt: XttsGpt, inputs: tuple[Any, ...], record: StepRecord) -> tuple[int, int]:
@@ -162,8 +180,32 @@ def saved_bytes(forward: Callable[[], Tensor]) -> int:
     return sum(storages.values())
 
 
-def _kernels(calls: Counter[str]) -> Counter[str]:
-    found = Counter({KERNELS[name]: count for name, count in calls.items() if name in KERNELS})
-    if not found and calls[_SOFTMAX]:
-        found[EXPLICIT] = calls[_SOFTMAX]
-    return found
+def count_kernels(events: Iterable[FunctionEvent], record: StepRecord) -> None:
+    """Attention kernels of the blocks, pass by pass, and of all else."""
+    passes: dict[int, Counter[str]] = {}
+    compiled: set[int] = set()
+    for event in events:
+        if event.name == _BLOCK:
+            passes.setdefault(id(event), Counter())
+        around = list(_ancestors(event))
+        block = next((id(outer) for outer in around if outer.name == _BLOCK), None)
+        if block is not None and event.name.startswith(_COMPILED):
+            compiled.add(block)
+        kernel = KERNELS.get(event.name, EXPLICIT if event.name == _SOFTMAX else None)
+        if kernel is None:
+            continue
+        if any(outer.name in KERNELS or outer.name.endswith(_COMPILING) for outer in around):
+            continue  # A part of a kernel that is counted, or an operation that was only tried.
+        seen = record.other_kernels if block is None else passes.setdefault(block, Counter())
+        seen[kernel] += 1
+    record.passes, record.compiled = len(passes), len(compiled)
+    record.hidden = sum(not kernels for kernels in passes.values())
+    record.kernels = sum(passes.values(), Counter())
+
+
+def _ancestors(event: FunctionEvent) -> Iterator[FunctionEvent]:
+    """The operations that an operation is a part of, the innermost first."""
+    outer = event.cpu_parent
+    while outer is not None:
+        yield outer
+        outer = outer.cpu_parent

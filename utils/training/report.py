@@ -1,5 +1,6 @@
-"""The truth about each optimization switch, told from what the first step did and from the objects that are in use."""
+"""The truth about each optimization switch, told from what a step did and from the objects that are in use."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ MB = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchState:
-    """One switch after the first step."""
+    """One switch after a step."""
 
     asked: bool | str | int | float
     state: Literal["on", "off"]
@@ -48,16 +49,16 @@ def report(
     Args:
         asked: what the user wanted.
         switches: what was tried, and what could not be.
-        record: what the first step did.
+        record: what the step that was watched did.
         model, optimizer, loader: the objects in use.
         scaler: whether a gradient scaler is active.
     """
     device = next(model.parameters()).device
     seen = {
         "gradient_checkpointing": (asked.gradient_checkpointing, *_checkpointing(asked, record)),
-        "sdpa": (asked.sdpa, *_attention(asked, record)),
+        "sdpa": (asked.sdpa, *attention_proof(asked, record)),
         "mixed_precision": (asked.mixed_precision, *_precision(asked, record, scaler)),
-        "compile": (asked.compile, *_compiled(record)),
+        "compile": (asked.compile, *_compiled(record, switches)),
         "eight_bit_optimizer": (asked.eight_bit_optimizer, *_eight_bit(optimizer)),
         "offload_optimizer": (asked.offload_optimizer, *_offloaded(optimizer)),
         "lora": (asked.lora_rank, *_lora(model)),
@@ -73,7 +74,7 @@ def _state(name: str, asked: Any, is_on: bool, observed: str, *, switches: Switc
     wanted = asked not in (False, 0, None, "none", "off", "fp32")
     reason = switches.off.get(name)
     if wanted and not is_on and reason is None:
-        reason = f"the first step shows: {observed}"
+        reason = f"what ran shows: {observed}"
     return SwitchState(
         asked=asked, state="on" if is_on else "off", observed=observed, reason=reason if wanted else None
     )
@@ -90,13 +91,22 @@ def _checkpointing(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
     return True, f"{share} and {listeners}; {kept}"
 
 
-def _attention(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
-    kernels = ", ".join(f"{name} x{count}" for name, count in record.kernels.most_common())
-    fused = bool(record.kernels) and not set(record.kernels) & {EXPLICIT, "math"}
-    dropout = "; no dropout of attention weights, which these kernels do without" if fused and asked.dropout else ""
-    if not kernels:
-        return False, "no attention kernel was seen"
-    return fused, f"{kernels}{dropout}"
+def attention_proof(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
+    """On where every pass of every block took a fused kernel, and nothing anywhere an explicit softmax."""
+    unfused = (set(record.kernels) | set(record.other_kernels)) & {EXPLICIT, "math"}
+    is_fused = bool(record.kernels) and not record.hidden and not unfused
+    told = f"{_told(record.kernels)} in {record.passes - record.hidden} of {record.passes} block passes"
+    if record.hidden and record.compiled:
+        told += "; compiled code does not show what it runs in the others"
+    if record.other_kernels:
+        told += f"; conditioning {_told(record.other_kernels)}"
+    if is_fused and asked.dropout:
+        told += "; no dropout of attention weights, which these kernels do without"
+    return is_fused, told
+
+
+def _told(kernels: Counter[str]) -> str:
+    return ", ".join(f"{name} x{count}" for name, count in kernels.most_common()) or "no attention kernel was seen"
 
 
 def _precision(asked: TrainConfig, record: StepRecord, scaler: bool) -> tuple[bool, str]:
@@ -105,8 +115,12 @@ def _precision(asked: TrainConfig, record: StepRecord, scaler: bool) -> tuple[bo
     return is_half, f"products {products}, block outputs {stream}, gradient scaler {'on' if scaler else 'off'}"
 
 
-def _compiled(record: StepRecord) -> tuple[bool, str]:
-    return record.num_graphs > 0, f"{record.num_graphs} graphs compiled in the first step"
+def _compiled(record: StepRecord, switches: Switches) -> tuple[bool, str]:
+    if "compile" in switches.off:
+        # It may have failed after the step that was watched.
+        return False, "the blocks run as they are written"
+    passes = f"{record.compiled} of {record.passes} block passes ran compiled"
+    return 0 < record.compiled == record.passes, f"{passes}; {record.num_graphs} graphs compiled in this step"
 
 
 def _eight_bit(optimizer: torch.optim.Optimizer) -> tuple[bool, str]:

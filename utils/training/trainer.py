@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -67,7 +67,15 @@ class Gathered:
     audio_seconds: float
 
 
-OnFirst = Callable[[XttsGpt, Callable[[], Gathered], Callable[[], None]], Gathered]
+Result = TypeVar("Result")
+
+
+class Watch(Protocol):
+    """Proves what steps do, and mends what compiling breaks; see `TrainingOptimizer`."""
+
+    def step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result: ...
+
+    def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result: ...
 
 
 class Trainer:
@@ -81,8 +89,7 @@ class Trainer:
         precision: fp32, bf16 or fp16.
         grad_clip_norm: gradients are scaled down to this L2 norm.
         seed: with the step number it fixes dropout, so that a resumed run draws what an undisturbed one does.
-        on_first: does the first step of this process; it is given the model, the step and what takes a failed one back
-            (see `TrainingOptimizer.first_step`).
+        watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
 
     def __init__(
@@ -96,7 +103,7 @@ class Trainer:
         precision: str,
         grad_clip_norm: float,
         seed: int,
-        on_first: OnFirst | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.gpt = model
         self.model = accelerator.prepare_model(model)
@@ -108,7 +115,7 @@ class Trainer:
         self.precision = precision
         self.grad_clip_norm = grad_clip_norm
         self.seed = seed
-        self._on_first = on_first
+        self._watch = watch
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.num_steps = 0
         """Optimizer steps done."""
@@ -134,11 +141,9 @@ class Trainer:
 
     def gather(self, batches: list[Batch]) -> Gathered:
         """The gradients of a step; when this fails, `discard` makes it as if it had not been tried."""
-        if self._on_first is None:
+        if self._watch is None:
             return self._gather(batches)
-        gathered = self._on_first(self.gpt, lambda: self._gather(batches), self.discard)
-        self._on_first = None
-        return gathered
+        return self._watch.step(self.gpt, lambda: self._gather(batches), self.discard)
 
     def _gather(self, batches: list[Batch]) -> Gathered:
         self.model.train()
@@ -193,11 +198,17 @@ class Trainer:
         self.gpt.eval()
         sums, counts = torch.zeros(2, device=self.device), torch.zeros(2)
         for batch in batches:
-            losses = self._forward(batch, model=self.gpt)
+            losses = self._evaluated(batch)
             sums += torch.stack([losses.text, losses.codes])
             counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
         text, codes = (sums.cpu() / counts).tolist()
         return Losses(text=text, codes=codes)
+
+    def _evaluated(self, batch: Batch) -> GptLosses:
+        def forward() -> GptLosses:
+            return self._forward(batch, model=self.gpt)
+
+        return forward() if self._watch is None else self._watch.attempt(self.gpt, forward, lambda: None)
 
     def _forward(self, batch: Batch, model: torch.nn.Module | None = None) -> GptLosses:
         mels = self.mel(batch.heard.to(self.device, non_blocking=True))
