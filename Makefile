@@ -93,7 +93,7 @@ bench-webui: $(DEV) ## measure the page: start, first paint, weight, polls by 1 
 	$(BIN)/python -m benchmarks.webui $(ARGS)
 
 .PHONY: starter
-starter: $(RUNTIME) ## make assets/starter from nothing (needs espeak-ng; a night on 2 cores; goes on where it was stopped)
+starter: $(RUNTIME) ## make assets/starter from nothing (needs espeak-ng and wamerican-small; a night on 2 cores; goes on where it was stopped)
 	$(BIN)/python -m recipes.starter.run $(ARGS)
 
 .PHONY: clean-venv
