@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.limits import UPDATE_BYTES, Limits, num_parameters, useful_flops
+from benchmarks.limits import UPDATE_BYTES, Limits, num_parameters
+from utils.performance_utils import useful_flops
 from utils.training.measure import Measurement
 
 NAME_WIDTH = 32
@@ -96,8 +97,8 @@ class Table:
     def _shares(self, result: Result) -> list[str]:
         """MFU and share of the limit, by the clock; blank for cells that their formulas do not describe."""
         assert self.limits is not None
-        seen = result.good[0]
-        arithmetic = useful_flops(seen.text_tokens, seen.codes, *self.size) / self.limits.flops
+        seen, (layers, width, _) = result.good[0], self.size
+        arithmetic = useful_flops(seen.text_tokens, seen.codes, layers=layers, width=width) / self.limits.flops
         update = seen.steps * UPDATE_BYTES * num_parameters(*self.size) / self.limits.bandwidth
         return [
             f"{arithmetic / result.clock_s:.0%}" if result.trains_all else "",

@@ -24,8 +24,10 @@ from utils.performance_utils import (
     log_performance_info,
     log_system_info,
     optimize_torch_settings,
+    peak_flops,
     timed,
     timing,
+    useful_flops,
 )
 
 MB = 1_000_000
@@ -225,6 +227,40 @@ def test_throughput_is_counted_over_steps_and_waiting():
     assert summary.tokens_per_second == pytest.approx(1_000)
     assert summary.data_share == pytest.approx(0.1)
     assert summary.mfu == pytest.approx(0.4)
+
+
+def test_the_useful_arithmetic_is_that_of_the_stated_formula():
+    text, codes = 60, 110
+    positions = 32 + text + 1 + codes + 4
+    expected = 6 * 377.49e6 * positions + 6 * 30 * 1024 * positions**2
+    expected += 6 * 1024 * (6681 * (text + 1) + 1026 * (codes + 4)) + 108.7e9
+    assert useful_flops([text], [codes], layers=30, width=1024) == pytest.approx(expected, rel=1e-3)
+    assert useful_flops([text] * 2, [codes] * 2, layers=30, width=1024) == pytest.approx(2 * expected, rel=1e-3)
+    fewer_rows = useful_flops([text], [codes], layers=30, width=1024, text_rows=681, audio_rows=26)
+    all_rows = useful_flops([text], [codes], layers=30, width=1024)
+    assert all_rows - fewer_rows == pytest.approx(6 * 1024 * (6000 * (text + 1) + 1000 * (codes + 4)))
+
+
+def test_the_peak_of_the_processor_is_measured_and_nothing_else_disturbed():
+    random_state = torch.get_rng_state()
+    peak = peak_flops("cpu", torch.float32)
+    assert peak is not None and 1e8 < peak < 1e15
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_a_device_without_room_for_the_matrices_has_no_peak(monkeypatch):
+    def fails_above(side: int) -> Callable[..., float]:
+        def product(*_: object, side: int, largest: int = side, **__: object) -> float:
+            if side > largest:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return 0.001
+
+        return product
+
+    monkeypatch.setattr("utils.performance_utils.arithmetic.product_s", fails_above(1024))
+    assert peak_flops("cpu") == pytest.approx(2 * 1024**3 / 0.001)
+    monkeypatch.setattr("utils.performance_utils.arithmetic.product_s", fails_above(0))
+    assert peak_flops("cpu") is None
 
 
 def test_what_was_not_reported_at_every_step_is_not_claimed():

@@ -1,6 +1,7 @@
 """Measure and tune training: the largest batch that fits, throughput, torch's settings, loaders, the machine."""
 
 from utils.hardware import LoaderSettings, loader_settings
+from utils.performance_utils.arithmetic import least_s, peak_flops, product_s, useful_flops
 from utils.performance_utils.batch_size import BatchSizeOptimizer, Trial, is_out_of_memory
 from utils.performance_utils.settings import log_performance_info, log_system_info, optimize_torch_settings
 from utils.performance_utils.timing import Timing, timed, timing
@@ -14,10 +15,14 @@ __all__ = [
     "Timing",
     "Trial",
     "is_out_of_memory",
+    "least_s",
     "loader_settings",
     "log_performance_info",
     "log_system_info",
     "optimize_torch_settings",
+    "peak_flops",
+    "product_s",
     "timed",
     "timing",
+    "useful_flops",
 ]

@@ -11,7 +11,7 @@ from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 
 from utils.errors import UserError
-from utils.performance_utils import PerformanceTracker
+from utils.performance_utils import PerformanceTracker, timing, useful_flops
 from utils.training.batches import Batch
 from utils.training.divergence import Divergence
 from utils.training.loaders import Loaders
@@ -189,7 +189,8 @@ def evaluate(run: Run) -> Losses | None:
                 return
             yield batch
 
-    losses = run.recovery.evaluate(batches)
+    with timing("evaluation"):
+        losses = run.recovery.evaluate(batches)
     require_readable(run, lost)
     (stop,) = run.trainer.any_process(run.stop.number is not None)
     return None if stop else losses
@@ -232,14 +233,25 @@ def log_step(run: Run, result: StepResult, total_steps: int, *, step_s: float, d
 
 def track(run: Run, result: StepResult, batches: list[Batch], *, step_s: float, data_s: float) -> None:
     """Count the step's throughput; the log tells it every so many steps."""
-    processes = run.trainer.accelerator.num_processes
+    processes, shape = run.trainer.accelerator.num_processes, run.trainer.gpt.shape
+    texts = [length for batch in batches for length in batch.text_lengths]
+    codes = [length for batch in batches for length in batch.code_lengths]
     run.tracker.update(
         step_s,
         sum(len(batch.places) for batch in batches) * processes,
         result.losses.total,
         audio_seconds=result.audio_seconds,
-        tokens=sum(sum(batch.text_lengths) + sum(batch.code_lengths) for batch in batches) * processes,
+        tokens=(sum(texts) + sum(codes)) * processes,
         data_seconds=data_s,
+        # Of this process alone, as the peak is that of its own device.
+        flops=useful_flops(
+            texts,
+            codes,
+            layers=shape.layers,
+            width=shape.width,
+            text_rows=shape.text_rows,
+            audio_rows=shape.audio_rows,
+        ),
     )
 
 

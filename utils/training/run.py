@@ -10,13 +10,14 @@ from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.model.base import Base, find_base
 from utils.paths import Project, open_project
+from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
 from utils.training.assembly import make_trainer
 from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.divergence import Divergence
 from utils.training.language import language_base
 from utils.training.loaders import Loaders
 from utils.training.loop import End, Progress, Run, fit
-from utils.training.precision import make_accelerator
+from utils.training.precision import DTYPES, make_accelerator
 from utils.training.recovery import Recovery
 from utils.training.resuming import put_in_order, require_resumable, take_up
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
@@ -165,12 +166,22 @@ def _make_run(
         grad_accumulation=config.grad_accumulation,
         checkpoint_every=config.checkpoint_every,
         checkpoint_minutes=config.checkpoint_minutes,
+        tracker=_make_tracker(config, trainer),
     )
+
+
+def _make_tracker(config: TrainConfig, trainer: Trainer) -> PerformanceTracker:
+    """Throughput with MFU where all weights learn: the arithmetic it counts is that of learning them all."""
+    learns_less = config.lora_rank or config.freeze_conditioning
+    return PerformanceTracker(peak_flops=None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision]))
 
 
 def _tell_start(
     run: Run, config: TrainConfig, base: Base, data: TrainingData, sources: dict[str, str], resumed: Resumed | None
 ) -> None:
+    if run.is_writer:
+        log_system_info()
+        log_performance_info()
     run.log.write(
         "started",
         base=base.name,
