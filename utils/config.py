@@ -161,7 +161,7 @@ class TrainConfig(Config):
     output: Path = Path("output")
     """The folder that holds all projects."""
     base: str = STARTER
-    """Base model: starter, tiny, v2.0.2, v2.0.3, main, a base folder, or an earlier run's ready/ folder."""
+    """Base model: starter, tiny, v2.0.2, v2.0.3, main, a base or ready/ folder, or an earlier run: run/ID/best."""
     language: str | None = None
     """Language code; the dataset's own when not given."""
     use_amharic_g2p: bool = False

@@ -95,6 +95,42 @@ def find_run(project: Project, name: str) -> Path:
     return folder
 
 
+def start_checkpoint(project: Project, base: str) -> Path | None:
+    """The checkpoint that a training's base names: run/ID/best or run/ID/last, of a run of the project.
+
+    Args:
+        project: whose run.
+        base: as in the settings.
+
+    Returns:
+        Its folder; None when the base is no run.
+
+    Raises:
+        UserError: there is no such run, or it has no such checkpoint that is complete.
+    """
+    kind, _, rest = base.partition("/")
+    name, _, which = rest.partition("/")
+    if kind != "run" or which not in ("best", "last"):
+        return None
+    run = find_run(project, name)
+    found = [one.path for one in checkpoints_of(run) if one.is_complete and one.is_best == (which == "best")]
+    if not found:
+        raise UserError(
+            what=f"run {name!r} has no complete {which} checkpoint to start from",
+            where=str(run),
+            fix="choose another checkpoint or another run",
+        )
+    return found[-1]
+
+
+def starts_of(run: Path) -> list[str]:
+    """What `start_checkpoint` finds of a run, by a glance: whether the marks are there, not whether they are true."""
+    places = [(which, run / CHECKPOINTS, prefix) for which, prefix in (("best", BEST), ("last", LAST))]
+    return [
+        f"run/{run.name}/{which}" for which, folder, prefix in places if any(folder.glob(f"{prefix}*/complete.json"))
+    ]
+
+
 def read_run(folder: Path) -> RunInfo:
     """What a run's folder says.
 

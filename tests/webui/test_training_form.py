@@ -85,5 +85,28 @@ def test_a_project_without_runs_gets_the_defaults(studio):
         training.stop(studio, {"project.project": "bert", "train.run": run})
 
 
+def test_a_training_can_start_from_an_earlier_run(studio):
+    project = studio.project("maria")
+    run = make_run(project, TrainConfig(project="maria"), {})
+    with pytest.raises(UserError, match="no complete best checkpoint"):
+        training.training_config(project, page(studio, "maria") | {"train.start_from": f"run/{run}/best"})
+    for name in ("step-00000004", "best-00000002"):
+        folder = project.runs / run / "checkpoints" / name
+        folder.mkdir(parents=True)
+        (folder / "complete.json").write_text("{}", encoding="utf-8")
+    offered = dict(training.starts(project))
+    assert list(offered.values()) == ["", "ready", f"run/{run}/best", f"run/{run}/last"]
+    for start in list(offered.values())[2:]:
+        config = training.training_config(project, page(studio, "maria") | {"train.start_from": start})
+        assert config.base == start
+        config.save(project.runs / run / "config.yaml")
+        assert page(studio, "maria")["train.start_from"] == start, "a refresh brings it back"
+    for bad in (f"run/{run}/newest", "run/../best", "/etc", f"run/{run}"):
+        with pytest.raises(UserError):
+            training.training_config(project, page(studio, "maria") | {"train.start_from": bad})
+    with pytest.raises(UserError, match="no run"):
+        training.training_config(studio.project("bert"), page(studio, "bert") | {"train.start_from": f"run/{run}/best"})
+
+
 def test_the_form_holds_what_the_page_asks_for(studio):
     assert {f"{training.FORM}{name}" for name in training_fields()} < page(studio, "bert").keys()

@@ -73,16 +73,16 @@ def measure_switches(
         UserError: no combination could be measured.
     """
     from utils.errors import UserError
-    from utils.model.base import find_base
     from utils.paths import open_project
     from utils.training.data import load_data
     from utils.training.language import language_base
     from utils.training.precision import make_accelerator
     from utils.training.preflight import larger_batches, preflight, recommended, table
     from utils.training.settings import settle
+    from utils.training.start import starting_base
 
     project = open_project(config.project, config.output)
-    base = language_base(config, project, find_base(config.base))
+    base = language_base(config, project, starting_base(config, project))
     settled = settle(config, project, base)
     data = load_data(settled, project, base, make_accelerator(config.device), report)
     audio_s = sum(clip.seconds for clip in data.train)

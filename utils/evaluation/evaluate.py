@@ -21,11 +21,12 @@ from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.evaluation.words import find_recogniser
 from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
-from utils.inference.export import find_run, run_base
+from utils.inference.export import find_run
 from utils.inference.voices import Voice
 from utils.model.base import Base, find_base
 from utils.paths import Project, new_run_id, open_project
 from utils.training.run import REFERENCE_FILE
+from utils.training.run_folder import run_base
 from utils.training.state import Checkpoints, load_checkpoint
 
 MIN_REFERENCE_S = 0.1

@@ -14,7 +14,7 @@ from utils.model.grow import TUNED_DVAE
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.paths import Project, check_name, open_project
-from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, run_base
 from utils.training.state import Checkpoints, load_checkpoint
 
 STOCK = "any XTTS v2 software, such as coqui-tts"
@@ -80,24 +80,6 @@ def find_run(project: Project, name: str | None, checkpoint: Literal["best", "la
 def _checkpoint(run: Path, which: Literal["best", "last"]) -> Path | None:
     checkpoints = Checkpoints(run / "checkpoints")
     return checkpoints.best() if which == "best" else checkpoints.last()
-
-
-def run_base(run: Path) -> Base:
-    """The base a run started from.
-
-    Raises:
-        UserError: its folder is gone.
-    """
-    try:
-        origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
-        folder = Path(origin["folder"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
-    if not folder.is_dir():
-        raise UserError(
-            what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
-        )
-    return Base(folder)
 
 
 def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path) -> None:

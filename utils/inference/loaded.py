@@ -9,10 +9,9 @@ import torch
 
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
-from utils.inference.export import run_base
 from utils.inference.voices import Voice
 from utils.model.base import Base, find_base
-from utils.training.run_folder import REFERENCE_FILE
+from utils.training.run_folder import REFERENCE_FILE, run_base
 from utils.training.state import Checkpoints, load_checkpoint
 
 log = logging.getLogger(__name__)

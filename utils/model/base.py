@@ -120,6 +120,11 @@ class Base:
         """
         return self._file("model.safetensors", "model.pth")
 
+    @property
+    def weight_files(self) -> list[Path]:
+        """Every file that `state` reads weights of the model from."""
+        return [self.weights]
+
     def state(self) -> State:
         """The model's tensors under stock's names: gpt.*, hifigan_decoder.*, mel_stats."""
         return without_training_leftovers(read_weights(self.weights))
@@ -204,4 +209,6 @@ def _folder_of(name: str) -> Path:
 def _advice(name: str) -> str:
     if name in DOWNLOADED:
         return f"download it first: python -m utils.cli.base download {name}"
-    return f"use one of {', '.join(EMBEDDED + DOWNLOADED)}, a model folder, or an earlier run's ready/ folder"
+    return (
+        f"use one of {', '.join(EMBEDDED + DOWNLOADED)}, a model folder, an earlier run's ready/ folder, or run/ID/best"
+    )

@@ -46,8 +46,9 @@ def language_base(config: TrainConfig, project: Project, base: Base) -> Base:
 
 
 def _with_token(project: Project, base: Base) -> Base:
-    weights = base.weights.stat()
-    key = hashlib.sha256(f"{base.folder.absolute()} {weights.st_size} {weights.st_mtime_ns}".encode()).hexdigest()[:12]
+    files = (file.stat() for file in base.weight_files)
+    facts = " ".join([str(base.folder.absolute()), *(f"{file.st_size} {file.st_mtime_ns}" for file in files)])
+    key = hashlib.sha256(facts.encode()).hexdigest()[:12]
     folder = project.dataset / f"base-amh-{key}"
     if not (folder / "about.json").is_file():
         extension = extend_vocabulary(base.vocab, AMHARIC)

@@ -22,7 +22,6 @@ from torch.utils.data import DataLoader
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware import TORCH_ENVIRONMENT
-from utils.model.base import find_base
 from utils.paths import open_project
 from utils.performance_utils import is_out_of_memory
 from utils.training.assembly import make_trainer
@@ -32,6 +31,7 @@ from utils.training.language import language_base
 from utils.training.loaders import Loaders
 from utils.training.precision import make_accelerator
 from utils.training.settings import settle
+from utils.training.start import starting_base
 from utils.training.trainer import Trainer
 from utils.training_optimizations import TrainingOptimizer
 
@@ -109,7 +109,7 @@ def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
         UserError: as `fine_tune` does before training.
     """
     project = open_project(config.project, config.output)
-    base = language_base(config, project, find_base(config.base))
+    base = language_base(config, project, starting_base(config, project))
     config = settle(config.validate(where="training settings"), project, base)
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(config, accelerator.device)

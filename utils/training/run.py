@@ -8,7 +8,7 @@ from pathlib import Path
 
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
-from utils.model.base import Base, find_base
+from utils.model.base import Base
 from utils.paths import Project, open_project
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
 from utils.training.assembly import make_trainer
@@ -25,6 +25,7 @@ from utils.training.run_log import RunLog
 from utils.training.sampling import make_sampling
 from utils.training.saver import Saver
 from utils.training.settings import Resumed, as_json, find_checkpoint, portable, settle, sources_of
+from utils.training.start import keep_start, starting_base
 from utils.training.state import MODEL_FILE, Checkpoints
 from utils.training.stopping import Limits
 from utils.training.trainer import Trainer
@@ -100,7 +101,7 @@ def fine_tune(
     resumed = None
     if config.resume:
         config, resumed = find_checkpoint(config, project)
-    base = language_base(config, project, find_base(config.base))
+    base = language_base(config, project, starting_base(config, project, resumed.run if resumed else None))
     settled = settle(config, project, base)
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
@@ -109,6 +110,8 @@ def fine_tune(
         require_resumable(resumed, settled, data.fingerprint())
     trainer = make_trainer(settled, base, data, accelerator, optimizations)
     folder = make_folder(settled, project, base, data, accelerator, resumed)
+    if accelerator.is_main_process and not resumed:
+        keep_start(folder, settled, base)
     sources = sources_of(config, base)
     run = _make_run(settled, project, base, data, folder, trainer, optimizations)
     run.progress = progress.steps

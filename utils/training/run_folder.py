@@ -55,6 +55,24 @@ def make_folder(
     return folder
 
 
+def run_base(run: Path) -> Base:
+    """The base a run started from.
+
+    Raises:
+        UserError: its folder is gone.
+    """
+    try:
+        origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
+        folder = Path(origin["folder"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
+    if not folder.is_dir():
+        raise UserError(
+            what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
+        )
+    return Base(folder)
+
+
 def _claim(folder: Path, config: TrainConfig, project: Project, *, is_new: bool) -> None:
     """Make the run known as the one on its device.
 

@@ -80,7 +80,7 @@ class Speaker:
         import torch
 
         from utils.inference.engine import Synthesizer
-        from utils.inference.export import run_base
+        from utils.training.run_folder import run_base
         from utils.training.state import load_checkpoint
 
         torch.set_num_threads(1)

@@ -13,7 +13,7 @@ from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
 from utils.model.catalog import has_weights
 from utils.paths import Project
-from utils.runs import find_run
+from utils.runs import find_run, start_checkpoint, starts_of
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.fields import fields_of, training_fields
@@ -69,7 +69,7 @@ def switches(values: Values) -> dict[str, Any]:
 
 
 def _start_from(project: Project, values: Values) -> str:
-    """The base that the project's bar names, or the project's own exported model.
+    """The base that the project's bar names, the project's own exported model, or a checkpoint of an earlier run.
 
     Raises:
         UserError: something else, or a model that is not there.
@@ -77,6 +77,8 @@ def _start_from(project: Project, values: Values) -> str:
     chosen = values["train.start_from"] or ""
     if chosen == "":
         return checked_base(project, values["project.base"] or chosen_base(project))
+    if isinstance(chosen, str) and start_checkpoint(project, chosen) is not None:
+        return chosen
     if chosen != READY:
         raise UserError(what=f"cannot start from {chosen!r}", where=text.START_FROM, fix=text.START_FROM_FIX)
     if not has_weights(project.ready):
@@ -87,7 +89,10 @@ def _start_from(project: Project, values: Values) -> str:
 def starts(project: Project) -> list[tuple[str, str]]:
     """What a training can start from, as (what people read, value)."""
     choices = [(text.START_FROM_BASE, "")]
-    return choices + ([(text.START_FROM_READY, READY)] if has_weights(project.ready) else [])
+    if has_weights(project.ready):
+        choices.append((text.START_FROM_READY, READY))
+    runs = sorted((run for run in project.runs.glob("*") if not run.is_symlink()), reverse=True)
+    return choices + [(text.start_from_run(*start.split("/")[1:]), start) for run in runs for start in starts_of(run)]
 
 
 def preflight(studio: Studio, values: Values) -> Updates:

@@ -3,10 +3,10 @@
 from webui.text.common import STATES, count_of
 
 START_FROM = "Start from"
-START_FROM_HELP = "The base model of the project, or its exported model to train it further."
+START_FROM_HELP = "The project's base model, or what an earlier run came to, to train that further as a new run."
 START_FROM_BASE = "the project's base model"
 START_FROM_READY = "this project's exported model"
-START_FROM_FIX = "choose the base model or the exported model"
+START_FROM_FIX = "choose the base model, the exported model, or a run of this project as run/NAME/best"
 NOT_EXPORTED = "this project has no exported model yet"
 NOT_EXPORTED_FIX = "export one first (Step 2.5), or start from the base model"
 ALL_SETTINGS = "All other settings"
@@ -136,6 +136,11 @@ def web_process(used: str) -> str:
 def run_choice(name: str, state: str) -> str:
     """A run in the list of runs."""
     return f"{name} ({STATES.get(state, state)})"
+
+
+def start_from_run(name: str, which: str) -> str:
+    """A checkpoint of an earlier run in the list of what to start from."""
+    return f"run {name}, {BEST if which == 'best' else LAST} checkpoint"
 
 
 def training_caption(step: int, steps: int | None, epoch: int | None, epochs: int | None, best: float | None) -> str:

@@ -1,0 +1,49 @@
+"""A run that starts from an earlier run of the project: its weights, and that it needs them only to begin."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.test_run import config_of
+from utils.config import ExportConfig, TrainConfig
+from utils.errors import UserError
+from utils.inference.export import export_model
+from utils.model.weights import read_weights
+from utils.model.xtts import load_gpt
+from utils.paths import Project
+from utils.training.run import fine_tune
+from utils.training.start import START_FILE, starting_base
+
+
+def test_training_goes_on_from_an_earlier_runs_weights(project: Project) -> None:
+    first = fine_tune(config_of(project, num_epochs=1))
+    start = f"run/{first.folder.name}/best"
+    begun = load_gpt(starting_base(config_of(project, base=start), project)).state_dict()
+    trained = read_weights(first.checkpoint)
+    assert all(torch.equal(begun[name], trained[name]) for name in trained)
+    second = fine_tune(config_of(project, base=start, num_epochs=1, learning_rate=1e-9))
+    assert second.first_loss < first.first_loss, "what the first run learned is there"
+    shutil.rmtree(first.folder)
+    resumed = fine_tune(TrainConfig(project=project.name, output=project.output, resume=second.folder, num_epochs=2))
+    assert resumed.num_steps == 2 * second.num_steps, "the run it started from is not needed any more"
+    ready = export_model(ExportConfig(project=project.name, output=project.output, run=second.folder.name))
+    assert (ready / "model.pth").is_file()
+
+
+def test_additions_of_a_run_keep_the_weights_they_belong_to(project: Project) -> None:
+    first = fine_tune(config_of(project, num_epochs=1))
+    second = fine_tune(config_of(project, base=f"run/{first.folder.name}/last", num_epochs=1, lora_rank=4))
+    kept = second.folder / START_FILE
+    assert kept.samefile(first.folder / "checkpoints" / "step-00000003" / "model.safetensors"), "without another copy"
+    shutil.rmtree(first.folder)
+    again = starting_base(config_of(project, base=f"run/{first.folder.name}/last"), project, second.folder)
+    own, weights = load_gpt(again).state_dict(), read_weights(kept)
+    assert all(torch.equal(own[name], weights[name]) for name in weights)
+
+
+def test_a_run_that_is_not_there_is_named(project: Project, tmp_path: Path) -> None:
+    for base in ("run/gone/best", "run/../best"):
+        with pytest.raises(UserError, match="run"):
+            fine_tune(config_of(project, base=base))
