@@ -4,12 +4,12 @@ import pytest
 
 from utils.config import PrepareConfig, SpeechSettings, TrainConfig
 from webui import text
-from webui.fields import fields_of
-from webui.tabs import data, train
+from webui.fields import SWITCHES, fields_of, training_fields
+from webui.tabs import data
 
 ASKED = [
     *((PrepareConfig, name) for name in fields_of(PrepareConfig) if name not in data.NOT_ASKED),
-    *((TrainConfig, name) for name in fields_of(TrainConfig) if name not in train.NOT_ASKED),
+    *((TrainConfig, name) for name in (*SWITCHES, *training_fields())),
     *((SpeechSettings, name) for name in fields_of(SpeechSettings)),
 ]
 
