@@ -39,7 +39,7 @@ def launched(flags: argparse.Namespace) -> Any:
     """The page, which answers from now on."""
     access, quota_bytes = access_of(flags), gibibytes(flags.project_quota_gb, flag="--project-quota-gb")
     output, roots = flags.output.resolve(), [root.resolve() for root in flags.input_root]
-    page = load_interface().create_ui(output, input_roots=roots, quota_bytes=quota_bytes)
+    page = load_interface().create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)
     # It loads gradio, too.
     from webui.theme import create_theme, style
 

@@ -11,6 +11,7 @@ from webui.events import wire_events
 from webui.events.wiring import Frame
 from webui.page import Page
 from webui.registry import Registry
+from webui.security import Access
 from webui.studio import Studio
 from webui.tabs.data import create_data_tab
 from webui.tabs.inference import create_inference_tab
@@ -27,13 +28,20 @@ QUEUE_LOOK_S = 0.02
 """How often gradio looks whether something waits; its own millisecond takes a fourteenth of a core from training."""
 
 
-def create_ui(output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: int = DEFAULT_QUOTA_BYTES) -> gr.Blocks:
+def create_ui(
+    output: Path,
+    *,
+    input_roots: Sequence[Path] = (),
+    quota_bytes: int = DEFAULT_QUOTA_BYTES,
+    access: Access | None = None,
+) -> gr.Blocks:
     """The whole page, ready to launch.
 
     Args:
         output: the folder that holds all projects; it need not exist yet.
         input_roots: folders of this computer, besides `output`, that recordings may be taken from.
         quota_bytes: all uploads of one project together may take so much.
+        access: who may use it, for tab 4 to show; its `launch_options` are what holds.
     """
     registry = Registry()
     kept = (LOOK_S, KEPT_S)
@@ -50,7 +58,7 @@ def create_ui(output: Path, *, input_roots: Sequence[Path] = (), quota_bytes: in
                 registry.add("inference", create_inference_tab() | {"tab": inference_tab})
             with gr.Tab(text.SYSTEM_TAB, id="system") as system_tab:
                 registry.add("system", create_system_tab() | {"tab": system_tab})
-        studio = Studio(output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes)
+        studio = Studio(output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes, access=access)
         wire_events(Frame(page=page, registry=registry, studio=studio))
     page.queue(max_size=MAX_WAITING)
     page._queue.sleep_when_free = QUEUE_LOOK_S

@@ -67,6 +67,11 @@ class Access:
     max_upload_bytes: int = 2 * GIB
     """Of one file."""
 
+    @property
+    def here_only(self) -> bool:
+        """Whether only programs on this computer can reach the page."""
+        return is_loopback(self.host) and not self.share
+
     def checked(self) -> Self:
         """This, when strangers cannot use the page without a password.
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from utils import jobs
 from utils.config import Config
@@ -17,6 +18,9 @@ from webui.logs import Logs
 from webui.monitor import Monitor
 from webui.pages import OpenPages
 
+if TYPE_CHECKING:
+    from webui.security import Access
+
 
 @dataclass(kw_only=True)
 class Studio:
@@ -28,6 +32,8 @@ class Studio:
     """All uploads of one project together may take so much, see `utils.uploads`."""
     input_roots: tuple[Path, ...] = ()
     """Folders of the server, besides `output`, that recordings may be taken from."""
+    access: "Access | None" = None
+    """Who may use the page, and how much it takes; None where nobody asks, as in tests."""
     before_training: list[Callable[[], str]] = field(default_factory=list)
     """Called before a training starts, to free what it needs; each says what it did, or nothing."""
     monitor: Monitor = field(default_factory=Monitor)

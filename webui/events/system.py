@@ -3,7 +3,8 @@
 from webui.events.wiring import Frame, wire
 from webui.handlers import system
 
-SHOWN = ("system.machine", "system.bases", "system.jobs", "system.disk", "system.places", "project.base")
+PANELS = ("machine", "bases", "settings", "jobs", "disk", "places")
+SHOWN = (*(f"system.{name}" for name in PANELS), "project.base")
 
 
 def wire_system(frame: Frame) -> None:

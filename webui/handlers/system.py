@@ -21,15 +21,21 @@ def show(studio: Studio, values: Values) -> Updates:
     projects = list_projects(studio.output)
     found = [job for project in projects for job in jobs.list(project)]
     found += _of_no_project(studio)
-    newest = sorted(found, key=lambda job: job.started or 0.0, reverse=True)[:NUM_JOBS]
     return {
         "system.machine": view.machine(this_machine()),
         "system.bases": view.bases(known_bases()),
-        "system.jobs": view.jobs_table(newest),
+        "system.settings": view.settings(studio.access, studio.output, studio.input_roots, studio.quota_bytes),
+        "system.jobs": view.jobs_table(live_first(found)),
         "system.disk": view.disk(projects, disk_free(studio.output)),
         "system.places": view.places(studio.output, bases_folder(), studio.input_roots),
         "project.base": Change(choices=base_choices(studio.project_or_none(values.get("project.project")))),
     }
+
+
+def live_first(found: list[jobs.Job]) -> list[jobs.Job]:
+    """Every job that goes on, then the newest of the others: mending clips makes many, and must not hide a training."""
+    newest = sorted(found, key=lambda job: (not job.alive, -(job.started or 0.0)))
+    return [job for number, job in enumerate(newest) if job.alive or number < NUM_JOBS]
 
 
 def download(studio: Studio, values: Values) -> Updates:

@@ -27,6 +27,7 @@ def create_system_tab() -> dict[str, Block]:
                 download = gr.Button(text.DOWNLOAD, elem_id="download")
                 progress = gr.HTML(elem_id="download-progress")
         with gr.Column(min_width=320):
+            settings = gr.HTML(elem_id="settings")
             jobs = gr.HTML(elem_id="jobs")
             disk = gr.HTML(elem_id="disk")
             places = gr.HTML(elem_id="places")
@@ -38,6 +39,7 @@ def create_system_tab() -> dict[str, Block]:
         "accept_license": accept,
         "download": download,
         "download_progress": progress,
+        "settings": settings,
         "jobs": jobs,
         "disk": disk,
         "places": places,

@@ -2,7 +2,6 @@
 
 TITLE = "XTTS Fine-tuning Studio"
 INTRO = "Your recordings in, your voice out: prepare a dataset, train, listen."
-COMING = "This tab is being built."
 YES, NO, ON, OFF = "yes", "no", "on", "off"
 FOLDER = "Folder"
 DATA_TAB = "1 Data processing"

@@ -5,15 +5,21 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from utils.hardware import Machine, torch_build
 from utils.jobs import Job
 from utils.model.catalog import BaseEntry
 from utils.paths import Project
 from utils.runs import size_of
+from utils.speech.takes import TAKES_FOLDER
+from utils.uploads import UPLOADS_FOLDER
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.parts import empty, gigabytes, message, state_badge, table
+
+if TYPE_CHECKING:
+    from webui.security import Access
 
 PACKAGES = ("gradio", "torch", "torchaudio", "coqui-tts", "transformers", "accelerate", "numpy", "pandas")
 
@@ -63,7 +69,7 @@ def _where(entry: BaseEntry) -> str:
 
 
 def jobs_table(found: Sequence[Job]) -> Markup:
-    """The newest jobs of all projects."""
+    """Jobs of all projects."""
     if not found:
         return _panel(text.JOBS, empty(text.NO_JOBS))
     rows = [
@@ -81,13 +87,42 @@ def jobs_table(found: Sequence[Job]) -> Markup:
 
 def disk(projects: Sequence[Project], free: int) -> Markup:
     """What each project takes."""
-    rows = [(project.name, *(gigabytes(size_of(part)) for part in _parts(project))) for project in projects]
+    rows = [(project.name, *map(gigabytes, _sizes(project))) for project in projects]
     shown = table(text.DISK_COLUMNS, rows, label=text.DISK) if rows else empty(text.NO_PROJECTS)
     return _panel(text.DISK, shown, tag("div", text.disk_free(gigabytes(free)), class_="small"))
 
 
-def _parts(project: Project) -> tuple[Path, ...]:
-    return project.dataset, project.runs, project.ready, project.folder / "uploads"
+def _sizes(project: Project) -> list[int]:
+    """Bytes of each part, of everything else in the project's folder, and of all of it."""
+    parts = (
+        project.dataset,
+        project.runs,
+        project.ready,
+        project.folder / UPLOADS_FOLDER,
+        project.folder / TAKES_FOLDER,
+    )
+    sizes, total = [size_of(part) for part in parts], size_of(project.folder)
+    # What two parts share on disk counts once in the total.
+    return [*sizes, max(0, total - sum(sizes)), total]
+
+
+def settings(access: "Access | None", output: Path, roots: Sequence[Path], quota_bytes: int) -> Markup:
+    """What the app was started with, and the flag that changes it."""
+    rows: list[tuple[object, ...]] = []
+    if access is not None:
+        rows = [
+            (text.LISTENS, text.listens(access.host, access.port, here_only=access.here_only), "--host, --port"),
+            (text.LOGIN, text.login(len(access.auth)) if access.auth else text.NO_LOGIN, "--auth"),
+            (text.SHARE, text.SHARED if access.share else text.NOT_SHARED, "--share"),
+            (text.HOSTS, ", ".join(access.trusted_hosts) or text.NONE, "--trusted-host"),
+            (text.UPLOAD_LIMIT, gigabytes(access.max_upload_bytes), "--max-upload-gb"),
+        ]
+    rows += [
+        (text.QUOTA, gigabytes(quota_bytes), "--project-quota-gb"),
+        (text.PROJECTS_FOLDER, output, "--output"),
+        (text.INPUT_ROOTS, ", ".join(map(str, roots)) or text.NONE, "--input-root"),
+    ]
+    return _panel(text.SETTINGS_PANEL, table(text.SETTINGS_COLUMNS, rows, label=text.SETTINGS_PANEL))
 
 
 def places(output: Path, bases_folder: Path, roots: Sequence[Path]) -> Markup:
@@ -95,10 +130,6 @@ def places(output: Path, bases_folder: Path, roots: Sequence[Path]) -> Markup:
     rows = [(text.PROJECTS_FOLDER, output), (text.BASES_FOLDER, bases_folder)]
     rows += [(text.INPUT_ROOTS, root) for root in roots]
     return _panel(text.PLACES, table(text.PLACES_COLUMNS, rows, label=text.PLACES))
-
-
-def _owner(job: Job) -> str:
-    return job.folder.parent.parent.name
 
 
 def _when(job: Job) -> str:
