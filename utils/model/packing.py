@@ -14,7 +14,7 @@ clips behind one another in one row (R = 1), for attention kernels that take the
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -28,6 +28,25 @@ STOPS = 4
 """Stop codes that each clip must learn to say."""
 
 Layout = Literal["rows", "packed"]
+
+
+class Room(NamedTuple):
+    """Room that every batch is filled up to, so that all have one shape; 0 leaves them as they come."""
+
+    clips: int = 0
+    """Clips of a batch."""
+    longest: int = 0
+    """Positions of the longest clip."""
+    total: int = 0
+    """Positions of a packed row."""
+
+    @property
+    def num_parts(self) -> int:
+        """Clips and pieces of padding of a packed row: enough pieces that none is longer than a clip."""
+        return self.clips + -(-self.total // self.longest) if self.total else 0
+
+
+NO_ROOM = Room()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +68,7 @@ class PackedBatch:
     code_targets: Tensor
     """The codes they must predict, `IGNORED` where J was rounded up; [J]."""
     borders: Tensor
-    """Where each clip of a packed row begins, and the end; padding counts as one more clip; int32, [N + 1]."""
+    """Where each part of a packed row begins, and the end: clips, then padding in one piece or more; int32, [N + 1]."""
     reading: Tensor
     """Position within its clip that is read while each code is spoken, NaN where unknown; float32, [B, Q] or [0, 0]."""
     reading_starts: Tensor
@@ -59,9 +78,9 @@ class PackedBatch:
     num_positions: int
     """Positions that belong to clips; the rest of R * T is padding."""
     lengths: tuple[int, ...]
-    """Positions of each clip of a packed row, and of its padding, which may be 0; empty in the rows layout."""
+    """Positions of each part of a packed row, some of which may be 0; empty in the rows layout."""
     longest_clip: int
-    """Positions of the longest clip, rounded up."""
+    """Positions that the longest clip has or may have, rounded up."""
 
     @property
     def guide(self) -> Guide:
@@ -71,7 +90,7 @@ class PackedBatch:
     @property
     def longest(self) -> int:
         """Positions of a packed row's longest part, rounded up: few different numbers keep compiled code few."""
-        return round_up(max(self.lengths), 128)
+        return round_up(max(*self.lengths, self.longest_clip), 128)
 
     @property
     def useful_share(self) -> float:
@@ -106,7 +125,7 @@ def pack(
     reading: list[Tensor] | None = None,
     layout: Layout = "rows",
     multiple: int = 32,
-    total: int = 0,
+    room: Room = NO_ROOM,
 ) -> PackedBatch:
     """Pack clips into one batch.
 
@@ -120,8 +139,7 @@ def pack(
         layout: a row a clip, or one row for all.
         multiple: every padded length is rounded up to this. Few different shapes keep the CPU's bf16 kernel caches
             small (they grew to 12 GB with ragged shapes) and suit the GPU's tensor cores.
-        total: positions that all rows together are filled up to, so that all batches have one shape; a batch that
-            needs more gets more.
+        room: what the batch is filled up to, so that all batches have one shape; one that needs more gets more.
 
     Raises:
         AssertionError: a clip is longer than the model's position tables; preparation refuses such clips.
@@ -132,9 +150,9 @@ def pack(
     text_rows = _padded(text_in, _rounded([len(t) for t in text_in], 16, shape.text_positions), shape.stop_text)
     code_rows = _padded(code_in, _rounded([len(c) for c in code_in], multiple, shape.audio_positions), shape.stop_audio)
     parts = [(len(text), len(code)) for text, code in zip(text_in, code_in, strict=True)]
-    starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple, total)
+    starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple, room)
     text_scored, code_scored = _scored(texts, codes, parts, starts, heard, shape)
-    lengths = _lengths(parts, size[1]) if layout == "packed" else ()
+    lengths = _lengths(parts, size[1], room) if layout == "packed" else ()
     places, reading_starts = _reading(reading, parts, starts, multiple)
     return PackedBatch(
         text=text_rows,
@@ -151,17 +169,18 @@ def pack(
         num_code_targets=sum(map(len, code_scored[1])),
         num_positions=sum(NUM_LATENTS + sum(part) for part in parts),
         lengths=lengths,
-        longest_clip=round_up(max(NUM_LATENTS + sum(part) for part in parts), multiple),
+        longest_clip=round_up(max(room.longest, *(NUM_LATENTS + sum(part) for part in parts)), multiple),
     )
 
 
-def _starts(lengths: list[int], layout: Layout, multiple: int, total: int) -> tuple[list[int], tuple[int, int]]:
+def _starts(lengths: list[int], layout: Layout, multiple: int, room: Room) -> tuple[list[int], tuple[int, int]]:
     """Where each clip begins, counted over all rows, and the size (R, T) of the tight rows."""
     if layout == "rows":
-        length = max(round_up(max(lengths), multiple), -(-total // len(lengths)))
-        return [row * length for row in range(len(lengths))], (len(lengths), length)
+        length = round_up(max(room.longest, *lengths), multiple)
+        # An epoch's last batch may have fewer clips: rows of padding then stand for those that are missing.
+        return [row * length for row in range(len(lengths))], (max(room.clips, len(lengths)), length)
     starts = [sum(lengths[:clip]) for clip in range(len(lengths))]
-    return starts, (1, max(round_up(sum(lengths), multiple), total))
+    return starts, (1, max(round_up(sum(lengths), multiple), room.total))
 
 
 def _tight(
@@ -214,10 +233,16 @@ def _reading(
     return places, torch.tensor([starts, firsts]).T.contiguous()
 
 
-def _lengths(parts: list[tuple[int, int]], total: int) -> tuple[int, ...]:
-    """Positions of each clip of a packed row of `total` positions, and of its padding."""
+def _lengths(parts: list[tuple[int, int]], total: int, room: Room) -> tuple[int, ...]:
+    """Positions of each clip of a packed row of `total` positions, and of its padding.
+
+    Attention costs the square of a part's length: much padding is cut into pieces, always so many that batches of one
+    shape have equally many parts.
+    """
     clips = [NUM_LATENTS + sum(part) for part in parts]
-    return (*clips, total - sum(clips))
+    pieces = max(room.num_parts - len(clips), 1)
+    size, more = divmod(total - sum(clips), pieces)
+    return (*clips, *(size + (piece < more) for piece in range(pieces)))
 
 
 def _edged(ids: Tensor, first: int | None, num_last: int, last: int) -> Tensor:

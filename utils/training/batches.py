@@ -21,7 +21,7 @@ from utils.config import CODE_SAMPLES, SAMPLE_RATE, Conditioning
 from utils.errors import UserError
 from utils.model.architecture import GptShape
 from utils.model.base import XTTS_CROP
-from utils.model.packing import Layout, PackedBatch, pack
+from utils.model.packing import NO_ROOM, Layout, PackedBatch, Room, pack
 from utils.training.clips import TrainingClip
 from utils.training.stopping import leave_stops_to_trainer
 
@@ -206,7 +206,7 @@ class Collate:
         mask_heard: leave out the codes that a clip's own crop covers (training); evaluation scores all codes.
         learn_reading: say where in the text each code is, for clips with word times.
         layout: a row a clip, or one packed row.
-        total: positions that a batch is filled up to, so that all have one shape; 0 leaves them as they come.
+        room: what a batch is filled up to, so that all have one shape.
     """
 
     def __init__(
@@ -216,13 +216,13 @@ class Collate:
         mask_heard: bool,
         learn_reading: bool = False,
         layout: Layout = "rows",
-        total: int = 0,
+        room: Room = NO_ROOM,
     ) -> None:
         self.shape = shape
         self.mask_heard = mask_heard
         self.learn_reading = learn_reading
         self.layout = layout
-        self.total = total
+        self.room = room
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
@@ -234,7 +234,7 @@ class Collate:
             heard=spans if self.mask_heard else None,
             reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if self.learn_reading else None,
             layout=self.layout,
-            total=self.total,
+            room=self.room,
         )
         return Batch(
             packed=packed,

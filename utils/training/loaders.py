@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from utils.config import TrainConfig
 from utils.model.base import Base
-from utils.model.packing import round_up, row_length
+from utils.model.packing import NO_ROOM, Room, round_up, row_length
 from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.batches import (
     Batch,
@@ -61,7 +61,7 @@ class Loaders:
         self._train = make_loader(
             self._dataset(training=True),
             self._places,
-            self._collate(training=True, total=self._total()),
+            self._collate(training=True, room=self._room()),
             num_workers=self.settings.num_workers,
             prefetch_factor=self.settings.prefetch_factor,
             pin_memory=self.settings.pin_memory,
@@ -102,7 +102,7 @@ class Loaders:
     def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
         """Makes smaller batches of one."""
         # Of whatever shape: a batch is made smaller because memory is short.
-        return partial(_split, self._dataset(training=training), self._collate(training=training, total=0))
+        return partial(_split, self._dataset(training=training), self._collate(training=training))
 
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""
@@ -116,23 +116,27 @@ class Loaders:
             conditioning=self._config.conditioning or self._base.defaults.conditioning,
         )
 
-    def _collate(self, *, training: bool, total: int = 0) -> Collate:
+    def _collate(self, *, training: bool, room: Room = NO_ROOM) -> Collate:
         return Collate(
             self._base.gpt_shape(),
             mask_heard=training,
             learn_reading=training and self._config.reading_weight > 0,
             layout=self._switches.layout,
-            total=total,
+            room=room,
         )
 
-    def _total(self) -> int:
-        """Positions of every batch where all are to have one shape; 0 where they may differ."""
+    def _room(self) -> Room:
+        """What every batch has room for where all are to have one shape."""
+        size = self._config.batch_size
         if self._config.max_mel_length:
             assert self._config.max_text_length
             clip = row_length(self._config.max_text_length, self._config.max_mel_length)
-            return round_up(clip * self._config.batch_size, SHAPE_STEP)
+            return Room(clips=size, longest=clip, total=round_up(clip * size, SHAPE_STEP))
+        if self._switches.compile not in CUDA_GRAPHS:
+            return NO_ROOM
         # CUDA graphs are recorded for one shape. Batches are balanced, so the longest is little longer than the others.
-        return round_up(self._batches.longest(), SHAPE_STEP) if self._switches.compile in CUDA_GRAPHS else 0
+        longest = int(self._batches.lengths.max())
+        return Room(clips=size, longest=longest, total=round_up(self._batches.longest(), SHAPE_STEP))
 
     def _settings(self) -> LoaderSettings:
         config, files = self._config, {clip.audio for clip in self._data.train}

@@ -135,7 +135,7 @@ def _block_bytes(gpt: XttsGpt, inputs: tuple[Any, ...], record: StepRecord) -> t
     block = gpt.gpt.h[0].forward
     dtype = record.product_dtype or torch.float32
     with torch.autocast(x.device.type, dtype=dtype, enabled=dtype != torch.float32):
-        everything = saved_bytes(lambda: block(x, *inputs[1:]))
+        everything = saved_bytes(lambda: block(x, *inputs[1:]), but=gpt.gpt.h[0].parameters())
         if record.recomputed == 0:
             return everything, everything
         if gpt.options.checkpointing == "full":
@@ -160,17 +160,19 @@ class _KeptOutputs(TorchDispatchMode):
         return out
 
 
-def saved_bytes(forward: Callable[[], Tensor]) -> int:
-    """Memory that a forward pass keeps for its backward pass, in bytes; parameters and repeated storages count once.
+def saved_bytes(forward: Callable[[], Tensor], *, but: Iterable[Tensor] = ()) -> int:
+    """Memory that a forward pass keeps for its backward pass, in bytes; storages that are kept twice count once.
 
     Args:
         forward: computes something that requires gradients; what it saves is measured, then dropped.
+        but: what does not count: the weights, which are there anyway, those that do not learn among them.
     """
     storages: dict[int, int] = {}
+    weights = {tensor.untyped_storage().data_ptr() for tensor in but}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if not (tensor.is_leaf and tensor.requires_grad):
+        if storage.data_ptr() not in weights:
             storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
