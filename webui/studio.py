@@ -17,6 +17,7 @@ from webui import text
 from webui.logs import Logs
 from webui.monitor import Monitor
 from webui.pages import OpenPages
+from webui.takes import TakeWatch
 
 if TYPE_CHECKING:
     from webui.security import Access
@@ -40,6 +41,7 @@ class Studio:
     logs: Logs = field(default_factory=Logs)
     jobs: JobWatch = field(default_factory=JobWatch)
     """For what is asked every few seconds; who acts asks `utils.jobs`."""
+    takes: TakeWatch = field(default_factory=TakeWatch)
     pages: OpenPages = field(default_factory=OpenPages)
     desk: SpeechDesk = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""

@@ -193,7 +193,7 @@ def read_take(folder: Path) -> Take:
         take = _parse(folder, json.loads((folder / TAKE_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(what=f"this take cannot be read: {error}", where=str(folder)) from error
-    if take.is_live and not _is_alive(take.owner):
+    if take.is_live and not has_owner(take):
         return take.changed(state="cut", message="the app ended while this was being spoken; continue it when you like")
     return take
 
@@ -205,10 +205,8 @@ def list_takes(project: Project, *, limit: int | None = None) -> list[Take]:
         project: whose takes.
         limit: at most so many.
     """
-    places = project.folder / TAKES_FOLDER
-    folders = sorted(places.iterdir(), reverse=True) if places.is_dir() else []
     takes: list[Take] = []
-    for folder in folders:
+    for folder in take_folders(project):
         if limit is not None and len(takes) >= limit:
             break
         try:
@@ -216,6 +214,12 @@ def list_takes(project: Project, *, limit: int | None = None) -> list[Take]:
         except UserError:
             continue
     return takes
+
+
+def take_folders(project: Project) -> list[Path]:
+    """Folders that may hold a take, the newest first."""
+    places = project.folder / TAKES_FOLDER
+    return sorted(places.iterdir(), reverse=True) if places.is_dir() else []
 
 
 def find_take(project: Project, take_id: str) -> Take:
@@ -235,9 +239,10 @@ def this_process() -> dict[str, Any]:
     return dataclasses.asdict(ProcessId.of(os.getpid()))
 
 
-def _is_alive(owner: dict[str, Any]) -> bool:
+def has_owner(take: Take) -> bool:
+    """Whether the process that has a take spoken still runs."""
     try:
-        return ProcessId(**owner).process() is not None
+        return ProcessId(**take.owner).process() is not None
     except TypeError:
         return False
 

@@ -77,7 +77,7 @@ def models(studio: Studio, values: Values) -> Updates:
         "inference.models": Change(choices=choices, **_nothing(is_another, [])),
         "inference.clip": Change(choices=_clips(project), **_nothing(is_another)),
         "inference.comparison": Change(choices=comparison_choices(project), **_nothing(is_another)),
-        "inference.take": Change(choices=_take_choices(project), **_nothing(is_another)),
+        "inference.take": Change(choices=_take_choices(studio, project), **_nothing(is_another)),
     }
     return updates | _nothing_of_project() if is_another else updates
 
@@ -243,12 +243,12 @@ def activity(studio: Studio, values: Values) -> Updates:
     project = studio.project_or_none(values["project.project"])
     if project is None:
         return updates
-    takes = list_takes(project, limit=MAX_TAKES)
-    live = [view.take(take) for take in takes if take.is_live and len(take.lines) > 1]
+    takes = studio.takes.newest(project, MAX_TAKES)
+    live = [take.progress for take in takes if take.progress is not None]
     hint = message("hint", text.NO_TAKES) if not takes else ""
     return updates | {
         "inference.progress": view.join(*live) or hint,
-        "inference.take": Change(choices=[(view.label(take), take.id) for take in takes]),
+        "inference.take": Change(choices=[(take.label, take.id) for take in takes]),
         "inference.measures": evaluation.found(project),
         **_measuring(studio, project),
     }
@@ -359,8 +359,8 @@ def _clips(project: Project) -> list[tuple[str, str]]:
     return [(f"{clip.seconds:.1f} s · {clip.text[:60]}", clip.clip) for clip in used[:MAX_CLIPS]]
 
 
-def _take_choices(project: Project) -> list[tuple[str, str]]:
-    return [(view.label(take), take.id) for take in list_takes(project, limit=MAX_TAKES)]
+def _take_choices(studio: Studio, project: Project) -> list[tuple[str, str]]:
+    return [(take.label, take.id) for take in studio.takes.newest(project, MAX_TAKES)]
 
 
 def _chosen_take(studio: Studio, values: Values) -> tuple[Project, str]:
