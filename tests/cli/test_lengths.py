@@ -45,6 +45,18 @@ def test_a_language_that_nobody_named_is_said_to_be_assumed(
     assert lines[-1] == "not counted: nowhere.wav: nowhere.wav does not exist"
 
 
+def test_amharic_is_planned_in_its_latin_form_where_training_reads_it_so(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "metadata.csv"
+    audio = project.dataset / "wavs" / "clip0.wav"
+    table.write_text(f"audio_file|text\n{audio}|ሰላም ለዓለም።\n", encoding="utf-8")
+    main(["--csv", str(table), "--base", "tiny", "--language", "amh", "--use-amharic-g2p"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "1 clips" in lines[0] and "language amh (as given)" in lines[0]
+    assert next(int(line.split()[-1]) for line in lines if line.startswith("text tokens")) > 5
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

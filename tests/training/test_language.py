@@ -18,6 +18,7 @@ from utils.model.base import Base, find_base
 from utils.model.grow import EMBEDDING
 from utils.paths import Project
 from utils.training.language import language_base
+from utils.training.lengths import measure_lengths
 from utils.training.run import fine_tune
 
 TEXTS = ["ሰላም ለዓለም።", "ጤና ይስጥልኝ።", "በ2015 ዓ.ም. ተወለደ።", "ዶ/ር አበበ መጣ።", "ፀሐይ ወጣች።", "ቋንቋ ሀብት ነው።"]
@@ -102,3 +103,20 @@ def test_a_base_that_reads_latin_is_not_fed_ethiopic_letters(amharic: Project, t
     config = TrainConfig(base="tiny", project=amharic.name, output=amharic.output, language="am")
     with pytest.raises(UserError, match="use_amharic_g2p is off"):
         language_base(config, amharic, base)
+
+
+def test_lengths_are_planned_with_the_tokens_that_training_reads_and_nothing_is_made_for_it(
+    trained: TrainedModel, amharic: Project
+) -> None:
+    before = set(amharic.dataset.iterdir())
+    lengths = measure_lengths(amharic.train_csv, find_base("tiny"), "amh", use_amharic_g2p=True)
+    (grown,) = amharic.dataset.glob("base-amh-*")
+    tokenizer = Base(grown).tokenizer()
+    expected = [len(tokenizer.encode(clip.text, "amh")) for clip in read_manifest(amharic.train_csv)]
+    assert lengths.tokens.tolist() == expected
+    assert set(amharic.dataset.iterdir()) == before
+    with pytest.raises(UserError) as caught:
+        measure_lengths(amharic.train_csv, find_base("tiny"), "amh")
+    assert "--use-amharic-g2p" in caught.value.fix
+    with pytest.raises(UserError, match="use_amharic_g2p is for Amharic"):
+        measure_lengths(amharic.train_csv, find_base("tiny"), "en", use_amharic_g2p=True)

@@ -29,6 +29,8 @@ class LengthsConfig(Config):
     """Base model whose tokenizer and limits count: a base name or a folder."""
     language: str | None = None
     """Language code of the transcripts; that of lang.txt beside the table when not given, or else en."""
+    use_amharic_g2p: bool = False
+    """Read Amharic in its Latin form, as training with this flag does."""
 
     def problems(self) -> list[str]:
         return ["give either a csv or a project"] if (self.csv is None) == (self.project is None) else []
@@ -56,7 +58,7 @@ def _lengths(config: LengthsConfig) -> None:
     base = find_base(config.base)
     language, source = _language(config)
     with progress_report("measuring clips") as report:
-        lengths = measure_lengths(config.table, base, language, progress=report)
+        lengths = measure_lengths(config.table, base, language, use_amharic_g2p=config.use_amharic_g2p, progress=report)
     hours = lengths.seconds.sum() / 3600
     print(
         f"{config.table}: {len(lengths.samples)} clips, {hours:.2f} h; base {base.name}, language {language} ({source})"

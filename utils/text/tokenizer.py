@@ -69,10 +69,11 @@ class Tokenizer:
         """
         code = plain_code(language)
         if code not in self.languages:
+            latin = "; or read it in its Latin form: --use-amharic-g2p" if code == AMHARIC else ""
             raise UserError(
                 what=f"this base cannot read the language {language!r}",
                 where=str(self.path),
-                fix=f"use one of: {', '.join(self.languages)}; or add it: python -m utils.cli.language",
+                fix=f"use one of: {', '.join(self.languages)}; or add it: python -m utils.cli.language{latin}",
             )
         require_packages(code)
         return code

@@ -14,6 +14,7 @@ from utils.dataset.manifest import Clip, read_manifest
 from utils.errors import UserError
 from utils.model.base import Base
 from utils.text.tokenizer import UNKNOWN, Tokenizer
+from utils.training.language import language_tokenizer
 
 Progress = Callable[[int, int], None]
 """Called with (done, total) while work goes on."""
@@ -66,19 +67,23 @@ class LengthReport:
         return int(((self.samples > max_audio_length) | (self.tokens > max_text_length)).sum())
 
 
-def measure_lengths(csv: Path, base: Base, language: str, *, progress: Progress | None = None) -> LengthReport:
+def measure_lengths(
+    csv: Path, base: Base, language: str, *, use_amharic_g2p: bool = False, progress: Progress | None = None
+) -> LengthReport:
     """Lengths of all clips of a table.
 
     Args:
         csv: a manifest or any table that preparing reads.
         base: whose tokenizer and limits count.
         language: code of the transcripts' language.
+        use_amharic_g2p: read Amharic in its Latin form, as training with that setting does.
         progress: told (clips done, clips in all).
 
     Raises:
         UserError: the table cannot be read, the base cannot read the language, or no clip can be measured.
     """
-    clips, tokenizer, shape = read_manifest(csv), base.tokenizer(), base.gpt_shape()
+    clips, shape = read_manifest(csv), base.gpt_shape()
+    tokenizer = language_tokenizer(base, language, use_amharic_g2p=use_amharic_g2p)
     code = tokenizer.check_language(language)
     samples, tokens, dropped = _measured(clips, tokenizer, code, progress)
     if not samples:
