@@ -13,7 +13,7 @@ CONDITIONING_FLOPS = 108.7e9
 """The conditioning encoder for one clip at XTTS v2's width of 1024, forward and backward."""
 FIRST_SIDE, LARGEST_SIDE = 512, 8192
 """Sides of the square matrices that are multiplied."""
-LONG_ENOUGH_S = 0.005
+LONG_ENOUGH_S = 0.002
 """A product that takes so long is not measured by what starting it costs."""
 
 
@@ -47,7 +47,9 @@ def useful_flops(
 
 
 def peak_flops(device: str | torch.device, dtype: torch.dtype = torch.bfloat16) -> float | None:
-    """FLOP/s of a large matrix product, measured in about a tenth of a second; None where memory has no room for it.
+    """FLOP/s of a large matrix product, measured in some tens of milliseconds; None where memory has no room for it.
+
+    On CUDA the peaks of memory are counted anew afterwards: the matrices are no part of what training takes.
 
     Args:
         device: cpu or cuda.
@@ -64,6 +66,10 @@ def peak_flops(device: str | torch.device, dtype: torch.dtype = torch.bfloat16) 
         if not is_out_of_memory(error):
             raise
         return 2 * (side // 2) ** 3 / seconds if seconds else None
+    finally:
+        if torch.device(device).type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(device)
 
 
 def product_s(device: str | torch.device, dtype: torch.dtype, *, side: int, repeats: int) -> float:
@@ -71,7 +77,7 @@ def product_s(device: str | torch.device, dtype: torch.dtype, *, side: int, repe
     where = torch.device(device)
     # Of a generator of their own: what training draws must not depend on this. Ones would cost a GPU less power.
     random = torch.Generator(where).manual_seed(0)
-    a, b = (torch.randn(side, side, generator=random, device=where).to(dtype) for _ in range(2))
+    a, b = (torch.randn(side, side, generator=random, dtype=dtype, device=where) for _ in range(2))
     return least_s(lambda: torch.mm(a, b), where, repeats=repeats)
 
 
