@@ -34,6 +34,12 @@ def test_hostile_names_become_plain_ones(name: str) -> None:
     assert not set(safe) & set("/\\<>;|`$\x00\n") and not safe.startswith(".")
 
 
+@pytest.mark.parametrize("name", ["con.wav", "NUL.txt", "aux", "com1.tar.gz", "Lpt9.csv", "com¹.wav", "con .wav"])
+def test_a_name_that_windows_keeps_for_a_device_is_mended(name: str) -> None:
+    assert safe_name(name).startswith("_")
+    assert safe_name(f"x{name}").startswith("x")
+
+
 @given(st.text(max_size=300))
 def test_any_name_becomes_one_plain_name(name: str) -> None:
     safe = safe_name(name)

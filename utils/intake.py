@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.errors import UserError, disk_errors
-from utils.paths import Project
+from utils.paths import Project, unreserved
 from utils.uploads import DEFAULT_QUOTA_BYTES, UPLOADS_FOLDER, check_room
 
 SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".aiff", ".aif")
@@ -159,7 +159,7 @@ def safe_name(name: str) -> str:
     stem = _UNSAFE.sub("_", stem).strip(" .") or "file"
     while len(stem.encode()) > MAX_STEM_BYTES:
         stem = stem[:-1]
-    return stem.rstrip(" .") + _UNSAFE.sub("_", suffix)
+    return unreserved(stem.rstrip(" .") + _UNSAFE.sub("_", suffix))
 
 
 def _check_apart(project: Project, files: Sequence[Path]) -> None:

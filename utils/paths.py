@@ -13,7 +13,7 @@ from utils.errors import UserError
 _MAX_CHARACTERS, _MAX_BYTES = 64, 200
 _run_numbers = itertools.count()
 # Windows refuses these as file names whatever their case or extension.
-_RESERVED = {"con", "prn", "aux", "nul", *(f"{stem}{digit}" for stem in ("com", "lpt") for digit in range(1, 10))}
+_RESERVED = {"con", "prn", "aux", "nul", *(f"{stem}{digit}" for stem in ("com", "lpt") for digit in "0123456789¹²³")}
 
 NO_PROJECT = ".jobs"
 """Folder below the output folder for jobs of no project; no project can have this name."""
@@ -38,6 +38,11 @@ def check_name(name: str, *, kind: str = "project") -> str:
             fix=f"use 1 to {_MAX_CHARACTERS} letters, digits, '_' or '-' ({_MAX_BYTES} bytes in UTF-8), and no path",
         )
     return composed
+
+
+def unreserved(name: str) -> str:
+    """A file name that Windows takes: a device of it, whatever follows the first dot, gets a `_`."""
+    return f"_{name}" if name.split(".")[0].strip().lower() in _RESERVED else name
 
 
 def _is_safe(name: str) -> bool:

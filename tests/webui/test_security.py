@@ -10,7 +10,6 @@ import inspect
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,10 @@ import psutil
 import pytest
 
 import app as app_module
-from tests.webui.app import ROOT, free_port, running_app
+from tests.webui.app import ROOT, running_app
 from utils.errors import UserError
+from utils.paths import Project
+from utils.projects import ProjectSettings, create_project
 from webui.interface import create_ui
 from webui.security import Access, Guard, is_loopback, read_auth
 from webui.temporary import PREFIX
@@ -270,6 +271,36 @@ def test_the_name_of_an_upload_does_not_choose_its_place(app, name):
     assert ".." not in place.parts and not Path("/etc/cron.d/evil").exists()
 
 
+@pytest.mark.parametrize("file", ["{world}/secret.txt", "{world}/output/anna/dataset/lang.txt", "/etc/passwd"])
+@pytest.mark.parametrize("endpoint", ["data_upload", "language_look"])
+def test_a_file_of_the_server_cannot_be_named_as_an_upload(app, output, endpoint, file):
+    """Neither a stranger's, nor another project's: only what was really uploaded."""
+    named = {"path": file.format(world=output.parent), "meta": {"_type": "gradio.FileData"}, "orig_name": "a.txt"}
+    bert = project_of("bert", output)
+    values = {"data_upload": ["bert", [named]], "language_look": ["bert", "en", "tiny", named]}
+    event = httpx.post(f"{app}gradio_api/call/{endpoint}", json={"data": values[endpoint]}).json()["event_id"]
+    answer = httpx.get(f"{app}gradio_api/call/{endpoint}/{event}", timeout=60).text
+    assert "event: error" in answer and "no project" not in answer and SECRET not in answer
+    assert not (bert.folder / "uploads").exists()
+    assert Path(named["path"]).exists(), "uploads are moved: it must not have been"
+
+
+def test_what_was_uploaded_can_be_named(app, output):
+    """The same call as above, which is refused for its file and nothing else."""
+    carl = project_of("carl", output)
+    (stored,) = httpx.post(app + "gradio_api/upload", files={"files": ("a.txt", b"Hello.")}).json()
+    named = {"path": stored, "meta": {"_type": "gradio.FileData"}, "orig_name": "a.txt"}
+    event = httpx.post(f"{app}gradio_api/call/data_upload", json={"data": ["carl", [named]]}).json()["event_id"]
+    assert "event: complete" in httpx.get(f"{app}gradio_api/call/data_upload/{event}", timeout=60).text
+    assert len(list(carl.folder.rglob("a.txt"))) == 1
+
+
+def project_of(name: str, output: Path) -> Project:
+    """A project for uploads."""
+    project = Project(name=name, output=output)
+    return project if project.folder.exists() else create_project(name, output, ProjectSettings(language="en"))
+
+
 # Floods
 
 
@@ -297,28 +328,6 @@ def test_a_request_that_hides_its_length_is_cut_off(app):
     connection.request("POST", "/gradio_api/call/project_create", headers=told)
     assert connection.getresponse().status == 413
     assert httpx.get(app).status_code == 200
-
-
-def test_requests_beyond_the_queue_are_refused_at_once(tmp_path):
-    page = create_ui(tmp_path)
-    blocker = threading.Event()
-
-    def wait() -> None:
-        blocker.wait(30)
-
-    with page:
-        gr.api(wait, api_name="slow")
-    port = free_port()
-    try:
-        page.launch(server_port=port, quiet=True, prevent_thread_lock=True, footer_links=[], ssr_mode=False)
-        size = page._queue.max_size
-        assert size is not None and size <= 100
-        address = f"http://127.0.0.1:{port}/gradio_api/call/slow"
-        answers = [httpx.post(address, json={"data": []}).status_code for _ in range(size + 5)]
-        assert answers[0] == 200 and answers[-1] == 503
-    finally:
-        blocker.set()
-        page.close()
 
 
 # What handlers are given

@@ -15,6 +15,7 @@ from utils.audio.decode import AUDIO_SUFFIXES
 from utils.dataset.cues import SUBTITLE_SUFFIXES
 from utils.dataset.work import file_hash
 from utils.errors import UserError
+from utils.paths import unreserved
 
 MAX_MEMBERS = 300_000
 MAX_BYTES = 500 * 2**30
@@ -102,8 +103,7 @@ def _inside(member: zipfile.ZipInfo) -> PurePosixPath:
     parts = [part for part in PurePosixPath(member.filename.replace("\\", "/")).parts if part not in ("", ".")]
     # Windows drops dots and spaces at the end of names, and has a few names that no file can have.
     safe = [_BAD_CHARACTERS.sub("_", unicodedata.normalize("NFC", part)).rstrip(". ") or "_" for part in parts]
-    reserved = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
-    return PurePosixPath(*(f"_{part}" if reserved.match(part) else part for part in safe))
+    return PurePosixPath(*map(unreserved, safe))
 
 
 def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> None:

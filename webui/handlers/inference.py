@@ -154,7 +154,7 @@ def follow(studio: Studio, take: Take) -> Iterator[Updates]:
         yield updates
     last = _shown(take) | {"inference.speaker": Change(choices=studio.desk.speakers(take.model))}
     if take.state == "failed" and not take.sentences:
-        raise UserError(what=take.message, where=text.INFERENCE_TAB)
+        raise UserError(what=take.message, where=text.INFERENCE_TAB, fix=text.TAKE_FAILED_FIX)
     yield last | {"inference.whole": str(take.wavs[0]) if take.wavs else None}
 
 
@@ -184,7 +184,7 @@ def stop(studio: Studio, values: Values) -> Updates:
     live = [take for take in list_takes(project, limit=MAX_TAKES) if take.is_live]
     chosen = [take for take in live if take.id == values["inference.current"]] or live
     if not chosen:
-        raise UserError(what=text.NOTHING_RUNS, where=text.INFERENCE_TAB)
+        raise UserError(what=text.NOTHING_RUNS, where=text.INFERENCE_TAB, fix=text.NOTHING_SPEAKS_FIX)
     for take in chosen:
         studio.desk.stop(take.folder)
     return {"inference.status": view.take(read_take(chosen[0].folder))}
