@@ -237,15 +237,13 @@ class TrainConfig(Config):
     """What is heard of the voice: own, a part of the clip itself, whose codes then do not train (stock's way); other, a
     part of another clip by the same speaker, and all codes train. The base's default when not given."""
     reading_weight: float = 0.0
-    """Weight of a loss that teaches attention where in the text speech is, for models from nothing (0.2); 0 is none.
-    Needs the manifest's column word_times."""
+    """Weight of a loss that teaches attention to follow the text; 0 is none. Needs the manifest's column word_times."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"
     """Where to train; auto takes a CUDA GPU when there is one."""
     resume: Path | None = None
-    """Go on with a run, with its own settings: last, best, a run's folder or name, or the folder of a checkpoint. More
-    epochs may be given."""
+    """Go on with a run (more epochs may be given): last, best, a run's folder or name, or a checkpoint's folder."""
     allow_changes: bool = False
     """Let a resumed run take other settings or clips than it had; without this they are named and refused."""
     run_id: str | None = None
@@ -321,6 +319,8 @@ class ExportConfig(Config):
     """Run to export; the newest run with a checkpoint when not given."""
     checkpoint: Literal["best", "last"] = "best"
     """Which of the run's checkpoints."""
+    decoder_steps: int | None = None
+    """Steps in which the decoder's acoustic trunk learns the voice; the base's own number when not given."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,11 +31,11 @@ from utils.model.base import Base
 from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
-from utils.model.packing import STOPS, pack
 from utils.model.weights import read_weights
 from utils.model.xtts import build_gpt
 from utils.text.tokenizer import Tokenizer
 from utils.training.decoder_clips import OUTPUT_RATE, DecoderClip
+from utils.training.latents import known_latents
 from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
 from utils.training.speaker import new_speaker_encoder
 from utils.training.state import Checkpoints, load_checkpoint
@@ -177,11 +177,6 @@ def _hidden_states(listener: Listener, latents: Tensor, texts: list[str], wavs: 
     for row, wav in enumerate(wavs):
         padded[row, : wav.shape[1]] = wav[0]
     codes = listener.codes(padded, lengths)
-    tokens = [torch.tensor(listener.tokenizer.encode(text, "en")) for text in texts]
-    gpt = listener.gpt
-    batch = pack(tokens, codes, gpt.shape)
-    hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, latents.expand(len(texts), -1, -1)), batch)).flatten(0, 1)
     assert all(len(clip) == -(-length // CODE_SAMPLES) for clip, length in zip(codes, lengths, strict=True))
-    # Places stand clip after clip, codes and stops; the first stop is the last state that decoding sees.
-    places = batch.code_places[: batch.num_code_targets].split([len(clip) + STOPS for clip in codes])
-    return [hidden[own[: len(clip) + 1]] for own, clip in zip(places, codes, strict=True)]
+    tokens = [torch.tensor(listener.tokenizer.encode(text, "en")) for text in texts]
+    return known_latents(listener.gpt, latents, tokens, codes)

@@ -45,7 +45,14 @@ ABOUT: dict[str, Any] = {
     "(for the decoder in 200 random ones as well); no recordings",
     "recipe": "recipes/starter; GPT and decoder were trained in more steps than one, which docs/quality.md tells",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
-    "training": {"learning_rate": 3e-4, "num_epochs": 8, "dropout": 0.0, "crop": CROP, "conditioning": "other"},
+    "training": {
+        "learning_rate": 3e-4,
+        "num_epochs": 8,
+        "dropout": 0.0,
+        "crop": CROP,
+        "conditioning": "other",
+        "decoder_steps": 150,
+    },
 }
 
 

@@ -27,7 +27,7 @@ from utils.inference.engine import Synthesizer
 from utils.inference.voices import Voice
 from utils.model.base import Base, find_base
 from utils.model.dvae import load_code_encoder
-from utils.model.packing import pack
+from utils.training.latents import known_latents
 
 NUM_SENTENCES = (50, 100)
 """Retrieval is among 50; false ends are too rare to be counted on so few."""
@@ -90,15 +90,13 @@ def _ceiling(
     synthesizer: Synthesizer, voices: dict[str, Voice], recordings: dict[str, Path]
 ) -> Callable[[Sentence], Said]:
     encoder = load_code_encoder(synthesizer.base.dvae, synthesizer.base.mel_stats())
-    gpt = synthesizer.gpt
 
     @torch.inference_mode()
     def speak(sentence: Sentence) -> Said:
         wav, voice = read_wav(recordings[sentence.text]), voices[sentence.voice]
         (codes,) = encoder(wav, [wav.shape[1]])
-        batch = pack([torch.tensor(synthesizer.tokenizer.encode(sentence.text, "en"))], [codes], gpt.shape)
-        hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, voice.latents), batch)).flatten(0, 1)
-        latents = hidden[batch.code_places[: len(codes) + 1]][None]
-        return Said(wav=synthesizer.vocoder(latents, voice.embedding), finished=True)
+        tokens = torch.tensor(synthesizer.tokenizer.encode(sentence.text, "en"))
+        (latents,) = known_latents(synthesizer.gpt, voice.latents, [tokens], [codes])
+        return Said(wav=synthesizer.vocoder(latents[None], voice.embedding), finished=True)
 
     return speak

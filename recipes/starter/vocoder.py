@@ -12,17 +12,16 @@ from typing import cast
 import numpy as np
 import soundfile
 import torch
-from torch import Tensor
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from recipes.starter.latents import lessons_folder, load_lessons
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
-from utils.model.architecture import NUM_MELS, DecoderShape
-from utils.model.harmonic import HarmonicGenerator
+from utils.model.architecture import DecoderShape
 from utils.model.weights import read_weights, write_weights
 from utils.model.xtts import build_decoder
+from utils.training.balance import balance
 from utils.training.decoder import decode, train_decoder
-from utils.training.decoder_clips import OUTPUT_RATE, DecoderClip, DecoderClips, DecoderTraining
+from utils.training.decoder_clips import OUTPUT_RATE, DecoderClips, DecoderTraining
 from utils.training.spectral import SpectralLoss
 
 LATENT_WIDTH = 256
@@ -81,28 +80,6 @@ def plan(folder: Path, taught_by: str) -> DecoderTraining:
         (folder / "decoder.safetensors").rename(folder / "decoder_before.safetensors")
     path.write_text(json.dumps({"taught_by": taught_by, "steps": steps}), encoding="utf-8")
     return dataclasses.replace(SETTINGS, steps=steps)
-
-
-@torch.no_grad()
-def balance(decoder: HifiDecoder, clips: list[DecoderClip]) -> Tensor:
-    """Give each mel band the power that the recordings have in the mean; returns what was added, [80].
-
-    A trunk that outlines the middle of what may come is right as often above as below, but power is a mean: bands that
-    are hard to foretell came out up to 6 dB too soft.
-    """
-    spectral = SpectralLoss(OUTPUT_RATE)
-    powers = torch.zeros(2, NUM_MELS)
-    for clip in clips:
-        latents = torch.from_numpy(np.load(clip.latents).astype(np.float32))[None]
-        made = decode(decoder, latents, clip.speaker[None, :, None].float())
-        real = torch.from_numpy(soundfile.read(clip.wav, dtype="float32")[0])[None, None, : made.shape[2]]
-        for which, sound in enumerate((real, made[..., : real.shape[2]])):
-            powers[which] += (2 * spectral.log_mel(sound)[0]).exp().mean(1)
-    added = (powers[0] / powers[1]).log() / 2
-    generator = decoder.waveform_decoder
-    assert isinstance(generator, HarmonicGenerator)
-    generator.trunk.leave.bias[-NUM_MELS:] += added
-    return added
 
 
 @torch.no_grad()

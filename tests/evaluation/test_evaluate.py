@@ -12,12 +12,13 @@ from tests.sounds import make_project
 from utils.audio.resample import resample
 from utils.cli import demo
 from utils.cli import evaluate as command
-from utils.config import TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, Speaker, measure
+from utils.inference.export import export_model
 from utils.inference.vocoder import OUTPUT_RATE
 from utils.paths import Project
 from utils.training.run import fine_tune
@@ -63,11 +64,12 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
 def test_the_demo_keeps_a_sentence_from_before_and_after_training(trained: Project, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     config = demo.DemoConfig(project=trained.name, output=trained.output, base="tiny")
+    export_model(ExportConfig(project=trained.name, output=trained.output))
     found = demo.measure(config, voice=trained.folder)
-    assert [model.name for model in found.models] == ["base", "best"]
+    assert [model.name for model in found.models] == ["base", "ready"]
     before, after = demo.keep_pair(found, trained.folder)
     assert before.read_bytes() == (found.folder / "base" / "000.wav").read_bytes()
-    assert after.read_bytes() == (found.folder / "best" / "000.wav").read_bytes()
+    assert after.read_bytes() == (found.folder / "ready" / "000.wav").read_bytes()
 
 
 def test_a_text_file_needs_the_synthesiser(trained: Project, tmp_path: Path, monkeypatch) -> None:

@@ -83,7 +83,7 @@ def test_the_package_can_be_fine_tuned_and_exported(packed: Path, tmp_path: Path
     project = make_project(tmp_path, num_train=2, num_eval=1)
     result = fine_tune(TrainConfig(project=project.name, output=tmp_path, base=str(packed), num_epochs=1))
     assert result.num_steps == 1
-    ready = export_model(ExportConfig(project=project.name, output=tmp_path))
+    ready = export_model(ExportConfig(project=project.name, output=tmp_path, decoder_steps=2))
     own = Synthesizer(find_base(str(ready)))
     assert own.decoder.waveform_decoder.conv_pre.in_channels == 256
     assert set(own.speakers()) == {*(voice.name for voice in GPT_VOICES), project.name}

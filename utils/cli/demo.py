@@ -99,10 +99,8 @@ def _train_config(config: DemoConfig) -> TrainConfig:
 def _export(config: DemoConfig) -> Path:
     from utils.inference.export import export_model
 
-    with progress_report("exporting") as progress:
-        ready = export_model(ExportConfig(project=config.project, output=config.output))
-        progress(1, 1)
-    return ready
+    with progress_phases() as progress:
+        return export_model(ExportConfig(project=config.project, output=config.output), progress=progress)
 
 
 def _speaks(config: DemoConfig) -> bool:
@@ -125,7 +123,7 @@ def measure(config: DemoConfig, voice: Path) -> "Evaluation":
     settings = EvaluateConfig(
         project=config.project,
         output=config.output,
-        checkpoint="base,best",
+        checkpoint="base,ready",
         sentences=voice.with_name(HELD_OUT) if has_synthesiser else None,
         synthesiser_voice=SYNTHESISER_VOICE if has_synthesiser else None,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from utils.cli.common import progress_report, run_command
+from utils.cli.common import progress_phases, run_command
 from utils.config import ExportConfig
 from utils.model.catalog import read_about
 
@@ -16,9 +16,8 @@ def _export(config: ExportConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.inference.export import export_model
 
-    with progress_report("exporting") as report:
-        ready = export_model(config)
-        report(1, 1)
+    with progress_phases() as progress:
+        ready = export_model(config, progress=progress)
     for file in sorted(ready.iterdir()):
         print(f"{file.stat().st_size / 1e6:8.1f} MB  {file}")
     print(f"It loads in: {read_about(ready)['loads_in']}")

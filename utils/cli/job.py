@@ -150,9 +150,7 @@ def _train(config: TrainConfig, report: Report) -> None:
 def _export(config: ExportConfig, report: Report) -> None:
     from utils.inference.export import export_model
 
-    report("exporting", 0, 1)
-    print(export_model(config))
-    report("exporting", 1, 1)
+    print(export_model(config, progress=report))
 
 
 def _synthesize(config: SynthesizeConfig, report: Report) -> None:

@@ -9,10 +9,11 @@ from typing import Any, Literal
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.inference.engine import Synthesizer
+from utils.inference.own_decoder import Told, own_decoder, trunk_steps
 from utils.model.base import Base
 from utils.model.grow import TUNED_DVAE
-from utils.model.weights import part, write_pickle
-from utils.model.xtts import DECODER_PREFIX, full_state
+from utils.model.weights import write_pickle
+from utils.model.xtts import full_state
 from utils.paths import Project, check_name, open_project
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, run_base
 from utils.training.state import Checkpoints, load_checkpoint
@@ -23,11 +24,12 @@ READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "r
 
 
 @disk_errors()
-def export_model(config: ExportConfig) -> Path:
+def export_model(config: ExportConfig, *, progress: Told | None = None) -> Path:
     """Write the project's ready/ folder from a run; the former one is replaced once the new one is complete.
 
     Args:
         config: which project, run and checkpoint.
+        progress: how far it is.
 
     Returns:
         The ready/ folder with `READY_FILES`. Where the base has stock's decoder, stock coqui-tts loads it with
@@ -43,11 +45,12 @@ def export_model(config: ExportConfig) -> Path:
         raise UserError(
             what=f"the run has no complete {config.checkpoint} checkpoint", where=str(run), fix="train it further"
         )
+    steps = trunk_steps(run_base(run), config.decoder_steps)
     aside = project.folder / ".ready-writing"
     shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
     aside.mkdir()
     try:
-        _write_ready(aside, project, run, checkpoint)
+        _write_ready(aside, project, run, checkpoint, steps, progress or _untold)
         _swap(aside, project.ready)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -82,11 +85,12 @@ def _checkpoint(run: Path, which: Literal["best", "last"]) -> Path | None:
     return checkpoints.best() if which == "best" else checkpoints.last()
 
 
-def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path) -> None:
-    base, settings = run_base(run), TrainConfig.load(run / "config.yaml")
-    gpt, state = load_checkpoint(checkpoint), base.state()
-    mel_stats = state.get("mel_stats", base.mel_stats())
-    write_pickle(folder / "model.pth", {"model": full_state(gpt, part(state, DECODER_PREFIX), mel_stats)})
+def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path, steps: int, told: Told) -> None:
+    base, settings, gpt = run_base(run), TrainConfig.load(run / "config.yaml"), load_checkpoint(checkpoint)
+    decoder, facts = own_decoder(run, base, gpt, project, settings, steps=steps, told=told)
+    told("writing the model", 0, 1)
+    mel_stats = base.state().get("mel_stats", base.mel_stats())
+    write_pickle(folder / "model.pth", {"model": full_state(gpt, decoder, mel_stats)})
     for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
         shutil.copyfile(run / BASE_FOLDER / name, folder / name)
     shutil.copyfile(run / REFERENCE_FILE, folder / "reference.wav")
@@ -94,9 +98,14 @@ def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path) ->
         # Its codes are those of a DVAE that nobody else has: whoever trains on needs it.
         shutil.copyfile(base.dvae, folder / base.dvae.name)
         write_pickle(folder / "mel_stats.pth", base.mel_stats())
-    about = _about(project, run, checkpoint, base, settings)
+    about = _about(project, run, checkpoint, base, settings) | facts
     (folder / "about.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
     _add_own_voice(folder, project.name)
+    told("writing the model", 1, 1)
+
+
+def _untold(phase: str, done: int, total: int | None) -> None:
+    """Nobody asked."""
 
 
 def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: TrainConfig) -> dict[str, Any]:
