@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from utils.events import Event, tail
+from utils.events import Event, number_of, tail
 from utils.jobs import Job
 
 RECENT = 30
@@ -54,7 +54,7 @@ def progress_of(job: Job, tail: Tail = tail) -> Progress | None:
         tail = partial(tail, start=job.events_offset)
     steps = tail(job.events, RECENT, kind="step") if job.kind == "train" else []
     phases = tail(job.events, 1, kind="progress")
-    if steps and (not phases or phases[-1]["time"] <= steps[-1]["time"]):
+    if steps and (not phases or _time(phases[-1]) <= _time(steps[-1])):
         return _of_training(job, steps, tail)
     if not phases:
         return None
@@ -62,15 +62,15 @@ def progress_of(job: Job, tail: Tail = tail) -> Progress | None:
 
 
 def _of_training(job: Job, steps: list[Event], tail: Tail) -> Progress:
-    started = next(iter(tail(job.events, 1, kind="started")), {})
-    total, last = started.get("total_steps"), steps[-1]
-    config = started.get("config")
+    started: Event = next(iter(tail(job.events, 1, kind="started")), {})
+    total, epoch, config = number_of(started, "total_steps"), number_of(steps[-1], "epoch"), started.get("config")
+    epochs = number_of(config, "num_epochs") if isinstance(config, dict) else None
     return Progress(
         what="training",
-        done=int(last["step"]),
+        done=int(number_of(steps[-1], "step") or 0),
         total=int(total) if total else None,
-        epoch=last.get("epoch"),
-        epochs=config.get("num_epochs") if isinstance(config, dict) else None,
+        epoch=None if epoch is None else int(epoch),
+        epochs=None if epochs is None else int(epochs),
         seconds_left=_left(steps, "step", total) if job.alive else None,
     )
 
@@ -79,19 +79,24 @@ def _of_phase(job: Job, tail: Tail) -> Progress:
     phases = tail(job.events, RECENT, kind="progress")
     last = phases[-1]
     same = [event for event in phases if event.get("what") == last.get("what")]
-    total = last.get("total")
+    total = number_of(last, "total")
     return Progress(
         what=str(last.get("what", "")),
-        done=int(last.get("done", 0)),
+        done=int(number_of(last, "done") or 0),
         total=int(total) if total else None,
         seconds_left=_left(same, "done", total) if job.alive else None,
     )
 
 
-def _left(events: list[Event], count: str, total: int | None) -> float | None:
+def _left(events: list[Event], count: str, total: float | None) -> float | None:
     """Seconds for the rest at the recent pace; evaluations and checkpoints between steps are part of the pace."""
-    if total is None or len(events) < 2:
+    counts = [found for event in events if (found := number_of(event, count)) is not None]
+    if total is None or len(counts) < 2:
         return None
-    done = events[-1][count] - events[0][count]
-    took = events[-1]["time"] - events[0]["time"]
-    return (total - events[-1][count]) * took / done if done > 0 and took > 0 else None
+    done, took = counts[-1] - counts[0], _time(events[-1]) - _time(events[0])
+    return (total - counts[-1]) * took / done if done > 0 and took > 0 else None
+
+
+def _time(event: Event) -> float:
+    """When it was written; 0 in a log of another make that does not say."""
+    return number_of(event, "time") or 0.0

@@ -12,7 +12,7 @@ from typing import Any
 from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import Event, events_backwards, tail
+from utils.events import Event, events_backwards, number_of, tail
 from utils.paths import Project, check_name
 
 CHECKPOINTS = "checkpoints"
@@ -125,10 +125,12 @@ def start_checkpoint(project: Project, base: str) -> Path | None:
 
 def starts_of(run: Path) -> list[str]:
     """What `start_checkpoint` finds of a run, by a glance: whether the marks are there, not whether they are true."""
-    places = [(which, run / CHECKPOINTS, prefix) for which, prefix in (("best", BEST), ("last", LAST))]
-    return [
-        f"run/{run.name}/{which}" for which, folder, prefix in places if any(folder.glob(f"{prefix}*/complete.json"))
-    ]
+    try:
+        folders = list((run / CHECKPOINTS).iterdir())
+    except OSError:
+        return []
+    kinds = {folder.name[: len(LAST)] for folder in folders if (folder / "complete.json").is_file()}
+    return [f"run/{run.name}/{which}" for which, prefix in (("best", BEST), ("last", LAST)) if prefix in kinds]
 
 
 def read_run(folder: Path) -> RunInfo:
@@ -143,7 +145,7 @@ def read_run(folder: Path) -> RunInfo:
     best = next((event for event in events_backwards(job.events, kind="eval") if event.get("is_best")), {})
     return RunInfo(
         job=job,
-        step=int(step.get("step", 0)),
+        step=int(number_of(step, "step") or 0),
         total_steps=started.get("total_steps"),
         loss=_number(step, "loss"),
         best_loss=_number(best, "loss"),

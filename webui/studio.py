@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from utils import jobs
 from utils.config import Config
 from utils.errors import UserError
-from utils.jobs import JobWatch
+from utils.jobs import Job, JobWatch
 from utils.paths import Project
 from utils.projects import find_project
 from utils.speech.desk import SpeechDesk
@@ -41,6 +41,10 @@ class Studio:
     logs: Logs = field(default_factory=Logs)
     jobs: JobWatch = field(default_factory=JobWatch)
     """For what is asked every few seconds; who acts asks `utils.jobs`."""
+    told: dict[Path, tuple[Job, dict[str, Any]]] = field(default_factory=dict)
+    """What `/status` said of jobs that have ended, by folder."""
+    faults: set[str] = field(default_factory=set)
+    """What went wrong while a page was told, each logged once."""
     takes: TakeWatch = field(default_factory=TakeWatch)
     pages: OpenPages = field(default_factory=OpenPages)
     desk: SpeechDesk = field(init=False)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from utils.jobs import Job
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import JobRecord, write_record
+from utils.paths import NO_PROJECT
 from utils.projects import ProjectSettings, create_project
 from webui import text
 from webui.handlers import live, status
 from webui.studio import Studio
+from webui.views.project import activity
 
 VALUES = {"project.project": "maria", "project.base": "tiny", "train.run": ""}
 POLLS = 20
@@ -146,3 +149,61 @@ def test_a_run_of_another_project_is_no_longer_chosen(tmp_path):
     assert shown["train.run"].properties["value"] == ""
     mine = live.poll(studio, VALUES | {"train.run": "20260101-000000-1-000"})
     assert "value" not in mine["train.run"].properties
+
+
+def test_values_of_a_wrong_type_in_a_log_do_not_freeze_the_page(tmp_path):
+    studio, log = studio_with_run(tmp_path, 3)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(
+            event("sample", step=None, path="a.wav", text="hi") + event("eval", step=3, loss="low", is_best=True)
+        )
+        file.write(
+            event("memory", rss_bytes="much", reserved_bytes=[1]) + event("step", step=4, epoch="first", loss={})
+        )
+        file.write(event("progress", what="encoding", done="some", total="all") + event("started", total_steps="many"))
+        file.write(step(5))
+    updates = live.poll(studio, VALUES)
+    assert not studio.faults
+    assert "step 5" in updates["train.progress"] and text.NOT_READ not in updates["project.activity"]
+    assert status.status(studio, "maria")["jobs"][0]["done"] == 5
+
+
+def test_a_part_that_cannot_be_told_leaves_the_others(tmp_path, monkeypatch, caplog):
+    """Whatever a file may hold: the rest of the page goes on, and the log has the traceback once."""
+    studio, _ = studio_with_run(tmp_path, 3)
+    monkeypatch.setattr(live, "made_base", lambda project: 1 / 0)
+    for _ in range(3):
+        updates = live.poll(studio, VALUES)
+        assert "step 3" in updates["train.progress"] and text.NOT_READ in updates["project.activity"]
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_a_download_belongs_to_no_project(tmp_path):
+    job = Job(
+        folder=tmp_path / NO_PROJECT / "jobs" / "download-1",
+        kind="download",
+        state="running",
+        message="",
+        host="",
+        command=(),
+        device=None,
+        pid=None,
+        process_alive=True,
+        started=None,
+        ended=None,
+    )
+    shown = activity(create_project("maria", tmp_path, ProjectSettings()), [job])
+    assert "download" in shown and NO_PROJECT not in shown
+
+
+def test_the_state_of_jobs_that_have_ended_is_read_once(tmp_path, monkeypatch):
+    studio, log = studio_with_run(tmp_path, 3)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(event("finished"))
+    first = status.status(studio, "maria")
+    with monkeypatch.context() as patch:
+        patch.setattr(status, "progress_of", lambda *_: pytest.fail("it was read again"))
+        assert status.status(studio, "maria") == first
+    with log.open("a", encoding="utf-8") as file:
+        file.write(step(4))
+    assert status.status(studio, "maria")["jobs"][0]["done"] == 4, "it went on, and the very next answer says so"

@@ -1,5 +1,6 @@
 """Follow a growing log: each call gives the events that were added since the last one."""
 
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -7,6 +8,10 @@ from utils.events.read import Event, forward_lines, may_hold, parse_event
 
 FINGERPRINT = 64
 """Bytes of the log's beginning that tell it from another one: its first event holds the time it was written."""
+
+
+SETTLED_S = 2.0
+"""A log that nobody has written for so long is as it was when its size and time are: clocks of files are coarse."""
 
 
 class EventFollower:
@@ -28,6 +33,7 @@ class EventFollower:
         self.num_restarts = 0
         """How often the log turned out to be another one than before."""
         self._beginning = b""
+        self._read_through: tuple[int, int, int] | None = None
 
     def new(self, limit: int | None = None) -> list[Event]:
         """Events that were completed since the last call, in order.
@@ -51,10 +57,15 @@ class EventFollower:
         """Lines that were completed since the last call, of any kind and as they are; one that was given is not given
         again, also when the rest is not taken."""
         try:
+            facts = self.path.stat()
+            now = (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+            if now == self._read_through and time.time() - facts.st_mtime > SETTLED_S:
+                return
             log_file = self.path.open("rb")
         except FileNotFoundError:
             self._restart()
             return
+        self._read_through = None
         with log_file:
             beginning = log_file.read(FINGERPRINT)
             if self._is_another(beginning, log_file.seek(0, 2)):
@@ -68,6 +79,7 @@ class EventFollower:
                 self.offset = log_file.tell()
                 self._beginning = beginning[: self.offset]
                 yield line
+        self._read_through = now
 
     def _is_another(self, beginning: bytes, size: int) -> bool:
         """Whether the file is no continuation of what was read: inode numbers are used again, contents are not."""

@@ -1,6 +1,7 @@
 """Read a log from either end, in memory that does not grow with it; torn and foreign lines are skipped."""
 
 import json
+import math
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -63,6 +64,17 @@ def parse_event(line: bytes) -> Event | None:
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value can be drawn or reckoned with; JSON readers also give NaN, infinities and true."""
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def number_of(event: Event, name: str) -> int | float | None:
+    """A number of an event; None where it has none, whatever else may stand there."""
+    value: int | float | None = event.get(name)
+    return value if is_number(value) else None
 
 
 def may_hold(line: bytes, kind: str | None) -> bool:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from utils.events.follow import EventFollower
-from utils.events.read import Event, events_backwards, read_events
+from utils.events.read import Event, events_backwards, is_number, number_of, read_events
 
 Columns = dict[str, list[Any]]
-"""Equally long lists by field; a value that was not finite is None."""
+"""Equally long lists by field; a value that was no finite number is None."""
 
 
 def series(path: Path, kind: str, fields: Sequence[str], max_points: int = 500, *, x: str = "step") -> Columns:
@@ -48,7 +48,7 @@ class Series:
         if not self._take_new():
             self._rebuild()
         events = list(self._grid.events())
-        return {name: [event.get(name) for event in events] for name in (self.x, *self.fields)}
+        return {name: [number_of(event, name) for event in events] for name in (self.x, *self.fields)}
 
     def _take_new(self) -> bool:
         """Add what was appended; False when the curve must be drawn anew: another log, or a resumed run."""
@@ -83,11 +83,6 @@ class Series:
             if is_number(event.get(self.x)) and event[self.x] < lowest:
                 lowest = event[self.x]
                 yield event
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value can be drawn; JSON readers also give NaN, infinities and true."""
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 class _Bucket:

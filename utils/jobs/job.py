@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
-from utils.events import FINAL, read_events, tail
+from utils.events import FINAL, number_of, read_events, tail
 from utils.jobs.device import Claim
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import EVENTS_FILE, JOB_FILE, JobRecord, State, read_record
@@ -269,7 +269,7 @@ def _without_record(folder: Path) -> Job:
         device=None,
         pid=None,
         process_alive=False,
-        started=first.get("time"),
+        started=number_of(first, "time"),
         ended=_ended(folder, state, final),
     )
 

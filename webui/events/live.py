@@ -1,9 +1,7 @@
 """What the page keeps up to date by itself: one tick for all tabs."""
 
-from webui.change import Updates, Values
 from webui.events.wiring import Frame, wire_poll
-from webui.handlers import inference, live
-from webui.studio import Studio
+from webui.handlers import live
 
 INPUTS = ("project.project", "project.base", "train.run")
 OUTPUTS = (
@@ -53,12 +51,8 @@ def wire_live(frame: Frame) -> None:
     wire_poll(
         frame,
         ["project.project:change", "project.base:change", "train.run:change"],
-        _everything,
+        live.poll,
         inputs=INPUTS,
         outputs=OUTPUTS,
         api_name="live",
     )
-
-
-def _everything(studio: Studio, values: Values) -> Updates:
-    return live.poll(studio, values) | inference.activity(studio, values)

@@ -1,6 +1,8 @@
 """What the page keeps up to date by itself, for all tabs in one answer: read from disk and driver, never remembered."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.fields import SWITCHES, fields_of
+from webui.handlers import inference
 from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of, kept
 from webui.handlers.training import FORM, starts
@@ -39,16 +42,30 @@ log = logging.getLogger(__name__)
 def poll(studio: Studio, values: Values) -> Updates:
     """Everything that may change without a click."""
     project = studio.project_or_none(values["project.project"])
-    updates = _machine(studio, None, None) | _download(studio)
-    updates |= _defaults(project, values["project.base"])
-    if project is None:
-        return updates | _no_project(studio)
+    updates: Updates = {}
+    questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio)]
+    questions += [partial(_download, studio), partial(_defaults, project, values["project.base"])]
+    questions += [partial(inference.activity, studio, values)]
+    for question in questions:
+        updates |= _answer(studio, question)
+    return updates if "train.gpu" in updates else updates | _machine(studio, None, None)
+
+
+def _answer(studio: Studio, question: Callable[[], Updates]) -> Updates:
+    """A part of the page; one that cannot be told says so, and does not take the others with it."""
     try:
-        return updates | _project(studio, project, values)
+        return question()
     except (UserError, OSError) as error:
         # A folder that is being removed, or cannot be read at this moment: the next poll may.
-        log.warning("the state of project %s cannot be read: %s", project.name, error)
-        return updates | {"project.activity": parts.message("error", error)}
+        log.warning("a part of the page cannot be told: %s", error)
+        return {"project.activity": parts.message("error", error)}
+    except Exception as error:
+        # Files of another make or another version hold what nobody foresaw; asked every two seconds, it is logged once.
+        said = f"{type(error).__name__}: {error}"
+        if said not in studio.faults:
+            studio.faults.add(said)
+            log.exception("a part of the page cannot be told")
+        return {"project.activity": parts.message("error", text.NOT_READ)}
 
 
 def _no_project(studio: Studio) -> Updates:
@@ -88,10 +105,16 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         ),
         "train.start_from": Change(choices=starts(project)),
     }
-    updates |= kept(studio, project)
-    updates |= _dataset(studio, project, found) | _export(studio, project, found) | _preflight(studio, found)
-    updates |= _language(studio, project, found)
-    return updates | (_run(studio, chosen) if chosen else _no_run(project))
+    for question in (
+        partial(kept, studio, project),
+        partial(_dataset, studio, project, found),
+        partial(_export, studio, project, found),
+        partial(_preflight, studio, found),
+        partial(_language, studio, project, found),
+        partial(_run, studio, chosen) if chosen else partial(_no_run, project),
+    ):
+        updates |= _answer(studio, question)
+    return updates
 
 
 def _chosen(project: Project, runs: list[Job], name: Any) -> Job | None:

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from utils import jobs
 from utils.jobs import Job
 from utils.paths import Project
 from utils.progress import progress_of
@@ -27,7 +26,7 @@ def status(studio: Studio, name: str) -> dict[str, Any]:
         "project": project.name,
         "language": project_language(project),
         "dataset": _dataset(project),
-        "jobs": [_job(studio, job) for job in jobs.list(project)],
+        "jobs": [_job(studio, job) for job in studio.jobs.jobs_of(project)],
         "ready": str(project.ready) if (project.ready / "model.pth").is_file() else None,
     }
 
@@ -42,6 +41,17 @@ def _dataset(project: Project) -> dict[str, Any] | None:
 
 
 def _job(studio: Studio, job: Job) -> dict[str, Any]:
+    known = studio.told.get(job.folder)
+    # The watch gives the very same job until its files change.
+    if known is not None and known[0] is job:
+        return known[1]
+    values = _values(studio, job)
+    if not job.alive:
+        studio.told[job.folder] = job, values
+    return values
+
+
+def _values(studio: Studio, job: Job) -> dict[str, Any]:
     done = progress_of(job, studio.logs.tail)
     values: dict[str, Any] = {
         "kind": job.kind,

@@ -16,6 +16,7 @@ NEW_PROJECT_HELP = "Letters, digits, - and _."
 NEW_PROJECT_EXAMPLE = "maria"
 CREATE_PROJECT = "Create"
 NO_PROJECT = "no project is chosen"
+NOT_READ = "A file holds something that was not expected, and a part of the page stands still: see the log of the app."
 NO_PROJECT_FIX = "create one at the top of the page, or choose one"
 NO_NAME = "the new project has no name"
 NO_NAME_FIX = "type a name such as maria, then create it"
@@ -99,8 +100,8 @@ def run_title(kind: str, name: str) -> str:
 
 
 def job_line(kind: str, project: str) -> str:
-    """A job that runs now."""
-    return f"{KINDS.get(kind, kind)} of {project}"
+    """A job that runs now; some belong to no project."""
+    return f"{KINDS.get(kind, kind)} of {project}" if project else KINDS.get(kind, kind)
 
 
 def count_of(done: int, total: int | None) -> str:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from utils.events import Event
+from utils.events import Event, number_of
 from utils.hardware import Gpu
 from utils.jobs import Job
 from webui import text
@@ -51,13 +51,13 @@ def _own_bytes(gpu: Gpu, job: Job | None, memory: Event | None) -> int:
     index = job.device.rsplit(":", 1)[-1] if job.device and ":" in job.device else "0"
     if memory is None or str(gpu.index) != index:
         return 0
-    return min(int(memory.get("reserved_bytes") or 0), gpu.used_bytes)
+    return min(int(number_of(memory, "reserved_bytes") or 0), gpu.used_bytes)
 
 
 def _no_gpu(reading: Reading, job: Job | None, memory: Event | None) -> Markup:
     machine = reading.memory
     used = machine.total_bytes - machine.available_bytes
-    own = int((memory or {}).get("rss_bytes") or 0) if job else 0
+    own = int(number_of(memory or {}, "rss_bytes") or 0) if job else 0
     pieces = [
         ("own", own / machine.total_bytes, text.USED_BY_RUN),
         ("others", max(0, used - own) / machine.total_bytes, text.USED_BY_OTHERS),
@@ -75,11 +75,13 @@ def _of_run(memory: Event | None) -> Markup | None:
     """Allocated, reserved and peak, in the run's own words."""
     if memory is None:
         return None
-    known = [(name, memory.get(f"{name}_bytes")) for name in ("allocated", "reserved", "peak", "rss", "peak_rss")]
+    known = [
+        (name, number_of(memory, f"{name}_bytes")) for name in ("allocated", "reserved", "peak", "rss", "peak_rss")
+    ]
     cells = [
         tag("span", tag("b", gigabytes(value)), " ", text.MEMORY_WORDS[name], class_="fact")
         for name, value in known
-        if isinstance(value, int | float)
+        if value is not None
     ]
     return tag("div", *cells, class_="facts") if cells else None
 

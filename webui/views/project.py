@@ -1,7 +1,7 @@
 """The line under the project bar: what goes on in this project and elsewhere."""
 
 from utils.jobs import Job
-from utils.paths import Project
+from utils.paths import NO_PROJECT, Project
 from webui import text
 from webui.markup import Markup, tag
 from webui.views.parts import state_badge
@@ -16,5 +16,6 @@ def activity(project: Project | None, running: list[Job]) -> Markup:
     entries = []
     for job in running:
         owner = job.folder.parent.parent.name
-        entries.append(tag("span", state_badge(job.state), " ", text.job_line(job.kind, owner), class_="job"))
+        words = text.job_line(job.kind, "" if owner == NO_PROJECT else owner)
+        entries.append(tag("span", state_badge(job.state), " ", words, class_="job"))
     return tag("div", *entries, class_="activity")

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from utils.config import TrainConfig
-from utils.events import Event
+from utils.events import Event, number_of
 from utils.jobs import Job
 from utils.model.catalog import read_about
 from utils.progress import Progress
@@ -136,7 +136,7 @@ def samples(events: list[Event], run: Path) -> Markup:
     """What the run spoke at its evaluations, newest first, with players."""
     by_step: dict[int, list[Event]] = {}
     for event in events:
-        by_step.setdefault(int(event.get("step", 0)), []).append(event)
+        by_step.setdefault(int(number_of(event, "step") or 0), []).append(event)
     if not by_step:
         return join()
     newest = sorted(by_step, reverse=True)[:MAX_SAMPLE_STEPS]
