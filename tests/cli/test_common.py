@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import rich
 
-from utils.cli.common import progress_bar, progress_report, run_command
+from utils.cli.common import given_fields, progress_bar, progress_report, run_command
 from utils.config import Config, SynthesizeConfig, TrainConfig
 from utils.errors import UserError
 
@@ -47,6 +47,11 @@ def test_flags_become_settings() -> None:
 def test_switches_have_a_flag_for_each_side() -> None:
     assert _seen("--loud").loud
     assert not _seen("--no-loud").loud
+
+
+def test_the_settings_that_a_command_line_gives_are_known_however_it_spells_them() -> None:
+    given = given_fields(["--no-sdpa", "--batch-size=4", "--lora_rank", "0", "name"])
+    assert {"sdpa", "batch_size", "lora_rank"} <= given and not {"name", "compile"} & given
 
 
 @pytest.mark.parametrize(
