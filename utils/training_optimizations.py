@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from utils.performance_utils.settings import optimize_torch_settings
 from utils.training.compiler import FAILURES, compile_blocks, uncompile_blocks
 from utils.training.optim import make_optimizer
 from utils.training.proof import StepRecord, record_step
-from utils.training.report import Report, report
+from utils.training.report import LOADING, Report, report
 from utils.training.switches import Switches, device_index, resolve
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class TrainingOptimizer:
     @classmethod
     def from_config(cls, config: TrainConfig, device: torch.device) -> "TrainingOptimizer":
         """The optimizer for a run's settled settings."""
-        return cls(
+        made = cls(
             config.gradient_checkpointing,
             config.sdpa,
             config.mixed_precision,
@@ -105,6 +106,9 @@ class TrainingOptimizer:
             dropout=config.dropout or 0.0,
             device=device,
         )
+        loading = {name: getattr(config, name) for name in LOADING}
+        made.asked = replace(made.asked, **loading)
+        return made
 
     def optimize_model(self, model: XttsGpt) -> XttsGpt:
         """Set the model up in place, and torch for the device; the model comes back on the device."""
@@ -226,11 +230,11 @@ class TrainingOptimizer:
 
     @staticmethod
     def print_memory_stats() -> None:
-        """Log `get_memory_stats` in GB, one line."""
+        """Print `get_memory_stats` in GB, one line: for scripts and notebooks, where nobody set up logging."""
         stats = TrainingOptimizer.get_memory_stats()
         amounts = {name: value for name, value in stats.items() if name.endswith("_bytes")}
         told = ", ".join(f"{name.removesuffix('_bytes')} {value / GB:.2f} GB" for name, value in amounts.items())
-        log.info("memory on %s: %s", stats["device"], told)
+        sys.stdout.write(f"memory on {stats['device']}: {told}\n")
 
     @staticmethod
     def recommend(*args: Any, **options: Any) -> Recommendation:

@@ -33,6 +33,22 @@ def test_processes_that_load(monkeypatch, given, workers, prefetch, why):
     assert settings.pin_memory == given["device"].startswith("cuda")
 
 
+@pytest.mark.parametrize(
+    ("given", "off"),
+    [
+        ({"device": "cpu", "pin_memory": True}, "pin_memory: training runs on the CPU"),
+        ({"device": "cpu", "prefetch_factor": 4}, "prefetch_factor: no process loads ahead"),
+        ({"device": "cuda", "num_workers": 0, "prefetch_factor": 4}, "prefetch_factor: no process"),
+        ({"device": "cuda", "pin_memory": True, "prefetch_factor": 4}, ""),
+        ({"device": "cpu", "pin_memory": False}, ""),
+    ],
+)
+def test_a_choice_that_cannot_be_had_is_told(given: dict, off: str):
+    settings = loader_settings(**({"num_clips": 10_000} | MANY | given))
+    assert off in "".join(settings.off) and bool(settings.off) == bool(off)
+    assert settings.pin_memory == (given["device"] == "cuda")
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_this_machine_has_settings_that_a_loader_takes(device):
     from torch.utils.data import DataLoader

@@ -12,6 +12,7 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack
 from utils.model.xtts import load_gpt
 from utils.paths import Project
+from utils.training.compiler import compiler_problem
 from utils.training.measure import measure_apart
 from utils.training.run import TrainResult, fine_tune
 from utils.training.settings import settle
@@ -98,8 +99,13 @@ def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict)
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled_blocks_train_or_say_why_not(project: Project, mode: str) -> None:
-    state = told(run(project, mixed_precision="auto", compile=mode))["compile"]
-    assert state["state"] == "on" or state["reason"]
+    seen = told(run(project, mixed_precision="auto", compile=mode))
+    state = seen["compile"]
+    assert seen["sdpa"]["state"] == "on", "what compiled code calls is seen"
+    if problem := compiler_problem(CUDA):
+        assert (state["state"], state["reason"]) == ("off", problem)
+    else:
+        assert state["state"] == "on", state
 
 
 def test_a_run_goes_on_from_its_checkpoint(project: Project) -> None:

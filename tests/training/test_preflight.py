@@ -1,6 +1,7 @@
 """Preflight measures each combination, recommends the plainest of the fastest, and never hides what did not fit."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,10 @@ from utils.errors import UserError
 from utils.events import read_events
 from utils.model.base import find_base
 from utils.paths import Project
-from utils.training.measure import Measurement, measure_apart
+from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure_apart
 from utils.training.preflight import larger_batches, preflight, recommended, table
 from utils.training.settings import settle
+from utils.training.trainer import OVERFLOW, Losses, StepResult
 
 
 def settled(project: Project, **settings) -> TrainConfig:
@@ -141,3 +143,30 @@ def test_flags_that_are_given_stay_also_where_they_are_the_default(
     seen.clear()
     train([*flags, "--preflight"])
     assert {config.batch_size for config in seen} > {4, 8} and {config.lora_rank for config in seen} == {0, 32}
+
+
+def test_relative_paths_hold_in_the_folder_that_is_measured_in(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "clips.csv").touch()
+    given = TrainConfig(project="a", output=Path("out"), base="mine", train_csv=Path("clips.csv"), resume=Path("last"))
+    found = _absolute(given)
+    assert (found.output, found.base) == (tmp_path / "out", str(tmp_path / "mine"))
+    assert (found.train_csv, found.resume) == (tmp_path / "clips.csv", Path("last")), "last is a name"
+    assert _absolute(TrainConfig(project="a", base="tiny")).base == "tiny"
+
+
+@pytest.mark.parametrize(("overflows", "steps"), [(0, 2), (1, 2), (5, 6), (99, 2 + MAX_OVERFLOWS)])
+def test_warming_up_waits_for_a_step_that_fp16_does_not_skip(overflows: int, steps: int) -> None:
+    """The proofs of 8-bit and offloaded moments are read from an optimizer that has run."""
+    taken = []
+
+    class Overflowing:
+        def step(self, batches: list) -> StepResult:
+            taken.append(batches)
+            skipped = OVERFLOW if len(taken) <= overflows else ""
+            losses = Losses(text=1.0, codes=1.0)
+            return StepResult(losses=losses, grad_norm=1.0, learning_rate=1e-3, audio_seconds=1.0, skipped=skipped)
+
+    _warm_up(Overflowing(), iter([[]] * 99), 2)
+    assert len(taken) == steps

@@ -81,6 +81,21 @@ def test_with_a_single_clip_checkpointing_is_turned_on_and_then_the_longest_clip
         fine_tune(settings)
 
 
+def test_checkpointing_that_is_turned_on_later_is_proven_anew(project: Project, monkeypatch) -> None:
+    forward, passes = XttsGpt.forward, iter(range(2))
+
+    def limited(self, batch, cond_mels):
+        if self.training and self.options.checkpointing == "none" and next(passes, None) is None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch, cond_mels)
+
+    monkeypatch.setattr(XttsGpt, "forward", limited)
+    folder = fine_tune(config_of(project, batch_size=1, num_epochs=1)).folder
+    told = list(read_events(folder / "events.jsonl", kind="optimizations"))
+    states = [(event["step"], event["switches"]["gradient_checkpointing"]["state"]) for event in told]
+    assert states == [(1, "off"), (3, "on")]
+
+
 def test_a_resumed_run_computes_in_the_same_pieces(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = config_of(project, batch_size=NUM_CLIPS, num_epochs=4, dropout=0.1, schedule="constant")
     limit_clips(monkeypatch, 2)

@@ -1,6 +1,8 @@
 """What can be had on a device is tried; what cannot is off with its reason, and the run goes on."""
 
 import shutil
+import sysconfig
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,11 +11,13 @@ from torch._inductor import cpp_builder
 
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.model.dvae import _exact_float32
 from utils.training.compiler import compiler_problem
 from utils.training.precision import choose_precision, cpu_has_bf16
+from utils.training.report import _has_tf32
 from utils.training.switches import choose_layout, resolve
 
-CPU = torch.device("cpu")
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 def switches(**settings):
@@ -50,6 +54,57 @@ def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> N
         cpp_builder.cpp_compiler_search.cache_clear()
     assert found.compile == "off"
     assert found.off["compile"].startswith("no compiler")
+
+
+COMPILER_PROBLEMS = [
+    ("is_dynamo_supported", lambda: False, CPU, "torch.compile does not support Python"),
+    ("sysconfig.get_path", lambda name: "/nowhere", CPU, "no Python headers; install python3-dev"),
+    ("torch.cuda.get_device_capability", lambda device: (6, 1), CUDA, "no kernels for compute capability 6.1"),
+    ("find_spec", lambda name: None, CUDA, "Triton is not installed"),
+    ("shutil.which", lambda name: None, CUDA, "no compiler; install gcc"),
+]
+
+
+@pytest.mark.parametrize(("place", "answer", "device", "told"), COMPILER_PROBLEMS, ids=lambda value: str(value)[:30])
+def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, device, told: str) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(headers))
+    headers = Path(sysconfig.get_paths()["include"])
+    monkeypatch.setattr("utils.training.compiler.is_dynamo_supported", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr("utils.training.compiler.find_spec", lambda name: name)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")
+    assert device == CPU or compiler_problem(device) is None
+    monkeypatch.setattr(place if "." in place else f"utils.training.compiler.{place}", answer)
+    assert told in (compiler_problem(device) or "")
+
+
+@pytest.mark.parametrize(("capability", "asked"), [((7, 5), False), ((8, 0), True)])
+def test_tf32_is_asked_for_where_there_are_units(monkeypatch, capability: tuple[int, int], asked: bool) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+    assert _has_tf32(CUDA) is asked and not _has_tf32(CPU)
+
+
+def test_exact_products_leave_torchs_settings_readable_and_as_they_were() -> None:
+    """Of torch's older and newer names of one setting, writing only one makes reading the other raise."""
+    backends = torch.backends
+    kept = torch.get_float32_matmul_precision(), backends.cuda.matmul.fp32_precision
+
+    def seen() -> list:
+        places = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul)
+        older = [torch.get_float32_matmul_precision(), backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32]
+        return older + [place.fp32_precision for place in places]
+
+    try:
+        for precision in ("highest", "high"):
+            torch.set_float32_matmul_precision(precision)
+            before = seen()
+            with _exact_float32():
+                assert seen()[:3] == ["highest", False, False] and "tf32" not in seen()
+            assert seen() == before
+    finally:
+        torch.set_float32_matmul_precision(kept[0])
+        backends.cuda.matmul.fp32_precision = kept[1]
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")

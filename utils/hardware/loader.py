@@ -35,11 +35,13 @@ class LoaderSettings:
     persistent_workers: bool
     """Whether processes live on from epoch to epoch."""
     reasons: tuple[str, ...]
+    off: tuple[str, ...] = ()
+    """What the user chose and cannot be had, each with the reason."""
 
     @property
     def arguments(self) -> dict[str, int | bool | None]:
         """Keyword arguments of torch.utils.data.DataLoader."""
-        return {name: value for name, value in vars(self).items() if name != "reasons"}
+        return {name: value for name, value in vars(self).items() if name not in ("reasons", "off")}
 
 
 def loader_settings(
@@ -63,7 +65,7 @@ def loader_settings(
         cpu_count: hardware threads to count on; those of this process when not given.
         memory_bytes: available memory; that of this machine when not given.
         shared_bytes: free shared memory; that of this machine when not given.
-        num_workers, prefetch_factor, pin_memory: the user's own choices, which win.
+        num_workers, prefetch_factor, pin_memory: the user's own choices, which win where they can be had.
     """
     on_gpu = device.startswith("cuda")
     cpus = usable_cpus() if cpu_count is None else cpu_count
@@ -83,12 +85,18 @@ def loader_settings(
     pin = (
         "pinned memory, so that copies overlap with work" if on_gpu else "no pinned memory: there is no GPU to copy to"
     )
+    off = []
+    if pin_memory and not on_gpu:
+        off.append("pin_memory: training runs on the CPU, and there is no GPU to copy to")
+    if prefetch_factor and not workers:
+        off.append("prefetch_factor: no process loads ahead with num_workers 0")
     return LoaderSettings(
         num_workers=workers,
         prefetch_factor=(prefetch_factor or (4 if from_disk else 2)) if workers else None,
-        pin_memory=on_gpu if pin_memory is None else pin_memory,
+        pin_memory=on_gpu and pin_memory is not False,
         persistent_workers=workers > 0,
         reasons=(f"{workers} loader processes: {why}", pin),
+        off=tuple(off),
     )
 
 

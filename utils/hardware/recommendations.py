@@ -260,7 +260,10 @@ def _compile(machine: Machine, gpu: Gpu | None, use_case: UseCase) -> tuple[Lite
     if machine.system != "Linux":
         return "off", f"compile off: PyTorch's {machine.system} build brings no Triton, which compiles for GPUs"
     if not _has_bf16(gpu):
-        return "off", "compile off: Triton supports Ampere and newer"
+        return (
+            "off",
+            "compile off: Triton is made for Ampere and newer; PyTorch tries Volta and Turing, see --preflight",
+        )
     if not machine.compiler:
         return "off", "compile off: no C++ compiler is installed (on Debian: apt install build-essential)"
     return "default", "compile on: the repeated blocks become fewer kernels, and a long run pays for the warm-up"

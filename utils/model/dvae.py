@@ -63,15 +63,23 @@ class CodeEncoder(nn.Module):
 
 @contextmanager
 def _exact_float32() -> Iterator[None]:
-    """Keep TF32 out of matrix products and convolutions inside the block."""
+    """Keep TF32 out of matrix products and convolutions inside the block.
+
+    Through torch's older settings, which write its newer ones alike: where a newer one alone was written, torch 2.11
+    raises when anything reads the older one.
+    """
     backends: Any = torch.backends
-    places = (backends.cuda.matmul, backends.cudnn.conv)
+    products, convolutions = torch.get_float32_matmul_precision(), backends.cudnn.allow_tf32
+    places = (backends.cuda.matmul, backends.mkldnn.matmul, backends.cudnn.conv, backends.cudnn.rnn)
     kept = [place.fp32_precision for place in places]
     try:
-        for place in places:
-            place.fp32_precision = "ieee"
+        torch.set_float32_matmul_precision("highest")
+        backends.cudnn.allow_tf32 = False
         yield
     finally:
+        torch.set_float32_matmul_precision(products)
+        backends.cudnn.allow_tf32 = convolutions
+        # Finer than the older settings tell them apart.
         for place, precision in zip(places, kept, strict=True):
             place.fp32_precision = precision
 

@@ -20,7 +20,8 @@ from utils.config import CompileMode
 from utils.model.gpt import XttsGpt
 
 TRITON_CAPABILITY = (7, 0)
-"""First CUDA compute capability that Triton, which writes the kernels, compiles for."""
+"""First CUDA compute capability that PyTorch tries Triton on, which writes the kernels (torch.utils._triton). Triton
+itself promises 8.0 and newer, so that `recommend` advises it there only."""
 MAX_SHAPES = 64
 """Versions of a block that may be compiled; torch stops at 8, and runs further shapes uncompiled without a word."""
 FAILURES = (TorchDynamoException, InductorError, InvalidCxxCompiler)

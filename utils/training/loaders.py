@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
@@ -58,6 +57,8 @@ class Loaders:
         self._places = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
         self._device = accelerator.device
         self.settings = self._settings()
+        if self.settings.off:
+            switches.off["loader"] = "; ".join(self.settings.off)
         self._train = make_loader(
             self._dataset(training=True),
             self._places,
@@ -146,7 +147,7 @@ class Loaders:
             dataset_bytes=sum(file.stat().st_size for file in files),
             num_workers=config.num_workers,
             prefetch_factor=config.prefetch_factor,
-            pin_memory=config.pin_memory if torch.cuda.is_available() else False,
+            pin_memory=config.pin_memory,
         )
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware import TORCH_ENVIRONMENT
+from utils.model.catalog import find_entry
 from utils.paths import open_project
 from utils.performance_utils import is_out_of_memory
 from utils.training.assembly import make_trainer
@@ -88,7 +89,7 @@ def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     """
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "settings.yaml"
-        config.save(settings)
+        _absolute(config).save(settings)
         flags = ["--warmup", str(warmup), "--steps", str(steps)]
         command = [sys.executable, "-m", "utils.training.measure", str(settings), *flags]
         root = Path(__file__).resolve().parents[2]
@@ -100,6 +101,19 @@ def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     if child.returncode in (-9, 137):
         return Measurement(fault="out of memory: the system ended the process")
     return Measurement(fault=(child.stderr.strip().splitlines() or ["it failed without a word"])[-1])
+
+
+def _absolute(config: TrainConfig) -> TrainConfig:
+    """The same settings for a process that runs in another folder."""
+    # Some paths may be names instead, such as `resume last`: those lead nowhere from here.
+    paths: dict[str, Any] = {
+        name: value.absolute()
+        for name, value in vars(config).items()
+        if isinstance(value, Path) and (name == "output" or value.exists())
+    }
+    if find_entry(config.base) is None and Path(config.base).is_dir():
+        paths["base"] = str(Path(config.base).absolute())
+    return replace(config, **paths)
 
 
 def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:

@@ -16,6 +16,8 @@ from utils.training.proof import EXPLICIT, StepRecord
 from utils.training.switches import Switches, device_index
 
 MB = 1e6
+LOADING = ("num_workers", "prefetch_factor", "pin_memory")
+"""Settings of the loader that may be chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +66,8 @@ def report(
         "lora": (asked.lora_rank, *_lora(model)),
         "freeze_conditioning": (asked.freeze_conditioning, *_frozen(model)),
         "cuda_memory_fraction": (asked.cuda_memory_fraction or False, *_fraction(switches, device)),
-        "tf32": (device.type == "cuda", *_tf32(device)),
-        "loader": (True, True, _loader(loader)),
+        "tf32": (_has_tf32(device), *_tf32(device)),
+        "loader": (_asked_of_loader(asked), *_loader(asked, loader)),
     }
     return {name: asdict(_state(name, *what, switches=switches)) for name, what in seen.items()}
 
@@ -168,14 +170,25 @@ def _tf32(device: torch.device) -> tuple[bool, str]:
     matmul = torch.backends.cuda.matmul.fp32_precision
     convolution = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
     autotune = "on" if torch.backends.cudnn.benchmark else "off"
-    has_units = torch.cuda.get_device_capability(device) >= AMPERE
     told = f"fp32 products {matmul}, convolutions {convolution}, cuDNN autotune {autotune}"
-    return has_units and matmul == "tf32", told
+    return _has_tf32(device) and matmul == "tf32", told
 
 
-def _loader(loader: object) -> str:
-    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
-    return ", ".join(f"{name} {getattr(loader, name, None)}" for name in names)
+def _has_tf32(device: torch.device) -> bool:
+    """Whether there are units for it, which are then to be used."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= AMPERE
+
+
+def _asked_of_loader(asked: TrainConfig) -> str:
+    chosen = {name: getattr(asked, name) for name in LOADING}
+    return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None) or "auto"
+
+
+def _loader(asked: TrainConfig, loader: object) -> tuple[bool, str]:
+    """On where the loader has all that was asked for."""
+    is_on = all(getattr(asked, name) in (None, getattr(loader, name, None)) for name in LOADING)
+    told = ", ".join(f"{name} {getattr(loader, name, None)}" for name in (*LOADING, "persistent_workers"))
+    return is_on, told
 
 
 def _sizes(model: nn.Module) -> tuple[int, int]:
