@@ -6,37 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.webui.small_project import make_project
 from utils import jobs
-from utils.dataset.report import ClipReport, Flag, Report
 from utils.paths import Project
-from utils.projects import ProjectSettings, create_project
 from webui.studio import Studio
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    project = create_project("maria", tmp_path / "output", ProjectSettings(language="en", base="tiny"))
-    (project.dataset / "wavs").mkdir(parents=True)
-    found = [
-        clip("a", status="used", split="train", text="One two three four"),
-        clip("b", status="used", split="train", text="Five", flags=(Flag(measure="noise", detail="12 dB"),)),
-        clip("c", status="dropped", reason="replaced", detail="split; restore it to undo that", text="Six"),
-        clip("d", status="used", split="eval", text="Seven", made_from=("id-c",)),
-    ]
-    for path, names in ((project.train_csv, "ab"), (project.eval_csv, "d")):
-        rows = [f"wavs/{item.id[3:]}.wav|{item.text}|one" for item in found if item.id[3:] in names]
-        path.write_text("\n".join(["audio_file|text|speaker_name", *rows]) + "\n", encoding="utf-8")
-    for item in found:
-        (project.dataset / item.clip).write_bytes(b"sound")
-    Report(clips=found, settings={}).save(project.report)
-    project.language_file.write_text("en", encoding="utf-8")
-    return project
-
-
-def clip(name: str, **values: Any) -> ClipReport:
-    return ClipReport(
-        source=f"/in/{name}.wav", id=f"id-{name}", clip=f"wavs/{name}.wav", speaker="one", num_samples=66_150, **values
-    )
+    return make_project(tmp_path / "output", "maria")
 
 
 @pytest.fixture

@@ -116,11 +116,11 @@ def test_a_resumed_run_shows_what_its_present_process_observed(tmp_path):
 
     badge, progress, memory, facts = shown()
     assert text.NOT_KNOWN in badge, "between the press and the first event nothing is known"
-    assert "bf16" not in progress and "8.0 GB allocated" not in memory
+    assert "bf16" not in progress and "<b>8.0 GB</b>" not in memory
     assert facts["optimizations"] is None and facts["memory"] is None
     append(start_of_process("fp32", "cpu", "you"))
     badge, progress, memory, facts = shown()
-    assert text.NOT_KNOWN in badge and "8.0 GB" not in memory
+    assert text.NOT_KNOWN in badge and "<b>8.0 GB</b>" not in memory
     assert "fp32" in progress and "cpu" in progress and "cuda" not in progress
     assert "base tiny" in progress, "who chose the settings is what the first start said"
     append(event("optimizations", switches=OFF), event("memory", rss_bytes=3 * 10**9))

@@ -36,3 +36,16 @@ def _is_given(name: ast.Name) -> bool:
 )
 def test_settings_are_called_as_the_page_calls_them(engine: str, page: str) -> None:
     assert text.on_page(engine) == page
+
+
+def test_handlers_have_no_words_of_their_own():
+    """What a message says, and its advice, comes from webui.text."""
+    own = []
+    for path in (Path(text.__file__).parents[1] / "handlers").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "UserError":
+                words = [word.value for word in node.keywords if word.arg in ("what", "fix")]
+                own += [
+                    f"{path.name}:{word.lineno}" for word in words if isinstance(word, ast.JoinedStr | ast.Constant)
+                ]
+    assert own == []

@@ -69,7 +69,7 @@ accept, trim, split, merge = (partial(mend, kind) for kind in ("accept", "trim",
 def _mend(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
     if all(clip not in (item.clip, item.id) for item in edit.current_clips(project)):
         # Told now rather than by a process that takes seconds to start.
-        raise UserError(what=f"the dataset has no clip {clip!r}", where=project.name, fix=text.NO_CLIP_FIX)
+        raise UserError(what=text.no_clip(clip), where=project.name, fix=text.NO_CLIP_FIX)
     config = forms.settings(
         FixConfig,
         {name: value for name, value in form.items() if name not in FIXED},

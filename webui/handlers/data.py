@@ -149,8 +149,8 @@ def allowed_folder(studio: Studio, name: str) -> Path:
     # The same words whether or not it exists: the page must not tell what else lies on the server.
     if not inside or not exists:
         raise UserError(
-            what=f"no such folder among those that may be read: {name}",
+            what=text.no_folder(name),
             where=text.SERVER_FOLDER,
-            fix=f"name one below {', '.join(map(str, roots))}, or start the app with --input-root FOLDER",
+            fix=text.folders_below(map(str, roots)),
         )
     return path

@@ -69,8 +69,7 @@ def checked_base(project: Project | None, base: object) -> str:
     """
     known = [entry.name for entry in bases_of(project)]
     if base not in known:
-        names = ", ".join(known)
-        raise UserError(what=f"there is no base {str(base)!r}", where=text.BASE, fix=f"use one of {names}")
+        raise UserError(what=text.no_base(base), where=text.BASE, fix=text.use_one_of(known))
     return str(base)
 
 

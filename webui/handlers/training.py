@@ -80,7 +80,7 @@ def _start_from(project: Project, values: Values) -> str:
     if isinstance(chosen, str) and start_checkpoint(project, chosen) is not None:
         return chosen
     if chosen != READY:
-        raise UserError(what=f"cannot start from {chosen!r}", where=text.START_FROM, fix=text.START_FROM_FIX)
+        raise UserError(what=text.no_start(chosen), where=text.START_FROM, fix=text.START_FROM_FIX)
     if not has_weights(project.ready):
         raise UserError(what=text.NOT_EXPORTED, where=text.START_FROM, fix=text.NOT_EXPORTED_FIX)
     return str(project.ready)
@@ -167,7 +167,7 @@ def recommend(studio: Studio, values: Values) -> Updates:
     wish = values["train.use_case"] or "production"
     use_case = next((name for name in USE_CASES if name == wish), None)
     if use_case is None:
-        raise UserError(what=f"there is no purpose {wish!r}", where=text.USE_CASE, fix=f"use {', '.join(USE_CASES)}")
+        raise UserError(what=text.no_purpose(wish), where=text.USE_CASE, fix=text.use_one_of(USE_CASES))
     found = recommend_settings(use_case)
     known = fields_of(TrainConfig)
     wanted = found.settings

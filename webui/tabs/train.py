@@ -106,11 +106,11 @@ def _optimizations() -> dict[str, Block]:
 def _run() -> dict[str, Block]:
     parts: dict[str, Block] = {"gpu": gr.HTML(elem_id="gpu-panel")}
     parts["memory_plot"] = gr.LinePlot(
-        x="minutes",
-        y="GB",
-        color="memory",
+        x=text.MINUTES,
+        y=text.GIGABYTES,
+        color=text.MEMORY,
         x_title=text.MINUTES,
-        y_title="GB",
+        y_title=text.GIGABYTES,
         color_title=text.LEGEND,
         label=text.MEMORY_PLOT,
         elem_id="memory-plot",
@@ -130,9 +130,9 @@ def _run() -> dict[str, Block]:
         parts["resume"] = gr.Button(text.RESUME, elem_id="resume", interactive=False, min_width=90)
     parts["progress"] = gr.HTML(elem_id="train-progress")
     parts["loss_plot"] = gr.LinePlot(
-        x="step",
-        y="loss",
-        color="curve",
+        x=text.STEP,
+        y=text.LOSS,
+        color=text.LEGEND,
         x_title=text.STEP,
         y_title=text.LOSS,
         color_title=text.LEGEND,
@@ -142,8 +142,8 @@ def _run() -> dict[str, Block]:
     )
     with gr.Accordion(text.SPEED_PLOT, open=False):
         parts["speed_plot"] = gr.LinePlot(
-            x="step",
-            y="seconds of audio per second",
+            x=text.STEP,
+            y=text.AUDIO_A_SECOND,
             x_title=text.STEP,
             label=text.SPEED_PLOT,
             elem_id="speed-plot",

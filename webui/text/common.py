@@ -1,5 +1,7 @@
 """Words of the whole page: title, tabs, project bar, jobs."""
 
+from collections.abc import Iterable
+
 TITLE = "XTTS Fine-tuning Studio"
 INTRO = "Your recordings in, your voice out: prepare a dataset, train, listen."
 YES, NO, ON, OFF = "yes", "no", "on", "off"
@@ -122,3 +124,13 @@ def phase(what: str) -> str:
 def sentences(*said: str) -> str:
     """What is told at once, a line each; nothing is said of what is empty."""
     return "\n".join(filter(None, said))
+
+
+def no_base(name: object) -> str:
+    """A base that is not offered."""
+    return f"there is no base {str(name)!r}"
+
+
+def use_one_of(names: Iterable[str]) -> str:
+    """What is offered."""
+    return f"use one of {', '.join(names)}"

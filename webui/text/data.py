@@ -1,6 +1,6 @@
 """Words of tab 1, Data processing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 UPLOAD = "Recordings and transcripts"
 NOTHING_UPLOADED = (
@@ -91,3 +91,18 @@ def amount(minutes: float, *, enough: bool) -> str:
     if enough:
         return f"{minutes:.0f} minutes of speech: enough for a good voice. Next: tab 2."
     return f"{minutes:.1f} minutes of speech: enough to try. A good voice wants ten to twenty. Next: tab 2."
+
+
+def no_clip(name: str) -> str:
+    """A clip that the dataset lacks."""
+    return f"the dataset has no clip {name!r}"
+
+
+def no_folder(name: str) -> str:
+    """A folder that may not be read, or is not there: the page does not tell which."""
+    return f"no such folder among those that may be read: {name}"
+
+
+def folders_below(roots: Iterable[str]) -> str:
+    """Which folders may be read."""
+    return f"name one below {', '.join(roots)}, or start the app with --input-root FOLDER"

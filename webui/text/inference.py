@@ -196,3 +196,13 @@ def take_started(count: int) -> str:
 def measured_title(sentences: int, made: str) -> str:
     """What was measured, and when."""
     return f"{sentences} sentences, {made}"
+
+
+def no_line(number: object) -> str:
+    """A line that no take of a comparison has."""
+    return f"there is no line {number}"
+
+
+def use_up_to(most: int) -> str:
+    """Which lines there are."""
+    return f"use 1 to {most}"

@@ -26,6 +26,7 @@ NOT_ACCEPTED_FIX = "read it at https://coqui.ai/cpml, then tick the box"
 DOWNLOADING = "a base is being downloaded already"
 DOWNLOADING_FIX = "wait until it is done"
 PROCESSOR, GPU, SYSTEM, COMPILER, NONE = "Processor", "GPU", "System", "C++ compiler", "none"
+CUDA_OF_PYTORCH = "CUDA of PyTorch"
 NOT_DOWNLOADED = "not downloaded yet"
 NO_JOBS = "Nothing was done yet."
 NO_PROJECTS = "No project yet."
@@ -62,3 +63,8 @@ def memory_free(total: str, free: str) -> str:
 def disk_free(free: str) -> str:
     """Room on the disk."""
     return f"{free} free on this disk"
+
+
+def driver(version: object) -> str:
+    """The GPU's driver."""
+    return f"driver {version}"

@@ -51,7 +51,8 @@ NO_PROOFS = "Known once a run has made its first steps."
 MEMORY_PANEL = "Memory now"
 MEMORY_PLOT = "Memory in use, last minutes"
 MEMORY, SYSTEM_MEMORY = "Memory", "System memory"
-MINUTES = "minutes"
+MINUTES, GIGABYTES = "minutes", "GB"
+AUDIO_A_SECOND = "seconds of audio per second"
 USED_BY_RUN, USED_BY_OTHERS = "this run", "everything else"
 MEMORY_WORDS = {
     "allocated": "allocated by this run",
@@ -166,3 +167,13 @@ def default_of(value: object, base: str) -> str:
 def applied(value: str, source: str) -> str:
     """A setting that a run got, and from whom."""
     return f"{value} ({source})"
+
+
+def no_start(name: object) -> str:
+    """A model to start from that is not offered."""
+    return f"cannot start from {name!r}"
+
+
+def no_purpose(name: object) -> str:
+    """A purpose that is not offered."""
+    return f"there is no purpose {name!r}"

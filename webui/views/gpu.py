@@ -10,7 +10,7 @@ from webui.markup import Markup, join, tag
 from webui.monitor import Monitor, Reading
 from webui.views.parts import bar, gigabytes, message
 
-COLUMNS = ["minutes", "GB", "memory"]
+COLUMNS = [text.MINUTES, text.GIGABYTES, text.MEMORY]
 
 
 def panel(reading: Reading, job: Job | None, memory: Event | None) -> Markup:

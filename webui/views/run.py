@@ -119,7 +119,7 @@ def losses(train: Mapping[str, list[Any]], evaluated: Mapping[str, list[Any]]) -
         if loss is not None
     ]
     named = [(rows[0][0], float("nan"), name) for name, _ in curves] if rows else []
-    return pd.DataFrame([*named, *rows], columns=["step", "loss", "curve"])
+    return pd.DataFrame([*named, *rows], columns=[text.STEP, text.LOSS, text.LEGEND])
 
 
 def speeds(curve: Mapping[str, list[Any]]) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def speeds(curve: Mapping[str, list[Any]]) -> pd.DataFrame:
         for step, audio, took in zip(curve["step"], curve["audio_s"], curve["step_s"], strict=True)
         if audio is not None and took
     ]
-    return pd.DataFrame(rows, columns=["step", "seconds of audio per second"])
+    return pd.DataFrame(rows, columns=[text.STEP, text.AUDIO_A_SECOND])
 
 
 def samples(events: list[Event], run: Path) -> Markup:

@@ -41,7 +41,7 @@ def machine(found: Machine) -> Markup:
 def _gpu(found: Machine) -> str:
     if found.gpu is None:
         return found.gpu_reason or text.NONE
-    facts = [found.gpu.name, found.gpu.architecture, gigabytes(found.gpu.total_bytes), f"driver {found.gpu.driver}"]
+    facts = [found.gpu.name, found.gpu.architecture, gigabytes(found.gpu.total_bytes), text.driver(found.gpu.driver)]
     return ", ".join(fact for fact in facts if fact)
 
 
@@ -53,7 +53,7 @@ def _versions() -> list[tuple[str, str]]:
         except importlib.metadata.PackageNotFoundError:
             rows.append((name, text.NONE))
     cuda = torch_build().cuda
-    return [*rows, ("CUDA of PyTorch", ".".join(map(str, cuda)) if cuda else text.NONE)]
+    return [*rows, (text.CUDA_OF_PYTORCH, ".".join(map(str, cuda)) if cuda else text.NONE)]
 
 
 def bases(found: Sequence[BaseEntry]) -> Markup:
