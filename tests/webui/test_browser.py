@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.webui.app import ROOT, running_app
 from tests.webui.browser import running_browser
+from tests.webui.small_project import make_project
 from webui import text
 
 pytestmark = pytest.mark.browser
@@ -25,9 +26,9 @@ EVIL = "<img src=x onerror=window.hacked=true>"
 UNNAMED = """() => [...document.querySelectorAll('input, textarea, select, button')]
     .filter(e => e.offsetParent !== null && e.type !== 'file')
     .filter(e => !(e.labels && e.labels.length) && !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby')
-        && !e.title && !e.innerText.trim() && !e.placeholder)
+        && !e.title && !e.innerText.trim())
     .map(e => e.outerHTML.slice(0, 200))"""
-"""Fields and buttons that a screen reader could only call by their kind."""
+"""Fields and buttons that a screen reader could only call by their kind; a placeholder is no name."""
 HEARD = """(() => {
     window.heard = []
     const play = HTMLMediaElement.prototype.play
@@ -51,8 +52,13 @@ SLOW_MS = 180_000
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_app(tmp_path_factory.mktemp("output")) as url:
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("output")
+
+
+@pytest.fixture(scope="module")
+def address(output: Path) -> Iterator[str]:
+    with running_app(output) as url:
         yield url
 
 
@@ -98,6 +104,14 @@ def open_tab(page: Page, name: str) -> None:
         tab.first.click()
 
 
+def open_folds(page: Page) -> None:
+    """Open everything that can be opened in the tab that is shown."""
+    page.wait_for_timeout(300)
+    folds = page.locator("button.label-wrap:visible:not(.open)")
+    while folds.count():
+        folds.first.click()
+
+
 def test_a_voice_is_made_by_mouse(page, faults):
     create_project(page)
     make_dataset(page)
@@ -140,6 +154,8 @@ def train_and_watch(page: Page) -> None:
         page.locator(f"#switch-{name} input").check()
     expect(page.locator("#switch-sdpa input")).to_be_checked()
     page.locator("#set-num-epochs textarea, #set-num-epochs input").fill("60")
+    idle = page.locator("#gpu-panel").inner_text()
+    assert "GB" in idle and text.USED_BY_RUN not in idle
     page.locator("#step-2").click()
     expect(page.locator("#train-progress")).to_contain_text("step", timeout=SLOW_MS)
     # The badges are filled by the run's proofs, in words about what was seen.
@@ -150,7 +166,8 @@ def train_and_watch(page: Page) -> None:
     assert wait_for_more(page, first)
     # The plot was drawn when there was one curve only.
     page.wait_for_function(TWO_CURVES, timeout=SLOW_MS)
-    expect(page.locator("#gpu-panel")).to_contain_text("GB")
+    # What this run uses was not in the panel before.
+    expect(page.locator("#gpu-panel")).to_contain_text(text.USED_BY_RUN, timeout=SLOW_MS)
 
 
 def step_shown(page: Page) -> int:
@@ -216,20 +233,57 @@ def listen(page: Page) -> None:
 
 
 def test_html_typed_into_any_field_stays_text(page):
-    """In every text field that can be reached, and in the names of uploaded files."""
-    for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
+    """In every text field that can be reached, whatever is pressed then, and in the messages that quote it."""
+    for name, button in (
+        (text.DATA_TAB, "#step-1"),
+        (text.TRAIN_TAB, "#step-2"),
+        (text.INFERENCE_TAB, "#speak"),
+        (text.SYSTEM_TAB, None),
+    ):
         open_tab(page, name)
-        page.wait_for_timeout(300)
-        folds = page.locator("button.label-wrap:visible:not(.open)")
-        while folds.count():
-            folds.first.click()
+        open_folds(page)
         for field in page.locator("textarea:visible:enabled, input[type=text]:visible:enabled").all():
             field.fill(EVIL)
             field.press("Tab")
-    open_tab(page, text.TRAIN_TAB)
-    page.locator("#step-2").click()
+        if button:
+            page.locator(button).click()
+            expect(page.locator(".toast-body").last).to_contain_text("<img")
     page.locator("#new-project").get_by_role("button").click()
-    page.wait_for_timeout(2_000)
+    page.wait_for_timeout(1_000)
+    assert_harmless(page)
+
+
+def test_html_in_uploads_and_transcripts_stays_text(page):
+    """The name of a recording, its transcript, a transcript that is saved, and a text that is spoken."""
+    page.reload()
+    expect(page.locator("#project input")).to_have_value("maria")
+    sound = (VOICE / "wavs" / "demo-40.flac").read_bytes()
+    given = [(f"{EVIL}.flac", "audio/flac", sound), (f"{EVIL}.txt", "text/plain", EVIL.encode())]
+    files = [{"name": name, "mimeType": kind, "buffer": content} for name, kind, content in given]
+    open_tab(page, text.DATA_TAB)
+    page.locator("#upload input[type=file]").set_input_files(files)
+    expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS + 1} recordings")
+    page.locator("#step-1").click()
+    # The transcript of the new clip, whatever became of it.
+    expect(page.locator("#clips-table")).to_contain_text("onerror", timeout=SLOW_MS)
+    choose_clip(page)
+    page.locator("#clip-text textarea").fill(EVIL)
+    page.locator("#clip-save").click()
+    expect(page.get_by_text(text.CLIP_SAVED)).to_be_visible()
+    open_tab(page, text.INFERENCE_TAB)
+    page.locator("#speak-text textarea").fill(EVIL)
+    page.locator("#speak").click()
+    expect(page.locator("#take-status")).to_contain_text("<img", timeout=SLOW_MS)
+    assert_harmless(page)
+
+
+def choose_clip(page: Page) -> None:
+    """Open the editor of the first clip in the table."""
+    page.locator("#clips-table [role=gridcell]").first.click()
+    expect(page.locator("#clip-box")).to_be_visible()
+
+
+def assert_harmless(page: Page) -> None:
     assert page.evaluate("window.hacked") is None
     assert page.locator("img[src=x]").count() == 0
 
@@ -247,11 +301,16 @@ def test_a_phone_shows_everything_without_scrolling_sideways(browser, address, s
     phone.close()
 
 
-def test_every_field_has_a_name_for_screen_readers(browser, address):
+def test_every_field_has_a_name_for_screen_readers(browser, address, output):
+    """With every fold open, and the editor of a clip."""
+    make_project(output, "anna")
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(address)
+    expect(page.locator("#project input")).to_have_value("anna")
+    choose_clip(page)
     for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
         open_tab(page, name)
-        page.wait_for_timeout(500)
-        assert page.evaluate(UNNAMED) == []
+        open_folds(page)
+        page.wait_for_timeout(300)
+        assert page.evaluate(UNNAMED) == [], name
     page.close()
