@@ -15,7 +15,7 @@ def test_the_demo_does_the_whole_job(tmp_path: Path, capsys) -> None:
     assert "40 in, 40 used, 0 dropped" in printed.out
     first, last = map(float, re.findall(r"(\d+\.\d+) at the (?:first|last)", printed.out))
     assert last < 0.9 * first
-    for stage in ("preparing clips", "encoding clips", "training steps", "exporting", "speaking"):
+    for stage in ("preparing clips", "encoding clips", "training steps", "writing the model", "speaking"):
         assert stage in printed.err
     project = open_project("demo", tmp_path)
     assert (project.ready / "model.pth").is_file()
