@@ -117,7 +117,7 @@ def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it
     # Free when the device is chosen, and taken whenever it is looked at again.
     monkeypatch.setattr(SpeechWorker, "_holder", lambda _, device: asked.append(device) or (job if asked[1:] else None))
     desk = SpeechDesk(tmp_path, worker=worker(tmp_path))
-    now = ended(submit(desk, project, "slow"))
+    now = ended(submit(desk, project, "slow"), timeout_s=60)
     assert now.state == "stopped" and "run-1" in now.message
 
 
