@@ -179,7 +179,7 @@ class TrainConfig(Config):
     eval_batch_size: int = 4
     """Clips in one evaluation pass."""
     learning_rate: float | None = None
-    """Peak learning rate; the base's default when not given."""
+    """Peak learning rate; the base's default when not given, with LoRA up to ten times that."""
     schedule: Schedule = "cosine"
     """How the learning rate falls after the warm-up, stepped per optimizer step."""
     warmup_steps: int = 0

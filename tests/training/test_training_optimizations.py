@@ -14,7 +14,7 @@ import torch
 from utils.cli.export import main as export
 from utils.config import TrainConfig
 from utils.events import read_events
-from utils.model.base import find_base
+from utils.model.base import Base, find_base
 from utils.model.gpt import ForwardOptions
 from utils.model.packing import pack
 from utils.model.weights import read_weights
@@ -23,6 +23,7 @@ from utils.paths import Project
 from utils.training.compiler import compile_blocks
 from utils.training.proof import StepRecord, record_step
 from utils.training.run import TrainResult, fine_tune
+from utils.training.settings import settle, sources_of
 from utils.training_optimizations import TrainingOptimizer
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
@@ -119,6 +120,26 @@ def test_a_frozen_conditioning_encoder_does_not_move(project: Project) -> None:
     before, after = load_gpt(find_base("tiny")).state_dict(), read_weights(result.checkpoint)
     moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
     assert not moved & {"conditioning_encoder", "conditioning_perceiver"} and "gpt" in moved
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "rate", "source"),
+    [
+        ({}, 5e-6, 5e-6, "base v2"),
+        ({"lora_rank": 8}, 5e-6, 5e-5, "LoRA: 10 times that of base v2"),
+        ({"lora_rank": 8}, 3e-4, 1e-3, "LoRA: 3.3 times that of base v2"),
+        ({"lora_rank": 8}, 3e-3, 3e-3, "base v2"),
+        ({"lora_rank": 8, "learning_rate": 1e-6}, 5e-6, 1e-6, "you"),
+    ],
+    ids=str,
+)
+def test_lora_has_a_learning_rate_of_its_own(project: Project, monkeypatch, given, own, rate, source) -> None:
+    """At the rate of all weights it learns far slower than they do."""
+    monkeypatch.setattr(Base, "about", {"name": "v2", "training": {"learning_rate": own}})
+    base = find_base("tiny")
+    config = TrainConfig(project=project.name, output=project.output, **given)
+    assert settle(config, project, base).learning_rate == rate
+    assert sources_of(config, base)["learning_rate"] == source
 
 
 def test_lora_trains_resumes_and_exports_as_a_plain_model(project: Project) -> None:

@@ -29,6 +29,13 @@ FIXED = ("base", "lora_rank")
 BOUND = ("batch_size", "seed", "train_csv", "language", "max_audio_length", "max_text_length")
 """Settings that decide which clips form which batch: an epoch that was begun with others has to begin anew."""
 
+LORA_RATE, LORA_MOST = 10, 1e-3
+"""With LoRA the learning rate that nobody gave is so many times the base's own, up to a limit.
+
+Sources: Schulman et al. 2025, "LoRA Without Regret" (the best rate is about ten times that of all weights, whatever the
+model's size); Hu et al. 2021, table 12 (GPT-3: 2e-4 with LoRA, 5e-6 with all weights). The limit is for small bases
+with high rates of their own: measured on the starter (docs/training-optimizations.md)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed:
@@ -51,18 +58,28 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
     Raises:
         UserError: the base cannot read the language, a limit exceeds the model's, or there is no dataset.
     """
-    defaults = base.defaults
+    defaults = _defaults(config, base)
     given = {name: getattr(config, name) for name in OPEN}
     settled = replace(
         config,
         language=base.tokenizer().check_language(config.language or project.language()),
         train_csv=config.train_csv or project.train_csv,
         eval_csv=config.eval_csv or project.eval_csv,
-        **{name: getattr(defaults, name) if value is None else value for name, value in given.items()},
+        **{name: defaults[name] if value is None else value for name, value in given.items()},
     )
     raise_problems(limits_of(settled).problems(base.gpt_shape()), where=f"base {base.name}")
     raise_problems(_budget_problems(settled), where="training settings")
     return settled
+
+
+def _defaults(config: TrainConfig, base: Base) -> dict[str, Any]:
+    """The open settings' values where the user gives none."""
+    found = {name: getattr(base.defaults, name) for name in OPEN}
+    if config.lora_rank:
+        # Twelve digits: 5e-6 times ten is 4.9999999999999996e-05.
+        higher = min(float(f"{found['learning_rate'] * LORA_RATE:.12g}"), LORA_MOST)
+        found["learning_rate"] = max(found["learning_rate"], higher)
+    return found
 
 
 def _budget_problems(settled: TrainConfig) -> list[str]:
@@ -85,7 +102,11 @@ def limits_of(settled: TrainConfig) -> Limits:
 
 def sources_of(config: TrainConfig, base: Base) -> dict[str, str]:
     """For each setting that may be left open: who chose it."""
-    return {name: f"base {base.name}" if getattr(config, name) is None else "you" for name in OPEN}
+    found = {name: f"base {base.name}" if getattr(config, name) is None else "you" for name in OPEN}
+    share = _defaults(config, base)["learning_rate"] / base.defaults.learning_rate
+    if config.learning_rate is None and share > 1:
+        found["learning_rate"] = f"LoRA: {share:.2g} times that of base {base.name}"
+    return found
 
 
 def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig, Resumed]:

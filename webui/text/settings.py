@@ -79,7 +79,7 @@ LABELS = {
     "language": "Language",
 }
 HELPS = {
-    "learning_rate": "Peak, such as 5e-6. Empty: the base's own default, which suits it.",
+    "learning_rate": "Peak, such as 5e-6. Empty: the base's own default; with LoRA up to ten times that.",
     "num_epochs": "Passes over the training clips. Empty: the base's own default.",
     "batch_size": "Clips in one pass. More is quicker on a GPU and takes more memory.",
     "grad_accumulation": "Batches summed into one update: a larger effective batch in the same memory.",
