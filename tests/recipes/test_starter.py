@@ -8,9 +8,10 @@ from recipes.starter.judge import reference_voice
 from recipes.starter.voices import GPT_VOICES
 from tests.recipes.needs import needs_espeak
 from utils.cli import demo
-from utils.config import PrepareConfig, TrainConfig
+from utils.config import ExportConfig, PrepareConfig, TrainConfig
 from utils.dataset.build import prepare
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
+from utils.inference.export import export_model
 from utils.paths import assets_folder, open_project
 from utils.training.run import fine_tune
 
@@ -43,8 +44,10 @@ def test_a_short_fine_tuning_brings_the_starter_nearer_to_a_new_voice(tmp_path: 
     result = fine_tune(TrainConfig(project="new", output=tmp_path, base="starter", num_epochs=24, sample_text=""))
     assert 200 <= result.num_steps <= 1_000
     assert result.best_loss < untrained.best_loss - 0.2
+    export_model(ExportConfig(project="new", output=tmp_path))
     found = demo.measure(demo.DemoConfig(project="new", output=tmp_path, base="starter"), voice)
     before, after = (model.summary for model in found.models)
     assert before.cosine is not None and after.cosine is not None
-    assert 1 - after.cosine < 1 - before.cosine and after.spectrum < before.spectrum and after.pitch < before.pitch
+    assert 1 - after.cosine < 0.75 * (1 - before.cosine)
+    assert after.spectrum < 0.9 * before.spectrum and after.pitch < before.pitch
     assert open_project("new", tmp_path).runs.is_dir()
