@@ -48,6 +48,11 @@ def test_variants_of_any_script_keep_their_punctuation(
         assert sum(old != new for old, new in zip(*pieces, strict=True)) == num_swapped
 
 
+def test_amharic_words_are_also_divided_by_their_own_mark() -> None:
+    for variant in near_misses("ሰላም፡ለዓለም፡እንዴት፡ነህ።", ["ቡና እወዳለሁ።"]):
+        assert len(variant.split("፡")) == 4 and variant.endswith("።")
+
+
 def test_clauses_are_no_words() -> None:
     assert near_misses("สวัสดีครับ ผมชื่อสมชาย", ["ขอบคุณมาก ลาก่อน"]) == []
 

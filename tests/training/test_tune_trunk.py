@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from utils.config import TrainConfig
+from utils.audio.write import write_wav
+from utils.config import CODE_SAMPLES, SAMPLE_RATE, TrainConfig
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
@@ -40,13 +41,17 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def _export(project: Project, base: Base, run: Path, steps: int) -> tuple[State, dict]:
+def _untold(phase: str, done: int, total: int | None) -> None:
+    """Nobody asked."""
+
+
+def _export(project: Project, base: Base, run: Path, steps: int, *, must: bool = False) -> tuple[State, dict]:
     reference = read_manifest(project.train_csv)[0].audio if project.train_csv.is_file() else None
     if reference is not None:
         (run / REFERENCE_FILE).write_bytes(reference.read_bytes())
     settings = TrainConfig(project=project.name, output=project.output, language="en")
     gpt = part(base.state(), GPT_PREFIX)
-    return own_decoder(run, base, gpt, project, settings, steps=steps, told=lambda phase, done, total: None)
+    return own_decoder(run, base, gpt, project, settings, steps=steps, must=must, told=_untold)
 
 
 def test_a_few_steps_bring_the_outline_nearer_and_touch_nothing_else(starter, project, tmp_path, monkeypatch) -> None:
@@ -70,19 +75,35 @@ def test_a_trunk_that_got_worse_is_not_kept(starter, project, tmp_path, monkeypa
 def test_without_its_clips_the_decoder_stays_as_it_is_and_says_so(starter, project, tmp_path) -> None:
     project.eval_csv.unlink()
     weights, about = _export(project, starter, tmp_path, steps=2)
-    assert about == {"decoder": {"steps": 0, "kept": "the base's own: the dataset was gone"}}
+    assert about == {"decoder": {"steps": 0, "kept": "the base's own: the dataset is gone"}}
     assert weights.keys() == part(starter.state(), DECODER_PREFIX).keys()
+    with pytest.raises(UserError, match="the dataset is gone"):
+        _export(project, starter, tmp_path, steps=2, must=True)
 
 
-def test_clips_that_the_model_cannot_read_are_left_out(starter, project, monkeypatch) -> None:
+def test_several_speakers_are_not_learned_as_one(starter, project, tmp_path) -> None:
+    clips = read_manifest(project.train_csv)
+    write_manifest(project.train_csv, [*clips, replace(clips[0], speaker="another")])
+    _, about = _export(project, starter, tmp_path, steps=2)
+    assert about["decoder"]["kept"] == "the base's own: the clips are of 2 speakers"
+
+
+def test_clips_that_the_model_cannot_read_are_left_out(starter, project, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "SETTINGS", SHORT)
     synthesizer, clips = Synthesizer(starter), read_manifest(project.train_csv)
     voice = synthesizer.voice(clips[0].audio)
     endless = replace(clips[0], text="word " * 400)
-    arguments = {"language": "en", "steps": 1}
-    with pytest.raises(UserError, match="no clip"):
-        tune_trunk(starter, synthesizer.gpt, voice, clips, [endless], **arguments)
-    assert tune_trunk(starter, synthesizer.gpt, voice, [endless, *clips], clips[:1], **arguments).steps == 1
+    gone, longest = replace(clips[0], audio=tmp_path / "gone.wav"), replace(clips[0], audio=tmp_path / "longest.wav")
+    # As long as the model's position table, which also holds start and stop.
+    samples = synthesizer.gpt.shape.max_audio_tokens * CODE_SAMPLES
+    write_wav(longest.audio, 0.01 * torch.randn(1, samples), SAMPLE_RATE)
+    unusable = [endless, gone, longest]
+    arguments = {"language": "en", "steps": 1, "folder": tmp_path / "lessons"}
+    for evaluated in (unusable, []):
+        with pytest.raises(UserError, match="no clip"):
+            tune_trunk(starter, synthesizer.gpt, voice, clips[:1], evaluated, **arguments)
+    assert tune_trunk(starter, synthesizer.gpt, voice, [*unusable, *clips], clips[:1], **arguments).steps == 1
+    assert not (tmp_path / "lessons").exists()
 
 
 def test_steps_are_asked_for_where_there_is_a_trunk(starter) -> None:

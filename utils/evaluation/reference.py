@@ -26,7 +26,8 @@ VOICES = {"en": "en-us", "zh": "cmn", "zh-cn": "cmn", "pt": "pt-br"}
 SHARE_SWAPPED = 0.2
 NUM_NEAR_MISSES = 5
 _IDEOGRAPHS = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\s{_IDEOGRAPHS}]+")
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\s\u1361{_IDEOGRAPHS}]+")
+"""Amharic also divides words by a mark of its own, U+1361."""
 _CLAUSES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 """Thai, Lao, Burmese and Khmer."""
 ABSENT = "espeak-ng is not installed (apt-get install espeak-ng, or espeak-ng's own installer)"

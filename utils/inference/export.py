@@ -45,12 +45,12 @@ def export_model(config: ExportConfig, *, progress: Told | None = None) -> Path:
         raise UserError(
             what=f"the run has no complete {config.checkpoint} checkpoint", where=str(run), fix="train it further"
         )
-    steps = trunk_steps(run_base(run), config.decoder_steps)
+    trunk_steps(run_base(run), config.decoder_steps)  # refused before anything is written
     aside = project.folder / ".ready-writing"
     shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
     aside.mkdir()
     try:
-        _write_ready(aside, project, run, checkpoint, steps, progress or _untold)
+        _write_ready(aside, project, run, checkpoint, config, progress or _untold)
         _swap(aside, project.ready)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -85,9 +85,10 @@ def _checkpoint(run: Path, which: Literal["best", "last"]) -> Path | None:
     return checkpoints.best() if which == "best" else checkpoints.last()
 
 
-def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path, steps: int, told: Told) -> None:
+def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, told: Told) -> None:
     base, settings, gpt = run_base(run), TrainConfig.load(run / "config.yaml"), load_checkpoint(checkpoint)
-    decoder, facts = own_decoder(run, base, gpt, project, settings, steps=steps, told=told)
+    steps, must = trunk_steps(base, config.decoder_steps), bool(config.decoder_steps)
+    decoder, facts = own_decoder(run, base, gpt, project, settings, steps=steps, must=must, told=told)
     told("writing the model", 0, 1)
     mel_stats = base.state().get("mel_stats", base.mel_stats())
     write_pickle(folder / "model.pth", {"model": full_state(gpt, decoder, mel_stats)})

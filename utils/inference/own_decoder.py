@@ -14,7 +14,7 @@ from utils.model.weights import State, part
 from utils.model.xtts import DECODER_PREFIX
 from utils.paths import Project
 from utils.training.run_folder import REFERENCE_FILE
-from utils.training.tune_trunk import has_trunk, tune_trunk
+from utils.training.tune_trunk import TunedTrunk, has_trunk, tune_trunk
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +39,21 @@ def trunk_steps(base: Base, asked: int | None) -> int:
             what=f"the decoder of base {base.name} has no acoustic trunk that could learn the voice",
             fix="leave --decoder-steps out: XTTS v2's decoder stays as it is",
         )
-    return base.defaults.decoder_steps if asked is None else asked
+    if asked is not None:
+        return asked
+    return max(0, int(base.defaults.decoder_steps)) if has_trunk(base) else 0
 
 
 def own_decoder(
-    run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, *, steps: int, told: Told
+    run: Path,
+    base: Base,
+    gpt: State,
+    project: Project,
+    settings: TrainConfig,
+    *,
+    steps: int,
+    must: bool = False,
+    told: Told,
 ) -> tuple[State, dict[str, Any]]:
     """Weights of the decoder to export, and what about.json says of them.
 
@@ -54,28 +64,46 @@ def own_decoder(
         project: its clips teach the trunk.
         settings: the run's.
         steps: 0 to take the base's decoder as it is.
+        must: the user asked for the steps; otherwise the base's decoder is kept where the clips do not serve.
         told: how far it is.
 
     Raises:
-        UserError: a clip cannot be read.
+        UserError: the steps must be, and the clips do not serve.
     """
     decoder = part(base.state(), DECODER_PREFIX)
-    train_csv, eval_csv = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
     if not steps:
         return decoder, {}
+    try:
+        tuned = _tuned(run, base, gpt, project, settings, steps, told)
+    except UserError as error:
+        if must:
+            raise
+        log.warning("the decoder does not learn the voice: %s", error)
+        return decoder, {"decoder": {"steps": 0, "kept": f"the base's own: {error.what}"}}
+    weights = {name: tensor.to(decoder[name].dtype) for name, tensor in tuned.weights.items()}
+    return decoder | weights, {"decoder": tuned.facts}
+
+
+def _tuned(
+    run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, steps: int, told: Told
+) -> TunedTrunk:
+    fix = "leave the decoder as it is: --decoder-steps 0"
+    train_csv, eval_csv = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
     if not train_csv.is_file() or not eval_csv.is_file():
-        log.warning("the decoder does not learn the voice: the dataset is gone (%s)", train_csv)
-        return decoder, {"decoder": {"steps": 0, "kept": "the base's own: the dataset was gone"}}
+        raise UserError(what="the dataset is gone", where=str(train_csv), fix=fix)
+    clips, eval_clips = read_manifest(train_csv), read_manifest(eval_csv)
+    if len(speakers := {clip.speaker for clip in clips}) > 1:
+        # They would all be learned under the one voice that the reference recording has.
+        raise UserError(what=f"the clips are of {len(speakers)} speakers", where=str(train_csv), fix=fix)
     synthesizer = Synthesizer(base, gpt_state=gpt)
-    tuned = tune_trunk(
+    return tune_trunk(
         base,
         synthesizer.gpt,
         synthesizer.voice(run / REFERENCE_FILE),
-        read_manifest(train_csv),
-        read_manifest(eval_csv),
+        clips,
+        eval_clips,
         language=settings.language or project.language(),
         steps=steps,
+        folder=project.folder / ".decoder-lessons",
         told=told,
     )
-    weights = {name: tensor.to(decoder[name].dtype) for name, tensor in tuned.weights.items()}
-    return decoder | weights, {"decoder": tuned.facts}

@@ -30,7 +30,8 @@ def balance(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> Tensor:
         real = torch.from_numpy(soundfile.read(clip.wav, dtype="float32")[0])[None, None, : made.shape[2]]
         for which, sound in enumerate((real, made[..., : real.shape[2]])):
             powers[which] += (2 * spectral.log_mel(sound)[0]).exp().mean(1)
-    added = (powers[0] / powers[1]).log() / 2
+    # A band in which the filter cannot follow must not run away: 1 is 8.7 dB.
+    added = ((powers[0] / powers[1]).log() / 2).clamp(-1, 1)
     generator = decoder.waveform_decoder
     assert isinstance(generator, HarmonicGenerator)
     generator.trunk.leave.bias[-NUM_MELS:] += added

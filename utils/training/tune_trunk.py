@@ -8,10 +8,9 @@ Shapes: M latents of a clip, D latent width, E speaker embedding width.
 """
 
 import logging
-import tempfile
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +22,7 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
-from utils.config import SAMPLE_RATE
+from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.manifest import Clip
 from utils.errors import UserError
 from utils.inference.voices import Voice
@@ -92,6 +91,7 @@ def tune_trunk(
     *,
     language: str,
     steps: int,
+    folder: Path,
     told: Told | None = None,
 ) -> TunedTrunk:
     """Train the base's trunk on with clips of one voice, on the CPU.
@@ -100,28 +100,32 @@ def tune_trunk(
         base: whose decoder has a trunk, see `has_trunk`.
         gpt: the fine-tuned one, in evaluation mode on the CPU.
         voice: what all clips are said with.
-        clips: what to learn from; of many, MAX_CLIPS evenly chosen ones.
-        eval_clips: what shows whether it helped; at least one.
+        clips: what to learn from; of many, MAX_CLIPS evenly chosen ones. What cannot be read is left out.
+        eval_clips: what shows whether it helped.
         language: of the transcripts.
         steps: optimizer steps.
+        folder: for what is needed meanwhile; replaced, and removed at the end.
         told: how far it is.
 
     Raises:
-        UserError: a clip cannot be read, or none is long enough.
+        UserError: none of the clips can be used.
     """
     decoder = cast(HifiDecoder, load_decoder(base))
     decoder.requires_grad_(True)
     told = told or (lambda phase, done, total: None)
-    with tempfile.TemporaryDirectory(prefix="trunk-") as name:
-        folder = Path(name)
+    shutil.rmtree(folder, ignore_errors=True)  # what a killed export left
+    folder.mkdir()
+    try:
         learns = _lessons(base, gpt, voice, _some(clips, MAX_CLIPS), folder / "train", language, told)
         asked = _lessons(base, gpt, voice, _some(eval_clips, MAX_EVAL_CLIPS), folder / "eval", language, told)
         own, before = _trunk_of(decoder), outline_error(decoder, asked)
         settings = replace(SETTINGS, trunk_steps=steps, log_every=max(1, steps // 10), checkpoint_every=steps)
         train_decoder(decoder, learns, settings=settings, folder=folder, on_log=_steps_told(told, steps))
-        after = outline_error(decoder, asked)
+        # The base's trunk is balanced, too: what is compared is what would be kept.
         balance(decoder, learns[:MAX_BALANCE_CLIPS])
-        tuned = _trunk_of(decoder)
+        tuned, after = _trunk_of(decoder), outline_error(decoder, asked)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     found = TunedTrunk(weights=tuned if after < before else own, before=before, after=after, steps=steps)
     log.info("the decoder's outline was %.4f off and is %.4f: kept is %s", before, after, found.facts["kept"])
     return found
@@ -154,7 +158,7 @@ def _trunk_of(decoder: HifiDecoder) -> State:
 
 def _some(clips: Sequence[Clip], most: int) -> list[Clip]:
     """At most so many, evenly from the whole."""
-    return list(islice(clips, 0, None, -(-len(clips) // most)))
+    return list(clips[:: -(-len(clips) // most) or 1])
 
 
 def _lessons(
@@ -163,24 +167,33 @@ def _lessons(
     """What the GPT thinks of each clip, beside its sound at 24 000 Hz."""
     folder.mkdir()
     encoder, tokenizer = load_code_encoder(base.dvae, base.mel_stats()), base.tokenizer()
+    # One code more than fits is enough to know that a clip is too long.
+    seconds = gpt.shape.max_audio_tokens * CODE_SAMPLES / SAMPLE_RATE
     made = []
     for number, clip in enumerate(clips):
-        wav = load_audio(clip.audio, SAMPLE_RATE)
-        codes = encoder(wav, [wav.shape[1]])
-        tokens = torch.tensor(tokenizer.encode(clip.text, language))
-        if len(codes[0]) > gpt.shape.max_audio_tokens or len(tokens) > gpt.shape.max_text_tokens:
+        told("listening to clips", number + 1, len(clips))
+        try:
+            tokens = torch.tensor(tokenizer.encode(clip.text, language))
+            # A code more than fits is enough to know that it does not.
+            wav = load_audio(clip.audio, SAMPLE_RATE, max_seconds=seconds)
+        except UserError as error:
+            log.warning("the decoder does not learn from a clip: %s", error)
+            continue
+        too_long = wav.shape[1] > (gpt.shape.max_audio_tokens - 1) * CODE_SAMPLES
+        if too_long or len(tokens) > gpt.shape.max_text_tokens:
             continue  # the run left it out as well
+        codes = encoder(wav, [wav.shape[1]])
         (latents,) = known_latents(gpt, voice.latents, [tokens], codes)
         lesson = DecoderClip(
             latents=folder / f"{number}.npy", wav=folder / f"{number}.wav", speaker=voice.embedding[0, :, 0].clone()
         )
         np.save(lesson.latents, latents.numpy())
-        soundfile.write(lesson.wav, resample(wav, SAMPLE_RATE, OUTPUT_RATE)[0].numpy(), OUTPUT_RATE)
+        sound = resample(wav, SAMPLE_RATE, OUTPUT_RATE)[0].numpy()
+        soundfile.write(lesson.wav, sound, OUTPUT_RATE, subtype="FLOAT")
         made.append(lesson)
-        told("listening to clips", number + 1, len(clips))
     if not made:
         raise UserError(
-            what=f"there is no clip that the decoder could learn the voice from ({len(clips)} are too long or none)",
+            what=f"there is no clip that the decoder could learn the voice from (of {len(clips)})",
             fix="leave the decoder as it is: --decoder-steps 0",
         )
     return made
