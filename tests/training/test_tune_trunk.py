@@ -50,8 +50,8 @@ def _export(project: Project, base: Base, run: Path, steps: int, *, must: bool =
     if reference is not None:
         (run / REFERENCE_FILE).write_bytes(reference.read_bytes())
     settings = TrainConfig(project=project.name, output=project.output, language="en")
-    gpt = part(base.state(), GPT_PREFIX)
-    return own_decoder(run, base, gpt, project, settings, steps=steps, must=must, told=_untold)
+    gpt, decoder = part(base.state(), GPT_PREFIX), part(base.state(), DECODER_PREFIX)
+    return own_decoder(run, base, gpt, decoder, project, settings, steps=steps, must=must, told=_untold)
 
 
 def test_a_few_steps_bring_the_outline_nearer_and_touch_nothing_else(starter, project, tmp_path, monkeypatch) -> None:

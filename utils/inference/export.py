@@ -12,8 +12,8 @@ from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import Told, own_decoder, trunk_steps
 from utils.model.base import Base
 from utils.model.grow import TUNED_DVAE
-from utils.model.weights import write_pickle
-from utils.model.xtts import full_state
+from utils.model.weights import part, write_pickle
+from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.paths import Project, check_name, open_project
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, run_base
 from utils.training.state import Checkpoints, load_checkpoint
@@ -88,9 +88,11 @@ def _checkpoint(run: Path, which: Literal["best", "last"]) -> Path | None:
 def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, told: Told) -> None:
     base, settings, gpt = run_base(run), TrainConfig.load(run / "config.yaml"), load_checkpoint(checkpoint)
     steps, must = trunk_steps(base, config.decoder_steps), bool(config.decoder_steps)
-    decoder, facts = own_decoder(run, base, gpt, project, settings, steps=steps, must=must, told=told)
+    state = base.state()
+    own = part(state, DECODER_PREFIX)
+    decoder, facts = own_decoder(run, base, gpt, own, project, settings, steps=steps, must=must, told=told)
     told("writing the model", 0, 1)
-    mel_stats = base.state().get("mel_stats", base.mel_stats())
+    mel_stats = state.get("mel_stats", base.mel_stats())
     write_pickle(folder / "model.pth", {"model": full_state(gpt, decoder, mel_stats)})
     for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
         shutil.copyfile(run / BASE_FOLDER / name, folder / name)

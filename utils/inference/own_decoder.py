@@ -10,8 +10,7 @@ from utils.dataset.manifest import read_manifest
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.base import Base
-from utils.model.weights import State, part
-from utils.model.xtts import DECODER_PREFIX
+from utils.model.weights import State
 from utils.paths import Project
 from utils.training.run_folder import REFERENCE_FILE
 from utils.training.tune_trunk import TunedTrunk, has_trunk, tune_trunk
@@ -48,6 +47,7 @@ def own_decoder(
     run: Path,
     base: Base,
     gpt: State,
+    decoder: State,
     project: Project,
     settings: TrainConfig,
     *,
@@ -61,6 +61,7 @@ def own_decoder(
         run: its reference recording is the voice.
         base: the run's.
         gpt: fine-tuned weights.
+        decoder: the base's.
         project: its clips teach the trunk.
         settings: the run's.
         steps: 0 to take the base's decoder as it is.
@@ -70,7 +71,6 @@ def own_decoder(
     Raises:
         UserError: the steps must be, and the clips do not serve.
     """
-    decoder = part(base.state(), DECODER_PREFIX)
     if not steps:
         return decoder, {}
     try:
