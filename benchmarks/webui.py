@@ -191,8 +191,10 @@ async def poll(
             data = [*call["data"]]
             data[had] = numbers.get(page, 0)
             answer = await _post(http, {**call, "data": data, "session_hash": f"bench{page}"})
-            failures += answer.status_code != 200
             took = time.perf_counter() - begun
+            if answer.status_code != 200:
+                failures += 1
+                return took
             told = answer.json()["data"]
             paces[page] = _value(told[timer]) or paces.get(page, every_s)
             numbers[page] = _value(told[number]) or numbers.get(page, 0)
@@ -203,7 +205,7 @@ async def poll(
             await asyncio.sleep(every_s * number / clients)
             while time.monotonic() < end:
                 times.append(await ask(number))
-                await asyncio.sleep(max(0.0, paces[number] - times[-1]))
+                await asyncio.sleep(max(0.0, paces.get(number, every_s) - times[-1]))
 
         # People open their pages one after another.
         first = [await ask(number) for number in range(clients)]

@@ -1,6 +1,7 @@
 """The page itself: gradio's, but for what its polls cost."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import gradio as gr
@@ -10,20 +11,38 @@ from gradio.state_holder import SessionState
 
 
 class Page(gr.Blocks):
-    """Does not build anew what an answer leaves as it is.
+    """Does not build anew what an answer leaves as it is, and keeps of each component one.
 
     gradio makes a new component, and describes it, for each output of an event, whether it changes or not. The page
-    asks every few seconds about dozens of components, of which few change.
+    asks every few seconds about dozens of components, of which few change. What gradio makes has an id of its own,
+    under which it is kept for as long as the session, beside all that were made before it.
     """
 
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
     ) -> list[Any]:
         if not (isinstance(predictions, dict) and predictions and all(isinstance(key, Block) for key in predictions)):
-            return await super().postprocess_data(block_fn, predictions, state)
-        known = {block._id for block in predictions}
+            values = await super().postprocess_data(block_fn, predictions, state)
+            _keep_ids(block_fn.outputs, state)
+            return values
+        told = {block._id: value for block, value in predictions.items() if not _is_skip(value)}
+        if not told:
+            return [gr.skip() for _ in block_fn.outputs]
         changed = copy.copy(block_fn)
-        changed.outputs = [block for block in block_fn.outputs if block._id in known]
-        values = await super().postprocess_data(changed, predictions, state)
+        changed.outputs = [block for block in block_fn.outputs if block._id in told]
+        values = await super().postprocess_data(changed, {b: told[b._id] for b in changed.outputs}, state)
+        _keep_ids(changed.outputs, state)
         by_id = {block._id: value for block, value in zip(changed.outputs, values, strict=True)}
         return [by_id.get(block._id, gr.skip()) for block in block_fn.outputs]
+
+
+def _is_skip(value: Any) -> bool:
+    # A data frame cannot be compared with a dict.
+    return isinstance(value, dict) and value == gr.skip()
+
+
+def _keep_ids(blocks: Iterable[Block], state: SessionState | None) -> None:
+    """Call what gradio made for a session like what it stands for, so that both are kept in one place."""
+    for block in blocks:
+        if state is not None and not block.stateful and block._id in state:
+            state[block._id]._id = block._id

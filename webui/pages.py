@@ -24,6 +24,21 @@ class OpenPages:
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: dict[str, float] = {}
+        self._asked: dict[str, int] = {}
+        self._count = 0
+
+    def begin(self, page: str) -> int:
+        """Note that a page asks now; the number of its question."""
+        with self._lock:
+            self._seen[page] = self._clock()
+            self._count += 1
+            self._asked[page] = self._count
+            return self._count
+
+    def is_newest(self, page: str, question: int) -> bool:
+        """Whether a page has asked nothing since: what it asked before may be of another project."""
+        with self._lock:
+            return self._asked.get(page, question) == question
 
     def interval(self, page: str) -> float:
         """Note that a page asks now.
@@ -38,6 +53,7 @@ class OpenPages:
         with self._lock:
             self._seen[page] = now
             self._seen = {one: seen for one, seen in self._seen.items() if now - seen < FORGET_S}
+            self._asked = {one: number for one, number in self._asked.items() if one in self._seen}
             return min(max(EVERY_S, float(math.ceil(len(self._seen) / ANSWERS_PER_S))), FORGET_S / 2)
 
 
@@ -62,5 +78,7 @@ class SharedAnswers(Generic[T]):
             return known[1]
         answer = make()
         young = {key: one for key, one in list(self._answers.items()) if now - one[0] < SHARED_S}
-        self._answers = young | {question: (now, answer)}
+        if (other := self._answers.get(question)) is None or other[0] <= now:
+            # Otherwise one was begun later and made sooner.
+            self._answers = young | {question: (now, answer)}
         return answer

@@ -25,6 +25,8 @@ SHARE_DOMAINS = (".gradio.live", ".gradio.app")
 MIN_PASSWORD = 8
 MAX_GIB = 2**20
 MAX_PORT = 65_535
+MAX_SESSIONS = 100
+"""Pages whose state is kept, 0.7 MB each; who comes back after a hundred others is told everything anew."""
 MAX_REQUEST_BYTES = 16 * 2**20
 """Of a request that is no upload: the longest text of a take fits several times."""
 UPLOAD_PATH = "/gradio_api/upload"
@@ -122,6 +124,7 @@ class Access:
             "ssr_mode": False,
             "show_error": False,
             "num_workers": 0,
+            "state_session_capacity": MAX_SESSIONS,
             # Of no other effect than that gradio does not ask itself for the page before it goes on: on a busy machine
             # it would give up after three seconds.
             "_frontend": False,

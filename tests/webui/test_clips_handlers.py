@@ -113,6 +113,17 @@ def test_words_that_changed_on_disk_replace_those_that_are_shown(studio, project
     assert not set(clips.TYPED) & set(data.show(studio, on_page(updates)))
 
 
+def test_words_that_another_tab_changed_are_not_written_over(studio, project):
+    seen = on_page(shown(studio, "a"))
+    clips.save(studio, seen | {"data.transcript": "One, too"})
+    with pytest.raises(UserError, match="changed meanwhile"):
+        clips.save(studio, seen | {"data.transcript": "One, two"})
+    assert "One, too" in project.train_csv.read_text()
+    by_script = {key: value for key, value in seen.items() if key != "data.shown"}
+    clips.save(studio, by_script | {"data.transcript": "One, two"})
+    assert "One, two" in project.train_csv.read_text()
+
+
 def test_another_project_with_the_same_recordings_never_gets_the_words_of_the_first(studio, project, started):
     other = create_project("anna", project.output, ProjectSettings(language="en", base="tiny"))
     shutil.copytree(project.dataset, other.dataset)

@@ -47,11 +47,21 @@ def test_a_base_that_is_not_offered_is_refused_everywhere(studio, project, start
     with pytest.raises(UserError, match="there is no base"):
         language.look(studio, form)
     with pytest.raises(UserError, match="there is no base"):
-        bar.keep_choices(studio, form)
+        bar.keep_base(studio, form)
     with pytest.raises(UserError, match="there is no base"):
         bar.create(studio, {**form, "project.new_project": "other"})
     assert started == [] and ProjectSettings.load(project).base == "tiny"
     assert not (project.output / "other").exists()
+
+
+def test_two_tabs_that_choose_language_and_base_do_not_undo_each_other(studio, project):
+    fresh = create_project("anna", project.output, ProjectSettings(language="en", base="tiny"))
+    seen = {"project.project": "anna", "project.language": "en", "project.base": "tiny"}
+    bar.keep_base(studio, seen | {"project.base": "starter"})
+    # The other tab has not learned of it yet.
+    assert bar.keep_language(studio, seen | {"project.language": "de"})["project.language"].properties["value"] == "de"
+    kept = ProjectSettings.load(fresh)
+    assert (kept.base, kept.language) == ("starter", "de")
 
 
 def make_base(project: Project, name: str) -> Path:
@@ -116,7 +126,7 @@ def test_a_refused_upload_does_not_stay(studio, project, tmp_path):
             with pytest.raises(UserError):
                 data.upload(Studio(output=project.output, quota_bytes=10), form)
             assert not (folder / name).exists()
-            assert data.take_waiting(studio, form) == {}
+            assert data.take_waiting(studio, form) == {"data.files": None}
     (tmp_path / "c.exe").write_bytes(b"x")
     with pytest.raises(UserError):
         data.upload(studio, {**NAME, "data.files": [str(tmp_path / "c.exe")]})

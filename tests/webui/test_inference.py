@@ -17,6 +17,7 @@ from webui import text
 from webui.change import TOAST
 from webui.fields import fields_of
 from webui.handlers import compare, evaluation, inference, training
+from webui.interface import create_ui
 from webui.studio import Studio
 
 
@@ -298,3 +299,15 @@ def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stoppe
         monkeypatch.setattr(jobs, "start", started)
         assert text.RELEASED in handler(studio, asked)[TOAST]
         assert ended(take).state == "stopped"
+
+
+def test_what_is_being_spoken_for_one_project_is_not_shown_for_another(tmp_path):
+    """The page's events that go on for long end where another project is chosen; the takes themselves go on."""
+    page = create_ui(tmp_path)
+    long = {
+        number
+        for number, fn in page.fns.items()
+        if fn.api_name in ("inference_speak", "inference_continue", "inference_compare")
+    }
+    cancelled = [set(fn.cancels) for fn in page.fns.values() if fn.cancels]
+    assert cancelled == [long] and len(long) == 3

@@ -178,6 +178,22 @@ def test_a_part_that_cannot_be_told_leaves_the_others(tmp_path, monkeypatch, cap
     assert caplog.text.count("Traceback") == 1
 
 
+def test_nothing_of_another_project_stays_where_a_run_cannot_be_told_or_its_project_is_gone(tmp_path, monkeypatch):
+    studio, _ = studio_with_run(tmp_path, 3)
+    shown = live.poll(studio, VALUES)
+    run_parts = {key for key in shown if key.startswith("train.badge_")} | {
+        *("train.proofs", "train.progress", "train.loss_plot", "train.speed_plot", "train.samples", "train.log"),
+        *("train.stop", "train.resume", "train.export"),
+    }
+    gone = live.poll(studio, VALUES | {"project.project": "nobody"})
+    monkeypatch.setattr(live, "_started", lambda *args: 1 / 0)
+    not_told = live.poll(studio, VALUES)
+    for updates, words in ((gone, text.PROJECT_GONE), (not_told, text.NOT_READ)):
+        assert run_parts <= updates.keys() and words in updates["train.progress"]
+        assert updates["train.log"] == "" and not updates["train.stop"].properties["interactive"]
+    assert gone["data.cancel"].properties == {"interactive": False} and gone["data.revision"] == ""
+
+
 def test_a_download_belongs_to_no_project(tmp_path):
     job = Job(
         folder=tmp_path / NO_PROJECT / "jobs" / "download-1",

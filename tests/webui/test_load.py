@@ -31,7 +31,8 @@ def test_fifty_pages_are_all_answered_and_memory_stays(app: App) -> None:
     first = measure_poll(app, CLIENTS, seconds=6)
     second = measure_poll(app, CLIENTS, seconds=6)
     assert first.failed == second.failed == 0
-    assert min(first.answers, second.answers) >= CLIENTS
+    # Each page's first answer, and at least one of its ticks.
+    assert min(first.answers, second.answers) >= 2 * CLIENTS
     # Fifty pages ask twenty-five times a second: at 40 ms each they would fill a core. Twice that on a shared machine.
     assert second.cpu_ms < 80
     assert second.memory_mb < first.memory_mb + 20 and second.memory_mb < 400

@@ -1,5 +1,6 @@
 """The page: it loads without torch, answers a browser, and a taken port is a clear error."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gradio.state_holder import SessionState
 from gradio_client import Client
 
+from benchmarks.webui import make_project
 from tests.webui.app import ROOT, running_app
 from webui import text
 from webui.interface import create_ui
@@ -28,6 +31,24 @@ def test_the_web_process_does_not_load_torch():
 def test_an_id_of_the_page_is_given_once(tmp_path):
     ids = Counter(block.elem_id for block in create_ui(tmp_path).blocks.values() if block.elem_id)
     assert len(ids) > 100 and [name for name, times in ids.items() if times > 1] == []
+
+
+def test_a_page_that_asks_again_and_again_keeps_nothing_more(tmp_path):
+    """gradio would keep each component that it made anew, and its description, for as long as the session."""
+    page, project = create_ui(tmp_path), make_project(tmp_path)
+    session = SessionState(page)
+    live = next(fn for fn in page.fns.values() if fn.api_name == "live")
+    values = [project.name, *[None] * (len(live.inputs) - 1)]
+
+    def ask() -> tuple[int, int]:
+        # Without the number of its last answer the page is told everything anew, choices and all.
+        asyncio.run(page.process_api(live, list(values), state=session, session_hash="one"))
+        return len(session.blocks_config.blocks), len(session.config_values)
+
+    first = ask()
+    assert [ask() for _ in range(4)] == [first] * 4
+    values[-2] = session.state_data[live.inputs[-1]._id]["answer"]
+    assert [ask() for _ in range(4)] == [first] * 4
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,29 @@ def test_a_page_is_never_told_to_wait_until_it_is_forgotten() -> None:
     assert max(pages.interval(str(number)) for number in range(1_000)) < FORGET_S
 
 
+def test_what_a_page_asked_before_its_newest_question_is_out_of_date() -> None:
+    pages = OpenPages(clock := Clock())
+    first, other = pages.begin("one"), pages.begin("two")
+    pages.interval("one"), pages.interval("two")
+    assert pages.is_newest("one", first)
+    second = pages.begin("one")
+    assert [pages.is_newest("one", first), pages.is_newest("one", second), pages.is_newest("two", other)] == [0, 1, 1]
+    clock.now = FORGET_S + 1
+    pages.interval("two")
+    assert list(pages._asked) == ["two"], "closed pages are forgotten"
+
+
+def test_an_answer_that_took_long_does_not_replace_a_younger_one() -> None:
+    shared = SharedAnswers[str](clock := Clock())
+
+    def slow() -> str:
+        clock.now = 0.5
+        assert shared.get("a", lambda: "young", fresh=True) == "young"
+        return "old"
+
+    assert shared.get("a", slow) == "old" and shared.get("a", lambda: "anew") == "young"
+
+
 def test_an_answer_is_shared_while_it_is_young_and_made_anew_on_demand() -> None:
     made: list[int] = []
     shared = SharedAnswers[int](clock := Clock())

@@ -10,7 +10,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.paths import Project
 from utils.projects import ProjectSettings, create_project
-from webui.change import Change
+from webui.change import TOAST, Change
 from webui.fields import training_fields
 from webui.handlers import training
 from webui.studio import Studio
@@ -74,6 +74,18 @@ def test_a_refresh_brings_back_every_setting_of_the_newest_run(studio):
     shown = started(studio, "maria")
     different = {key for key, value in vars(given).items() if value != getattr(shown, key)}
     assert different == {"dropout"} and shown.dropout is None, "what was left to the base is left to it again"
+
+
+@pytest.mark.parametrize(("own", "asked", "given"), [(10, "3", None), (10, "", None), (3, "8", 8), (None, "8", 8)])
+def test_a_run_goes_on_to_more_epochs_and_is_never_cut_short_by_another_ones_form(
+    studio, monkeypatch, own, asked, given
+):
+    run = make_run(studio.project("maria"), TrainConfig(project="maria", num_epochs=own), {})
+    begun: list[TrainConfig] = []
+    monkeypatch.setattr(Studio, "start_alone", lambda self, kind, config: begun.append(config) or "")
+    values = {"project.project": "maria", "train.run": run, "train.set_num_epochs": asked}
+    told = training.resume(studio, values)[TOAST]
+    assert [config.num_epochs for config in begun] == [given] and ("up to epoch 8" in told) == (given == 8)
 
 
 def test_a_project_without_runs_gets_the_defaults(studio):

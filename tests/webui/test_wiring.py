@@ -99,6 +99,34 @@ def test_a_poll_sends_only_what_changed(frame):
     assert ask(3, number, seen) == ([gr.skip()], None, None), "where nothing is new, nothing is to be remembered"
 
 
+def test_of_a_component_only_its_value_and_the_properties_that_changed_are_sent(frame):
+    said = [
+        Change(value=1, visible=True, label="a"),
+        Change(value=2, visible=True, label="a"),
+        Change(value=2, visible=True, label="b"),
+        Change(visible=True, label="b"),
+        Change(visible=False, label="b"),
+        Change(value=2, visible=False, label="b"),
+    ]
+    answers = iter(said)
+    ids = {"inputs": ["tab.first"], "outputs": ["tab.second"]}
+    wire_poll(frame, ["tab.first:change"], lambda s, v: {"tab.second": next(answers)}, **ids, api_name="p")
+    number, seen, told = 0, {}, []
+    for asked in range(len(said)):
+        answer = function(frame)(asked, number, seen, None)
+        told.append(answer[frame.registry["tab.second"]])
+        seen = next(value for component, value in answer.items() if isinstance(component, gr.State))
+        number = seen["answer"]
+    assert told == [
+        gr.update(value=1, visible=True, label="a"),
+        2,
+        gr.update(value=2, label="b"),
+        gr.update(visible=True, label="b"),
+        gr.update(visible=False),
+        gr.update(value=2, visible=False, label="b"),
+    ]
+
+
 def test_what_was_in_a_lost_answer_is_told_again(frame):
     ask = polled(frame, ["running", "finished", "finished", "finished"])
     _, number, seen = ask(1, 0, {})
@@ -112,6 +140,22 @@ def test_what_was_in_a_lost_answer_is_told_again(frame):
 def test_a_page_of_a_server_that_was_restarted_is_told_everything(frame):
     told, number, _ = polled(frame, ["a"])(1, 41, {})
     assert told == ["a", gr.update(visible=True)] and number > 41
+
+
+def test_an_answer_that_was_overtaken_says_nothing(frame):
+    """A slow answer about one project may end after a quick one about another, whose page it must not fill."""
+    asked = []
+
+    def slow(studio, values):
+        asked.append(values)
+        if len(asked) == 1:
+            assert frame.registry["tab.label"] in now(2, 0, {}, None)
+        return {"tab.label": f"project {values['tab.second']}"}
+
+    ids = {"inputs": ["tab.second"], "outputs": ["tab.label"]}
+    wire_poll(frame, ["tab.first:change"], slow, **ids, api_name="p")
+    tick, now = (dependency.fn for dependency in frame.page.fns.values())
+    assert tick(1, 0, {}, None) == {frame.registry["tab.label"]: gr.skip()} and len(asked) == 2
 
 
 def polled(frame, words):
@@ -148,7 +192,7 @@ def test_pages_that_show_the_same_share_an_answer_and_a_crowd_asks_less_often(fr
     )
     tick, now = (dependency.fn for dependency in frame.page.fns.values())
     answers = [tick(1, 0, {}, SimpleNamespace(session_hash=str(page))) for page in range(50)]
-    paces = [value["value"] for answer in answers for item, value in answer.items() if isinstance(item, gr.Timer)]
+    paces = [value for answer in answers for item, value in answer.items() if isinstance(item, gr.Timer)]
     assert asked == [{"tab.second": 1}]
     # The first is told its pace, too: it may have been slowed down by a server that is no more.
     assert paces[0] == 2 and paces[-1] == 13 and paces == sorted(paces)

@@ -24,9 +24,10 @@ GPU: dict[str, Any] = {"concurrency_id": "gpu", "concurrency_limit": 1}
 def wire_inference(frame: Frame) -> None:
     """Lists, speaking, takes, comparing; what goes on by itself is in `webui.events.live`."""
     _wire_lists(frame)
-    _wire_speaking(frame)
+    shown = [*_wire_speaking(frame), _wire_comparing(frame)]
     _wire_takes(frame)
-    _wire_comparing(frame)
+    # What goes on is spoken to its end, and found among the takes: another project's page does not show it.
+    frame.trigger(f"{PROJECT}:change")(None, cancels=shown)
 
 
 def _wire_lists(frame: Frame) -> None:
@@ -62,8 +63,8 @@ def _wire_lists(frame: Frame) -> None:
     )
 
 
-def _wire_speaking(frame: Frame) -> None:
-    wire(
+def _wire_speaking(frame: Frame) -> list[Any]:
+    spoken = wire(
         frame,
         ["inference.speak:click"],
         inference.speak,
@@ -72,7 +73,7 @@ def _wire_speaking(frame: Frame) -> None:
         api_name="inference_speak",
         **GPU,
     )
-    wire(
+    gone_on = wire(
         frame,
         ["inference.resume:click"],
         inference.resume,
@@ -102,6 +103,7 @@ def _wire_speaking(frame: Frame) -> None:
         api_name="inference_stop",
         queue=False,
     )
+    return [spoken, gone_on]
 
 
 def _wire_takes(frame: Frame) -> None:
@@ -137,8 +139,8 @@ def _wire_takes(frame: Frame) -> None:
          outputs=["inference.ready_zip"], api_name="inference_pack_model")  # fmt: skip
 
 
-def _wire_comparing(frame: Frame) -> None:
-    wire(
+def _wire_comparing(frame: Frame) -> Any:
+    compared = wire(
         frame,
         ["inference.compare:click"],
         compare.start,
@@ -174,3 +176,4 @@ def _wire_comparing(frame: Frame) -> None:
         outputs=["inference.measuring"],
         api_name="inference_measure",
     )
+    return compared

@@ -49,13 +49,14 @@ def wire_project(frame: Frame) -> None:
         queue=False,
         show_progress=False,
     )
-    for name in ("language", "base"):
+    # Each for itself: another tab may have chosen the other one meanwhile.
+    for name, keep in (("language", project.keep_language), ("base", project.keep_base)):
         wire(
             frame,
             [f"project.{name}:input"],
-            project.keep_choices,
-            inputs=["project.project", "project.language", "project.base"],
-            outputs=["project.language", "project.base"],
+            keep,
+            inputs=["project.project", f"project.{name}"],
+            outputs=[f"project.{name}"],
             api_name=f"project_set_{name}",
             queue=False,
             show_progress=False,

@@ -157,13 +157,19 @@ def wire_poll(
     def answer(*values: Any, fresh: bool) -> dict[Any, Any]:
         *given, number, known, request = values
         known = known if known and known[_ANSWER] == number else {}
+        pages, page = frame.studio.pages, str(getattr(request, "session_hash", ""))
+        question = pages.begin(page)
         make = partial(_printed, handler, frame.studio, dict(zip(keys, given, strict=True)))
         updates, prints = answers.get(repr(given), make, fresh=fresh)
-        every_s = frame.studio.pages.interval(str(getattr(request, "session_hash", "")))
+        every_s = pages.interval(page)
         prints = {**prints, _INTERVAL: str(every_s)}
-        new = {key: value for key, value in updates.items() if known.get(key) != prints[key]}
-        pace = {timer: gr.update(value=every_s)} if known.get(_INTERVAL) != prints[_INTERVAL] else {}
-        if not new and not pace:
+        new = {
+            key: _news(value, known.get(key), prints[key])
+            for key, value in updates.items()
+            if known.get(key) != prints[key]
+        }
+        pace = {timer: every_s} if known.get(_INTERVAL) != prints[_INTERVAL] else {}
+        if (not new and not pace) or not pages.is_newest(page, question):
             return _components(frame, {}, shown)
         prints[_ANSWER] = next(numbers)
         return _components(frame, new, shown) | pace | {had: prints[_ANSWER], seen: known | prints}
@@ -189,7 +195,25 @@ def _printed(handler: Handler, studio: Studio, values: Values) -> tuple[Updates,
     """A handler's answer and a fingerprint of each part."""
     updates = handler(studio, values)
     assert isinstance(updates, dict), handler
-    return updates, {key: _fingerprint(value) for key, value in updates.items()}
+    return updates, {key: _prints_of(value) for key, value in updates.items()}
+
+
+def _prints_of(value: Any) -> Any:
+    if isinstance(value, Change):
+        return {name: _fingerprint(one) for name, one in value.properties.items()}
+    return _fingerprint(value)
+
+
+def _news(value: Any, known: Any, prints: Any) -> Any:
+    """What of a component is new, where its value is, and which of its other properties changed.
+
+    For anything but a value gradio makes the component anew, each time and for each page, with all its listeners: that
+    is garbage of which a process with many open pages gathers tens of megabytes before Python looks for it.
+    """
+    if not isinstance(value, Change) or not isinstance(known, dict) or known.keys() != prints.keys():
+        return value
+    changed = {name: one for name, one in value.properties.items() if name == "value" or known[name] != prints[name]}
+    return changed["value"] if changed.keys() == {"value"} else Change(**changed)
 
 
 @contextmanager
@@ -243,8 +267,7 @@ def _gradio(value: Any) -> Any:
 
 
 def _fingerprint(value: Any) -> str:
-    plain = value.properties if isinstance(value, Change) else value
-    return hashlib.md5(pickle.dumps(plain), usedforsecurity=False).hexdigest()
+    return hashlib.md5(pickle.dumps(value), usedforsecurity=False).hexdigest()
 
 
 def _function(handler: Any) -> Any:

@@ -36,10 +36,16 @@ def choose(studio: Studio, values: Values) -> Updates:
 
 def save(studio: Studio, values: Values) -> Updates:
     """Save the transcript of a clip."""
-    words = values["data.transcript"]
-    return _edited(
-        studio, values, lambda project, clip: edit.save_text(project, clip, str(words or "")), text.CLIP_SAVED
-    )
+    words = str(values["data.transcript"] or "")
+
+    def change(project: Project, clip: str) -> None:
+        found, shown = _find(project, clip), values.get("data.shown")
+        # Scripts name a clip without having been shown it.
+        if found and shown and shown != _mark(project, found) and words != found.text:
+            raise UserError(what=text.CLIP_CHANGED, where=clip, fix=text.CLIP_CHANGED_FIX)
+        edit.save_text(project, clip, words)
+
+    return _edited(studio, values, change, text.CLIP_SAVED)
 
 
 def exclude(studio: Studio, values: Values) -> Updates:

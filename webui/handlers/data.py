@@ -31,7 +31,10 @@ def upload(studio: Studio, values: Values) -> Updates:
     if not values["project.project"]:
         raise UserError(what=text.NO_PROJECT, where=text.PROJECT, fix=text.UPLOAD_WAITS)
     project = studio.project(values["project.project"])
-    given = [Path(str(file)) for file in files]
+    # Those that were refused before are gone, but the field may still name them.
+    given = [path for path in (Path(str(file)) for file in files) if path.is_file()]
+    if not given:
+        return {"data.files": None}
     replaced = to_be_replaced(project, given)
     try:
         placed = add_uploads(project, given, quota_bytes=studio.quota_bytes)
@@ -45,10 +48,7 @@ def upload(studio: Studio, values: Values) -> Updates:
 
 def take_waiting(studio: Studio, values: Values) -> Updates:
     """Take in what was uploaded before there was a project; the page asks when one was created."""
-    files = values["data.files"]
-    # Those that were refused meanwhile are gone.
-    waiting = [file for file in files if Path(str(file)).is_file()] if isinstance(files, list) else []
-    return upload(studio, values | {"data.files": waiting}) if values["project.project"] else {}
+    return upload(studio, values) if values["project.project"] else {}
 
 
 def clear(studio: Studio, values: Values) -> Updates:

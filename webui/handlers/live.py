@@ -1,6 +1,7 @@
 """What the page keeps up to date by itself, for all tabs in one answer: read from disk and driver, never remembered."""
 
 import logging
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from webui.handlers import inference
 from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of, kept
 from webui.handlers.training import FORM, starts
-from webui.markup import join, tag
+from webui.markup import Markup, join, tag
 from webui.studio import Studio
 from webui.views import gpu, parts, run
 from webui.views import language as views_language
@@ -43,7 +44,7 @@ def poll(studio: Studio, values: Values) -> Updates:
     """Everything that may change without a click."""
     project = studio.project_or_none(values["project.project"])
     updates: Updates = {}
-    questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio)]
+    questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio, values)]
     questions += [partial(_download, studio), partial(_defaults, project, values["project.base"])]
     questions += [partial(inference.activity, studio, values)]
     for question in questions:
@@ -51,25 +52,36 @@ def poll(studio: Studio, values: Values) -> Updates:
     return updates if "train.gpu" in updates else updates | _machine(studio, None, None)
 
 
-def _answer(studio: Studio, question: Callable[[], Updates]) -> Updates:
-    """A part of the page; one that cannot be told says so, and does not take the others with it."""
+def _answer(studio: Studio, question: Callable[[], Updates], otherwise: Updates | None = None) -> Updates:
+    """A part of the page; one that cannot be told says so, and does not take the others with it.
+
+    Args:
+        studio: the app.
+        question: makes the part.
+        otherwise: what stands there then: nothing may stay of what was shown before, such as another project's run.
+    """
     try:
         return question()
     except (UserError, OSError) as error:
         # A folder that is being removed, or cannot be read at this moment: the next poll may.
         log.warning("a part of the page cannot be told: %s", error)
-        return {"project.activity": parts.message("error", error)}
+        said: object = error
     except Exception as error:
         # Files of another make or another version hold what nobody foresaw; asked every two seconds, it is logged once.
-        said = f"{type(error).__name__}: {error}"
-        if said not in studio.faults:
-            studio.faults.add(said)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        fault = f"{type(error).__name__} {place.filename}:{place.lineno}"
+        if fault not in studio.faults:
+            studio.faults.add(fault)
             log.exception("a part of the page cannot be told")
-        return {"project.activity": parts.message("error", text.NOT_READ)}
+        said = text.NOT_READ
+    return (otherwise or {}) | {"project.activity": parts.message("error", said)}
 
 
-def _no_project(studio: Studio) -> Updates:
+def _no_project(studio: Studio, values: Values) -> Updates:
     """What to do first; nothing while the browser has not been told yet which project it had."""
+    if values["project.project"]:
+        # It is not there any more: nothing of it stays on the page.
+        return kept(studio, None) | _no_dataset() | _nothing_shown(parts.empty(text.PROJECT_GONE))
     try:
         updates = kept(studio, None)
     except UserError as error:
@@ -105,15 +117,17 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         ),
         "train.start_from": Change(choices=starts(project)),
     }
-    for question in (
-        partial(kept, studio, project),
-        partial(_dataset, studio, project, found),
-        partial(_export, studio, project, found),
-        partial(_preflight, studio, found),
-        partial(_language, studio, project, found),
-        partial(_run, studio, chosen) if chosen else partial(_no_run, project),
-    ):
-        updates |= _answer(studio, question)
+    not_told = parts.message("error", text.NOT_READ)
+    questions: list[tuple[Callable[[], Updates], Updates]] = [
+        (partial(kept, studio, project), {}),
+        (partial(_dataset, studio, project, found), _no_dataset()),
+        (partial(_export, studio, project, found), {"train.exported": not_told}),
+        (partial(_preflight, studio, found), {"train.measured": not_told}),
+        (partial(_language, studio, project, found), {"language.progress": not_told}),
+        (partial(_run, studio, chosen) if chosen else partial(_no_run, project), _nothing_shown(not_told)),
+    ]
+    for question, otherwise in questions:
+        updates |= _answer(studio, question, otherwise)
     return updates
 
 
@@ -170,10 +184,13 @@ def _started(studio: Studio, job: Job) -> Event | None:
 
 
 def _no_run(project: Project) -> Updates:
-    next_step = text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET
+    return _nothing_shown(parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET))
+
+
+def _nothing_shown(why: Markup) -> Updates:
     return {f"train.badge_{name}": run.badge_of(None) for name in SWITCHES} | {
         "train.proofs": run.proofs({}),
-        "train.progress": parts.empty(next_step),
+        "train.progress": why,
         "train.loss_plot": Change(visible=False),
         "train.speed_plot": Change(visible=False),
         "train.samples": join(),
@@ -209,6 +226,11 @@ def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:
         "data.revision": revision,
         "data.fix_progress": _fix(studio, project, found),
     }
+
+
+def _no_dataset() -> Updates:
+    cancel = Change(interactive=False)
+    return {"data.progress": join(), "data.cancel": cancel, "data.revision": "", "data.fix_progress": join()}
 
 
 def _fix(studio: Studio, project: Project, found: list[Job]) -> str:

@@ -44,16 +44,23 @@ def choose(studio: Studio, values: Values) -> Updates:
     return _bar(studio, [other.name for other in list_projects(studio.output)], project.name)
 
 
-def keep_choices(studio: Studio, values: Values) -> Updates:
-    """Keep language and base with the project; a dataset's language stays what it is."""
-    language, base = values["project.language"], values["project.base"]
+def keep_language(studio: Studio, values: Values) -> Updates:
+    """Keep the language with the project; a dataset's language stays what it is."""
     if not values["project.project"]:
         return {}
     project = studio.project(values["project.project"])
-    checked_base(project, base)
-    settings = replace(ProjectSettings.load(project), language=str(language or ""), base=str(base or ""))
-    settings.save(project)
+    replace(ProjectSettings.load(project), language=str(values["project.language"] or "")).save(project)
     return {"project.language": _language(project)}
+
+
+def keep_base(studio: Studio, values: Values) -> Updates:
+    """Keep the base with the project."""
+    if not values["project.project"]:
+        return {}
+    project = studio.project(values["project.project"])
+    base = checked_base(project, values["project.base"])
+    replace(ProjectSettings.load(project), base=base).save(project)
+    return {"project.base": base}
 
 
 def chosen_base(project: Project) -> str:

@@ -1,6 +1,5 @@
 """Tab 2: start, stop and go on with a run, recommend settings, export."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,19 +127,24 @@ def resume(studio: Studio, values: Values) -> Updates:
     if not job.alive:
         # A run that has just ended holds its device for another moment.
         jobs.attach(job.folder).wait(END_OF_PROCESS_S)
-    config = TrainConfig(project=project.name, output=project.output, resume=job.folder)
-    freed = studio.start_alone("train", _with_epochs(config, values))
-    return {TOAST: text.sentences(text.RESUMED, freed)}
+    epochs = _more_epochs(job, values)
+    config = TrainConfig(project=project.name, output=project.output, resume=job.folder, num_epochs=epochs)
+    freed = studio.start_alone("train", config)
+    return {TOAST: text.sentences(text.resumed(epochs), freed)}
 
 
-def _with_epochs(config: TrainConfig, values: Values) -> TrainConfig:
-    """A run that came to its end goes on when more epochs are asked for; that is the one setting that may change."""
+def _more_epochs(job: Job, values: Values) -> int | None:
+    """How many epochs the run shall have now, where the form asks for more than it had; no other setting may change.
+
+    The form may be filled with another run's settings: fewer than the run's own are no wish to cut it short.
+    """
     field = fields_of(TrainConfig)["num_epochs"]
     try:
         epochs = forms.parse(field, values.get(f"{FORM}num_epochs"))
     except ValueError as error:
         raise UserError(what=str(error), where=text.TRAIN_TAB) from error
-    return replace(config, num_epochs=epochs)
+    own = TrainConfig.load(job.folder / "config.yaml").num_epochs
+    return epochs if epochs is not None and (own is None or epochs > own) else None
 
 
 def export(studio: Studio, values: Values) -> Updates:

@@ -58,6 +58,7 @@ LANGUAGES = [
 
 FIRST_STEPS = "Start here: type a name under New project and create it. Then: 1 add recordings, 2 train, 3 listen."
 NOTHING_RUNNING = "Nothing is running."
+PROJECT_GONE = "This project is not there any more. Choose or create another at the top of the page."
 NO_PROJECT_YET = "Create a project at the top of the page first."
 STATES = {
     "starting": "starting",

@@ -98,8 +98,15 @@ NOTHING_RUNS_FIX = "choose the run that is running"
 TRAINING_STARTED = "Training has started. It goes on when this page is closed."
 STOPPING = "Stopping: the step is finished and a checkpoint is written."
 STOPPED_AT_ONCE = "Stopped at once; the run can go on from its last checkpoint."
-RESUMED = "The run goes on from its last checkpoint."
 EXPORT_STARTED = "The model is being exported."
+
+
+def resumed(epochs: int | None) -> str:
+    """A stopped run that goes on; to more epochs, where that was asked for."""
+    told = f", up to epoch {epochs}" if epochs is not None else ""
+    return f"The run goes on from its last checkpoint{told}."
+
+
 STARTED_WORDS = {"precision": "Computed in", "device": "On", "clips": "Clips", "eval_clips": "Held out"}
 STARTING, STARTING_HELP = "starting", "the libraries are being loaded"
 ENDED = {
