@@ -111,6 +111,9 @@ class Access:
             # Through gradio's tunnel strangers look like this computer.
             middleware.append(Middleware(Assets, folder=gradio_assets()))
         return {
+            "quiet": True,
+            "footer_links": [],
+            "prevent_thread_lock": True,
             "server_name": self.host,
             "server_port": self.port,
             "auth": list(self.auth) or None,
