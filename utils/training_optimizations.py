@@ -17,7 +17,7 @@ from utils.model.attention import AttentionKind
 from utils.model.gpt import XttsGpt
 from utils.model.lora import add_lora
 from utils.performance_utils.settings import optimize_torch_settings
-from utils.training.compiler import FAILURES, compile_blocks, uncompile_blocks
+from utils.training.compiler import FAILURES, compile_blocks, failure, uncompile_blocks
 from utils.training.optim import make_optimizer
 from utils.training.proof import StepRecord, record_step
 from utils.training.report import LOADING, Report, report
@@ -165,7 +165,7 @@ class TrainingOptimizer:
 
     def _stop_compiling(self, model: XttsGpt, error: BaseException) -> None:
         log.warning("torch.compile failed; training goes on without it: %s", str(error))
-        self.switches.off["compile"] = f"compiling failed: {_first_line(error)}"
+        self.switches.off["compile"] = f"compiling failed: {failure(error)}"
         uncompile_blocks(model)
         self.has_news = self.record is not None
 
@@ -240,11 +240,6 @@ class TrainingOptimizer:
     def recommend(*args: Any, **options: Any) -> Recommendation:
         """Settings for this machine and purpose; see `utils.hardware.recommend`."""
         return recommend(*args, **options)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def _peak_rss() -> int:

@@ -1,9 +1,11 @@
 """Proofs say what ran: they change when the operation does, whatever the settings claim."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from torch.autograd.profiler_util import FunctionEvent
 
 from utils.config import TrainConfig
@@ -14,7 +16,8 @@ from utils.model.lora import add_lora
 from utils.model.packing import pack
 from utils.model.xtts import load_gpt
 from utils.training.proof import StepRecord, count_kernels, record_step, saved_bytes
-from utils.training.report import attention_proof
+from utils.training.report import _compiled, attention_proof
+from utils.training.switches import resolve
 
 
 def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None) -> None:
@@ -114,6 +117,19 @@ def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -
         step(gpt)
     assert record.forward_runs == 8
     assert record.recomputed == (0 if checkpointing == "none" else 8)
+
+
+@pytest.mark.parametrize(("mode", "is_on"), [("reduce-overhead", False), ("max-autotune", True)])
+def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool) -> None:
+    """It only logs that it does, and compiles all the same."""
+    counters["inductor"]["cudagraph_skips"] += 5
+    with record_step(gpt := make_gpt(attention="sdpa")) as record:
+        step(gpt)
+        counters["inductor"]["cudagraph_skips"] += 2
+    record.compiled = record.passes
+    switches = replace(resolve(TrainConfig(project="a", device="cpu"), torch.device("cpu")), compile=mode)
+    state, observed = _compiled(record, switches)
+    assert state is is_on and observed.endswith("; CUDA graphs skipped 2 times")
 
 
 def test_precision_is_read_from_the_products() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch._dynamo.eval_frame import is_dynamo_supported
-from torch._dynamo.exc import TorchDynamoException
+from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch._dynamo.utils import counters
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InductorError, InvalidCxxCompiler
@@ -23,8 +23,8 @@ TRITON_CAPABILITY = (7, 0)
 """First CUDA compute capability that PyTorch tries Triton on, which writes the kernels (torch.utils._triton). Triton
 itself promises 8.0 and newer, so that `recommend` advises it there only."""
 MAX_SHAPES = 64
-"""Versions of a block that may be compiled; torch stops at 8, and runs further shapes uncompiled without a word."""
-FAILURES = (TorchDynamoException, InductorError, InvalidCxxCompiler)
+"""Versions of a block that may be compiled; torch stops at 8."""
+FAILURES = (TorchDynamoException, FailOnRecompileLimitHit, InductorError, InvalidCxxCompiler)
 """What compiling raises when it fails, at the first step rather than before."""
 
 
@@ -66,6 +66,8 @@ def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
     # What an earlier run in this process compiled would hide whether this one does, and count against its shapes.
     torch._dynamo.reset()
     torch._dynamo.config.recompile_limit = MAX_SHAPES
+    # Otherwise what is beyond the limit runs uncompiled without a word.
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
     blocks = list(_blocks(gpt))
     for block in blocks:
         block.compile(mode=None if mode == "default" else mode)
@@ -74,13 +76,27 @@ def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
 
 def uncompile_blocks(gpt: XttsGpt) -> None:
     """Run the blocks as they are written again."""
+    torch._dynamo.config.fail_on_recompile_limit_hit = False
     for block in _blocks(gpt):
         block._compiled_call_impl = None
+
+
+def failure(error: BaseException) -> str:
+    """What one of `FAILURES` says, in a line."""
+    if isinstance(error, FailOnRecompileLimitHit):
+        return f"a block was to be compiled more than {MAX_SHAPES} times"
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def num_graphs() -> int:
     """Graphs that were compiled in this process so far."""
     return int(counters["stats"]["unique_graphs"])
+
+
+def num_skips() -> int:
+    """Times that CUDA graphs were asked for in this process so far and Inductor went without, which it only logs."""
+    return int(counters["inductor"]["cudagraph_skips"])
 
 
 def _blocks(gpt: XttsGpt) -> Iterator[nn.Module]:

@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from utils.model.gpt import XttsGpt, unwatched
 from utils.model.recompute import saved_operations
-from utils.training.compiler import num_graphs
+from utils.training.compiler import num_graphs, num_skips
 
 KERNELS = {
     "aten::_scaled_dot_product_flash_attention": "flash",
@@ -74,6 +74,8 @@ class StepRecord:
     """Data type of the last block's output."""
     num_graphs: int = 0
     """Graphs compiled in this step."""
+    num_skips: int = 0
+    """Times in this step that Inductor went without CUDA graphs although they were asked for."""
 
 
 @dataclass(kw_only=True)
@@ -94,7 +96,7 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     record, seen = StepRecord(), _Seen()
     hooks = _attach(gpt, record, seen)
     gpt.watch = partial(_block_pass, seen)
-    before = gpt.block_runs, gpt.conditioning_runs, num_graphs()
+    before = gpt.block_runs, gpt.conditioning_runs, num_graphs(), num_skips()
     try:
         with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
             yield record
@@ -107,7 +109,7 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     record.recomputed = gpt.block_runs - before[0] - record.forward_runs
     listeners = seen.passes * len(gpt.conditioning_encoder.attn)
     record.conditioning_recomputed = gpt.conditioning_runs - before[1] - listeners
-    record.num_graphs = num_graphs() - before[2]
+    record.num_graphs, record.num_skips = num_graphs() - before[2], num_skips() - before[3]
     if seen.block_inputs:
         record.block_bytes, record.kept_bytes = _block_bytes(gpt, seen.block_inputs, record)
 

@@ -121,8 +121,13 @@ def _compiled(record: StepRecord, switches: Switches) -> tuple[bool, str]:
     if "compile" in switches.off:
         # It may have failed after the step that was watched.
         return False, "the blocks run as they are written"
-    passes = f"{record.compiled} of {record.passes} block passes ran compiled"
-    return 0 < record.compiled == record.passes, f"{passes}; {record.num_graphs} graphs compiled in this step"
+    told = f"{record.compiled} of {record.passes} block passes ran compiled"
+    told += f"; {record.num_graphs} graphs compiled in this step"
+    if record.num_skips:
+        told += f"; CUDA graphs skipped {record.num_skips} times"
+    # Of max-autotune the graphs are only a part.
+    lacks_graphs = record.num_skips > 0 and switches.compile == "reduce-overhead"
+    return 0 < record.compiled == record.passes and not lacks_graphs, told
 
 
 def _eight_bit(optimizer: torch.optim.Optimizer) -> tuple[bool, str]:
