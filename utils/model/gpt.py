@@ -168,9 +168,9 @@ class XttsGpt(nn.Module):
 
         Args:
             batch: from `packing.pack`, on the model's device.
-            cond_mels: mel spectrogram of each clip's conditioning crop, [B, 80, F].
+            cond_mels: mel spectrogram of each clip's conditioning crop, [B, 80, F]; more rows may follow, unused.
         """
-        rows, reading = self._read(self.embed(batch, self.latents(cond_mels)), batch)
+        rows, reading = self._read(self.embed(batch, self.latents(cond_mels)[: len(batch.text)]), batch)
         hidden = self.final_norm(rows).flatten(0, 1)
         # Only positions that are scored go through the heads: padding and the conditioning segment cost nothing there.
         return GptLosses(
@@ -191,7 +191,9 @@ class XttsGpt(nn.Module):
         codes = self.mel_embedding(batch.codes) + self.mel_pos_embedding.first(batch.codes.size(1))
         parts = torch.cat([latents.to(text.dtype), text, codes], dim=1)
         rows = parts.flatten(0, 1).index_select(0, batch.tight.flatten())
-        return rows.view(*batch.tight.shape, parts.size(-1))
+        # No view for autograd: the first block, if its input alone were one, would be compiled apart from the others.
+        tight: Tensor = torch.ops.aten._unsafe_view(rows, [*batch.tight.shape, parts.size(-1)])
+        return tight
 
     def transform(self, x: Tensor, batch: PackedBatch) -> Tensor:
         """The blocks and the GPT's own last norm over tight rows, causally: [R, T, D] -> [R, T, D]."""

@@ -47,13 +47,17 @@ class Loaders:
     ) -> None:
         self._config, self._base, self._data, self._switches = config, base, data, switches
         self._batches = EpochBatches(
-            [row_length(len(clip.tokens), len(clip.codes)) for clip in data.train],
+            _lengths(data.train),
             config.batch_size,
             seed=config.seed,
             balanced=switches.layout == "packed",
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
+        # In the order of the manifest.
+        self._eval_batches = EpochBatches(_lengths(data.evaluate), config.eval_batch_size, seed=None)
+        self._rooms = {True: self._room_to_train(), False: self._room_of(self._eval_batches, num_epochs=1)}
+        """What every batch has room for, by whether it trains."""
         self._places = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
         self._device = accelerator.device
         self.settings = self._settings()
@@ -62,7 +66,7 @@ class Loaders:
         self._train = make_loader(
             self._dataset(training=True),
             self._places,
-            self._collate(training=True, room=self._room()),
+            self._collate(self._rooms[True], training=True),
             num_workers=self.settings.num_workers,
             prefetch_factor=self.settings.prefetch_factor,
             pin_memory=self.settings.pin_memory,
@@ -97,13 +101,14 @@ class Loaders:
 
     def evaluate(self) -> DataLoader:
         """Evaluation batches in a fixed order."""
-        batches = EpochBatches([0] * len(self._data.evaluate), self._config.eval_batch_size, seed=None)
-        return make_loader(self._dataset(training=False), list(batches.epoch(0)), self._collate(training=False))
+        collate = self._collate(self._rooms[False], training=False)
+        return make_loader(self._dataset(training=False), list(self._eval_batches.epoch(0)), collate)
 
     def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
         """Makes smaller batches of one."""
-        # Of whatever shape: a batch is made smaller because memory is short.
-        return partial(_split, self._dataset(training=training), self._collate(training=training))
+        # Of whatever size: a batch is made smaller because memory is short.
+        room = Room(longest=self._rooms[training].longest) if self._switches.layout == "packed" else NO_ROOM
+        return partial(_split, self._dataset(training=training), self._collate(room, training=training))
 
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""
@@ -117,7 +122,7 @@ class Loaders:
             conditioning=self._config.conditioning or self._base.defaults.conditioning,
         )
 
-    def _collate(self, *, training: bool, room: Room = NO_ROOM) -> Collate:
+    def _collate(self, room: Room, *, training: bool) -> Collate:
         return Collate(
             self._base.gpt_shape(),
             mask_heard=training,
@@ -126,18 +131,24 @@ class Loaders:
             room=room,
         )
 
-    def _room(self) -> Room:
-        """What every batch has room for where all are to have one shape."""
-        size = self._config.batch_size
-        if self._config.max_mel_length:
-            assert self._config.max_text_length
-            clip = row_length(self._config.max_text_length, self._config.max_mel_length)
+    def _room_to_train(self) -> Room:
+        config = self._config
+        if config.max_mel_length:
+            assert config.max_text_length
+            clip, size = row_length(config.max_text_length, config.max_mel_length), config.batch_size
             return Room(clips=size, longest=clip, total=round_up(clip * size, SHAPE_STEP))
-        if self._switches.compile not in CUDA_GRAPHS:
-            return NO_ROOM
-        # CUDA graphs are recorded for one shape. Batches are balanced, so the longest is little longer than the others.
-        longest = int(self._batches.lengths.max())
-        return Room(clips=size, longest=longest, total=round_up(self._batches.longest(), SHAPE_STEP))
+        assert config.num_epochs
+        return self._room_of(self._batches, num_epochs=config.num_epochs)
+
+    def _room_of(self, batches: EpochBatches, *, num_epochs: int) -> Room:
+        """What batches have room for that compiled blocks are to compute with."""
+        mode, longest = self._switches.compile, int(batches.lengths.max())
+        if mode in CUDA_GRAPHS:
+            # They are recorded for one shape. Batches are balanced: the longest is little longer than the others.
+            clips, total = min(batches.batch_size, len(batches.lengths)), batches.longest(num_epochs)
+            return Room(clips=clips, longest=longest, total=round_up(total, SHAPE_STEP))
+        # The variable-length kernel is told the longest clip as a number, which code is compiled for.
+        return Room(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_ROOM
 
     def _settings(self) -> LoaderSettings:
         config, files = self._config, {clip.audio for clip in self._data.train}
@@ -149,6 +160,11 @@ class Loaders:
             prefetch_factor=config.prefetch_factor,
             pin_memory=config.pin_memory,
         )
+
+
+def _lengths(clips: list[TrainingClip]) -> list[int]:
+    """Positions of each clip's row."""
+    return [row_length(len(clip.tokens), len(clip.codes)) for clip in clips]
 
 
 def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
