@@ -326,6 +326,16 @@ def test_machine_and_settings_are_logged(caplog):
     assert any(name.startswith("gpu") for name in system)  # a GPU, or why there is none
 
 
+def test_a_gpu_that_nothing_uses_is_not_woken_up_by_the_log(monkeypatch):
+    def woken(*_) -> int:
+        raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: False)
+    monkeypatch.setattr("torch.cuda.current_device", woken)
+    assert "gpu memory" not in log_performance_info()
+
+
 def test_a_block_and_a_function_are_timed(caplog):
     @timed("resting")
     def rest(seconds: float) -> str:

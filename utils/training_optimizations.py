@@ -211,13 +211,15 @@ class TrainingOptimizer:
 
         Returns:
             device; rss_bytes and peak_rss_bytes of the process; with CUDA also allocated_bytes, reserved_bytes,
-            peak_bytes (allocated at most), free_bytes and total_bytes of the current GPU.
+            peak_bytes (allocated at most), free_bytes and total_bytes of the GPU that it holds most of.
         """
         stats: dict[str, Any] = {"device": "cpu", "rss_bytes": process_memory(), "peak_rss_bytes": _peak_rss()}
         # A GPU that was not used yet is not woken up: that alone would take hundreds of megabytes of it.
         if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
             return stats
-        device = torch.cuda.current_device()
+        # The current GPU is each thread's own, and the first one in a new thread: asking about that one would wake it up.
+        places = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
+        device = max(places, key=torch.cuda.memory_reserved)
         free, total = torch.cuda.mem_get_info(device)
         return stats | {
             "device": f"cuda:{device}",

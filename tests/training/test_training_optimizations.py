@@ -284,6 +284,24 @@ def test_memory_is_told_from_any_thread_and_without_a_gpu(capsys: pytest.Capture
     assert re.fullmatch(r"memory on \w+: rss \d+\.\d\d GB, peak_rss \d+\.\d\d GB.*\n", printed)
 
 
+def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(monkeypatch) -> None:
+    """In a new thread the current GPU is the first one, whichever the process computes on."""
+    reserved = {0: 0, 1: 8_000_000_000}
+    for name, answer in {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 2,
+        "current_device": lambda: 0,
+        "memory_reserved": lambda device: reserved[device],
+        "memory_allocated": lambda device: device,
+        "max_memory_allocated": lambda device: device,
+        "mem_get_info": lambda device: {1: (16, 24)}[device],
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    found = TrainingOptimizer.get_memory_stats()
+    assert (found["device"], found["free_bytes"], found["allocated_bytes"]) == ("cuda:1", 16, 1)
+
+
 def test_memory_events_are_written_while_training(project: Project) -> None:
     events = list(read_events(run(project).folder / "events.jsonl"))
     memory = [event for event in events if event["kind"] == "memory"]

@@ -73,7 +73,8 @@ def log_performance_info() -> dict[str, str]:
         "threads": f"{torch.get_num_threads()} of {usable_cpus()} usable",
         "process memory": f"{process_memory(children=True) / GB:.2f} GB",
     }
-    if torch.cuda.is_available():
+    # A run on the CPU does not wake a GPU up: that alone would take hundreds of megabytes of it.
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
         device = torch.cuda.current_device()
         allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
         info |= {
