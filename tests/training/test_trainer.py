@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
+from torch.overrides import TorchFunctionMode
 
-from utils.config import TrainConfig
+from utils.config import Device, TrainConfig
 from utils.model.base import find_base
 from utils.model.gpt import ForwardOptions
 from utils.model.mel import conditioning_mel
@@ -15,6 +16,7 @@ from utils.paths import Project
 from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
 from utils.training.data import load_data
 from utils.training.optim import make_optimizer, make_schedule
+from utils.training.precision import make_accelerator
 from utils.training.settings import settle
 from utils.training.trainer import Trainer
 
@@ -26,16 +28,16 @@ def clips(prepared: Project, tmp_path_factory):
     return load_data(settle(config, prepared, base), prepared, base, Accelerator(cpu=True)).train
 
 
-def make_trainer(*, precision: str = "fp32", clip_norm: float = 1e9, **options) -> Trainer:
+def make_trainer(*, precision: str = "fp32", clip_norm: float = 1e9, device: Device = "cpu", **options) -> Trainer:
     base = find_base("tiny")
-    gpt = load_gpt(base, ForwardOptions(dropout=0.0, **options))
+    gpt = load_gpt(base, ForwardOptions(dropout=0.0, **options)).to(device)
     optimizer = make_optimizer(gpt, learning_rate=1e-3, weight_decay=0.01)
     return Trainer(
         model=gpt,
         optimizer=optimizer,
         schedule=make_schedule(optimizer, "constant", warmup_steps=0, total_steps=10),
-        mel=conditioning_mel(base.mel_stats()),
-        accelerator=Accelerator(cpu=True),
+        mel=conditioning_mel(base.mel_stats()).to(device),
+        accelerator=make_accelerator(device),
         precision=precision,
         grad_clip_norm=clip_norm,
         seed=1,
@@ -74,6 +76,42 @@ def test_switches_change_how_not_what(clips) -> None:
     # bf16 keeps 8 bits: 0.4 % a product, averaged over many.
     assert half.losses.total == pytest.approx(plain.losses.total, rel=5e-3)
     assert half.grad_norm == pytest.approx(plain.grad_norm, rel=5e-2)
+
+
+class Waits(TorchFunctionMode):
+    """Writes down what would wait for a GPU: reading a tensor's numbers, and copying the host's numbers there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        if name in {"tolist", "item", "cpu", "numpy", "nonzero", "__bool__", "__float__", "tensor", "as_tensor"}:
+            self.seen.append(name)
+        return function(*args, **kwargs or {})
+
+
+def test_a_step_waits_for_the_device_once(clips) -> None:
+    trainer, batches = make_trainer(attention="sdpa"), batches_of(clips, 3)
+    with Waits() as waits:
+        gathered = trainer.gather(batches)
+        assert waits.seen == []
+        trainer.update(gathered)
+    assert waits.seen == ["tolist"]
+
+
+@pytest.mark.gpu
+def test_gradients_are_gathered_without_waiting_for_the_gpu(clips) -> None:
+    trainer = make_trainer(attention="sdpa", precision="bf16", device="cuda")
+    batches = [batch.pin_memory() for batch in batches_of(clips, 3)]
+    trainer.step(batches)  # Kernels are chosen and loaded in the first.
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        gathered = trainer.gather(batches)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert trainer.update(gathered).losses.total < 20
 
 
 def test_the_reported_norm_is_the_one_before_clipping(clips) -> None:

@@ -62,8 +62,8 @@ class Gathered:
 
     sums: Tensor
     """Loss sums of text, codes and reading over all micro-batches, [3]."""
-    counts: Tensor
-    """Their valid targets, [3]; reading is divided by those of the codes."""
+    counts: list[float]
+    """Their valid targets, on the host; reading is divided by those of the codes."""
     audio_seconds: float
 
 
@@ -150,7 +150,7 @@ class Trainer:
         torch.compiler.cudagraph_mark_step_begin()
         torch.manual_seed(self._step_seed())
         num_codes = sum(batch.packed.num_code_targets for batch in batches)
-        counts = self._reduced([sum(batch.packed.num_text_targets for batch in batches), num_codes, num_codes])
+        counts = self._summed(sum(batch.packed.num_text_targets for batch in batches), num_codes, num_codes)
         sums = torch.zeros(3, dtype=torch.float32, device=self.device)
         for number, batch in enumerate(batches):
             is_last = number == len(batches) - 1
@@ -162,7 +162,8 @@ class Trainer:
                 self.scaler.scale(loss * self.accelerator.num_processes).backward()
             sums += torch.stack(losses).detach()
         audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
-        return Gathered(sums=self._reduced(sums), counts=counts, audio_seconds=audio_seconds)
+        reduced: Tensor = self.accelerator.reduce(sums, reduction="sum")
+        return Gathered(sums=reduced, counts=counts, audio_seconds=audio_seconds)
 
     def discard(self) -> None:
         """Forget gradients that were not applied."""
@@ -173,8 +174,10 @@ class Trainer:
         learning_rate = self.optimizer.param_groups[0]["lr"]
         self.scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.gpt.parameters(), self.grad_clip_norm)
-        # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run.
-        text, codes, reading, grad_norm = torch.cat([gathered.sums / gathered.counts, norm.reshape(1)]).tolist()
+        # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run. Several
+        # processes wait for each other as well, when they sum their counts.
+        *sums, grad_norm = torch.cat([gathered.sums, norm.reshape(1)]).tolist()
+        text, codes, reading = (total / count for total, count in zip(sums, gathered.counts, strict=True))
         losses = Losses(text=text, codes=codes, reading=reading)
         skipped = self._fault(losses, grad_norm)
         if not skipped:
@@ -226,17 +229,17 @@ class Trainer:
         scaled = self.scaler.is_enabled() and self.scaler.get_scale() > 1
         return OVERFLOW if scaled else "the gradient is not a number"
 
-    def _reduced(self, values: Tensor | list[int]) -> Tensor:
-        """Summed over all processes, on the device, float32."""
-        tensor = torch.as_tensor(values, dtype=torch.float32, device=self.device)
-        reduced: Tensor = self.accelerator.reduce(tensor, reduction="sum")
-        return reduced
+    def _summed(self, *numbers: int) -> list[float]:
+        """Each number summed over all processes; the device of a single one is not asked, nor waited for."""
+        if self.accelerator.num_processes == 1:
+            return [float(number) for number in numbers]
+        tensor = torch.tensor(numbers, dtype=torch.float32, device=self.device)
+        summed: list[float] = self.accelerator.reduce(tensor, reduction="sum").tolist()
+        return summed
 
     def any_process(self, *flags: bool) -> list[bool]:
         """For each flag whether it is set in any process, so that all do the same next."""
-        if self.accelerator.num_processes == 1:
-            return list(flags)
-        return [count > 0 for count in self._reduced([int(flag) for flag in flags]).tolist()]
+        return [count > 0 for count in self._summed(*flags)]
 
     def _step_seed(self) -> int:
         rank = self.accelerator.process_index
