@@ -23,7 +23,7 @@ from utils.model.base import Base
 from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
 from utils.paths import Project
-from utils.training.measure import Measurement
+from utils.training.measure import Measurement, finish_s
 from utils.training_optimizations import TrainingOptimizer
 
 
@@ -98,14 +98,15 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
         computed += len(batch["text_lengths"]) * (32 + longest)
         loss = _step(trainer, batch)
         times.append(time.perf_counter() - begin)
+    seconds = sum(times) + finish_s(on_gpu=on_gpu)
     useful = sum(32 + text + 1 + code + 4 for text, code in zip(texts, codes, strict=True))
     return Measurement(
         steps=steps,
         step_s=statistics.median(times),
-        seconds=sum(times),
+        seconds=seconds,
         cpu_s=time.process_time() - begin_cpu,
         threads=torch.get_num_threads(),
-        data_share=sum(waits) / sum(times),
+        data_share=sum(waits) / seconds,
         audio_s=samples / SAMPLE_RATE,
         text_tokens=texts,
         codes=codes,

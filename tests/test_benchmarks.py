@@ -1,7 +1,9 @@
 """What the training benchmarks count and how they judge: formulas with known answers, and a run of each engine."""
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,9 @@ from benchmarks.step_table import Result, Table
 from benchmarks.train_step import CELLS, REFERENCES, cells_of, main
 from tests.test_architecture import ROOT
 from utils.performance_utils import useful_flops
+from utils.training import measure
 from utils.training.measure import Measurement
+from utils.training_optimizations import TrainingOptimizer
 
 
 def test_an_update_moves_the_bytes_of_all_that_learns() -> None:
@@ -134,6 +138,34 @@ def test_the_seconds_of_stock_are_those_of_the_clips_and_not_of_its_codes() -> N
     found = stock._timed(StockTrainer(), iter([batch] * 2), steps=2)
     assert found.audio_s == pytest.approx(5.0)
     assert found.codes == [22, 33] * 2
+
+
+LATE_S = 0.2
+
+
+def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that takes a while after the last step."""
+    answers = {"is_available": True, "max_memory_allocated": 0, "max_memory_reserved": 0}
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: time.sleep(LATE_S))
+
+
+def test_the_last_update_is_timed_in_both_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses can be read before a GPU has done the update."""
+    batch = {"text_lengths": torch.tensor([3]), "wav_lengths": torch.tensor([22_050])}
+    ours = SimpleNamespace(tight=torch.zeros(1, 60), num_positions=60)
+    clip = SimpleNamespace(packed=ours, audio_seconds=1.0, text_lengths=[3], code_lengths=[22])
+    result = SimpleNamespace(losses=SimpleNamespace(total=1.5))
+    trainer = SimpleNamespace(device=torch.device("cuda"), step=lambda batches: result)
+    monkeypatch.setattr(TrainingOptimizer, "get_memory_stats", lambda: {"peak_bytes": 0})
+    fake_cuda(monkeypatch)
+    for found in (
+        stock._timed(StockTrainer(), iter([batch]), steps=1),
+        measure._timed(trainer, iter([[clip]]), 1, {}),
+    ):
+        assert found.seconds >= found.step_s + LATE_S
 
 
 def test_generated_sentences_are_the_same_each_time_and_of_their_script() -> None:

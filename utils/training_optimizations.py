@@ -217,7 +217,7 @@ class TrainingOptimizer:
         # A GPU that was not used yet is not woken up: that alone would take hundreds of megabytes of it.
         if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
             return stats
-        # The current GPU is each thread's own, and the first one in a new thread: asking about that one would wake it up.
+        # The current GPU is each thread's own, the first one in a new thread: asking about that would wake it up.
         places = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
         device = max(places, key=torch.cuda.memory_reserved)
         free, total = torch.cuda.mem_get_info(device)

@@ -12,7 +12,8 @@ from utils.errors import UserError
 from utils.events import read_events
 from utils.model.base import find_base
 from utils.paths import Project
-from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure_apart
+from utils.training.loaders import Loaders
+from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure, measure_apart
 from utils.training.preflight import larger_batches, preflight, recommended, table
 from utils.training.settings import settle
 from utils.training.trainer import OVERFLOW, Losses, StepResult
@@ -72,6 +73,14 @@ def test_a_measurement_is_of_real_steps_in_a_process_of_its_own(project: Project
     assert seen.steps == 2 and seen.audio_per_second > 0 and seen.cpu_s > 0 and 0 < seen.useful_share <= 1
     assert seen.switches["sdpa"]["state"] == "on"
     assert len(seen.codes) == 4 and seen.peak_bytes > 100e6
+
+
+def test_processes_that_read_end_with_the_measurement(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left to the garbage collector, torch waits five seconds for each of them."""
+    closed = []
+    monkeypatch.setattr(Loaders, "close", lambda self: closed.append(self))
+    measure(settled(project), warmup=1, steps=1)
+    assert len(closed) == 1
 
 
 def test_what_cannot_be_measured_says_why(project: Project) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Measurement:
     step_s: float = 0.0
     """Median of a step, its loading included, in seconds."""
     seconds: float = 0.0
-    """All steps, their loading included."""
+    """All steps, their loading and the last one's update included."""
     cpu_s: float = 0.0
     """Processor time of all steps, over all threads: what neighbours on the machine disturb least."""
     threads: int = 1
@@ -129,14 +130,14 @@ def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
     optimizations = TrainingOptimizer.from_config(config, accelerator.device)
     data = load_data(config, project, base, accelerator)
     trainer = make_trainer(config, base, data, accelerator, optimizations)
-    loaders = Loaders(config, base, data, accelerator, optimizations.switches)
-    groups = _groups(loaders, config.grad_accumulation)
-    _warm_up(trainer, groups, max(warmup, 1))
-    # From an epoch's beginning: an epoch of so many steps is then timed on each clip once.
-    groups = _groups(loaders, config.grad_accumulation, first_epoch=1)
-    loader: DataLoader = loaders.train(1, 0)
-    told = optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
-    return _timed(trainer, groups, steps, told)
+    with closing(Loaders(config, base, data, accelerator, optimizations.switches)) as loaders:
+        groups = _groups(loaders, config.grad_accumulation)
+        _warm_up(trainer, groups, max(warmup, 1))
+        # From an epoch's beginning: an epoch of so many steps is then timed on each clip once.
+        groups = _groups(loaders, config.grad_accumulation, first_epoch=1)
+        loader: DataLoader = loaders.train(1, 0)
+        told = optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
+        return _timed(trainer, groups, steps, told)
 
 
 def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> None:
@@ -157,20 +158,21 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: di
         begin = time.perf_counter()
         group = next(groups)
         waits.append(time.perf_counter() - begin)
-        # The step reads its losses at its end, so the device has finished when it returns.
+        # The losses are read before the update, which may then still be under way: the next step's time has it in it.
         loss = trainer.step(group).losses.total
         times.append(time.perf_counter() - begin)
         batches += group
+    seconds = sum(times) + finish_s(on_gpu=on_gpu)
     cpu_s = time.process_time() - begin_cpu
     memory = TrainingOptimizer.get_memory_stats()
     computed = sum(batch.packed.tight.numel() for batch in batches)
     return Measurement(
         steps=steps,
         step_s=statistics.median(times),
-        seconds=sum(times),
+        seconds=seconds,
         cpu_s=cpu_s,
         threads=torch.get_num_threads(),
-        data_share=sum(waits) / sum(times),
+        data_share=sum(waits) / seconds,
         audio_s=sum(batch.audio_seconds for batch in batches),
         text_tokens=[length for batch in batches for length in batch.text_lengths],
         codes=[length for batch in batches for length in batch.code_lengths],
@@ -180,6 +182,14 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: di
         loss=loss,
         switches=told,
     )
+
+
+def finish_s(*, on_gpu: bool) -> float:
+    """Seconds until the device has done all that it was told to: of the last step, its update."""
+    begin = time.perf_counter()
+    if on_gpu:
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
 
 
 def _groups(loaders: Loaders, size: int, *, first_epoch: int = 0) -> Iterator[list[Batch]]:
