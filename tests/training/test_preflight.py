@@ -52,6 +52,34 @@ def test_what_the_user_chose_stays_in_every_combination_and_none_is_measured_twi
     assert len({row.config for row in rows}) == len(rows) and {row.config.sdpa for row in rows} == {True, False}
 
 
+NAMES = [
+    ({}, ["no switch", "SDPA", "SDPA, mixed precision", "SDPA, mixed precision, full checkpointing, LoRA"]),
+    (
+        {"gradient_checkpointing": "none", "mixed_precision": "fp32"},
+        ["no switch", "SDPA", "SDPA, compile", "SDPA, 8-bit AdamW", "SDPA, LoRA"],
+    ),
+    (
+        {"sdpa": True, "lora_rank": 8},
+        ["SDPA, LoRA", "SDPA, mixed precision, LoRA", "SDPA, mixed precision, full checkpointing, 8-bit AdamW, LoRA"],
+    ),
+    ({"offload_optimizer": True}, ["offloaded AdamW", "SDPA, mixed precision, compile, offloaded AdamW"]),
+    ({"compile": "reduce-overhead"}, ["compile reduce-overhead", "SDPA, compile reduce-overhead"]),
+]
+
+
+@pytest.mark.parametrize(("fixed", "names"), NAMES, ids=lambda value: str(value)[:40])
+def test_rows_are_named_by_the_switches_that_are_on(project: Project, monkeypatch, fixed: dict, names: list) -> None:
+    monkeypatch.setattr("utils.training.preflight.compiler_problem", lambda device: None)
+    rows = preflight(settled(project, **fixed), audio_s=60.0, fixed=fixed, measure=lambda config: told(10.0))
+    found = {row.name: row.config for row in rows}
+    assert set(names) <= set(found) and len(found) == len(rows)
+    for name, config in found.items():
+        assert not config.problems(), "no impossible combination is shown as a fault"
+        assert ("SDPA" in name, "LoRA" in name) == (config.sdpa, config.lora_rank > 0)
+        assert ("mixed precision" in name) == (config.mixed_precision != "fp32")
+        assert ("full checkpointing" in name) == (config.gradient_checkpointing == "full")
+
+
 def test_batches_grow_while_they_bring_more_and_fit(project: Project) -> None:
     tried: list[tuple[int, int]] = []
 
@@ -64,6 +92,7 @@ def test_batches_grow_while_they_bring_more_and_fit(project: Project) -> None:
     start = preflight(config, audio_s=60.0, measure=lambda config: told(10.0))[2]
     best = larger_batches(start, audio_s=60.0, measure=measure)
     assert (best.config.batch_size, best.config.grad_accumulation) == (8, 1)
+    assert best.name == "SDPA, mixed precision, batch 8"
     assert tried == [(4, 2), (8, 1), (16, 1)]
 
 

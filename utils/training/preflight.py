@@ -52,12 +52,13 @@ def preflight(
         measure: does a measurement; the real one when not given.
     """
     measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
-    combinations = _with_fixed(_combinations(config), fixed or {})
+    configs = [replace(config, **changes) for changes in _with_fixed(_combinations(config), fixed or {})]
     rows = []
-    for number, (name, changes) in enumerate(combinations):
+    for number, changed in enumerate(configs):
+        name = _name(changed)
         if told:
-            told(name, number, len(combinations))
-        rows.append(_row(name, replace(config, **changes), audio_s, measure))
+            told(name, number, len(configs))
+        rows.append(_row(name, changed, audio_s, measure))
     return rows
 
 
@@ -74,7 +75,7 @@ def larger_batches(best: Row, *, audio_s: float, told: Told | None = None, measu
         if size > max(effective, MAX_EFFECTIVE):
             break  # More clips a step would want another learning rate.
         changed = replace(best.config, batch_size=size, grad_accumulation=max(1, round(effective / size)))
-        row = _row(f"{best.name}, batch {size}", changed, audio_s, measure)
+        row = _row(f"{_name(changed)}, batch {size}", changed, audio_s, measure)
         if row.measured.fault or not _is_faster(row, best):
             break
         best = row
@@ -97,22 +98,37 @@ def recommended(rows: list[Row]) -> Row | None:
 
 def table(rows: list[Row]) -> str:
     """The measurements, one line each."""
-    head = f"{'':34}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
-    return "\n".join([head, *map(_line, rows)])
+    width = max(len(row.name) for row in rows) + 2
+    head = f"{'':{width}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
+    return "\n".join([head, *(_line(row, width) for row in rows)])
 
 
-def _with_fixed(
-    combinations: Iterable[tuple[str, dict[str, Any]]], fixed: Mapping[str, Any]
-) -> list[tuple[str, dict[str, Any]]]:
-    """The combinations with what the user chose; of those that are then the same, the first."""
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
-    for name, changes in combinations:
+def _with_fixed(combinations: Iterable[dict[str, Any]], fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The combinations that can be with what the user chose, each once."""
+    found: list[dict[str, Any]] = []
+    for changes in combinations:
         changes = changes | {key: value for key, value in fixed.items() if key in changes}
-        found.setdefault(repr(sorted(changes.items())), (name, changes))
-    return list(found.values())
+        is_possible = not (changes["eight_bit_optimizer"] and changes["offload_optimizer"])
+        if is_possible and changes not in found:
+            found.append(changes)
+    return found
 
 
-def _combinations(config: TrainConfig) -> Iterator[tuple[str, dict[str, Any]]]:
+def _name(config: TrainConfig) -> str:
+    """The switches that are on."""
+    switches = {
+        "SDPA": config.sdpa,
+        "mixed precision": config.mixed_precision != "fp32",
+        f"{config.gradient_checkpointing} checkpointing": config.gradient_checkpointing != "none",
+        "compile" if config.compile == "default" else f"compile {config.compile}": config.compile != "off",
+        "8-bit AdamW": config.eight_bit_optimizer,
+        "offloaded AdamW": config.offload_optimizer,
+        "LoRA": config.lora_rank > 0,
+    }
+    return ", ".join(name for name, is_on in switches.items() if is_on) or "no switch"
+
+
+def _combinations(config: TrainConfig) -> Iterator[dict[str, Any]]:
     """From the reference to everything; each next one adds to or changes what came before."""
     device = make_accelerator(config.device).device
     plain: dict[str, Any] = {
@@ -125,15 +141,15 @@ def _combinations(config: TrainConfig) -> Iterator[tuple[str, dict[str, Any]]]:
         "lora_rank": 0,
     }
     fast = plain | {"sdpa": True, "mixed_precision": "auto"}
-    yield "no switch", plain
-    yield "SDPA", plain | {"sdpa": True}
-    yield "SDPA, mixed precision", fast
-    yield "the same, selective checkpointing", fast | {"gradient_checkpointing": "selective"}
-    yield "the same, full checkpointing", fast | {"gradient_checkpointing": "full"}
+    yield plain
+    yield plain | {"sdpa": True}
+    yield fast
+    yield fast | {"gradient_checkpointing": "selective"}
+    yield fast | {"gradient_checkpointing": "full"}
     if compiler_problem(device) is None:
-        yield "SDPA, mixed precision, compile", fast | {"compile": "default"}
-    yield "full checkpointing, 8-bit AdamW", fast | {"gradient_checkpointing": "full", "eight_bit_optimizer": True}
-    yield "full checkpointing, LoRA", fast | {"gradient_checkpointing": "full", "lora_rank": 32}
+        yield fast | {"compile": "default"}
+    yield fast | {"gradient_checkpointing": "full", "eight_bit_optimizer": True}
+    yield fast | {"gradient_checkpointing": "full", "lora_rank": 32}
 
 
 def _row(name: str, config: TrainConfig, audio_s: float, measure: Measure) -> Row:
@@ -148,11 +164,11 @@ def _is_faster(row: Row, than: Row) -> bool:
     return row.measured.audio_per_second > WORTH_IT * than.measured.audio_per_second
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, width: int) -> str:
     if row.measured.fault:
-        return f"{row.name:34}{row.measured.fault}"
+        return f"{row.name:{width}}{row.measured.fault}"
     seen = row.measured
     off = [name for name, state in seen.switches.items() if state["reason"]]
     note = f"   off: {', '.join(off)}" if off else ""
     numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / 1e9:9.2f}{row.hours or 0:8.2f}"
-    return f"{row.name:34}{numbers}{note}"
+    return f"{row.name:{width}}{numbers}{note}"
