@@ -104,6 +104,8 @@ def main() -> None:
         project = Project(name="clips", output=work)
         make_clips(project, settings.steps * settings.batch_size)
         limits = measure_limits(settings.device)
+        # Of a GPU: the cells' own processes need it.
+        torch.cuda.empty_cache()
         settings.out.parent.mkdir(parents=True, exist_ok=True)
         for results in _rounds(settings, work):
             # After each round: one that is cut off keeps what is measured.

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from peft.tuners.lora import Linear as LoraLinear
 
 from utils.model.base import find_base
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.lora import adapter_state, add_lora, has_lora, load_adapter, merged_state
+from utils.model.mel import conditioning_mel
 from utils.model.packing import pack
 from utils.model.xtts import load_gpt
 
@@ -51,6 +53,27 @@ def test_merged_weights_have_the_usual_names_and_compute_the_same() -> None:
     plain.load_state_dict(merged)
     torch.testing.assert_close(losses(plain), after, rtol=1e-4, atol=1e-4)
     assert (after - before).abs().max() > 0.1
+
+
+def test_merging_and_hearing_have_no_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Ampere and newer, training's products of float32 numbers are rounded to 10 bits."""
+    seen, delta, mel = [], LoraLinear.get_delta_weight, conditioning_mel(torch.ones(80))
+
+    def note(*_: object) -> None:
+        seen.append(torch.get_float32_matmul_precision())
+
+    monkeypatch.setattr(LoraLinear, "get_delta_weight", lambda *args: (note(), delta(*args))[1])
+    mel.spectrogram.register_forward_hook(note)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        gpt = adapted(steps=1)
+        merged_state(gpt)
+        mel(torch.zeros(1, 22_050))
+        note()
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == [*["highest"] * (gpt.shape.layers * 4 + 1), "high"]
 
 
 def test_merging_leaves_the_training_model_as_it_is() -> None:

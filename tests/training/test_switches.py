@@ -11,9 +11,9 @@ from torch._inductor import cpp_builder
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.model.dvae import _exact_float32
+from utils.model.exact import exact_float32
 from utils.training.compiler import compiler_problem
-from utils.training.precision import choose_precision, cpu_has_bf16
+from utils.training.precision import choose_precision, cpu_has_bf16, make_accelerator
 from utils.training.report import _has_tf32
 from utils.training.switches import choose_layout, resolve
 
@@ -99,12 +99,18 @@ def test_exact_products_leave_torchs_settings_readable_and_as_they_were() -> Non
         for precision in ("highest", "high"):
             torch.set_float32_matmul_precision(precision)
             before = seen()
-            with _exact_float32():
+            with exact_float32():
                 assert seen()[:3] == ["highest", False, False] and "tf32" not in seen()
             assert seen() == before
     finally:
         torch.set_float32_matmul_precision(kept[0])
         backends.cuda.matmul.fp32_precision = kept[1]
+
+
+def test_without_cuda_the_cpu_trains_whatever_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("accelerate.state.is_mps_available", lambda: True)
+    assert make_accelerator("auto").device == CPU
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")

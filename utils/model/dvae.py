@@ -5,8 +5,6 @@ Shapes: B rows, N samples at 22 050 Hz, M = ceil(N / 1024) codes.
 
 import hashlib
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 
 from utils.config import CODE_SAMPLES
 from utils.errors import UserError
+from utils.model.exact import exact_float32
 from utils.model.mel import dvae_mel
 from utils.model.weights import State, read_weights
 
@@ -54,34 +53,11 @@ class CodeEncoder(nn.Module):
         thousands of vectors, and rounding flips close calls.
         """
         padded = F.pad(wavs, (0, TAIL_SAMPLES))
-        with _exact_float32():
+        with exact_float32():
             features = self.encoder(self.mel(padded)).transpose(1, 2)
             distances = -2 * features @ self.codebook.embed + self.codebook.embed.pow(2).sum(0)
             codes = distances.argmin(dim=-1).to(torch.int16).cpu()
         return [row[: -(-length // CODE_SAMPLES)] for row, length in zip(codes, lengths, strict=True)]
-
-
-@contextmanager
-def _exact_float32() -> Iterator[None]:
-    """Keep TF32 out of matrix products and convolutions inside the block.
-
-    Through torch's older settings, which write its newer ones alike: where a newer one alone was written, torch 2.11
-    raises when anything reads the older one.
-    """
-    backends: Any = torch.backends
-    products, convolutions = torch.get_float32_matmul_precision(), backends.cudnn.allow_tf32
-    places = (backends.cuda.matmul, backends.mkldnn.matmul, backends.cudnn.conv, backends.cudnn.rnn)
-    kept = [place.fp32_precision for place in places]
-    try:
-        torch.set_float32_matmul_precision("highest")
-        backends.cudnn.allow_tf32 = False
-        yield
-    finally:
-        torch.set_float32_matmul_precision(products)
-        backends.cudnn.allow_tf32 = convolutions
-        # Finer than the older settings tell them apart.
-        for place, precision in zip(places, kept, strict=True):
-            place.fp32_precision = precision
 
 
 def build_dvae(state: State) -> Any:

@@ -8,6 +8,8 @@ from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
+from utils.model.exact import exact_float32
+
 TARGETS = ["c_attn", "c_proj", "c_fc"]
 """All four projections of a block (`c_proj` is the name of two)."""
 SCALE = 2.0
@@ -31,8 +33,9 @@ def has_lora(gpt: nn.Module) -> bool:
 
 
 @torch.no_grad()
+@exact_float32()
 def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
-    """The model's weights under their usual names, additions added; of a model without any, its plain state."""
+    """The model's weights under their usual names, additions added exactly; of a model without any, its plain state."""
     additions = {name: module for name, module in gpt.named_modules() if isinstance(module, LoraLayer)}
     state = {}
     for name, tensor in gpt.state_dict().items():

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from utils.config import SAMPLE_RATE
 from utils.model.architecture import NUM_MELS
+from utils.model.exact import exact_float32
 
 HOP = 256
 MEL_FLOOR = 1e-5
@@ -43,8 +44,11 @@ class LogMel(nn.Module):
 
     @torch.no_grad()
     def forward(self, wav: Tensor) -> Tensor:
-        """Audio [B, N] in [-1, 1] -> [B, 80, F], in float32 whatever the surrounding precision."""
-        with torch.autocast(wav.device.type, enabled=False):
+        """Audio [B, N] in [-1, 1] -> [B, 80, F], in float32 whatever the surrounding precision.
+
+        Without TF32: training then hears what speaking does, which has none.
+        """
+        with exact_float32(), torch.autocast(wav.device.type, enabled=False):
             return self.spectrogram(wav.float()).clamp(min=MEL_FLOOR).log() / self.scale
 
 

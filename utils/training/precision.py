@@ -44,7 +44,7 @@ def choose_precision(precision: Precision, device: torch.device) -> str:
 
 
 def make_accelerator(device: Device) -> Accelerator:
-    """The device and the processes of a run.
+    """The device, CUDA or CPU, and the processes of a run.
 
     Raises:
         UserError: a CUDA GPU was asked for and there is none that torch can use.
@@ -58,7 +58,9 @@ def make_accelerator(device: Device) -> Accelerator:
     if "WORLD_SIZE" not in os.environ:
         # accelerate keeps the first run's device for the whole process; each run chooses its own.
         AcceleratorState._reset_state(reset_partial_state=True)
-    return Accelerator(cpu=device == "cpu", kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
+    # Where there is no CUDA GPU, accelerate would take others that nothing here is made for, such as Apple's.
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    return Accelerator(cpu=on_cpu, kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
 
 
 def cpu_has_bf16() -> bool:
