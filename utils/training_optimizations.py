@@ -148,7 +148,8 @@ class TrainingOptimizer:
     def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result:
         """Do something with the model; when compiling fails, do it once more with the blocks as they are written.
 
-        Compiling can fail at any time: code is compiled anew for shapes that are new, and for evaluation.
+        Compiling can fail at any time: code is compiled anew for shapes that are new, and for evaluation. Not where it
+        ran out of the GPU's memory: that is passed on, as of every other work.
 
         Args:
             model, work, undo: as of `step`.
@@ -158,6 +159,8 @@ class TrainingOptimizer:
         except FAILURES as error:
             if self.switches.compile == "off" or "compile" in self.switches.off:
                 raise
+            if isinstance(getattr(error, "inner_exception", None), torch.OutOfMemoryError):
+                raise  # Blocks as they are written need no less: smaller batches mend it, and they can be compiled.
             self._stop_compiling(model, error)
         # Outside the handler: the traceback held on to the activations of the failed forward.
         undo()

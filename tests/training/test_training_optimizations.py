@@ -21,6 +21,7 @@ from utils.model.packing import pack
 from utils.model.weights import read_weights
 from utils.model.xtts import load_gpt
 from utils.paths import Project
+from utils.performance_utils import is_out_of_memory
 from utils.training.compiler import compile_blocks
 from utils.training.proof import StepRecord, record_step
 from utils.training.run import TrainResult, fine_tune
@@ -269,6 +270,27 @@ def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one() -> None:
     with pytest.raises(InvalidCxxCompiler):  # Not compiled any more: what fails now is no failure of compiling.
         held.clear()
         optimizations.attempt(load_gpt(find_base("tiny")), work, lambda: None)
+
+
+def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
+    """Smaller micro-batches mend it; a compiler that lacks the machine's own memory is a failure of compiling."""
+    from torch._inductor.exc import InductorError
+
+    optimizations = TrainingOptimizer(device="cpu")
+    optimizations.switches = replace(optimizations.switches, compile="default")
+    errors = [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("cc1plus: out of memory allocating")]
+
+    def work() -> bool:
+        if errors:
+            raise InductorError(errors.pop(0), None)
+        return True
+
+    gpt = load_gpt(find_base("tiny"))
+    with pytest.raises(InductorError) as caught:
+        optimizations.attempt(gpt, work, lambda: None)
+    assert is_out_of_memory(caught.value) and "compile" not in optimizations.switches.off
+    assert optimizations.attempt(gpt, work, lambda: None)
+    assert "cc1plus" in optimizations.switches.off["compile"]
 
 
 def test_memory_is_told_from_any_thread_and_without_a_gpu(capsys: pytest.CaptureFixture) -> None:
