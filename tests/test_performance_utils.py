@@ -308,6 +308,12 @@ assert torch.backends.cuda.matmul.fp32_precision == "tf32" and torch.backends.cu
 assert changed == {"torch.float32_matmul_precision": "high", "torch.backends.cudnn.benchmark": True}
 assert torch.backends.cudnn.benchmark and optimize_torch_settings("cuda") == {}
 assert torch.get_float32_matmul_precision() == "high" and torch.backends.cuda.matmul.allow_tf32
+from utils.model.exact import exact_float32
+for _ in range(2):  # Each step's mel
+    with exact_float32():
+        assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
+    assert optimize_torch_settings("cuda") == {}
 torch.set_float32_matmul_precision("highest")
 torch.cuda.get_device_capability = lambda device: (7, 5)
 assert optimize_torch_settings("cuda") == {}
