@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -72,6 +72,8 @@ class Settings:
     """Times that each cell is measured."""
     only: tuple[str, ...] = ()
     """Cells whose name contains one of these; all when not given."""
+    add: bool = False
+    """Add rounds to the record that is there, such as of cells that another program disturbed (with --only)."""
     out: Path | None = None
     """Results file; benchmarks/results/train_step_<size>_<device>.json when not given."""
     cell: str = ""
@@ -103,15 +105,38 @@ def main() -> None:
         assert settings.steps and settings.batch_size and settings.out
         project = Project(name="clips", output=work)
         make_clips(project, settings.steps * settings.batch_size)
-        limits = measure_limits(settings.device)
+        limits, before = measure_limits(settings.device), {}
         # Of a GPU: the cells' own processes need it.
         torch.cuda.empty_cache()
+        if settings.add:
+            limits, before = earlier(settings, limits)
         settings.out.parent.mkdir(parents=True, exist_ok=True)
-        for results in _rounds(settings, work):
+        for results in _rounds(settings, work, before):
             # After each round: one that is cut off keeps what is measured.
             record = json.dumps(_record(settings, limits, results), indent=1)
             settings.out.write_text(record + "\n", encoding="utf-8")
             print(_title(settings, limits), table(settings, limits, results).text(), sep="\n", flush=True)
+
+
+def earlier(settings: Settings, limits: Limits) -> tuple[Limits, dict[str, list[Measurement]]]:
+    """What the record holds: the limits, each at its highest in either run, and each cell's rounds.
+
+    Raises:
+        SystemExit: the record is of another machine, or of other clips and steps.
+    """
+    assert settings.out
+    record = json.loads(settings.out.read_text(encoding="utf-8"))
+    same = ("size", "device", "batch_size", "steps", "warmup")
+    then, now = record["settings"], asdict(settings)
+    if record["limits"]["device"] != limits.device or any(then[name] != now[name] for name in same):
+        sys.exit(f"{settings.out}: measured on another machine or with other settings; leave out --add")
+    names = {field.name for field in fields(Measurement)}
+    rounds = {
+        name: [Measurement(**{key: value for key, value in one.items() if key in names}) for one in found]
+        for name, found in record["cells"].items()
+    }
+    flops, bandwidth = (max(record["limits"][name], getattr(limits, name)) for name in ("flops", "bandwidth"))
+    return replace(limits, flops=flops, bandwidth=bandwidth), rounds
 
 
 def cells_of(device: str, only: tuple[str, ...] = ()) -> list[Result]:
@@ -130,10 +155,14 @@ def cells_of(device: str, only: tuple[str, ...] = ()) -> list[Result]:
     return found
 
 
-def _rounds(settings: Settings, work: Path) -> Iterator[list[Result]]:
-    """All cells' results after each round."""
-    results = {result.name: result for result in cells_of(settings.device, settings.only)}
-    names = list(results)
+def _rounds(settings: Settings, work: Path, before: dict[str, list[Measurement]]) -> Iterator[list[Result]]:
+    """All cells' results after each round, those of `before` first."""
+    names = [result.name for result in cells_of(settings.device, settings.only)]
+    results = {
+        result.name: result for result in cells_of(settings.device) if result.name in names or result.name in before
+    }
+    for name, found in before.items():
+        results[name].rounds += found
     for number in range(settings.rounds):
         for name in names if number % 2 == 0 else reversed(names):
             begin = time.perf_counter()
@@ -193,10 +222,10 @@ def table(settings: Settings, limits: Limits, results: list[Result]) -> Table:
 
 
 def _title(settings: Settings, limits: Limits) -> str:
+    rounds = f"{settings.rounds} rounds{' more of some cells' if settings.add else ''}"
     return (
         f"{settings.size} size, batch {settings.batch_size}, {limits.device}, torch {torch.__version__}, "
-        f"{settings.rounds} rounds, ABBA; bf16 products {limits.flops / 1e12:.2f} TFLOP/s, "
-        f"copies {limits.bandwidth / 1e9:.0f} GB/s"
+        f"{rounds}, ABBA; bf16 products {limits.flops / 1e12:.2f} TFLOP/s, copies {limits.bandwidth / 1e9:.0f} GB/s"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from benchmarks.full_base import SIZES
 from benchmarks.limits import Limits, num_parameters
 from benchmarks.quality import ENGINES, judge
 from benchmarks.step_table import Result, Table
-from benchmarks.train_step import CELLS, REFERENCES, cells_of, main
+from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier, main
 from tests.test_architecture import ROOT
 from utils.performance_utils import useful_flops
 from utils.training import measure
@@ -206,6 +207,27 @@ def test_a_small_run_measures_both_engines_on_the_same_clips(tmp_path: Path, mon
     assert ours["useful_share"] > theirs["useful_share"]
     assert ours["switches"]["sdpa"]["state"] == "on"
     assert "1.00" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["train_step", *flags, "--add", "--only", "SDPA + mixed", "--out", str(out)])
+    main()
+    assert [len(cell) for cell in json.loads(out.read_text())["cells"].values()] == [1, 1, 2]
+    assert json.loads(out.read_text())["cells"]["ours, SDPA + mixed precision"][0] == cells[list(cells)[2]][0]
+
+
+def test_rounds_are_added_only_to_a_record_of_this_machine_and_these_clips(tmp_path: Path) -> None:
+    out = tmp_path / "record.json"
+    settings = Settings(size="small", device="cpu", out=out).resolved()
+    found = {"ours, SDPA": [{"steps": 4, "seconds": 2.0, "audio_s": 8.0, "audio_per_second": 4.0}]}
+    then = {"device": "this one", "flops": 5.0, "bandwidth": 3.0}
+    out.write_text(
+        json.dumps({"settings": asdict(settings) | {"out": None, "work": None}, "limits": then, "cells": found})
+    )
+    now = Limits(device="this one", flops=4.0, bandwidth=6.0)
+    limits, rounds = earlier(settings, now)
+    assert limits == Limits(device="this one", flops=5.0, bandwidth=6.0)
+    assert rounds == {"ours, SDPA": [Measurement(steps=4, seconds=2.0, audio_s=8.0)]}
+    for other, where in ((replace(settings, batch_size=3), now), (settings, replace(now, device="another"))):
+        with pytest.raises(SystemExit, match="another machine or with other settings"):
+            earlier(other, where)
 
 
 def test_every_ratio_is_to_a_cell_of_stock() -> None:
