@@ -65,7 +65,7 @@ COMPILER_PROBLEMS = [
 ]
 
 
-@pytest.mark.parametrize(("place", "answer", "device", "told"), COMPILER_PROBLEMS, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("place", "answer", "device", "told"), COMPILER_PROBLEMS, ids=range(len(COMPILER_PROBLEMS)))
 def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, device, told: str) -> None:
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(headers))
