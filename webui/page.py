@@ -25,12 +25,13 @@ class Page(gr.Blocks):
             values = await super().postprocess_data(block_fn, predictions, state)
             _keep_ids(block_fn.outputs, state)
             return values
-        told = {block._id: value for block, value in predictions.items() if not _is_skip(value)}
+        told = {block: value for block, value in predictions.items() if not _is_skip(value)}
         if not told:
             return [gr.skip() for _ in block_fn.outputs]
+        known = {block._id for block in told}
         changed = copy.copy(block_fn)
-        changed.outputs = [block for block in block_fn.outputs if block._id in told]
-        values = await super().postprocess_data(changed, {b: told[b._id] for b in changed.outputs}, state)
+        changed.outputs = [block for block in block_fn.outputs if block._id in known]
+        values = await super().postprocess_data(changed, told, state)
         _keep_ids(changed.outputs, state)
         by_id = {block._id: value for block, value in zip(changed.outputs, values, strict=True)}
         return [by_id.get(block._id, gr.skip()) for block in block_fn.outputs]

@@ -33,6 +33,7 @@ def test_only_what_changes_is_built_anew(page, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(gr.Textbox, "__init__", lambda self, *a, **k: built.append(self) or original(self, *a, **k))
     skipped = gr.skip()
     assert answer(page, {boxes[1]: "new"}) == [skipped, "new", skipped]
+    assert answer(page, {boxes[0]: skipped}) == [skipped] * 3
     assert not built
     changed = answer(page, {boxes[2]: gr.update(value="x", visible=False)})
     assert changed[:2] == [skipped, skipped] and changed[2]["value"] == "x" and changed[2]["visible"] is False

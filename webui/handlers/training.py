@@ -143,8 +143,10 @@ def _more_epochs(job: Job, values: Values) -> int | None:
         epochs = forms.parse(field, values.get(f"{FORM}num_epochs"))
     except ValueError as error:
         raise UserError(what=str(error), where=text.TRAIN_TAB) from error
+    if epochs is None:
+        return None
     own = TrainConfig.load(job.folder / "config.yaml").num_epochs
-    return epochs if epochs is not None and (own is None or epochs > own) else None
+    return epochs if own is None or epochs > own else None
 
 
 def export(studio: Studio, values: Values) -> Updates:
