@@ -49,6 +49,10 @@ demo: $(RUNTIME) ## prepare, train, export and speak with the bundled voice, hea
 test: lint ## lint, types and every test that is neither slow nor needs a GPU
 	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not slow and not gpu" $(ARGS)
 
+.PHONY: test-bare
+test-bare: $(DEV) ## the tests that use espeak-ng, a browser or the word list, as where these are not installed
+	$(BIN)/python scripts/without_programs.py $(PYTEST) -m "programs and not slow and not gpu" $(ARGS)
+
 .PHONY: test-long
 test-long: $(DEV) check-py312 ## the rest: slow tests, GPU tests where there is a GPU, the Python 3.12 check
 	$(PYTEST) -m "slow or gpu" $(ARGS)

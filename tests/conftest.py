@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psutil
 import pytest
 
+from scripts.without_programs import environment
 from utils.paths import BASES_VARIABLE
 
 MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
@@ -22,6 +25,33 @@ if (
     and psutil.virtual_memory().available > MEMORY_BYTES
 ):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
+
+HIDDEN = tempfile.TemporaryDirectory(prefix="without-programs-")
+
+
+@cache
+def without_programs() -> dict[str, str]:
+    return environment(Path(HIDDEN.name))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Only a test that is marked `programs` finds the system's: any other runs as on a machine that has none."""
+    hidden = {} if item.get_closest_marker("programs") else without_programs()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in hidden.items():
+            patch.setenv(name, value)
+        return (yield)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs a program which is not there, with what to install."""
+    needed = [name for marker in item.iter_markers("programs") for name in marker.args]
+    if needed:
+        from tests.programs import MISSING  # loads torch
+
+        for reason in filter(None, (MISSING[name]() for name in needed)):
+            pytest.skip(reason)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,4 +28,5 @@ def test_tests_run_whether_or_not_the_browser_can_be_installed(tmp_path: Path, u
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "NOT INSTALLED" in done.stdout and "chromium" in done.stdout and "espeak-ng" in done.stdout
-    assert done.stdout.splitlines()[-1] == "make test"
+    # First what must pass on such a machine, then everything.
+    assert done.stdout.splitlines()[-2:] == ["make test-bare", "make test"]

@@ -1,5 +1,6 @@
 """Sentences of random dictionary words: English spelling is learned from many words, and the lexicon has few."""
 
+import os
 import random
 import re
 from collections.abc import Iterator
@@ -8,8 +9,8 @@ from pathlib import Path
 from recipes.starter.sentences import MAX_CHARACTERS, Deck
 from utils.errors import UserError
 
-DICTIONARY = Path("/usr/share/dict/american-english-small")
-"""Debian's wamerican-small: the 40,000 commonest words and forms of SCOWL, free for any purpose."""
+DICTIONARY = "dict/american-english-small"
+"""Debian's wamerican-small in a folder for data: the 40,000 commonest words of SCOWL and their forms, free to use."""
 JOINTS = (
     *(" ", " ", " ", ", ", ", ", " and ", " or ", " of ", " of the ", " in ", " in the ", " to ", " to the ", " with "),
     *(" for ", " at the ", " on a ", " from ", " by ", " is ", " are ", " was ", " but ", " not ", " as ", " like "),
@@ -41,13 +42,18 @@ class WordLists:
                 yield text[0].upper() + text[1:] + self._rng.choice("...?!")
 
 
+def find_dictionary() -> Path | None:
+    """The installed dictionary, in the first folder for data that has it (XDG base directory specification)."""
+    folders = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
+    return next((path for folder in folders.split(":") if (path := Path(folder) / DICTIONARY).is_file()), None)
+
+
 def _words() -> list[str]:
     """Words of small letters only, in the dictionary's order."""
-    if not DICTIONARY.is_file():
+    dictionary = find_dictionary()
+    if dictionary is None:
         raise UserError(
-            what="the English dictionary is not installed",
-            where=str(DICTIONARY),
-            fix="apt-get install wamerican-small",
+            what="the English dictionary is not installed", where=DICTIONARY, fix="apt-get install wamerican-small"
         )
-    lines = DICTIONARY.read_text(encoding="utf-8").splitlines()
+    lines = dictionary.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if re.fullmatch(r"[a-z]{2,14}", line)]

@@ -1,15 +1,12 @@
 """Near misses, and the synthesiser that says them."""
 
-import shutil
-
 import pytest
 
 from utils.errors import UserError
 from utils.evaluation.features import RATE
-from utils.evaluation.reference import PROGRAM, ReferenceVoice, find_voice, near_misses, say
+from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
 
 OTHERS = ["Thank you very much.", "The library opens at eight.", "He usually forgets his gloves, even in January."]
-needs_espeak = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
 
 
 @pytest.mark.parametrize(
@@ -68,14 +65,14 @@ def test_an_absent_synthesiser_is_named(monkeypatch) -> None:
         say("hello", ReferenceVoice(name="en-us"))
 
 
-@needs_espeak
+@pytest.mark.programs("espeak-ng")
 def test_the_synthesiser_speaks_what_begins_like_an_option() -> None:
     wav = say("-h is a letter", ReferenceVoice(name="en-us+f2", pitch=55))
     assert 0.5 * RATE < wav.shape[1] < 4 * RATE
     assert wav.abs().max() > 0.05
 
 
-@needs_espeak
+@pytest.mark.programs("espeak-ng")
 def test_a_voice_that_is_not_there_is_named() -> None:
     assert "'no-such-voice'" in str(find_voice("en", "no-such-voice"))
     assert find_voice("zh-cn") == ReferenceVoice(name="cmn")

@@ -15,7 +15,6 @@ from tests.sounds import make_project
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
-from utils.evaluation.reference import PROGRAM
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.model.base import find_base
@@ -62,7 +61,7 @@ def test_the_package_loads_and_speaks_with_each_of_its_voices(packed: Path) -> N
     assert wav.shape[1] > 1000
 
 
-@pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
+@pytest.mark.programs("espeak-ng")
 def test_the_quality_table_has_the_base_and_its_ceiling(work: Path, packed: Path, tmp_path: Path) -> None:
     clips = read_manifest(work / "corpus" / "metadata_train.csv")[:2]
     texts = ["Go on.", "No."]

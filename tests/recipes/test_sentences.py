@@ -10,7 +10,6 @@ from recipes.starter.corpus import held_out_sentences, plan, voices_alike
 from recipes.starter.inflect import plural, split_forms, with_articles
 from recipes.starter.sentences import MAX_CHARACTERS, MAX_WORDS, MIN_WORDS, SentenceMaker
 from recipes.starter.voices import DEMO_VOICE, FORBIDDEN_VARIANTS, GPT_VOICES, everyone, other_voices
-from tests.recipes.needs import needs_dictionary
 from utils.paths import assets_folder
 
 
@@ -52,7 +51,7 @@ def test_held_out_sentences_and_the_demo_voice_are_never_trained_on() -> None:
     assert not variants & FORBIDDEN_VARIANTS
 
 
-@needs_dictionary
+@pytest.mark.programs("dictionary")
 def test_a_folder_made_without_the_other_voices_keeps_its_clips_when_they_come() -> None:
     counts = {"clips_per_voice": 4, "lists_per_voice": 2, "eval_per_voice": 3}
     before, after = list(plan(**counts, seed=7)), list(plan(**counts, clips_per_other=2, seed=7))

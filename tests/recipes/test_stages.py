@@ -13,7 +13,6 @@ import torch
 from recipes.starter import judge, latents, vocoder
 from recipes.starter.judge import JudgeConfig
 from recipes.starter.voices import GPT_VOICES
-from tests.recipes.needs import needs_espeak
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
@@ -50,7 +49,7 @@ def test_there_are_no_lessons_before_the_latents_stage(tmp_path: Path) -> None:
         latents.load_lessons(tmp_path)
 
 
-@needs_espeak
+@pytest.mark.programs("espeak-ng")
 def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_place(
     work: Path, tmp_path: Path, monkeypatch
 ) -> None:
@@ -90,7 +89,7 @@ def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_
     assert distance < 2 * settings.learning_rate
 
 
-@needs_espeak
+@pytest.mark.programs("espeak-ng")
 def test_the_judge_measures_a_gpt_without_a_decoder(work: Path, tmp_path: Path) -> None:
     clips = read_manifest(work / "corpus" / "metadata_train.csv")[:2]
     texts = ["Go on.", "No."]

@@ -6,7 +6,6 @@ import pytest
 
 from recipes.starter.judge import reference_voice
 from recipes.starter.voices import GPT_VOICES
-from tests.recipes.needs import needs_espeak
 from utils.cli import demo
 from utils.config import ExportConfig, PrepareConfig, TrainConfig
 from utils.dataset.build import prepare
@@ -18,7 +17,7 @@ from utils.training.run import fine_tune
 HELD_OUT = Path(__file__).parents[2] / "recipes" / "starter" / "held_out.txt"
 
 
-@needs_espeak
+@pytest.mark.programs("espeak-ng")
 def test_the_starter_says_sentences_that_can_be_told_from_near_misses(tmp_path: Path) -> None:
     """The relaxed form of the table in docs/quality.md: its own voice, 20 held-out sentences."""
     voice = reference_voice(GPT_VOICES[0].name)

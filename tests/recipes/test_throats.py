@@ -1,6 +1,5 @@
 """Random throats: always the same ones, each of its own pitch and timbre, beside espeak-ng's own voices."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,8 @@ from recipes.starter.corpus import SAMPLE_RATE, read_wav, speak
 from recipes.starter.throats import DATA, make_throats
 from recipes.starter.voices import EspeakVoice
 from utils.audio.pitch import track_pitch
-from utils.evaluation.reference import PROGRAM
 
-pytestmark = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="espeak-ng is not installed")
+pytestmark = pytest.mark.programs("espeak-ng")
 TEXT = "We are away in May."
 
 

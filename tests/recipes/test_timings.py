@@ -6,9 +6,8 @@ import soundfile
 from recipes.starter.corpus import Utterance, speak, word_times
 from recipes.starter.timings import Timer
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
-from tests.recipes.needs import needs_library
 
-pytestmark = needs_library
+pytestmark = pytest.mark.programs("libespeak-ng")
 TEXT = "Stop, please, and think about sixty-four umbrellas."
 
 

@@ -1,14 +1,14 @@
 """The DVAE learns real speech with its whole codebook alive, resumes exactly, and its files are a base's files."""
 
 import math
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 
+from tests.dataset.sources import demo_clips
+from utils.audio.decode import load_audio
+from utils.config import SAMPLE_RATE
 from utils.errors import UserError
 from utils.model.dvae import load_code_encoder
 from utils.training.dvae import (
@@ -26,33 +26,12 @@ from utils.training.dvae import (
 
 SHAPE = DvaeShape(num_tokens=64, codebook_dim=16, hidden_dim=32, num_resnet_blocks=1)
 TINY = DvaeTraining(steps=240, batch_size=8, crop_frames=64, open_steps=100, revive_every=10, log_every=80)
-SENTENCES = (
-    "The quick brown fox jumps over the lazy dog.",
-    "Nobody answered the telephone in the kitchen.",
-    "She opened the letter with trembling hands.",
-    "A cold wind was blowing from the north.",
-)
 
 
 @pytest.fixture(scope="module")
-def wavs(tmp_path_factory) -> list[torch.Tensor]:
-    """Speech of espeak-ng, or vowels of our own where it is not installed."""
-    if shutil.which("espeak-ng") is None:
-        return [_vowels(seed) for seed in range(len(SENTENCES))]
-    spoken = []
-    for number, text in enumerate(SENTENCES):
-        path = tmp_path_factory.mktemp("speech") / f"{number}.wav"
-        subprocess.run(["espeak-ng", "-v", "en-us", "-w", str(path), text], check=True)
-        spoken.append(torch.from_numpy(soundfile.read(path, dtype="float32")[0])[None])
-    return spoken
-
-
-def _vowels(seed: int) -> torch.Tensor:
-    """Three seconds of harmonics whose loudest ones move."""
-    time = torch.arange(66_150) / 22_050
-    centre = 900 + 600 * torch.sin((2 + seed) * time)
-    tones = [torch.exp(-(((f - centre) / 300) ** 2)) * torch.sin(2 * math.pi * f * time) for f in range(120, 4000, 120)]
-    return (0.2 * torch.stack(tones).sum(0))[None]
+def wavs() -> list[torch.Tensor]:
+    """Speech of the bundled voice, one clip each."""
+    return [load_audio(clip.audio, SAMPLE_RATE) for clip in demo_clips(4)]
 
 
 @pytest.fixture(scope="module")

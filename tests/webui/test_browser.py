@@ -17,7 +17,7 @@ from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from webui import text
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.programs]
 expect.set_options(timeout=30_000)
 
 VOICE = ROOT / "assets" / "demo_voice"
