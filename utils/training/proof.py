@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import profiler_legacy
 from torch.autograd.graph import saved_tensors_hooks
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -98,13 +99,13 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     gpt.watch = partial(_block_pass, seen)
     before = gpt.block_runs, gpt.conditioning_runs, num_graphs(), num_skips()
     try:
-        with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
+        with _operations(gpt.mel_head.weight.device) as events:
             yield record
     finally:
         gpt.watch = unwatched
         for hook in hooks:
             hook.remove()
-    count_kernels(watched.events(), record)
+    count_kernels(events, record)
     record.forward_runs = seen.passes * gpt.shape.layers
     record.recomputed = gpt.block_runs - before[0] - record.forward_runs
     listeners = seen.passes * len(gpt.conditioning_encoder.attn)
@@ -112,6 +113,21 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     record.num_graphs, record.num_skips = num_graphs() - before[2], num_skips() - before[3]
     if seen.block_inputs:
         record.block_bytes, record.kept_bytes = _block_bytes(gpt, seen.block_inputs, record)
+
+
+@contextmanager
+def _operations(device: torch.device) -> Iterator[list[FunctionEvent]]:
+    """The operations that ran on `device`'s behalf; the list is filled when the block ends."""
+    events: list[FunctionEvent] = []
+    if device.type == "cpu":
+        # Without Kineto: that asks CUDA for GPUs, and prints an error where there is no driver.
+        with profiler_legacy.profile() as plain:
+            yield events
+        events.extend(plain.function_events)
+    else:
+        with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
+            yield events
+        events.extend(watched.events())
 
 
 def _attach(gpt: XttsGpt, record: StepRecord, seen: _Seen) -> list[RemovableHandle]:
