@@ -7,6 +7,7 @@ from typing import Any
 
 from utils.errors import UserError
 from webui.flags import Flags, read_flags
+from webui.login import MADE_FILE, find_login
 from webui.quick_start import load_interface
 from webui.security import access_of, gibibytes
 from webui.temporary import own_folder
@@ -36,8 +37,12 @@ def main() -> int:
 
 def launched(flags: Flags) -> Any:
     """The page, which answers from now on."""
-    access, quota_bytes = access_of(flags), gibibytes(flags.project_quota_gb, flag="--project-quota-gb")
     output, roots = flags.output.resolve(), [root.resolve() for root in flags.input_root]
+    quota_bytes = gibibytes(flags.project_quota_gb, flag="--project-quota-gb")
+    auth, notice = find_login(flags.auth, os.environ, output, make=flags.make_login)
+    access = access_of(flags, auth)
+    if notice:
+        print(notice, flush=True)
     page = load_interface().create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)
     # It loads gradio, too.
     from webui.theme import create_theme, style
@@ -45,7 +50,7 @@ def launched(flags: Flags) -> Any:
     leave_proxy_out(flags.host)
     # `docker stop` and service managers end it so; it then leaves as with Ctrl-C, and leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    page.launch(theme=create_theme(), css=style(), **access.launch_options(output))
+    page.launch(theme=create_theme(), css=style(), **access.launch_options(output, secrets=[output / MADE_FILE]))
     return page
 
 

@@ -16,7 +16,9 @@ def read_flags() -> Flags:
     add("--port", type=int, default=7860, help="port to listen on")
     add("--output", type=Path, default=Path("output"), help="folder of all projects")
     add("--input-root", type=Path, action="append", default=[], help="folder that recordings may be taken from")
-    add("--auth", default="", metavar="NAME:PASSWORD", help="login, or @FILE with one NAME:PASSWORD a line")
+    login = "login, or @FILE with one NAME:PASSWORD a line; XTTS_STUDIO_LOGIN or XTTS_STUDIO_LOGIN_FILE give one, too"
+    add("--auth", default="", metavar="NAME:PASSWORD", help=login)
+    add("--make-login", action="store_true", help="where no login is given, make one, keep it and print it once")
     add("--share", action="store_true", help="make a public address through gradio.live; needs --auth")
     add("--trusted-host", action="append", default=[], help="name the page is reached by, as behind a proxy")
     add("--max-upload-gb", type=float, default=2.0, help="largest file that can be uploaded, in GiB")

@@ -5,6 +5,7 @@ import ipaddress
 import shutil
 import socket
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -52,6 +53,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """No guessing of file types, no page around ours, no address told to others."""
+Login = tuple[tuple[str, str], ...]
+"""Names and passwords; empty for no login."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +63,7 @@ class Access:
 
     host: str = "127.0.0.1"
     port: int = 7860
-    auth: tuple[tuple[str, str], ...] = ()
-    """Names and passwords; none is no login."""
+    auth: Login = ()
     share: bool = False
     """A public address through gradio's servers."""
     trusted_hosts: tuple[str, ...] = ()
@@ -85,26 +87,21 @@ class Access:
             raise UserError(
                 what="others could use this page, and everything it can do, without a password",
                 where=where,
-                fix="add --auth NAME:PASSWORD, or --auth @FILE with one NAME:PASSWORD a line",
+                fix="add --auth NAME:PASSWORD, --auth @FILE with one NAME:PASSWORD a line, or --make-login",
             )
-        short = [name for name, password in self.auth if len(password) < MIN_PASSWORD]
-        if short:
-            raise UserError(
-                what=f"the password of {short[0]!r} is too short",
-                where="--auth",
-                fix=f"use {MIN_PASSWORD} characters or more",
-            )
+        check_passwords(self.auth, where="--auth")
         if not 0 < self.port <= MAX_PORT:
             raise UserError(what=f"{self.port} is no port", where="--port", fix=f"use a number from 1 to {MAX_PORT}")
         if self.max_upload_bytes <= 0:
             raise UserError(what="no file could be uploaded", where="--max-upload-gb", fix="use a positive number")
         return self
 
-    def launch_options(self, output: Path) -> dict[str, Any]:
+    def launch_options(self, output: Path, *, secrets: Sequence[Path] = ()) -> dict[str, Any]:
         """What gradio's `launch` is told; nothing that matters is left to its defaults or its environment variables.
 
         Args:
             output: the only folder whose files are served.
+            secrets: files that are not served, wherever they lie.
         """
         middleware = [Middleware(Guard, access=self)]
         if not self.share:
@@ -119,6 +116,7 @@ class Access:
             "auth": list(self.auth) or None,
             "share": self.share,
             "allowed_paths": [str(output)],
+            "blocked_paths": [str(path) for path in secrets],
             "max_file_size": self.max_upload_bytes,
             "enable_monitoring": False,
             "run_history": False,
@@ -150,8 +148,12 @@ class Access:
         return is_address(name) or name in own or (self.share and name.endswith(SHARE_DOMAINS))
 
 
-def access_of(flags: argparse.Namespace) -> Access:
+def access_of(flags: argparse.Namespace, auth: Login) -> Access:
     """What the command line's flags say.
+
+    Args:
+        flags: of the command line.
+        auth: the login that was found (`webui.login`).
 
     Raises:
         UserError: they would let strangers in, or a value is not usable.
@@ -159,7 +161,7 @@ def access_of(flags: argparse.Namespace) -> Access:
     access = Access(
         host=flags.host,
         port=flags.port,
-        auth=read_auth(flags.auth),
+        auth=auth,
         share=flags.share,
         trusted_hosts=tuple(flags.trusted_host),
         max_upload_bytes=gibibytes(flags.max_upload_gb, flag="--max-upload-gb"),
@@ -178,26 +180,53 @@ def gibibytes(value: float, *, flag: str) -> int:
     return int(value * GIB)
 
 
-def read_auth(value: str) -> tuple[tuple[str, str], ...]:
+def read_auth(
+    value: str,
+    *,
+    where: str = "--auth",
+    fix: str = "write a name, a colon and a password",
+    is_text: bool = False,
+) -> Login:
     """Names and passwords of --auth.
 
     Args:
         value: NAME:PASSWORD, or @FILE with one a line; empty for none.
+        where: what gave it, for messages.
+        fix: what to do where it holds none.
+        is_text: a value that begins with @ is no file either.
 
     Raises:
-        UserError: no such file, or a line that is not NAME:PASSWORD.
+        UserError: no such file, a line that is not NAME:PASSWORD, or a password that is too short.
     """
     if not value:
         return ()
+    path = None if is_text or not value.startswith("@") else Path(value[1:])
     try:
-        lines = Path(value[1:]).read_text(encoding="utf-8").splitlines() if value.startswith("@") else [value]
+        lines = [value] if path is None else path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(what=f"the passwords cannot be read: {error}", where=f"--auth {value}") from error
+        place = f"{where} {value}" if where == "--auth" else where
+        raise UserError(what=f"the passwords cannot be read: {error}", where=place) from error
     pairs = [tuple(line.strip().split(":", 1)) for line in lines if line.strip()]
     if not pairs or any(len(pair) < 2 or not pair[0] for pair in pairs):
         # The line is not quoted: it may hold a password.
-        raise UserError(what="that is no NAME:PASSWORD", where="--auth", fix="write a name, a colon and a password")
-    return tuple((name, password) for name, password in pairs)
+        raise UserError(what="that is no NAME:PASSWORD", where=where, fix=fix)
+    return check_passwords(tuple((name, password) for name, password in pairs), where=where)
+
+
+def check_passwords(auth: Login, *, where: str) -> Login:
+    """The login, when no password of it is quickly guessed.
+
+    Raises:
+        UserError: one is too short.
+    """
+    short = [name for name, password in auth if len(password) < MIN_PASSWORD]
+    if short:
+        raise UserError(
+            what=f"the password of {short[0]!r} is too short",
+            where=where,
+            fix=f"use {MIN_PASSWORD} characters or more",
+        )
+    return auth
 
 
 def is_loopback(host: str) -> bool:

@@ -9,6 +9,7 @@ import argparse
 import logging
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,17 +29,29 @@ log = logging.getLogger(__name__)
 def main(args: Sequence[str] | None = None) -> None:
     """Run a program until it ends or this process is asked to stop; exits with the program's status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("output"), help="folder of all projects")
+    parser.add_argument("--output", type=Path, help="folder of all projects; the program's own when not given")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="the program and its flags")
     flags = parser.parse_args(args)
     if not flags.program:
         parser.error("name a program to run, such as: python app.py")
     set_up_logging()
-    raise SystemExit(serve(flags.program, flags.output))
+    raise SystemExit(serve(flags.program, flags.output or output_of(flags.program)))
+
+
+def output_of(program: Sequence[str]) -> Path:
+    """The folder of all projects that a program's flags name, or the default."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--output", type=Path, default=Path("output"))
+    return Path(parser.parse_known_args(list(program))[0].output)
 
 
 def serve(program: Sequence[str], output: Path) -> int:
-    """Run a program; its exit status, or 143 after SIGTERM."""
+    """Run a program; its exit status, or 143 after SIGTERM.
+
+    Args:
+        program: its words; `python` is the interpreter of this process, whatever the search path finds under that name.
+        output: folder of all projects, whose jobs are asked to save.
+    """
     asked: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
@@ -46,7 +59,8 @@ def serve(program: Sequence[str], output: Path) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, hear)
-    process = subprocess.Popen(list(program))
+    interpreter = [sys.executable] if program[0] == "python" else [program[0]]
+    process = subprocess.Popen([*interpreter, *program[1:]])
     while process.poll() is None and not asked:
         time.sleep(POLL_S)
     if not asked:
