@@ -16,6 +16,8 @@ SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
 """The three optimizations that every user sees, as checkboxes."""
 NOT_ASKED = ("project", "output", "base", "language", "run_id", "resume", "allow_changes", "preflight")
 """Settings of a training that the page gives itself."""
+NOT_OFFERED = ("reading_weight",)
+"""Settings that need what preparing a dataset never writes: word times."""
 PLAIN: dict[Any, Kind] = {bool: "bool", int: "int", float: "float", str: "text"}
 
 
@@ -60,7 +62,8 @@ def fields_of(config: Any) -> dict[str, Field]:
 
 def training_fields() -> dict[str, Field]:
     """The settings of a training that the page's form has a field for, beside the three switches."""
-    return {name: field for name, field in fields_of(TrainConfig).items() if name not in (*SWITCHES, *NOT_ASKED)}
+    elsewhere = (*SWITCHES, *NOT_ASKED, *NOT_OFFERED)
+    return {name: field for name, field in fields_of(TrainConfig).items() if name not in elsewhere}
 
 
 def _kind(hint: Any) -> tuple[Kind | None, tuple[str, ...], bool]:

@@ -122,3 +122,8 @@ def test_a_training_can_start_from_an_earlier_run(studio):
 
 def test_the_form_holds_what_the_page_asks_for(studio):
     assert {f"{training.FORM}{name}" for name in training_fields()} < page(studio, "bert").keys()
+
+
+def test_nothing_is_offered_that_a_prepared_dataset_cannot_have():
+    """Word times are a column of manifests that preparing never writes: the run would be refused."""
+    assert "reading_weight" not in training_fields()

@@ -45,7 +45,6 @@ LABELS = {
     "workers": "Processes",
     "dropout": "Dropout",
     "conditioning": "Voice heard from",
-    "reading_weight": "Reading along",
     "checkpoint_minutes": "Checkpoint every (minutes)",
     "keep_checkpoints": "Older checkpoints to keep",
     "max_hours": "Stop after (hours)",
@@ -103,7 +102,6 @@ HELPS = {
     "use_amharic_g2p": "Only for Amharic: every base can read it then, without new letters.",
     "dropout": "Share of activations dropped while training. Empty: the base's default.",
     "conditioning": "What a clip hears of itself does not train; of another clip, all of it does. Empty: as the base.",
-    "reading_weight": "Teaches attention where in the text speech is; for models from nothing. Needs word times.",
     "device": "Automatic takes the GPU when there is one.",
     "max_mel_length": "One shape for all batches, as CUDA graphs need. Empty: as each batch needs.",
     "encoding": "Of texts that are neither UTF-8 nor UTF-16, such as latin-1. Empty: such texts are reported.",
@@ -172,14 +170,19 @@ def choice(setting: str, value: str) -> str:
     return CHOICES.get(value, value)
 
 
-FLAG = re.compile(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)")
+COMMAND = r"""python -m (?:'[^']*'|"[^"]*"|[^;\n)'"])*"""
+"""A command line, whose flags are no settings of the form; paths in it may be quoted."""
+FLAG = re.compile(rf"{COMMAND}|(?<!\S)--([a-z]+(?:-[a-z]+)*)")
 
 
 def on_page(words: object) -> str:
-    """A message of the engine, which names settings as the command line does, with the page's own names."""
+    """A message of the engine, which names settings as the command line does, with the page's own names.
+
+    Whole commands stay as they are: they are for a shell.
+    """
 
     def labelled(flag: re.Match[str]) -> str:
-        label = LABELS.get(flag[1].replace("-", "_"))
+        label = LABELS.get(flag[1].replace("-", "_")) if flag[1] else None
         return f"“{label}”" if label else flag[0]
 
     return FLAG.sub(labelled, str(words))
