@@ -19,6 +19,7 @@ MAX_LINES = 400
 
 LAYERS = (
     {
+        "utils.advice",
         "utils.errors",
         "utils.paths",
         "utils.config",
@@ -58,6 +59,7 @@ NEVER = (
 LIGHT = (
     "app",
     "webui",
+    "utils.advice",
     "utils.config",
     "utils.errors",
     "utils.events",

@@ -1,5 +1,8 @@
 """Preflight measures each combination, recommends the plainest of the fastest, and never hides what did not fit."""
 
+import os
+import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,6 +184,75 @@ def test_flags_that_are_given_stay_also_where_they_are_the_default(
     seen.clear()
     train([*flags, "--preflight"])
     assert {config.batch_size for config in seen} > {4, 8} and {config.lora_rank for config in seen} == {0, 32}
+
+
+def flags_of(project: Project) -> list[str]:
+    return ["--base", "tiny", "--project", project.name, "--output", str(project.output), "--device", "cpu"]
+
+
+def test_each_row_is_printed_when_it_is_measured_with_the_time_left(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    lines: list[str] = []
+    printed_before: list[int] = []
+
+    def measure(config: TrainConfig, **count) -> Measurement:
+        lines.extend(capsys.readouterr().out.splitlines())
+        printed_before.append(len(lines))
+        return told(10.0)
+
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    train([*flags_of(project), "--num-epochs", "1", "--preflight"])
+    head, *rows = lines[: printed_before[-1]]
+    assert head.split() == ["s/step", "audio-s/s", "peak", "GB", "hours"]
+    assert printed_before[:3] == [0, 2, 3], "the head and a row, then a row each"
+    assert [row.split("   ")[0] for row in rows[:2]] == ["no switch", "SDPA"]
+    assert rows[0].endswith(f"s left for {len(rows) - 1} more") and "left" not in rows[-1]
+    said = capsys.readouterr().out
+    assert f"{project.output}" in said and "recommended: no switch\n  python -m utils.cli.train --project" in said
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("ask", "status"), [(interrupt, 130), (lambda: os.kill(os.getpid(), signal.SIGTERM), 128 + signal.SIGTERM)]
+)
+@pytest.mark.parametrize("mode", ["--preflight", "--auto"])
+def test_an_interruption_leaves_what_was_measured_and_a_recommendation_from_it(
+    project: Project, ask, status: int, mode: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    measured: list[TrainConfig] = []
+
+    def measure(config: TrainConfig, **count) -> Measurement:
+        if len(measured) == 3:
+            ask()
+        measured.append(config)
+        return told(10.0 if config.mixed_precision == "fp32" else 20.0)
+
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end:
+        train([*flags_of(project), "--num-epochs", "7", mode])
+    assert end.value.code == status and signal.getsignal(signal.SIGTERM) is before
+    *rows, stopped, named, command = capsys.readouterr().out.splitlines()
+    assert len(measured) == 3 and len(rows) == 4
+    assert stopped.startswith("interrupted after 3 of ")
+    assert named == "recommended of these, a partial result: SDPA, mixed precision"
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "utils.cli.train"] and words[words.index("--num-epochs") + 1] == "7"
+    assert not project.runs.exists(), "--auto trains nothing then"
+
+
+def test_an_interruption_before_the_first_row_says_so(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr("utils.training.preflight.measure_apart", lambda config, **count: interrupt())
+    with pytest.raises(SystemExit) as end:
+        train([*flags_of(project), "--preflight"])
+    assert end.value.code == 130
+    assert capsys.readouterr().out == "interrupted before the first measurement was made\n"
 
 
 def test_relative_paths_hold_in_the_folder_that_is_measured_in(tmp_path: Path, monkeypatch) -> None:

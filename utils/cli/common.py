@@ -164,7 +164,14 @@ def progress_report(description: str) -> Iterator[Callable[[int, int | None], No
     """
     console = rich.get_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+    # What is printed meanwhile goes above the bar on the terminal, but stays in a file or pipe that it was meant for.
+    bar = Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),
+    )
     task = bar.add_task(description, total=None)
     done, begin = 0, time.monotonic()
 

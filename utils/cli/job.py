@@ -175,7 +175,7 @@ def _download(config: DownloadConfig, report: Report) -> None:
 
 
 def _preflight(config: TrainConfig, report: Report) -> None:
-    from utils.cli.train import measure_switches
+    from utils.cli.preflight import measure_switches
 
     measure_switches(config, report)
 

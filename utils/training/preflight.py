@@ -13,12 +13,16 @@ from utils.training.precision import make_accelerator
 
 Told = Callable[[str, int, int], None]
 """Called with (what is measured, done, total)."""
+Seen = Callable[["Row", int], None]
+"""Called with each row when it is measured, and how many may follow."""
 Measure = Callable[[TrainConfig], Measurement]
 
 WARMUP, STEPS = 2, 3
 BATCH_SIZES = (2, 4, 8, 16, 32)
 MAX_EFFECTIVE = 16
 """Clips a step; 8 to 16 are known to train XTTS well."""
+WIDTH = 66
+"""Of the names of combinations; the longest one of a CPU and a batch fit."""
 WORTH_IT = 1.05
 """A larger batch or another switch must be this much faster to be preferred to the plainer setting."""
 
@@ -40,6 +44,7 @@ def preflight(
     audio_s: float,
     fixed: Mapping[str, Any] | None = None,
     told: Told | None = None,
+    seen: Seen | None = None,
     measure: Measure | None = None,
 ) -> list[Row]:
     """Measure each combination in a process of its own.
@@ -49,6 +54,7 @@ def preflight(
         audio_s: speech in one epoch, in seconds, for the predicted hours.
         fixed: settings that the user chose: they stay in every combination.
         told: told how far it is.
+        seen: told each row at once: a long measurement that is interrupted has those.
         measure: does a measurement; the real one when not given.
     """
     measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
@@ -59,24 +65,36 @@ def preflight(
         if told:
             told(name, number, len(configs))
         rows.append(_row(name, changed, audio_s, measure))
+        if seen:
+            seen(rows[-1], len(configs) - len(rows))
     return rows
 
 
-def larger_batches(best: Row, *, audio_s: float, told: Told | None = None, measure: Measure | None = None) -> Row:
+def larger_batches(
+    best: Row,
+    *,
+    audio_s: float,
+    told: Told | None = None,
+    seen: Seen | None = None,
+    measure: Measure | None = None,
+) -> Row:
     """The batch size that trains fastest with the best combination; the effective batch stays as near as it can.
 
     Sizes are doubled until one does not fit or brings no more than 5 %.
     """
     measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
     effective = best.config.batch_size * best.config.grad_accumulation
-    for size in (size for size in BATCH_SIZES if size > best.config.batch_size):
+    # More clips a step would want another learning rate.
+    sizes = [size for size in BATCH_SIZES if best.config.batch_size < size <= max(effective, MAX_EFFECTIVE)]
+    for number, size in enumerate(sizes):
         if told:
-            told(f"batch {size}", BATCH_SIZES.index(size), len(BATCH_SIZES))
-        if size > max(effective, MAX_EFFECTIVE):
-            break  # More clips a step would want another learning rate.
+            told(f"batch {size}", number, len(sizes))
         changed = replace(best.config, batch_size=size, grad_accumulation=max(1, round(effective / size)))
         row = _row(f"{_name(changed)}, batch {size}", changed, audio_s, measure)
-        if row.measured.fault or not _is_faster(row, best):
+        is_better = not row.measured.fault and _is_faster(row, best)
+        if seen:
+            seen(row, len(sizes) - number - 1 if is_better else 0)
+        if not is_better:
             break
         best = row
     return best
@@ -99,8 +117,27 @@ def recommended(rows: list[Row]) -> Row | None:
 def table(rows: list[Row]) -> str:
     """The measurements, one line each."""
     width = max(len(row.name) for row in rows) + 2
-    head = f"{'':{width}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
-    return "\n".join([head, *(_line(row, width) for row in rows)])
+    return "\n".join([head(width), *(line(row, width) for row in rows)])
+
+
+def head(width: int = WIDTH) -> str:
+    """What stands above the lines.
+
+    Args:
+        width: characters of the first column.
+    """
+    return f"{'':{width}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
+
+
+def line(row: Row, width: int = WIDTH) -> str:
+    """A measurement."""
+    if row.measured.fault:
+        return f"{row.name:{width}}{row.measured.fault}"
+    seen = row.measured
+    off = [name for name, state in seen.switches.items() if state["reason"]]
+    note = f"   off: {', '.join(off)}" if off else ""
+    numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / 1e9:9.2f}{row.hours or 0:8.2f}"
+    return f"{row.name:{width}}{numbers}{note}"
 
 
 def _with_fixed(combinations: Iterable[dict[str, Any]], fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -162,13 +199,3 @@ def _row(name: str, config: TrainConfig, audio_s: float, measure: Measure) -> Ro
 
 def _is_faster(row: Row, than: Row) -> bool:
     return row.measured.audio_per_second > WORTH_IT * than.measured.audio_per_second
-
-
-def _line(row: Row, width: int) -> str:
-    if row.measured.fault:
-        return f"{row.name:{width}}{row.measured.fault}"
-    seen = row.measured
-    off = [name for name, state in seen.switches.items() if state["reason"]]
-    note = f"   off: {', '.join(off)}" if off else ""
-    numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / 1e9:9.2f}{row.hours or 0:8.2f}"
-    return f"{row.name:{width}}{numbers}{note}"

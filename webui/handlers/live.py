@@ -263,9 +263,10 @@ def _preflight(studio: Studio, found: list[Job]) -> Updates:
     updates: Updates = {"train.preflight": Change(value=text.PREFLIGHT_CANCEL if is_alive else text.PREFLIGHT)}
     if job is None:
         return updates | {"train.measured": join()}
-    if job.state != "finished":
-        return updates | {"train.measured": run.progress(job, progress_of(job, studio.logs.tail))}
-    return updates | {"train.measured": run.measured(last_lines(job.log, LOG_LINES))}
+    rows = run.measured(last_lines(job.log, LOG_LINES))
+    if job.state == "finished":
+        return updates | {"train.measured": rows}
+    return updates | {"train.measured": join(run.progress(job, progress_of(job, studio.logs.tail)), rows)}
 
 
 def _download(studio: Studio) -> Updates:

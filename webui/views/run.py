@@ -163,8 +163,10 @@ def player(path: Path, words: str) -> Markup:
 
 
 def measured(lines: list[str]) -> Markup:
-    """What preflight printed: its table, and what it recommends."""
-    begin = next((number for number, line in enumerate(lines) if "s/step" in line), 0)
+    """What preflight printed: the rows measured so far, and what it recommends; nothing before the first row."""
+    begin = next((number for number, line in enumerate(lines) if "s/step" in line), None)
+    if begin is None:
+        return join()
     output = tag("pre", "\n".join(lines[begin:]), tabindex="0", aria_label=text.MEASURED)
     return tag("div", tag("div", text.MEASURED, class_="panel-title"), output, class_="panel")
 
