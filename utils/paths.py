@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.advice import CODE, FOLDER, command
 from utils.errors import UserError
 
 # File systems take 255 bytes; the rest is for the endings and numbers that names get.
@@ -114,7 +115,7 @@ class Project:
             raise UserError(
                 what=f"project {self.name!r} has no dataset yet",
                 where=str(self.dataset),
-                fix=f"run: python -m utils.cli.prepare --project {self.name} --input FOLDER --language CODE",
+                fix=f"run: {command('prepare', project=self, input=FOLDER, language=CODE)}",
             )
         try:
             return self.language_file.read_text(encoding="utf-8").strip()

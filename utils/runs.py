@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from utils import jobs
+from utils.advice import command
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, events_backwards, number_of, tail
@@ -50,6 +51,8 @@ class RunInfo:
     """Of the last step; None when there is none, or it was not finite."""
     best_loss: float | None
     """Lowest evaluation loss; None before the first evaluation."""
+    proof: Event
+    """The newest `optimizations` event of the process that trained last; empty before its first step."""
     checkpoints: list[CheckpointFolder]
     num_bytes: int
     """Of the whole folder."""
@@ -90,7 +93,7 @@ def find_run(project: Project, name: str) -> Path:
         raise UserError(
             what=f"project {project.name!r} has no run {name!r}",
             where=str(project.runs),
-            fix=f"see its runs: python -m utils.cli.runs list --project {project.name}",
+            fix=f"see its runs: {command('runs', 'list', project=project)}",
         )
     return folder
 
@@ -142,6 +145,7 @@ def read_run(folder: Path) -> RunInfo:
     job = jobs.status(folder)
     started = next(iter(tail(job.events, 1, kind="started")), {})
     step = next(iter(tail(job.events, 1, kind="step")), {})
+    proof = next(iter(tail(job.events, 1, kind="optimizations", start=job.events_offset)), {})
     best = next((event for event in events_backwards(job.events, kind="eval") if event.get("is_best")), {})
     return RunInfo(
         job=job,
@@ -149,6 +153,8 @@ def read_run(folder: Path) -> RunInfo:
         total_steps=started.get("total_steps"),
         loss=_number(step, "loss"),
         best_loss=_number(best, "loss"),
+        # What an earlier process of a resumed run observed is not true of the present one.
+        proof=proof if proof.get("time", 0) >= started.get("time", 0) else {},
         checkpoints=checkpoints_of(folder),
         num_bytes=size_of(folder),
         last_write=jobs.last_write(folder),

@@ -12,6 +12,8 @@ import rich.progress
 
 from tests.model.hub_server import HubServer, base_files
 from utils.cli.base import main
+from utils.errors import UserError
+from utils.model.base import find_base
 
 
 class _Terminal(io.StringIO):
@@ -66,3 +68,18 @@ def test_a_file_where_the_tiny_base_should_go_is_named(
     assert caught.value.code == 2
     assert f"where: {tmp_path / 'file'}" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_every_base_is_listed_the_starter_first(
+    tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XTTS_STUDIO_BASES", str(tmp_path))
+    main(["list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["starter", "tiny", "v2.0.2", "v2.0.3", "main"]
+    assert "ships with the project" in lines[0]
+
+
+def test_a_base_that_is_not_there_is_answered_with_all_there_are() -> None:
+    with pytest.raises(UserError, match="use one of starter, tiny,"):
+        find_base("nothing")

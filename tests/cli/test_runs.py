@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,6 +127,30 @@ def test_a_run_is_shown_with_what_makes_it_different(say: Say, project: Project)
     assert lines[-2].split() == ["best-00000020", "2.0", "MB", "best", "weights"]
     assert lines[-1].split() == ["step-00000040", "2.0", "MB", "to", "resume", "from"]
     assert any("finished" in line and "best_loss 2.25" in line for line in lines)
+
+
+def test_the_proofs_of_the_switches_are_shown(say: Say, project: Project) -> None:
+    run = project.runs / "20260101-120000-1"
+    lines = say("show", run.name, "--project", "voice")
+    assert "optimizations: not observed yet" in lines
+    sdpa = {"asked": True, "state": "on", "observed": "varlen flash in 30 of 30 blocks", "reason": None}
+    precision = {"asked": "bf16", "state": "off", "observed": "fp32 products", "reason": "no bf16 units"}
+    proof = {"kind": "optimizations", "step": 1, "switches": {"sdpa": sdpa, "mixed_precision": precision}}
+    write_events(run, {"kind": "started"}, proof, {"kind": "step", "step": 2, "loss": 1.0})
+    lines = say("show", run.name, "--project", "voice")
+    begin = lines.index("optimizations, observed at step 1")
+    assert [line.split("  ") for line in map(squeezed, lines[begin + 1 : begin + 4])] == [
+        ["switch", "requested", "effective", "observed", "why it is off"],
+        ["sdpa", "on", "on", "varlen flash in 30 of 30 blocks", "-"],
+        ["mixed_precision", "bf16", "off", "fp32 products", "no bf16 units"],
+    ]
+    write_events(run, {**proof, "time": OLD[0] - 60}, {"kind": "started"})
+    assert "optimizations: not observed yet" in say("show", run.name, "--project", "voice"), "an earlier process's"
+
+
+def squeezed(line: str) -> str:
+    """The cells of a line, two spaces apart."""
+    return re.sub(r" {2,}", "  ", line.strip())
 
 
 def test_a_failure_is_shown_with_its_reason(say: Say) -> None:

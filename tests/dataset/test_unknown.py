@@ -9,6 +9,7 @@ from utils.dataset.build import prepare
 from utils.dataset.unknown import count_unknown, suggestion
 from utils.paths import Project
 
+EXTEND = "python -m utils.cli.language --project anna --language ber --base starter --corpus TEXTS --extend 2000"
 LETTERS = set("abcdefghijklmnopqrstuvwxyz'\"-,. ")
 
 
@@ -21,12 +22,12 @@ LETTERS = set("abcdefghijklmnopqrstuvwxyz'\"-,. ")
         ("ß", "write 'ss'"),
         ("ﬁ", "write 'fi'"),
         ("_", "write a space"),
-        ("ⵣ", "add the language's letters to the base: python -m utils.cli.language"),
+        ("ⵣ", f"add the language's letters to the base: {EXTEND}"),
         ("🙂", "write the word that is said for it, or leave it out"),
     ],
 )
 def test_what_could_be_written_instead(character: str, expected: str) -> None:
-    assert suggestion(character, lambda text: set(text) <= LETTERS) == expected
+    assert suggestion(character, lambda text: set(text) <= LETTERS, extend=EXTEND) == expected
 
 
 def test_nothing_is_suggested_that_the_base_cannot_read_either() -> None:

@@ -7,21 +7,20 @@ from typing import Annotated
 
 import tyro
 
+from utils.advice import command
 from utils.cli.common import error_exits, progress_phases
+from utils.config import STARTER
 from utils.errors import UserError
+from utils.model.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
+from utils.model.shipped import REMEDY
 from utils.paths import bases_folder
 
 
 def list_bases() -> None:
     """Show which base models are here and which can be downloaded."""
-    from utils.model.base import DOWNLOADED, EMBEDDED
-
-    for name in EMBEDDED:
-        print(f"{name:8}  embedded, made when first used")
-    for name in DOWNLOADED:
-        folder = bases_folder() / name
-        where = str(folder) if _is_here(folder) else f"not here: python -m utils.cli.base download {name}"
-        print(f"{name:8}  {where}")
+    known = {entry.name: entry for entry in known_bases()}
+    for name in EMBEDDED + DOWNLOADED:
+        print(f"{name:8}  {_where(known[name]) if name in known else REMEDY}")
 
 
 def download(
@@ -74,6 +73,15 @@ def main(args: Sequence[str] | None = None) -> None:
             args=args,
             config=(tyro.conf.OmitArgPrefixes,),
         )
+
+
+def _where(entry: BaseEntry) -> str:
+    if entry.name == STARTER:
+        return f"{entry.folder}, ships with the project: small, English"
+    if entry.name in EMBEDDED:
+        return "made when first used; speaks noise"
+    assert entry.folder is not None, "downloaded bases have a folder"
+    return str(entry.folder) if _is_here(entry.folder) else f"not here: {command('base', 'download', entry.name)}"
 
 
 def _is_here(folder: Path) -> bool:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from utils.advice import FOLDER, command
 from utils.cli.common import progress_phases, run_command
 from utils.config import SAMPLE_RATE
 from utils.errors import disk_errors
@@ -59,9 +60,14 @@ def look(config: LanguageConfig) -> None:
     _print_reading("after", after, limit)
     print(f"base    {made.folder}")
     print(f"limits  {limit} tokens, {made.defaults.max_audio_length / SAMPLE_RATE:.1f} s")
-    flag = " --use-amharic-g2p" if config.g2p else ""
-    place = f"--project {config.project} --output {config.output}"
-    print(f"next    python -m utils.cli.train {place} --base {made.folder}{flag}")
+    print(f"next    {_next(config, project, made.folder)}")
+
+
+def _next(config: LanguageConfig, project: Project, base: Path) -> str:
+    """The command that uses the new base: clips are checked with it before it is trained."""
+    if not project.language_file.is_file():
+        return command("prepare", project=project, language=config.language, base=base, input=FOLDER)
+    return command("train", project=project, base=base, use_amharic_g2p=True if config.g2p else None)
 
 
 def _values(reading: "Reading", limit: int) -> dict[str, Any]:

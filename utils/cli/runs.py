@@ -44,7 +44,7 @@ def list_all(project: str | None = None, output: Path = OUTPUT) -> None:
 
 
 def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Path = OUTPUT) -> None:
-    """Show one run: its settings, how far it is, its last events and its checkpoints.
+    """Show one run: how far it is, what its switches really did, its settings, its last events and its checkpoints.
 
     Args:
         run: its name, as `list` shows it.
@@ -52,7 +52,7 @@ def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Pat
         output: the folder that holds all projects.
     """
     info = read_run(find_run(open_project(project, output), run))
-    for line in (*_progress(info), *_settings(info.folder), *_events(info), *_checkpoints(info)):
+    for line in (*_progress(info), *_proof(info), *_settings(info.folder), *_events(info), *_checkpoints(info)):
         print(line)
 
 
@@ -146,6 +146,25 @@ def _settings(folder: Path) -> Iterable[str]:
         yield "  none were saved"
         return
     yield from _aligned([("", name, str(value)) for name, value in changed_settings(folder).items()])
+
+
+def _proof(info: RunInfo) -> Iterable[str]:
+    """What each switch was asked for, and what the step that was watched showed."""
+    switches = info.proof.get("switches")
+    if not isinstance(switches, dict):
+        yield "optimizations: not observed yet"
+        return
+    yield f"optimizations, observed at step {info.proof.get('step')}"
+    rows = [("", "switch", "requested", "effective", "observed", "why it is off")]
+    for name, switch in switches.items():
+        seen = [_first_line(str(switch.get(key) or "-")) for key in ("state", "observed", "reason")]
+        rows.append(("", name, _requested(switch.get("asked")), *seen))
+    yield from _aligned(rows)
+
+
+def _requested(value: object) -> str:
+    """What a switch was asked for: yes, no, or its kind."""
+    return ("on" if value else "off") if isinstance(value, bool | None) else str(value)
 
 
 def _events(info: RunInfo) -> Iterable[str]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from utils.advice import command
 from utils.cli.common import progress_report, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
@@ -73,14 +74,14 @@ def _model(config: SynthesizeConfig) -> "Base":
     if config.model is not None:
         return find_base(config.model)
     assert config.project is not None, "checked by SynthesizeConfig.problems"
-    ready = open_project(config.project, config.output).ready
-    if not ready.is_dir():
+    project = open_project(config.project, config.output)
+    if not project.ready.is_dir():
         raise UserError(
             what=f"project {config.project!r} has no exported model yet",
-            where=str(ready),
-            fix=f"run: python -m utils.cli.export --project {config.project}",
+            where=str(project.ready),
+            fix=f"run: {command('export', project=project)}",
         )
-    return Base(ready)
+    return Base(project.ready)
 
 
 if __name__ == "__main__":

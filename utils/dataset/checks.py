@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from utils.advice import extend_command
 from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE, PrepareConfig
 from utils.dataset.report import Fault
 from utils.dataset.unknown import code_and_name, suggestion
 from utils.errors import UserError, raise_problems
+from utils.paths import open_project
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class Checks:
     """Tokens."""
     max_audio_length: int
     """Samples at 22 050 Hz."""
+    extend: str
+    """Command that adds the language's letters to the base."""
 
     @classmethod
     def of(cls, config: PrepareConfig, base: "Base") -> "Checks":
@@ -47,10 +51,11 @@ class Checks:
         if text is not None and text > longest_text:
             found.append(f"max_text_length is {text} tokens; the base {base.name} takes at most {longest_text}")
         raise_problems(found, where=str(base.folder))
-        tokenizer = base.tokenizer()
+        tokenizer, project = base.tokenizer(), open_project(config.project, config.output)
         return cls(
             tokenizer=tokenizer,
-            language=tokenizer.check_language(config.language),
+            language=tokenizer.check_language(config.language, base=config.base, project=project),
+            extend=extend_command(config.language, config.base, project),
             max_text_length=min(base.defaults.max_text_length, longest_text) if text is None else text,
             max_audio_length=min(base.defaults.max_audio_length, longest_audio) if audio is None else audio,
         )
@@ -71,7 +76,7 @@ class Checks:
             return TextCheck(Fault("unreadable text", error.what))
         if unknown:
             fault = Fault("unknown characters", f"the vocabulary lacks {_named(unknown)}")
-            instead = {char: suggestion(char, self._is_known) for char in unknown}
+            instead = {char: suggestion(char, self._is_known, extend=self.extend) for char in unknown}
             return TextCheck(fault, len(tokens), read, instead)
         if len(tokens) > self.max_text_length:
             limit = f"the transcript has {len(tokens)} tokens, the limit is {self.max_text_length}"

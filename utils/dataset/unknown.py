@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from utils.advice import CODE, extend_command
+from utils.config import STARTER
+
 _INSTEAD = {
     **dict.fromkeys("“”„‟«»＂″", '"'),
     **dict.fromkeys("‘’‚‛`´ʼʹ′", "'"),
@@ -34,12 +37,13 @@ class UnknownCharacter:
         return f"{self.character} ({self.name}): {times}; {self.instead}"
 
 
-def suggestion(character: str, is_known: Callable[[str], bool]) -> str:
+def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str = "") -> str:
     """What to write instead of a character, in words.
 
     Args:
         character: that the vocabulary lacks.
         is_known: whether it can express a text.
+        extend: command that adds the language's letters to the base; with placeholders when not given.
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c))
     for text in (_INSTEAD.get(character), plain, _INSTEAD.get(plain)):
@@ -47,7 +51,7 @@ def suggestion(character: str, is_known: Callable[[str], bool]) -> str:
             return f"write {text!r}" if text.strip() else "write a space"
     kind = unicodedata.category(character[0])[0] if character else "S"
     if kind in "LM":
-        return "add the language's letters to the base: python -m utils.cli.language"
+        return f"add the language's letters to the base: {extend or extend_command(CODE, STARTER)}"
     return "write the word that is said for it, or leave it out"
 
 

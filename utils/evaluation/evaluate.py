@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from utils.advice import command
 from utils.audio.decode import load_audio
 from utils.dataset.manifest import read_manifest
 from utils.errors import UserError, disk_errors
@@ -210,7 +211,7 @@ def _source(name: str, project: Project, run: Path | None) -> Source:
             raise UserError(
                 what=f"project {project.name!r} has no exported model yet",
                 where=str(project.ready),
-                fix=f"run: python -m utils.cli.export --project {project.name}",
+                fix=f"run: {command('export', project=project)}",
             )
         return Source(name=name, base=Base(project.ready))
     assert run is not None, "looked for by _sources"

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+from utils.advice import command
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.inference.engine import Synthesizer
@@ -75,7 +76,7 @@ def find_run(project: Project, name: str | None, checkpoint: Literal["best", "la
             if name
             else f"project {project.name!r} has no trained run",
             where=str(project.runs),
-            fix=f"train one first: python -m utils.cli.train --project {project.name}",
+            fix=f"train one first: {command('train', project=project)}",
         )
     return runs[0]
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from utils.advice import command
 from utils.errors import UserError
 from utils.paths import Project
 
@@ -54,6 +55,6 @@ def _latest(project: Project, which: str) -> Path:
         raise UserError(
             what=f"project {project.name!r} has no run with a {which} checkpoint to go on from",
             where=str(project.runs),
-            fix=f"train: python -m utils.cli.train --project {project.name}",
+            fix=f"train: {command('train', project=project)}",
         )
     return max(marks, key=lambda mark: mark.stat().st_mtime).parents[2]

@@ -9,6 +9,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from utils.advice import command
 from utils.config import STARTER, Conditioning
 from utils.errors import UserError
 from utils.model.architecture import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
@@ -210,7 +211,7 @@ def _folder_of(name: str) -> Path:
 
 def _advice(name: str) -> str:
     if name in DOWNLOADED:
-        return f"download it first: python -m utils.cli.base download {name}"
+        return f"download it first: {command('base', 'download', name)}"
     return (
         f"use one of {', '.join(EMBEDDED + DOWNLOADED)}, a model folder, an earlier run's ready/ folder, or run/ID/best"
     )

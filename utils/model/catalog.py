@@ -13,7 +13,7 @@ from utils.text.languages import plain_code
 
 DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
-EMBEDDED = ("tiny",)
+EMBEDDED = (STARTER, "tiny")
 """Bases that need no download."""
 
 
@@ -42,11 +42,9 @@ class BaseEntry:
 
 def known_bases() -> list[BaseEntry]:
     """Every base that can be named, those that need no download first."""
-    tiny = newest_tiny()
-    entries = [_entry(name, tiny if name == "tiny" else None, is_here=True) for name in EMBEDDED]
     starter = assets_folder() / STARTER
-    if (starter / "config.json").is_file():
-        entries.insert(0, _entry(STARTER, starter, is_here=True))
+    entries = [_entry(STARTER, starter, is_here=True)] if (starter / "config.json").is_file() else []
+    entries.append(_entry("tiny", newest_tiny(), is_here=True))
     for name in DOWNLOADED:
         folder = bases_folder() / name
         entries.append(_entry(name, folder, is_here=has_weights(folder)))

@@ -4,13 +4,18 @@ from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer as BpeTokenizer
 
+from utils.advice import extend_command
 from utils.errors import UserError
 from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import AMHARIC, code_of_token, language_token, plain_code, require_packages
 from utils.text.normalize import normalize
+
+if TYPE_CHECKING:
+    from utils.paths import Project
 
 UNKNOWN = "[UNK]"
 SPACE = "[SPACE]"
@@ -60,8 +65,13 @@ class Tokenizer:
             raise UserError(what=f"the vocabulary has no {token} token", where=str(self.path))
         return self._ids[token]
 
-    def check_language(self, language: str) -> str:
+    def check_language(self, language: str, *, base: str = "", project: "Project | None" = None) -> str:
         """The plain code of `language` when this base reads it (`zh-cn` is `zh`).
+
+        Args:
+            language: its code.
+            base: what the user calls this base, for the message.
+            project: for which it is asked, for the message.
 
         Raises:
             UserError: unknown code, a language the base cannot read yet, or one whose text rules need a package that
@@ -73,7 +83,8 @@ class Tokenizer:
             raise UserError(
                 what=f"this base cannot read the language {language!r}",
                 where=str(self.path),
-                fix=f"use one of: {', '.join(self.languages)}; or add it: python -m utils.cli.language{latin}",
+                fix=f"use one of: {', '.join(self.languages)}; or add it: "
+                f"{extend_command(code, base or self.path.parent, project)}{latin}",
             )
         require_packages(code)
         return code

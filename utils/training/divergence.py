@@ -1,5 +1,6 @@
 """Steps whose loss or gradient is not a number: left out one by one, and when they do not end, the end of the run."""
 
+from utils.advice import RESUME
 from utils.errors import UserError
 from utils.training.recovery import Warn
 from utils.training.trainer import StepResult
@@ -16,10 +17,12 @@ class Divergence:
     Args:
         warn: told of each.
         precision: of the matrix products, for the advice.
+        resume_command: continues the run, for the advice.
     """
 
-    def __init__(self, warn: Warn, *, precision: str) -> None:
+    def __init__(self, warn: Warn, *, precision: str, resume_command: str = RESUME) -> None:
         self._warn = warn
+        self._resume_command = resume_command
         self._precision = precision
         self.num_skipped = 0
         """Steps left out in the whole run, those that fp16's scaler mends by itself included."""
@@ -64,7 +67,7 @@ class Divergence:
             f"before them ({suspects}; clips of the last one: {_listed(self._in_a_row[-1])})",
             where=f"step {step}",
             fix=f"lower learning_rate, keep grad_clip_norm at 1.0{precision}, and listen to the clips named; "
-            "then go on from the last checkpoint with --resume and --allow-changes, or train anew",
+            f"then resume from the last checkpoint ({self._resume_command} --allow-changes), or train anew",
         )
 
 

@@ -67,6 +67,8 @@ class Run:
     """What a later resume must find the same, as JSON values."""
     data: str
     """Fingerprint of the clips."""
+    resume_command: str
+    """For the user's shell."""
     num_epochs: int
     batches_per_epoch: int
     grad_accumulation: int
@@ -346,7 +348,8 @@ def require_saved(run: Run) -> None:
             f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: "
             f"{run.saver.failure.what}",
             where=run.saver.failure.where,
-            fix=f"{run.saver.failure.fix}, then go on with --resume; the steps since are trained again",
+            fix=f"{run.saver.failure.fix}, then go on with --resume, the steps since are trained again: "
+            f"{run.resume_command}",
         ) from run.saver.failure
 
 
@@ -366,7 +369,7 @@ def require_readable(run: Run, lost: list[str]) -> None:
     raise ClipLost(
         what=f"{len(everywhere)} recording(s) of a batch cannot be read any more: {everywhere[0]}",
         where="training data",
-        fix="what was trained is saved: put the recording back and go on with --resume, or prepare again",
+        fix=f"what was trained is saved: put the recording back and resume ({run.resume_command}), or prepare again",
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from utils.advice import RESUME
 from utils.errors import UserError
 from utils.performance_utils import is_out_of_memory
 from utils.training.batches import Batch
@@ -38,12 +39,16 @@ class Recovery:
         trainer: takes the steps.
         split_train, split_eval: make smaller batches of one for training or evaluation.
         warn: told what was changed.
+        resume_command: continues the run, for the advice.
     """
 
-    def __init__(self, trainer: Trainer, *, split_train: Split, split_eval: Split, warn: Warn) -> None:
+    def __init__(
+        self, trainer: Trainer, *, split_train: Split, split_eval: Split, warn: Warn, resume_command: str = RESUME
+    ) -> None:
         self.trainer = trainer
         self._split_train, self._split_eval = split_train, split_eval
         self._warn = warn
+        self._resume_command = resume_command
         self.max_clips: int | None = None
         """Clips in a training micro-batch; None while memory never ran out."""
         self.max_eval_clips: int | None = None
@@ -76,7 +81,7 @@ class Recovery:
             raise UserError(
                 what=f"out of memory in the optimizer at step {self.trainer.num_steps + 1}",
                 where=str(self.trainer.device),
-                fix="free memory that other programs use, then go on from the last checkpoint with --resume",
+                fix=f"free memory that other programs use, then resume: {self._resume_command}",
             ) from error
 
     def evaluate(self, batches: Callable[[], Iterable[Batch]]) -> Losses:

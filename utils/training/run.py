@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.advice import command
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.model.base import Base
@@ -145,6 +146,7 @@ def _make_run(
     loaders = Loaders(config, base, data, processes, optimizations.switches)
     run_log = RunLog(folder / "events.jsonl" if processes.is_main_process else None)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
+    again = command("train", project=project, resume=folder)
     return Run(
         trainer=trainer,
         optimizations=optimizations,
@@ -159,11 +161,13 @@ def _make_run(
             split_train=loaders.splitter(training=True),
             split_eval=loaders.splitter(training=False),
             warn=run_log.warn,
+            resume_command=again,
         ),
-        divergence=Divergence(run_log.warn, precision=trainer.precision),
+        divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
         limits=Limits(patience=config.patience, max_hours=config.max_hours),
         settings=as_json(portable(config, project)),
         data=data.fingerprint(),
+        resume_command=again,
         num_epochs=config.num_epochs,
         batches_per_epoch=loaders.batches_per_epoch,
         grad_accumulation=config.grad_accumulation,

@@ -62,7 +62,9 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
     given = {name: getattr(config, name) for name in OPEN}
     settled = replace(
         config,
-        language=base.tokenizer().check_language(config.language or project.language()),
+        language=base.tokenizer().check_language(
+            config.language or project.language(), base=config.base, project=project
+        ),
         train_csv=config.train_csv or project.train_csv,
         eval_csv=config.eval_csv or project.eval_csv,
         **{name: defaults[name] if value is None else value for name, value in given.items()},
