@@ -1,0 +1,97 @@
+"""What the documents show is what there is: commands, flags, make targets, Python calls and links."""
+
+import ast
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.commands import run_as_printed
+from tests.documents import FENCE, ROOT, blocks, commands, documents, flags, words
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+OURS = sorted({line for _, line in commands() if line.startswith("python -m utils.cli.")})
+MODULES = sorted(
+    {words(line)[2] for _, line in commands() if line.startswith(("python -m benchmarks", "python -m rec"))}
+)
+TARGETS = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+FOREIGN = {"--gpus", "--rm", "--time", "--log-cli-level", "--help"}
+"""Flags of docker and pytest."""
+
+
+@pytest.mark.parametrize("line", OURS)
+def test_a_command_is_read_as_printed(line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        run_as_printed(line, monkeypatch)
+    except SystemExit as end:
+        # What the documents' names stand for is not here; only flags that cannot be read are wrong here.
+        said = capsys.readouterr().err
+        assert end.code == 0 or "\n  where: " in said, said
+
+
+def known_flags() -> set[str]:
+    """Every flag of our commands, the page, the benchmarks and the recipes, as their source spells it."""
+    sources = [ROOT / "app.py"]
+    for folder in ("utils", "webui", "benchmarks", "recipes"):
+        sources += (ROOT / folder).rglob("*.py")
+    found = set()
+    for path in sources:
+        source = path.read_text(encoding="utf-8")
+        found |= {f"--{name}" for name in re.findall(r"""add(?:_argument)?\(\s*"--([a-z-]+)\"""", source)}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.add(f"--{node.target.id.replace('_', '-')}")
+            if isinstance(node, ast.FunctionDef):
+                names = [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)]
+                found |= {f"--{name.replace('_', '-')}" for name in names}
+    return found
+
+
+def test_every_flag_that_is_named_exists() -> None:
+    known = known_flags() | FOREIGN
+    known |= {f"--no-{flag.removeprefix('--')}" for flag in known}
+    assert {f"{name}: {flag}" for name, flag in flags() if flag not in known} == set()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_benchmarks_and_recipes_that_are_named_exist(module: str) -> None:
+    assert importlib.util.find_spec(module) is not None
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    named = {words(line)[1] for _, line in commands() if line.startswith("make ")}
+    assert named <= TARGETS | {"help"}
+
+
+def test_every_link_leads_to_a_file() -> None:
+    broken = [
+        f"{path.name}: {link}"
+        for path in documents()
+        for link in LINK.findall(FENCE.sub("", path.read_text(encoding="utf-8")))
+        if "://" not in link and not (path.parent / link).exists()
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in blocks() if block.language == "python"], ids=lambda block: block.document
+)
+def test_python_blocks_call_what_there_is(block) -> None:
+    tree = ast.parse(block.text)
+    names: dict[str, object] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module != "gradio_client":
+            module = importlib.import_module(node.module)
+            names |= {alias.name: getattr(module, alias.name) for alias in node.names}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        given = {keyword.arg for keyword in call.keywords}
+        called = names.get(call.func.id)  # type: ignore[attr-defined]
+        if dataclasses.is_dataclass(called):
+            assert given <= {field.name for field in dataclasses.fields(called)}
+        elif called is not None and inspect.isfunction(called):
+            assert given <= set(inspect.signature(called).parameters)
