@@ -112,6 +112,11 @@ def test_chinese_numbers_are_read() -> None:
         ("У мене 25 котів", "uk", "у мене двадцять п'ять котів"),
         ("cafe\u0301 a\u200bb", "ro", "café ab"),
         ("می\u200cخواهم", "fa", "می\u200cخواهم"),
+        ("İSTANBUL IŞIQ I\u0307l", "az", "istanbul ışıq il"),
+        ("İĞDIR", "crh", "iğdır"),
+        ("۰٫۱۲۵ ۱٬۲۳۴٫۵", "fa", "صفر ممیز یک دو پنج هزار و دویست و سی و چهار ممیز پنج"),
+        ("0,125 1,234", "fi", "nolla pilkku yksi kaksi viisi tuhat kaksisataakolmekymmentäneljä"),
+        ("٫٬", "ur", ".,"),
     ],
 )
 def test_other_languages_take_kept_number_words(text: str, language: str, expected: str) -> None:

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from utils.dataset.cut import Cut, Unit, joined_text
 from utils.dataset.report import Fault
 from utils.dataset.transcribe import Word
+from utils.text.case import same_case
 
 MOST_DEVIATION = 0.34
 """Share of a clip's letters that may be heard otherwise: recognisers misspell names, speakers leave out sentences."""
@@ -122,7 +123,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _key(piece: str) -> str:
-    plain = unicodedata.normalize("NFKC", piece.casefold())
+    plain = unicodedata.normalize("NFKC", same_case(piece))
     return "".join(char for char in plain if unicodedata.category(char)[0] in "LNM")
 
 

@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 
+from utils.text.case import same_case
+
 _SAME_LETTERS = 0.5
 """Share of the text's letters that a normalisation keeps at least; with "1984" and "Dr." in words it is near 1."""
 _SHORTEST = 0.75
@@ -59,7 +61,7 @@ def _keeps_the_letters(pairs: Sequence[tuple[str, str]]) -> bool:
 
 def _letters(text: str) -> Counter[str]:
     """Letters without case, accents and presentation forms."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
+    plain = unicodedata.normalize("NFKD", same_case(text))
     return Counter(filter(str.isalpha, plain))
 
 

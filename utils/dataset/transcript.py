@@ -4,6 +4,8 @@ import unicodedata
 
 import jiwer
 
+from utils.text.case import same_case
+
 
 def character_error_rate(transcript: str, heard: str) -> float:
     """Share of the transcript's letters and digits that a recogniser heard otherwise; it may exceed 1.
@@ -23,5 +25,5 @@ def character_error_rate(transcript: str, heard: str) -> float:
 
 def letters(text: str) -> str:
     """The letters, digits and combining marks of a text, in one case and one way of writing."""
-    plain = unicodedata.normalize("NFKC", text.casefold())
+    plain = unicodedata.normalize("NFKC", same_case(text))
     return "".join(char for char in plain if unicodedata.category(char)[0] in "LNM")

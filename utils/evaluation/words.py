@@ -9,6 +9,7 @@ from torch import Tensor
 
 from utils.evaluation.features import RATE, Features
 from utils.evaluation.warping import distances
+from utils.text.case import same_case
 
 Recognise = Callable[[Tensor], str]
 """Speech [1, N] at 16 000 Hz to its words."""
@@ -64,6 +65,6 @@ def _letters(text: str) -> str:
     """Letters, marks and digits in lower case, words apart by one space."""
     kept = "".join(
         char if unicodedata.category(char)[0] in "LMN" else "" if char in "'’" else " "
-        for char in unicodedata.normalize("NFC", text).lower()
+        for char in same_case(unicodedata.normalize("NFC", text))
     )
     return " ".join(kept.split())

@@ -25,7 +25,7 @@ MOST_DIGITS = 11
 # Begun at the first digit only: tried from every digit, a long row of them would take the square of its length.
 _NUMBER = r"(?<!\d)\d+(?:,\d{2,3}(?!\d))*(?:\.\d+)?"
 _MONEY = re.compile(rf"([$₹€£])\s*({_NUMBER})|({_NUMBER})\s*([$₹€£])")
-_ORDINAL = re.compile(r"(?<!\d)(\d+)\s?(?:वाँ|वां|वीं|वें|st|nd|rd|th)")
+_ORDINAL = re.compile(r"(?<!\d)(\d+)\s?(?:वाँ|वां|वीं|वें|(?i:st|nd|rd|th))")
 _PLAIN = re.compile(_NUMBER)
 
 

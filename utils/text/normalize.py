@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from utils.errors import UserError
 from utils.text.amharic.normalize import normalize_amharic
+from utils.text.case import to_lower
 from utils.text.hindi import expand_numbers as expand_hindi_numbers
 from utils.text.japanese import expand_numbers as expand_japanese_numbers
 from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
@@ -22,6 +23,11 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe
 of Persian and Indic scripts and stay."""
 _OWN_NUMBERS = {"hi": expand_hindi_numbers, "ja": expand_japanese_numbers}
 """Where stock has none: it fails on Hindi digits, and leaves Japanese ones."""
+_POINT_LANGUAGES = ("en", "hi", "ja", "ru", "zh")
+"""Those whose rules read a point before decimals; the others read a comma, and take 12.500 for thousands."""
+_ARABIC_GROUP = re.compile(r"(?<=\d)٬(?=\d{3}(?!\d))")
+_ASCII_SIGNS = str.maketrans("٬٪％﹪＆＠＃＄￡", ",%%%&@#$£")
+"""Signs that stock's rules know in ASCII only: without a word, a clip would be left out for them."""
 # Letters may touch them: Chinese and Japanese have no spaces.
 _DATE = re.compile(r"(?<![\d.,/-])(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\d/-])")
 _TIME = re.compile(r"(?<![\d.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\d:])")
@@ -55,7 +61,7 @@ def normalize(text: str, language: str) -> Normalized:
     code = plain_code(language)
     visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", text)).strip()
     if code in CLEANED_LANGUAGES:
-        apart, notes = _dates_apart(_DIGITS.sub(_ascii_digits, visible), code)
+        apart, notes = _dates_apart(_ascii_numbers(visible, code), code)
         return Normalized(_stock(apart, code), tuple(notes))
     if code == AMHARIC:
         # Before the rules, which tidy the spaces that pictures leave.
@@ -71,8 +77,8 @@ def has_number_words(language: str) -> bool:
 
 
 def _stock(text: str, code: str) -> str:
+    """Not lower-cased before: Turkish İ is an i to stock, and two characters to Python."""
     require_packages(code)
-    text = text.lower()
     if code in _OWN_NUMBERS:
         text = _OWN_NUMBERS[code](text)
     try:
@@ -87,7 +93,7 @@ def _stock(text: str, code: str) -> str:
 def _general(text: str, code: str) -> Normalized:
     """A language without rules of its own: ASCII punctuation, num2words where it knows the language, characters."""
     notes: dict[str, None] = {}
-    text, left_out = _without_pictures(plain_punctuation(unicodedata.normalize("NFC", text.lower()), code))
+    text, left_out = _without_pictures(plain_punctuation(unicodedata.normalize("NFC", to_lower(text, code)), code))
     notes |= dict.fromkeys(left_out)
     text = _without_loose_joiners(text)
 
@@ -109,6 +115,12 @@ def _dates_apart(text: str, code: str) -> tuple[str, list[str]]:
         return re.sub(r"[-./:]", " ", match[0])
 
     return _TIME.sub(apart, _DATE.sub(apart, text)), list(dict.fromkeys(notes))
+
+
+def _ascii_numbers(text: str, code: str) -> str:
+    """Digits of other scripts, their separators and signs as stock's rules of a language know them."""
+    text = _ARABIC_GROUP.sub("", _DIGITS.sub(_ascii_digits, text))
+    return text.replace("٫", "." if code in _POINT_LANGUAGES else ",").translate(_ASCII_SIGNS)
 
 
 def _ascii_digits(match: re.Match[str]) -> str:

@@ -9,11 +9,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 _DIGIT = re.compile(r"\d")
+_ARABIC_MARKS = str.maketrans("٫٬", ".,")
+"""Decimal and thousands separators of Arabic scripts; only ASCII marks stand between two meanings."""
 
 
 def _pattern(group: str) -> str:
     """Grouped in threes, with or without a fraction; else a decimal; else whole. 1.234 is taken for a thousand."""
-    return rf"\d{{1,3}}(?P<{group}>[.,\u00a0\u202f])\d{{3}}(?:(?P={group})\d{{3}})*(?:[.,]\d+)?(?!\d)|\d+[.,]\d+|\d+"
+    thousands = rf"[1-9]\d{{0,2}}(?P<{group}>[.,٬\u00a0\u202f])\d{{3}}(?:(?P={group})\d{{3}})*"
+    return rf"{thousands}(?:[.,٫]\d+)?(?!\d)|\d+[.,٫]\d+|\d+"
 
 
 _NUMBER = re.compile(_pattern("group"))
@@ -85,7 +88,7 @@ def spell_numbers(text: str, code: str, told: Told) -> str:
             told(f"no number words for {code}: {match[0]} stays digits")
         return _apart(words, match)
 
-    return _NUMBER.sub(spell, text)
+    return _NUMBER.sub(spell, text).translate(_ARABIC_MARKS)
 
 
 @lru_cache(maxsize=1)
@@ -120,7 +123,7 @@ def _number(written: str, group: str | None, code: str) -> str | None:
 
 def _plain(written: str, group: str | None) -> str:
     """A number as Python writes it."""
-    return (written.replace(group, "") if group else written).replace(",", ".")
+    return re.sub("[,٫]", ".", written.replace(group, "") if group else written)
 
 
 def _words(plain: str, code: str, **options: str) -> str | None:

@@ -17,8 +17,7 @@ _MARKS = {
     **dict.fromkeys("‐‑‒−־⁃－", "-"),
     **dict.fromkeys("（", "("),
     **dict.fromkeys("）", ")"),
-    # Signs inside numbers of Arabic scripts.
-    **{"٫": ".", "٬": ",", "٪": "%", "％": "%"},
+    **dict.fromkeys("٪％﹪", "%"),
     # Between words or syllables.
     **dict.fromkeys("፡་༌᠎", " "),
     # Quotes, and the sign of Hebrew acronyms, are not heard.

@@ -1,0 +1,21 @@
+"""Lower case of dotted and dotless i, in texts and where texts are compared."""
+
+import pytest
+
+from utils.dataset.transcript import character_error_rate
+from utils.evaluation.words import character_error_rate as spoken_error_rate
+from utils.text.case import same_case, to_lower
+
+
+@pytest.mark.parametrize(
+    ("code", "lower"), [("az", "bakı, işıq"), ("tr", "bakı, işıq"), ("en", "baki, i\u0307şiq")], ids=["az", "tr", "en"]
+)
+def test_each_language_has_its_own_lower_case(code: str, lower: str) -> None:
+    assert to_lower("BAKI, İŞIQ", code) == lower
+
+
+@pytest.mark.parametrize("heard", ["İyi ışık", "iyi ışık", "IYI ISIK".replace("S", "Ş"), "i\u0307yi işik"])
+def test_texts_that_differ_in_case_only_are_the_same(heard: str) -> None:
+    assert same_case(heard) == same_case("İYİ IŞIK")
+    assert character_error_rate("İYİ IŞIK", heard) == spoken_error_rate("İYİ IŞIK", heard) == 0
+    assert character_error_rate("İyi", "ayi") > 0
