@@ -1,12 +1,13 @@
-"""Which data type the matrix products get on this device."""
+"""Which data type the matrix products get on this device, and the device and processes of a run."""
 
+import logging
 import os
 from datetime import timedelta
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import InitProcessGroupKwargs
+from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 
 from utils.config import Device, Precision
 from utils.errors import UserError
@@ -19,6 +20,24 @@ PATIENCE = timedelta(hours=2)
 """So long processes wait for each other: the first one alone encodes a new dataset's clips, and for many of them NCCL's
 own ten minutes are too short."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+OURS = {
+    "ACCELERATE_MIXED_PRECISION": "--mixed-precision",
+    "ACCELERATE_DYNAMO_BACKEND": "--compile",
+    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "--grad-accumulation",
+}
+"""What `accelerate launch` sets that has a switch here, which decides."""
+UNSUPPORTED = {
+    "ACCELERATE_USE_FSDP": "FSDP",
+    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
+    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
+    "ACCELERATE_USE_PARALLELISM_CONFIG": "tensor or context parallelism",
+    "ACCELERATE_FP8_BACKEND": "FP8",
+}
+"""What it sets that would wrap or replace the model, and its name for people."""
+NEUTRAL = {"", "no", "false", "0", "1"}
+"""Values of these variables that ask for nothing."""
+
+log = logging.getLogger(__name__)
 
 
 def choose_precision(precision: Precision, device: torch.device) -> str:
@@ -44,10 +63,10 @@ def choose_precision(precision: Precision, device: torch.device) -> str:
 
 
 def make_accelerator(device: Device) -> Accelerator:
-    """The device, CUDA or CPU, and the processes of a run.
+    """The device, CUDA or CPU, and the processes of a run; nothing else of what `accelerate launch` can set.
 
     Raises:
-        UserError: a CUDA GPU was asked for and there is none that torch can use.
+        UserError: a device was asked for that cannot be had, or accelerate is set up to change the model.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError(
@@ -55,12 +74,44 @@ def make_accelerator(device: Device) -> Accelerator:
             where="device",
             fix="use --device auto or cpu, or check the driver with nvidia-smi",
         )
-    if "WORLD_SIZE" not in os.environ:
-        # accelerate keeps the first run's device for the whole process; each run chooses its own.
-        AcceleratorState._reset_state(reset_partial_state=True)
+    _require_supported()
+    # accelerate keeps a precision, and outside of a launcher the first run's device, for the whole process.
+    AcceleratorState._reset_state(reset_partial_state="WORLD_SIZE" not in os.environ)
     # Where there is no CUDA GPU, accelerate would take others that nothing here is made for, such as Apple's.
     on_cpu = device == "cpu" or not torch.cuda.is_available()
-    return Accelerator(cpu=on_cpu, kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
+    accelerator = Accelerator(
+        cpu=on_cpu,
+        # Left out, these come from the environment: an fp32 run would compute in bf16, compiled.
+        mixed_precision="no",
+        dynamo_backend="no",
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
+    )
+    if device not in ("auto", accelerator.device.type):
+        raise UserError(
+            what=f"device {device} was asked for, but accelerate is set up for {accelerator.device}",
+            where="ACCELERATE_USE_CPU, ACCELERATE_TORCH_DEVICE",
+            fix="unset these variables (accelerate launch --cpu sets the first), or use --device auto",
+        )
+    if accelerator.is_main_process:
+        for name, switch in _asked_of(OURS):
+            log.warning("%s=%s is not used: %s decides", name, os.environ[name], switch)
+    return accelerator
+
+
+def _require_supported() -> None:
+    asked = _asked_of(UNSUPPORTED)
+    if asked:
+        names = [name for name, _ in asked]
+        raise UserError(
+            what=f"accelerate is set up for {' and '.join(title for _, title in asked)}, which cannot train this model",
+            where=", ".join(names),
+            fix="unset it, or launch plain processes: accelerate launch --multi_gpu, or torchrun",
+        )
+
+
+def _asked_of(variables: dict[str, str]) -> list[tuple[str, str]]:
+    return [(name, what) for name, what in variables.items() if os.environ.get(name, "").lower() not in NEUTRAL]
 
 
 def cpu_has_bf16() -> bool:
