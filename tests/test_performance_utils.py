@@ -1,8 +1,6 @@
 """The batch size that is found really trains, throughput is counted as stated, and settings change what they say."""
 
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.test_architecture import ROOT
 from utils.errors import UserError
 from utils.hardware import usable_cpus
 from utils.performance_utils import (
@@ -295,31 +292,6 @@ def test_threads_are_held_to_what_the_process_may_use():
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
-
-
-def test_tf32_is_set_so_that_both_of_torchs_interfaces_can_be_read():
-    # In a process of its own: the setting is global. Mixed interfaces raise, which breaks torch.compile's autotuning.
-    code = """
-import torch
-torch.cuda.get_device_capability = lambda device: (8, 0)
-from utils.performance_utils import optimize_torch_settings
-changed = optimize_torch_settings("cuda")
-assert torch.backends.cuda.matmul.fp32_precision == "tf32" and torch.backends.cudnn.conv.fp32_precision == "tf32"
-assert changed == {"torch.float32_matmul_precision": "high", "torch.backends.cudnn.benchmark": True}
-assert torch.backends.cudnn.benchmark and optimize_torch_settings("cuda") == {}
-assert torch.get_float32_matmul_precision() == "high" and torch.backends.cuda.matmul.allow_tf32
-from utils.model.exact import exact_float32
-for _ in range(2):  # Each step's mel
-    with exact_float32():
-        assert not torch.backends.cuda.matmul.allow_tf32 and not torch.backends.cudnn.allow_tf32
-    assert torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
-    assert optimize_torch_settings("cuda") == {}
-torch.set_float32_matmul_precision("highest")
-torch.cuda.get_device_capability = lambda device: (7, 5)
-assert optimize_torch_settings("cuda") == {}
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_machine_and_settings_are_logged(caplog):

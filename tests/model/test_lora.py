@@ -60,7 +60,7 @@ def test_merging_and_hearing_have_no_tf32(monkeypatch: pytest.MonkeyPatch) -> No
     seen, delta, mel = [], LoraLinear.get_delta_weight, conditioning_mel(torch.ones(80))
 
     def note(*_: object) -> None:
-        seen.append(torch.get_float32_matmul_precision())
+        seen.append(torch.backends.cuda.matmul.fp32_precision)
 
     monkeypatch.setattr(LoraLinear, "get_delta_weight", lambda *args: (note(), delta(*args))[1])
     mel.spectrogram.register_forward_hook(note)
@@ -73,7 +73,7 @@ def test_merging_and_hearing_have_no_tf32(monkeypatch: pytest.MonkeyPatch) -> No
         note()
     finally:
         torch.set_float32_matmul_precision(before)
-    assert seen == [*["highest"] * (gpt.shape.layers * 4 + 1), "high"]
+    assert seen == [*["ieee"] * (gpt.shape.layers * 4 + 1), "tf32"]
 
 
 def test_merging_leaves_the_training_model_as_it_is() -> None:

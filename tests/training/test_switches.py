@@ -9,12 +9,15 @@ import torch
 from torch._inductor import config as inductor_config
 from torch._inductor import cpp_builder
 
+from tests.model.test_exact import DEFAULTS, seen, set_as
+from tests.training.test_run import config_of
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.model.exact import exact_float32
+from utils.paths import Project
 from utils.training.compiler import compiler_problem
 from utils.training.precision import choose_precision, cpu_has_bf16, make_accelerator
 from utils.training.report import _has_tf32
+from utils.training.run import fine_tune
 from utils.training.switches import choose_layout, resolve
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -85,26 +88,15 @@ def test_tf32_is_asked_for_where_there_are_units(monkeypatch, capability: tuple[
     assert _has_tf32(CUDA) is asked and not _has_tf32(CPU)
 
 
-def test_exact_products_leave_torchs_settings_readable_and_as_they_were() -> None:
-    """Of torch's older and newer names of one setting, writing only one makes reading the other raise."""
-    backends = torch.backends
-    kept = torch.get_float32_matmul_precision(), backends.cuda.matmul.fp32_precision
-
-    def seen() -> list:
-        places = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul)
-        older = [torch.get_float32_matmul_precision(), backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32]
-        return older + [place.fp32_precision for place in places]
-
+def test_a_run_trains_under_mixed_settings_and_leaves_them(project: Project) -> None:
+    set_as({"cuda.matmul.fp32_precision": "tf32", "cudnn.conv.fp32_precision": "ieee"})
     try:
-        for precision in ("highest", "high"):
-            torch.set_float32_matmul_precision(precision)
-            before = seen()
-            with exact_float32():
-                assert seen()[:3] == ["highest", False, False] and "tf32" not in seen()
-            assert seen() == before
+        before = seen()
+        assert before["float32_matmul"] == before["cudnn.allow_tf32"] == "raises"
+        assert fine_tune(config_of(project, num_epochs=1, device="cpu")).ended == "epochs"
+        assert seen() == before
     finally:
-        torch.set_float32_matmul_precision(kept[0])
-        backends.cuda.matmul.fp32_precision = kept[1]
+        set_as(DEFAULTS)
 
 
 def test_without_cuda_the_cpu_trains_whatever_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

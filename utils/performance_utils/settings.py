@@ -2,12 +2,15 @@
 
 import logging
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
 import torch
 
 from utils.hardware import cpu, find_gpus, memory, process_memory, usable_cpus
+from utils.model.exact import kept_float32
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,19 @@ def optimize_torch_settings(device: str | torch.device | None = None) -> dict[st
     for name, value in changed.items():
         log.info("set %s to %s", name, value)
     return changed
+
+
+@contextmanager
+def kept_torch_settings() -> Iterator[None]:
+    """What `optimize_torch_settings` sets inside the block is afterwards as the caller had it."""
+    threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    try:
+        with kept_float32():
+            yield
+    finally:
+        torch.backends.cudnn.benchmark = benchmark
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
 
 def log_system_info() -> dict[str, str]:
@@ -90,20 +106,29 @@ def log_performance_info() -> dict[str, str]:
 
 
 def _use_tf32() -> dict[str, Any]:
-    """Matrix products and convolutions in TF32.
+    """Matrix products and cuDNN's operations in TF32.
 
-    Products through `set_float32_matmul_precision`: it writes torch's older and newer setting alike. Writing the newer
-    one (`cuda.matmul.fp32_precision`) alone makes reading the older one raise, as torch.compile's max-autotune does.
+    Products through `set_float32_matmul_precision`: it writes torch's older and newer setting alike. Where the newer
+    one (`cuda.matmul.fp32_precision`) was written alone, reading the older raises, as max-autotune does.
     """
     changed = {}
-    if torch.backends.cuda.matmul.fp32_precision != "tf32":
+    if torch.backends.cuda.matmul.fp32_precision != "tf32" or not _is_older_readable():
         torch.set_float32_matmul_precision("high")
         changed["torch.float32_matmul_precision"] = "high"
-    convolution = torch.backends.cudnn.conv  # type: ignore[attr-defined]
-    if convolution.fp32_precision != "tf32":
-        convolution.fp32_precision = "tf32"
-        changed["torch.backends.cudnn.conv.fp32_precision"] = "tf32"
+    cudnn: Any = torch.backends.cudnn
+    for name, operation in {"conv": cudnn.conv, "rnn": cudnn.rnn}.items():
+        if operation.fp32_precision != "tf32":
+            operation.fp32_precision = "tf32"
+            changed[f"torch.backends.cudnn.{name}.fp32_precision"] = "tf32"
     return changed
+
+
+def _is_older_readable() -> bool:
+    try:
+        torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _logged(info: dict[str, str]) -> dict[str, str]:

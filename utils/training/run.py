@@ -12,6 +12,7 @@ from utils.errors import UserError, disk_errors
 from utils.model.base import Base
 from utils.paths import Project, open_project
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
+from utils.performance_utils.settings import kept_torch_settings
 from utils.training.assembly import make_trainer
 from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.divergence import Divergence
@@ -80,6 +81,7 @@ class Progresses:
 
 
 @disk_errors()
+@kept_torch_settings()
 def fine_tune(
     config: TrainConfig, *, project: Project | None = None, progress: Progresses | None = None
 ) -> TrainResult:
