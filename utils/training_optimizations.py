@@ -42,6 +42,7 @@ class TrainingOptimizer:
         freeze_conditioning: leave the conditioning encoder as it is.
         cuda_memory_fraction: share of the GPU's memory that may be taken.
         dropout: share of embeddings and residuals dropped.
+        seed: of the first values of LoRA's additions.
         device: where training runs; a CUDA GPU when there is one.
 
     Raises:
@@ -61,6 +62,7 @@ class TrainingOptimizer:
         freeze_conditioning: bool = False,
         cuda_memory_fraction: float | None = None,
         dropout: float = 0.0,
+        seed: int = TrainConfig.seed,
         device: torch.device | str | None = None,
     ) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -79,6 +81,7 @@ class TrainingOptimizer:
             freeze_conditioning=freeze_conditioning,
             cuda_memory_fraction=cuda_memory_fraction,
             dropout=dropout,
+            seed=seed,
             device="cuda" if self.device.type == "cuda" else "cpu",
         ).validate(where="training optimizations")
         self.switches: Switches = resolve(self.asked, self.device)
@@ -104,6 +107,7 @@ class TrainingOptimizer:
             freeze_conditioning=config.freeze_conditioning,
             cuda_memory_fraction=config.cuda_memory_fraction,
             dropout=config.dropout or 0.0,
+            seed=config.seed,
             device=device,
         )
         loading = {name: getattr(config, name) for name in LOADING}
@@ -121,7 +125,11 @@ class TrainingOptimizer:
         model.options.checkpointing = self.switches.checkpointing
         model.options.dropout = self.asked.dropout or 0.0
         if self.switches.lora_rank:
-            add_lora(model, self.switches.lora_rank)
+            add_lora(model, self.switches.lora_rank, seed=self.asked.seed)
+            if model.added_rows is None:
+                log.warning(
+                    "LoRA leaves all text rows as they are: the base's about.json does not say which were added"
+                )
         if self.switches.freeze_conditioning:
             for part in (model.conditioning_encoder, model.conditioning_perceiver):
                 part.requires_grad_(False)

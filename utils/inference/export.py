@@ -11,7 +11,7 @@ from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import Told, own_decoder, trunk_steps
-from utils.model.base import Base
+from utils.model.base import ADDED_ROWS, Base, spans_of
 from utils.model.grow import TUNED_DVAE
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
@@ -125,6 +125,7 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
         "exported": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "loads_in": loads_in(base),
         "training": base.about.get("training", {}),
+        **({ADDED_ROWS: spans_of(rows)} if (rows := base.added_rows()) else {}),
         **{key: base.about[key] for key in (TUNED_DVAE,) if key in base.about},
         **({"speaks": False} if not base.can_speak else {}),
     }

@@ -1,6 +1,7 @@
 """Finding a base model: a folder with weights, config.json, vocab.json, DVAE, mel_stats and speakers."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,10 @@ from utils.text.tokenizer import Tokenizer
 
 XTTS_CROP = (66_150, 132_300)
 """Shortest and longest conditioning crop that XTTS v2 was trained with, in samples: 3 and 6 s (coqui-tts, GPTArgs)."""
+XTTS_ROWS = 6_681
+"""Text rows of XTTS v2."""
+ADDED_ROWS = "added_rows"
+"""In about.json: first and last ids of the rows that the vocabulary was grown by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +103,25 @@ class Base:
     def speakers(self) -> Path:
         return self.folder / "speakers_xtts.pth"
 
+    def added_rows(self) -> tuple[int, ...] | None:
+        """Text rows of tokens that were added to the vocabulary since it was published; None where nobody knows.
+
+        Models keep them through fine-tuning and export: few steps of LoRA are not all that a new row needs.
+
+        Raises:
+            UserError: about.json names them wrongly.
+        """
+        spans = self.about.get(ADDED_ROWS)
+        if spans is not None:
+            return _rows_of(spans, self)
+        # One that an earlier version made names the base whose codes it was trained on.
+        origin = self.about.get("base", {}).get("folder")
+        if not origin or Path(origin) == self.folder:
+            return () if "kind" in self.about or self.tokenizer().num_rows == XTTS_ROWS else None
+        published = Base(Path(origin))
+        inherited = published.added_rows() if published.vocab.is_file() else None
+        return None if inherited is None else (*inherited, *self.tokenizer().ids_beyond(published.tokenizer()))
+
     def gpt_shape(self) -> GptShape:
         return gpt_shape(self.config, self.tokenizer())
 
@@ -161,6 +185,31 @@ class Base:
             where=str(self.folder),
             fix="download or make the base again, or name the folder that holds these files",
         )
+
+
+def spans_of(rows: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each unbroken stretch of ids."""
+    spans: list[tuple[int, int]] = []
+    for row in sorted(set(rows)):
+        if spans and spans[-1][1] == row - 1:
+            spans[-1] = (spans[-1][0], row)
+        else:
+            spans.append((row, row))
+    return spans
+
+
+def _rows_of(spans: Any, base: Base) -> tuple[int, ...]:
+    try:
+        pairs = [(int(first), int(last)) for first, last in spans]
+    except (TypeError, ValueError):
+        pairs = [(-1, -1)]
+    if not all(0 <= first <= last < base.tokenizer().num_rows for first, last in pairs):
+        raise UserError(
+            what=f"{ADDED_ROWS} in about.json are no rows of this vocabulary: {spans}",
+            where=str(base.folder / "about.json"),
+            fix="use the about.json that belongs to this base, or take the line out",
+        )
+    return tuple(row for first, last in pairs for row in range(first, last + 1))
 
 
 _DVAE_NAMES = ("dvae.safetensors", "dvae.pth")

@@ -143,6 +143,8 @@ class XttsGpt(nn.Module):
         super().__init__()
         self.shape = shape
         self.options = options or ForwardOptions()
+        self.added_rows: tuple[int, ...] | None = ()
+        """Text rows that its base's vocabulary was grown by, which LoRA trains; None where that is not known."""
         self.block_runs = 0
         """Forward passes of single blocks so far, recomputations included."""
         self.conditioning_runs = 0

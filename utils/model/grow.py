@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from utils.errors import UserError
-from utils.model.base import Base
+from utils.model.base import ADDED_ROWS, Base, spans_of
 from utils.model.weights import State, write_weights
 
 EMBEDDING = "gpt.text_embedding.weight"
@@ -64,7 +64,8 @@ def grow_base(
             shutil.copyfile(dvae, aside / "dvae.safetensors")
         # The DVAE of another base is not copied: that base is named.
         origin = {"name": base.name, "folder": str(base.dvae.parent.absolute())}
-        facts = {**base.about, "kind": "grown", "base": origin, "speaks": base.can_speak, **about}
+        rows = {ADDED_ROWS: spans_of([*(base.added_rows() or ()), *pieces])}
+        facts = {**base.about, "kind": "grown", "base": origin, "speaks": base.can_speak, **rows, **about}
         (aside / "about.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False), encoding="utf-8")
         aside.chmod(0o755)
         if folder.exists():

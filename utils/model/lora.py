@@ -1,14 +1,21 @@
 """LoRA on the transformer blocks: low-rank additions are trained, all other weights stay, and saved models are merged.
 
+Text rows that were added to the base's vocabulary are trained in full: they begin as means of other rows, and frozen
+they would stay that. Shapes: R text rows, N added ones, D model width.
+
 Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; the layers are peft's.
 """
 
+from collections.abc import Sequence
+
 import torch
+import torch.nn.functional as F
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
 from utils.model.exact import exact_float32
+from utils.model.gpt import XttsGpt
 
 TARGETS = ["c_attn", "c_proj", "c_fc"]
 """All four projections of a block (`c_proj` is the name of two)."""
@@ -18,12 +25,84 @@ _ADAPTER = "default"
 _BASE = ".base_layer"
 
 
-def add_lora(gpt: nn.Module, rank: int) -> nn.Module:
-    """Freeze the model and add trainable low-rank matrices of `rank` to its blocks, in place."""
+_LEARNED = (".lora_", ".added_")
+"""Parts of the names of tensors that learn."""
+
+
+class AddedRows(nn.Module):
+    """A table of which some rows learn; the whole table stays as it was beside them."""
+
+    weight: nn.Parameter
+    added_weight: nn.Parameter
+    """The rows that learn, [N, D]."""
+    added_ids: Tensor
+    """Which rows of the table they replace, [N]."""
+
+    def _learn(self, ids: Sequence[int]) -> None:
+        self.requires_grad_(False)
+        self.register_buffer("added_ids", torch.tensor(ids, device=self.weight.device), persistent=False)
+        self.added_weight = nn.Parameter(self.weight[self.added_ids].detach())
+
+    def merged(self, leaf: str) -> Tensor:
+        """Weight or bias on the CPU, with the rows as they were trained."""
+        table, rows = getattr(self, leaf).cpu(), getattr(self, f"added_{leaf}").cpu()
+        return table.index_copy(0, self.added_ids.cpu(), rows)
+
+
+class GrownEmbedding(AddedRows, nn.Embedding):
+    """An embedding of which only the added rows learn.
+
+    Args:
+        plain: the embedding; its weight is taken over, not copied.
+        ids: the added rows.
+    """
+
+    def __init__(self, plain: nn.Embedding, ids: Sequence[int]) -> None:
+        nn.Embedding.__init__(self, *plain.weight.shape, _weight=plain.weight.detach())
+        self._learn(ids)
+        places = torch.full((plain.num_embeddings,), -1, device=plain.weight.device)
+        places[self.added_ids] = torch.arange(len(ids), device=plain.weight.device)
+        self.register_buffer("places", places, persistent=False)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Ids [...] -> [..., D]."""
+        places = self.places[input]
+        own = F.embedding(places.clamp(min=0), self.added_weight)
+        return torch.where((places >= 0).unsqueeze(-1), own, nn.Embedding.forward(self, input))
+
+
+class GrownHead(AddedRows, nn.Linear):
+    """A head of which only the added rows and their biases learn; see `GrownEmbedding`."""
+
+    def __init__(self, plain: nn.Linear, ids: Sequence[int]) -> None:
+        nn.Linear.__init__(self, plain.in_features, plain.out_features, device="meta")
+        self.weight, self.bias = plain.weight, plain.bias
+        self._learn(ids)
+        self.added_bias = nn.Parameter(self.bias[self.added_ids].detach())
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., D] -> [..., R]."""
+        own = F.linear(input, self.added_weight, self.added_bias)
+        return nn.Linear.forward(self, input).index_copy(-1, self.added_ids, own)
+
+
+def add_lora(gpt: nn.Module, rank: int, *, seed: int = 0) -> nn.Module:
+    """Freeze the model and add what is trained, in place.
+
+    Args:
+        gpt: a model with `added_rows` learns these rows of its text embedding and head as well.
+        rank: of the low-rank matrices that each block gets.
+        seed: chooses their first values; the global random numbers are left where they are.
+    """
     gpt.requires_grad_(False)
     # The blocks' Conv1D keeps weights as [in, out]; the additions begin at zero, so the model speaks as before.
     config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), target_modules=TARGETS, fan_in_fan_out=True)
-    inject_adapter_in_model(config, gpt, adapter_name=_ADAPTER)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        inject_adapter_in_model(config, gpt, adapter_name=_ADAPTER)
+    if isinstance(gpt, XttsGpt) and gpt.added_rows:
+        gpt.text_embedding = GrownEmbedding(gpt.text_embedding, gpt.added_rows)
+        gpt.text_head = GrownHead(gpt.text_head, gpt.added_rows)
     return gpt
 
 
@@ -37,12 +116,15 @@ def has_lora(gpt: nn.Module) -> bool:
 def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
     """The model's weights under their usual names, additions added exactly; of a model without any, its plain state."""
     additions = {name: module for name, module in gpt.named_modules() if isinstance(module, LoraLayer)}
+    grown = {name: module for name, module in gpt.named_modules() if isinstance(module, AddedRows)}
     state = {}
     for name, tensor in gpt.state_dict().items():
-        if ".lora_" in name:
+        if _is_learned(name):
             continue
         owner, _, leaf = name.rpartition(".")
         owner = owner.removesuffix(_BASE)
+        if owner in grown:
+            tensor = grown[owner].merged(leaf)
         if owner in additions and leaf == "weight":
             # On the processor, one at a time: a GPU that needs LoRA has no room for a second model.
             delta: Tensor = additions[owner].get_delta_weight(_ADAPTER)  # type: ignore[attr-defined]
@@ -52,8 +134,13 @@ def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
 
 
 def adapter_state(gpt: nn.Module) -> dict[str, Tensor]:
-    """The additions alone, as a run needs them to go on; empty without LoRA."""
-    return {name: tensor for name, tensor in gpt.state_dict().items() if ".lora_" in name}
+    """What learns alone, as a run needs it to go on: additions and added rows; empty without LoRA."""
+    return {name: tensor for name, tensor in gpt.state_dict().items() if _is_learned(name)}
+
+
+def num_added_rows(gpt: nn.Module) -> int:
+    """Text rows that learn beside the low-rank additions."""
+    return next((len(module.added_ids) for module in gpt.modules() if isinstance(module, AddedRows)), 0)
 
 
 def load_adapter(gpt: nn.Module, state: dict[str, Tensor]) -> None:
@@ -64,3 +151,7 @@ def load_adapter(gpt: nn.Module, state: dict[str, Tensor]) -> None:
     """
     assert set(state) == set(adapter_state(gpt)), "additions of another model"
     gpt.load_state_dict(state, strict=False)
+
+
+def _is_learned(name: str) -> bool:
+    return any(part in name for part in _LEARNED)

@@ -55,6 +55,10 @@ class Tokenizer:
         """Rows of the text embedding: the largest id + 1, because public vocabularies have holes."""
         return max(self._ids.values()) + 1
 
+    def ids_beyond(self, other: "Tokenizer") -> list[int]:
+        """Ids that stand for a token here and for none in the other vocabulary."""
+        return sorted(set(self._ids.values()) - set(other._ids.values()))
+
     def token_id(self, token: str) -> int:
         """Id of a special token such as `[START]`.
 

@@ -64,10 +64,15 @@ def _update_part(
     _write(state, "exp_avg_sq", part, square, signed=False)
 
 
+def is_quantized(parameter: Tensor) -> bool:
+    """Whether a parameter is large enough for its moments to be kept in 8 bits."""
+    return parameter.numel() >= SMALLEST
+
+
 def _empty_state(parameter: Tensor) -> dict[str, Tensor]:
     """Moments of zero."""
     state = {"step": torch.zeros((), dtype=torch.float32)}
-    if parameter.numel() < SMALLEST:
+    if not is_quantized(parameter):
         return state | {name: torch.zeros_like(parameter) for name in MOMENTS}
     count, device = -(-parameter.numel() // BLOCK), parameter.device
     for name in MOMENTS:

@@ -43,7 +43,8 @@ def make_optimizer(
 
 def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Parameters that are decayed and those that are not."""
-    undecayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    undecayed = {id(parameter) for embedding in embeddings for parameter in embedding.parameters()}
     decay: list[nn.Parameter] = []
     keep: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():

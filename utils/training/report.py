@@ -9,7 +9,7 @@ from torch import nn
 
 from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
-from utils.model.lora import has_lora
+from utils.model.lora import has_lora, num_added_rows
 from utils.performance_utils.settings import AMPERE
 from utils.training.offload import OffloadedAdamW
 from utils.training.proof import EXPLICIT, StepRecord
@@ -147,14 +147,22 @@ def _offloaded(optimizer: torch.optim.Optimizer) -> tuple[bool, str]:
         for name, value in state.items()
         if isinstance(value, torch.Tensor) and name != "step"
     }
-    return devices == {"cpu"} and isinstance(
-        optimizer, OffloadedAdamW
-    ), f"moments on {', '.join(sorted(devices)) or 'no device'}"
+    told = f"moments on {', '.join(sorted(devices)) or 'no device'}"
+    if not isinstance(optimizer, OffloadedAdamW):
+        return False, told
+    return devices == {"cpu"}, f"{told}; {optimizer.staging_bytes / MB:.1f} MB of staging buffers"
 
 
 def _lora(model: XttsGpt) -> tuple[bool, str]:
     trained, whole = _sizes(model)
-    return has_lora(model), f"{trained / 1e6:.2f} of {whole / 1e6:.2f} million parameters learn"
+    told = f"{trained / 1e6:.2f} of {whole / 1e6:.2f} million parameters learn"
+    if not has_lora(model):
+        return False, told
+    if rows := num_added_rows(model):
+        told += f", {rows:,} added text rows among them"
+    if model.added_rows is None:
+        told += "; text rows that were added to the base's vocabulary do not: its about.json does not name them"
+    return True, told
 
 
 def _frozen(model: XttsGpt) -> tuple[bool, str]:

@@ -22,7 +22,7 @@ from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, read_weights
 from utils.runs import ASIDE, BEST, LAST, LEFT, is_complete
-from utils.training.adamw8bit import AdamW8bit
+from utils.training.adamw8bit import AdamW8bit, is_quantized
 from utils.training.offload import OffloadedAdamW
 from utils.training.tensor_file import num_bytes, write_tensors
 
@@ -263,8 +263,11 @@ def restore_model(folder: Path, model: nn.Module) -> None:
         saved = read_weights(folder / ADAPTER_FILE) if (folder / ADAPTER_FILE).is_file() else {}
         own = adapter_state(model)
         if {name: t.shape for name, t in saved.items()} != {name: t.shape for name, t in own.items()}:
+            what = "the checkpoint holds no LoRA additions of this lora_rank"
+            if saved and all(name in own and own[name].shape == tensor.shape for name, tensor in saved.items()):
+                what = "the checkpoint is of an earlier version, which did not train the added text rows"
             raise UserError(
-                what="the checkpoint holds no LoRA additions of this lora_rank",
+                what=what,
                 where=str(folder),
                 fix="keep lora_rank as the run had it, or start a new run from its exported model",
             )
@@ -298,7 +301,8 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Give each parameter its moments back, from a checkpoint that was verified.
 
-    Moments that another kind of AdamW kept (8-bit or not) start anew, and the log says so.
+    Moments that another kind of AdamW kept (8-bit or not) start anew, and the log says so. All kinds keep those of
+    small parameters alike.
 
     Raises:
         UserError: the file is missing, or of a model in which other parameters learned.
@@ -311,7 +315,10 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
             where=str(folder),
             fix="keep lora_rank as the run had it, or start a new run from its exported model",
         )
-    if any(key.endswith("_codes") for key in moments) != isinstance(optimizer, AdamW8bit):
+    codes = {key.rsplit("/", 1)[0] for key in moments if key.endswith("_codes")}
+    kept = {key.rsplit("/", 1)[0] for key in moments}
+    is_8bit = isinstance(optimizer, AdamW8bit)
+    if codes != {name for name in kept if is_8bit and is_quantized(parameters[name])}:
         log.warning("AdamW's moments start anew: the checkpoint kept them in another form")
         return
     # Offloaded moments stay in the machine's memory, and a count of steps that is read each step does too.

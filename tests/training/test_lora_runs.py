@@ -1,0 +1,192 @@
+"""Runs with LoRA: rows that a base was grown by learn and come back, the seed chooses the start, moments survive."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.training.test_run import config_of
+from tests.training.test_training_optimizations import told
+from utils.config import ExportConfig
+from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.errors import UserError
+from utils.inference.export import export_model
+from utils.model.base import ADDED_ROWS, Base, find_base
+from utils.model.extend import add_language
+from utils.model.gpt import ForwardOptions
+from utils.model.grow import EMBEDDING, HEAD, HEAD_BIAS
+from utils.model.lora import adapter_state, add_lora, load_adapter
+from utils.model.packing import pack
+from utils.model.weights import read_weights
+from utils.model.xtts import build_gpt, load_gpt
+from utils.paths import Project
+from utils.training.adamw8bit import SMALLEST
+from utils.training.optim import make_optimizer
+from utils.training.run import TrainResult, fine_tune
+from utils.training.state import (
+    ADAPTER_FILE,
+    MODEL_FILE,
+    OPTIMIZER_FILE,
+    Checkpoints,
+    load_optimizer,
+    optimizer_tensors,
+    restore_model,
+)
+from utils.training_optimizations import TrainingOptimizer
+
+GEORGIAN = {"weight_decay": 0.5, "language": "ka"}
+TEXT = "გამარჯობა მსოფლიო"
+NAMES = [name.removeprefix("gpt.") for name in (EMBEDDING, HEAD, HEAD_BIAS)]
+
+
+@pytest.fixture(scope="session")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Base:
+    """The tiny base with Georgian."""
+    folder = tmp_path_factory.mktemp("grown")
+    corpus = folder / "corpus.txt"
+    corpus.write_text("\n".join([TEXT, "თბილისი საქართველოს დედაქალაქია"] * 20), encoding="utf-8")
+    base = add_language(find_base("tiny"), "ka", folder, corpus=corpus, target=30).base
+    assert base.added_rows()
+    return base
+
+
+@pytest.fixture
+def georgian(project: Project) -> Project:
+    for csv in (project.train_csv, project.eval_csv):
+        write_manifest(csv, [Clip(audio=clip.audio, text=TEXT, speaker=clip.speaker) for clip in read_manifest(csv)])
+    return project
+
+
+def run(project: Project, **settings) -> TrainResult:
+    values = {"num_epochs": 1, "device": "cpu", "sdpa": True, "dropout": 0.0, "lora_rank": 2, "learning_rate": 1e-2}
+    return fine_tune(config_of(project, **(values | settings)))
+
+
+def last(result: TrainResult) -> Path:
+    found = Checkpoints(result.folder / "checkpoints").last()
+    assert found is not None
+    return found
+
+
+def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgian: Project, grown: Base) -> None:
+    rows = list(grown.added_rows() or ())
+    old = [row for row in range(grown.gpt_shape().text_rows) if row not in set(rows)]
+    whole = run(georgian, num_epochs=2, base=str(grown.folder), **GEORGIAN)
+    assert f"{len(rows)} added text rows" in told(whole)["lora"]["observed"]
+    before, after = load_gpt(grown).state_dict(), read_weights(last(whole) / MODEL_FILE)
+    for name in NAMES:
+        assert torch.equal(before[name][old], after[name][old]), "no old row moves, by weight decay neither"
+        assert (before[name][rows] != after[name][rows]).any()
+    assert (before[NAMES[1]][rows] != after[NAMES[1]][rows]).all(), "the head learns of each that it was not spoken"
+
+    moments = read_weights(last(whole) / OPTIMIZER_FILE)
+    sizes = [tensor.numel() for name, tensor in moments.items() if "added_" in name and name.endswith("/exp_avg")]
+    width = grown.gpt_shape().width
+    assert sorted(sizes) == sorted([len(rows) * width, len(rows) * width, len(rows)]), "no moments for old rows"
+
+    cut = run(georgian, num_epochs=2, base=str(grown.folder), max_hours=1e-9, **GEORGIAN)
+    assert cut.ended == "hours" and cut.num_steps < whole.num_steps
+    resumed = run(georgian, base=str(grown.folder), resume=cut.folder, num_epochs=2, max_hours=9)
+    for file in (MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE):
+        mine, theirs = read_weights(last(resumed) / file), read_weights(last(whole) / file)
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in theirs), file
+
+    ready = Base(export_model(ExportConfig(project=georgian.name, output=georgian.output, run=whole.folder.name)))
+    exported = ready.state()
+    best = read_weights(whole.checkpoint)
+    assert all(torch.equal(exported[f"gpt.{name}"], best[name]) for name in NAMES)
+    assert ready.added_rows() == grown.added_rows(), "who trains on may want them to learn further"
+
+
+def test_the_merged_model_computes_what_the_model_in_training_did(georgian: Project, grown: Base) -> None:
+    result = run(georgian, num_epochs=1, base=str(grown.folder), **GEORGIAN)
+    trained = load_gpt(grown, ForwardOptions(attention="sdpa", dropout=0.0))
+    TrainingOptimizer(lora_rank=2, device="cpu").optimize_model(trained)
+    load_adapter(trained, read_weights(last(result) / ADAPTER_FILE))
+    merged = build_gpt(trained.shape, read_weights(last(result) / MODEL_FILE), where="")
+    rows = grown.added_rows()
+    assert rows
+    batch, mels = pack([torch.tensor([*rows, 5, 6])], [torch.arange(30)], trained.shape), torch.ones(1, 80, 20)
+    with torch.no_grad():
+        ours, theirs, plain = (torch.stack(model.eval()(batch, mels)) for model in (trained, merged, load_gpt(grown)))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+    assert (ours - plain).abs().max() > 0.1
+
+
+def test_rows_that_nobody_knows_are_reported(grown: Base, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of bases of earlier versions the rows follow from the published base; of others they cannot be known."""
+    about = {key: value for key, value in grown.about.items() if key != ADDED_ROWS}
+    former = Base(tmp_path / "former")
+    former.folder.mkdir()
+    for file in grown.folder.iterdir():
+        (former.folder / file.name).write_bytes(file.read_bytes())
+    (former.folder / "about.json").write_text(json.dumps(about))
+    assert former.added_rows() == grown.added_rows()
+    (former.folder / "about.json").write_text(json.dumps({**about, ADDED_ROWS: [[1, 10**9]]}))
+    with pytest.raises(UserError, match="are no rows of this vocabulary"):
+        Base(former.folder).added_rows()
+    (former.folder / "dvae.safetensors").write_bytes(grown.dvae.read_bytes())
+    (former.folder / "about.json").write_text(json.dumps({"name": "foreign"}))
+    assert Base(former.folder).added_rows() is None
+    assert (
+        "its about.json does not name them"
+        in told(run(georgian, base=str(former.folder), **GEORGIAN))["lora"]["observed"]
+    )
+
+
+def test_the_seed_chooses_where_lora_begins(project: Project) -> None:
+    def begin(seed: int) -> dict[str, torch.Tensor]:
+        # The steps are so small that the first values are still there.
+        result = run(project, learning_rate=1e-12, seed=seed)
+        return {name: t for name, t in read_weights(last(result) / ADAPTER_FILE).items() if ".lora_A." in name}
+
+    first, again, other = begin(3), begin(3), begin(4)
+    assert first and all(torch.equal(first[name], again[name]) for name in first)
+    assert not any(torch.allclose(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4])
+def test_8_bit_moments_come_back_exactly_however_small_the_additions(rank: int, tmp_path: Path) -> None:
+    """Additions too small for codes keep plain moments, so that a file may hold no code at all."""
+    torch.manual_seed(rank)
+    gpt = add_lora(load_gpt(find_base("tiny")), rank)
+    optimizer = moved(gpt, steps=2)
+    folder = Checkpoints(tmp_path).save_last(2, gpt, optimizer, {})
+    other = add_lora(load_gpt(find_base("tiny")), rank, seed=9)
+    restore_model(folder, other)
+    again = make_optimizer(other, learning_rate=1e-2, weight_decay=0.1, kind="8-bit")
+    load_optimizer(folder, other, again)
+    moved(gpt, steps=1, optimizer=optimizer)
+    moved(other, steps=1, optimizer=again)
+    ours, theirs = optimizer_tensors(gpt, optimizer), optimizer_tensors(other, again)
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
+    ours, theirs = adapter_state(gpt), adapter_state(other)
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def moved(gpt: nn.Module, *, steps: int, optimizer: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
+    """The optimizer after so many steps with gradients that follow from the weights."""
+    optimizer = optimizer or make_optimizer(gpt, learning_rate=1e-2, weight_decay=0.1, kind="8-bit")
+    for _ in range(steps):
+        for parameter in (p for p in gpt.parameters() if p.requires_grad):
+            parameter.grad = (parameter.detach() + 0.1).sin()
+        optimizer.step()
+    return optimizer
+
+
+@pytest.mark.parametrize(("then", "now"), [("8-bit", "fused"), ("fused", "8-bit"), ("offloaded", "8-bit")])
+def test_moments_in_another_form_start_anew_and_those_in_the_same_form_do_not(
+    then, now, tmp_path: Path, caplog
+) -> None:
+    for size, anew in ((SMALLEST // 2, False), (SMALLEST, True)):
+        model = nn.Linear(size, 1)
+        optimizer = make_optimizer(model, learning_rate=1e-2, weight_decay=0.1, kind=then)
+        model(torch.ones(1, size)).sum().backward()
+        optimizer.step()
+        folder = Checkpoints(tmp_path / str(size)).save_last(1, model, optimizer, {})
+        other = make_optimizer(model, learning_rate=1e-2, weight_decay=0.1, kind=now)
+        caplog.clear()
+        load_optimizer(folder, model, other)
+        assert ("start anew" in caplog.text, not other.state) == (anew, anew)
