@@ -1,7 +1,8 @@
 """How much memory a training step needs, by calculation from stated bytes a parameter and a position.
 
 Bytes a parameter: 4 weight (float32), and for those that are trained 4 gradient and 8 Adam moments (2 with 8-bit Adam;
-none on the GPU when they are offloaded). For XTTS v2's 441.0 million that is 16 bytes, 7.06 GB. Mixed precision keeps 2
+none on the GPU when they are offloaded: the machine's memory then holds 12, the moments and a master copy of the
+weights, and two staging buffers). For XTTS v2's 441.0 million that is 16 bytes, 7.06 GB. Mixed precision keeps 2
 more: the half-precision copies of the weights that the backward pass needs again. With checkpointing those of one block
 at a time are enough.
 
@@ -35,6 +36,10 @@ CUDA_OVERHEAD = 1_000_000_000
 """CUDA context, cuBLAS and cuDNN workspaces, allocator rounding: a round figure, to be on the safe side."""
 CPU_OVERHEAD = 1_500_000_000
 """Python, torch and the libraries of a process that trains on the CPU: likewise."""
+OFFLOAD_CHUNK = 2**24
+"""Values that an offloaded update moves at a time: 64 MiB, as pinned memory comes in powers of two."""
+OFFLOAD_BUFFERS = 4 * 4 * OFFLOAD_CHUNK
+"""Bytes of its two staging buffers, and at most so much rounding in the last chunk of decayed and other weights."""
 LORA_SHARE = 0.04
 """Trained parameters of LoRA as a share of the model's: rank 32 on all four projections of each block is 0.036."""
 
@@ -96,7 +101,7 @@ class MemoryEstimate:
     activations: int
     overhead: int
     host: int = 0
-    """Bytes of the machine's memory that offloaded optimizer state takes besides."""
+    """Bytes of the machine's memory that the offloaded optimizer takes besides."""
 
     @property
     def total(self) -> int:
@@ -120,7 +125,7 @@ def estimate(step: Step, model: ModelSize = XTTS_V2) -> MemoryEstimate:
         copies=_copies(step, model),
         activations=step.batch_size * activations(step, model),
         overhead=CUDA_OVERHEAD if step.device == "cuda" else CPU_OVERHEAD,
-        host=moments if step.offload_optimizer else 0,
+        host=12 * trained + OFFLOAD_BUFFERS if step.offload_optimizer else 0,
     )
 
 
