@@ -47,7 +47,7 @@ demo: $(RUNTIME) ## prepare, train, export and speak with the bundled voice, hea
 
 .PHONY: test
 test: lint ## lint, types and every test that is neither slow nor needs a GPU
-	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not slow and not gpu" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow and not gpu" $(ARGS)
 
 .PHONY: test-bare
 test-bare: $(DEV) ## the tests that use espeak-ng, a browser or the word list, as where these are not installed

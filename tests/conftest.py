@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,9 @@ MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 
 # Before torch is loaded: threads that wait by spinning take the other processes' time on a shared machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Two files run at a time: models as small as the tests' only lose time to a second thread then.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Tests delete hundreds of checkpoints, which takes seconds each on a disk that tells its drive of freed blocks.
 if (
@@ -64,7 +68,13 @@ def own_bases_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.hookimpl(trylast=True)  # after -m has chosen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests marked gpu where torch sees no CUDA device."""
+    """Files of few tests come first, and tests marked gpu skip where torch sees no CUDA device.
+
+    The few are whole jobs that take long, and a long file at the end leaves one of two workers idle. It takes
+    --no-loadscope-reorder: xdist by itself begins with the files of the most tests.
+    """
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: sizes[item.path])  # stable: a file's tests stay together, in their order
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

@@ -1,6 +1,7 @@
 """How a run ends other than by its last epoch, what it leaves then, and that nothing trained is lost."""
 
 import errno
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from utils.paths import Project
 from utils.training import loop as loop_module
 from utils.training import state as state_module
 from utils.training.recovery import Recovery
-from utils.training.run import Progresses, fine_tune
+from utils.training.run import Progresses, TrainResult, fine_tune
 from utils.training.state import Checkpoints, verify
 from utils.training.trainer import Losses
 
@@ -156,12 +157,20 @@ def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project: 
     assert resumed["resumed_from"].endswith("step-00000002")
 
 
+@pytest.fixture(scope="module")
+def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
+    """Two epochs of one clip a step."""
+    project = Project(name=prepared.name, output=tmp_path_factory.mktemp("whole"))
+    shutil.copytree(prepared.folder, project.folder)
+    return fine_tune(config_of(project, batch_size=1, num_epochs=2))
+
+
 @pytest.mark.parametrize(("workers", "fault"), [(0, "gone"), (2, "gone"), (0, "shorter")])
 def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
-    project: Project, workers: int, fault: str
+    project: Project, undisturbed: TrainResult, workers: int, fault: str
 ) -> None:
     path = project.dataset / "wavs" / "clip4.wav"
-    whole, original = fine_tune(config_of(project, batch_size=1, num_epochs=2)), path.read_bytes()
+    original = path.read_bytes()
 
     def lose() -> None:
         path.unlink()
@@ -176,7 +185,7 @@ def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
     assert end["kind"] == "failed" and last is not None
     assert last.name == f"step-{end['step']:08d}", "every step that was taken is saved"
     path.write_bytes(original)
-    assert fine_tune(replace(settings, resume=folder)).epoch_losses == whole.epoch_losses
+    assert fine_tune(replace(settings, resume=folder)).epoch_losses == undisturbed.epoch_losses
 
 
 @pytest.mark.parametrize("fails", [False, True])
