@@ -20,10 +20,8 @@ MIN_CLIP_SECONDS = 0.5
 STARTER = "starter"
 """The base that ships with the project, and that is used where none is named."""
 
-COMPUTE_TYPES = (
-    *("default", "auto", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"),
-    *("float16", "bfloat16", "float32"),
-)
+_TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float16 bfloat16 float32"
+COMPUTE_TYPES = tuple(_TYPES.split())
 """Of the recogniser's numbers, as CTranslate2 names them."""
 
 Schedule = Literal["linear", "cosine", "polynomial", "constant"]
@@ -74,6 +72,8 @@ class PrepareConfig(Config):
     """Let it tell the language; a recording mostly in another one than the dataset's is reported, not transcribed."""
     base: str = STARTER
     """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
+    use_amharic_g2p: bool = False
+    """Check Amharic texts in the Latin form of their sounds, as training with this setting reads them."""
     max_audio_length: int | None = None
     """Longest clip, in samples at 22 050 Hz; the base's limit when not given (XTTS v2: 255 995, 11.6 s)."""
     max_text_length: int | None = None
@@ -165,7 +165,7 @@ class TrainConfig(Config):
     language: str | None = None
     """Language code; the dataset's own when not given."""
     use_amharic_g2p: bool = False
-    """Read Amharic in a Latin form of its sounds, which every base can read; the base then needs no new letters."""
+    """Read Amharic in a Latin form of its sounds; the run trains a copy of the base with the tokens that this needs."""
     train_csv: Path | None = None
     """Training clips; the project's metadata_train.csv when not given."""
     eval_csv: Path | None = None

@@ -113,6 +113,17 @@ def test_the_clips_of_a_project_tell_tokens_a_second_and_amharic_is_transliterat
     assert latin.tokenizer().unknown_characters("ሰዸም ነው", "am") == ["ዸ"], "named, where it ended the work before"
 
 
+def test_the_latin_form_brings_the_letters_that_a_base_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.txt").write_text("ሰላም ለዓለም። ቋንቋ ሀብት ነው። ጤና ይስጥልኝ ዠ ቸ ጨ\n", encoding="utf-8")
+    args = ["--project", "p", "--output", str(tmp_path), "--base", "starter", "--corpus", str(tmp_path / "c.txt")]
+    main([*args, "--language", "am", "--g2p", "amh"])
+    assert "unknown letters   none" in capsys.readouterr().out.split("after")[1]
+    base = find_base(str(tmp_path / "p" / "base-amh"))
+    assert base.tokenizer().unknown_characters("ሰላም ጨ ቸ ዠ ኝ ጥ", "am") == []
+
+
 def test_the_new_bases_limits_are_long_and_reach_preparing_and_training(tmp_path: Path, corpus: Path) -> None:
     main(flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 40))
     base = Base(tmp_path / "p" / "base-ka")

@@ -8,7 +8,8 @@ import torch
 
 from tests.inference.stock import load_stock
 from tests.sounds import make_project
-from utils.config import ExportConfig, TrainConfig
+from utils.config import ExportConfig, PrepareConfig, TrainConfig
+from utils.dataset.checks import Checks
 from utils.dataset.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.gpt_train import TrainedModel, train_gpt
@@ -20,6 +21,7 @@ from utils.paths import Project
 from utils.training.language import language_base
 from utils.training.lengths import measure_lengths
 from utils.training.run import fine_tune
+from utils.training.run_folder import run_base
 
 TEXTS = ["ሰላም ለዓለም።", "ጤና ይስጥልኝ።", "በ2015 ዓ.ም. ተወለደ።", "ዶ/ር አበበ መጣ።", "ፀሐይ ወጣች።", "ቋንቋ ሀብት ነው።"]
 
@@ -74,6 +76,48 @@ def test_the_export_says_how_it_reads_and_speaks_so(amharic: Project, trained: T
     assert stock.tokenizer.tokenizer.token_to_id("[amh]") == synthesizer.tokenizer.token_id("[amh]")
 
 
+def test_a_base_that_lacks_letters_of_the_latin_form_gets_them_and_the_user_is_told_once(amharic: Project) -> None:
+    """The starter reads a to z: preparing and training read with the same letters, ä ı ť and all others."""
+    lacks = find_base("starter").tokenizer().unknown_characters("äıťñčšž", "en")
+    assert lacks, "nothing to test"
+    asked = {"project": amharic.name, "output": amharic.output, "base": "starter", "input": amharic.dataset}
+    checks = Checks.of(PrepareConfig(**asked, language="am", use_amharic_g2p=True), find_base("starter"))
+    assert [checks.text(text).fault for text in TEXTS] == [None] * len(TEXTS)
+    run = train_gpt(
+        custom_model="",
+        version="starter",
+        language="amh",
+        num_epochs=1,
+        batch_size=4,
+        grad_acumm=1,
+        train_csv=str(amharic.train_csv),
+        eval_csv=str(amharic.eval_csv),
+        output_path=str(amharic.folder),
+        use_amharic_g2p=True,
+        sample_text="",
+    )
+    lines = (Path(run.exp_path) / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line) for line in lines]
+    assert (events[0]["clips"], events[0]["eval_clips"], events[0]["dropped"]) == (4, 2, [])
+    (told,) = [event["message"] for event in events if event.get("source") == "language"]
+    base = run_base(Path(run.exp_path))
+    assert all(letter in told for letter in ["[amh]", *lacks]) and str(base.folder) in told
+    planned = measure_lengths(amharic.train_csv, find_base("starter"), "amh", use_amharic_g2p=True)
+    expected = [len(base.tokenizer().encode(clip.text, "amh")) for clip in read_manifest(amharic.train_csv)]
+    assert planned.tokens.tolist() == expected and base.tokenizer().path.parent == base.folder
+
+
+def test_a_damaged_copy_is_refused_before_a_run_exists(amharic: Project) -> None:
+    config = TrainConfig(project=amharic.name, output=amharic.output, language="amh", use_amharic_g2p=True)
+    copy = language_base(config, amharic, find_base("starter"))
+    content = copy.vocab.read_bytes()
+    copy.vocab.write_bytes(content + b" ")
+    with pytest.raises(UserError, match=r"vocab\.json is not the file") as caught:
+        language_base(config, amharic, find_base("starter"))
+    assert "made again by the next training" in caught.value.fix
+    copy.vocab.write_bytes(content)
+
+
 def test_old_rows_are_the_bases_own(amharic: Project) -> None:
     base = find_base("tiny")
     config = TrainConfig(base="tiny", project=amharic.name, output=amharic.output, language="amh", use_amharic_g2p=True)
@@ -110,7 +154,7 @@ def test_lengths_are_planned_with_the_tokens_that_training_reads_and_nothing_is_
 ) -> None:
     before = set(amharic.dataset.iterdir())
     lengths = measure_lengths(amharic.train_csv, find_base("tiny"), "amh", use_amharic_g2p=True)
-    (grown,) = amharic.dataset.glob("base-amh-*")
+    grown = run_base(Path(trained.exp_path)).folder
     tokenizer = Base(grown).tokenizer()
     expected = [len(tokenizer.encode(clip.text, "amh")) for clip in read_manifest(amharic.train_csv)]
     assert lengths.tokens.tolist() == expected

@@ -127,3 +127,15 @@ def test_the_form_holds_what_the_page_asks_for(studio):
 def test_nothing_is_offered_that_a_prepared_dataset_cannot_have():
     """Word times are a column of manifests that preparing never writes: the run would be refused."""
     assert "reading_weight" not in training_fields()
+
+
+@pytest.mark.parametrize(("language", "reads_latin"), [("amh", True), ("am", True), ("en", False)])
+def test_a_base_made_for_the_latin_form_is_trained_in_it_without_another_click(studio, language, reads_latin):
+    project = create_project("abebe", studio.output, ProjectSettings(language=language, base="tiny"))
+    made = project.folder / "base-amh"
+    made.mkdir()
+    for name, content in (("config.json", "{}"), ("model.safetensors", ""), ("about.json", '{"amharic_g2p": true}')):
+        (made / name).write_text(content, encoding="utf-8")
+    values = page(studio, "abebe") | {"project.base": str(made)}
+    assert training.training_config(project, values).use_amharic_g2p == reads_latin
+    assert not training.training_config(project, values | {"project.base": "tiny"}).use_amharic_g2p

@@ -65,7 +65,7 @@ def look(config: LanguageConfig) -> None:
 
 def _next(config: LanguageConfig, project: Project, base: Path) -> str:
     """The command that uses the new base: clips are checked with it before it is trained."""
-    if not project.language_file.is_file():
+    if not project.train_csv.is_file():
         return command("prepare", project=project, language=config.language, base=base, input=FOLDER)
     return command("train", project=project, base=base, use_amharic_g2p=True if config.g2p else None)
 

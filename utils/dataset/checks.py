@@ -51,7 +51,14 @@ class Checks:
         if text is not None and text > longest_text:
             found.append(f"max_text_length is {text} tokens; the base {base.name} takes at most {longest_text}")
         raise_problems(found, where=str(base.folder))
-        tokenizer, project = base.tokenizer(), open_project(config.project, config.output)
+        # Imported late: processes that only check clips need no base.
+        from utils.model.amharic import language_tokenizer
+
+        # A base that learned the Latin form reads nothing else, whether or not the settings say so.
+        tokenizer = base.tokenizer()
+        if config.use_amharic_g2p:
+            tokenizer = language_tokenizer(base, config.language, use_amharic_g2p=True)
+        project = open_project(config.project, config.output)
         return cls(
             tokenizer=tokenizer,
             language=tokenizer.check_language(config.language, base=config.base, project=project),

@@ -118,7 +118,7 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
         "kind": "fine-tuned",
         "language": settings.language,
         "amharic_g2p": base.amharic_g2p,
-        "license": base.about.get("license", "see the base model"),
+        "license": base.license or "see the base model",
         "base": {"name": base.name, "folder": str(base.dvae.parent.absolute())},
         "run": run.name,
         "checkpoint": checkpoint.name,

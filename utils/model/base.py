@@ -14,7 +14,8 @@ from utils.advice import command
 from utils.config import STARTER, Conditioning
 from utils.errors import UserError
 from utils.model.architecture import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
-from utils.model.catalog import DOWNLOADED, EMBEDDED
+from utils.model.catalog import DOWNLOADED, EMBEDDED, has_weights
+from utils.model.license import LICENSE_ID
 from utils.model.shipped import check_files
 from utils.model.weights import State, read_weights
 from utils.paths import assets_folder, bases_folder
@@ -70,6 +71,11 @@ class Base:
     @property
     def name(self) -> str:
         return str(self.about.get("name") or self.folder.name)
+
+    @property
+    def license(self) -> str:
+        """Its licence; empty where its folder names none."""
+        return str(self.about.get("license") or (LICENSE_ID if self.name in DOWNLOADED else ""))
 
     @property
     def defaults(self) -> TrainingDefaults:
@@ -165,7 +171,7 @@ class Base:
         """
         origin = self.about.get("base", {}).get("folder")
         if origin and not any((self.folder / name).is_file() for name in _DVAE_NAMES):
-            return Base(Path(origin)).dvae
+            return Base(where_it_lies(Path(origin), self.folder.parent)).dvae
         return self._file(*_DVAE_NAMES)
 
     def mel_stats(self) -> Tensor:
@@ -232,6 +238,17 @@ def find_base(name: str) -> Base:
     check_files(folder, base.about, must_list=name == STARTER)
     _ = base.weights, base.config
     return base
+
+
+def where_it_lies(folder: Path, *beside: Path) -> Path:
+    """A base's folder that was written down as an absolute path, or where it lies since its surroundings were moved.
+
+    Args:
+        folder: as it was.
+        beside: folders in which one of that name would be the same base, such as the project's.
+    """
+    places = (folder, *(place / folder.name for place in (*beside, bases_folder(), assets_folder())))
+    return next((place for place in places if has_weights(place)), folder)
 
 
 def without_training_leftovers(state: State) -> State:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
+from utils.model.amharic import latin_extension
 from utils.model.base import Base
 from utils.model.catalog import base_home
 from utils.model.grow import grow_base
@@ -58,7 +59,8 @@ def add_language(
         folder: gets base-<language>, base-<language>-dvae with a DVAE of its own; a temporary folder while the
             corpus is read.
         corpus: .csv, .json, .jsonl or plain text.
-        target: tokens added at most, the language's own token not counted; 0 adds that alone.
+        target: tokens added at most, the language's own token not counted; 0 adds that alone, and for the Latin form of
+            Amharic the letters that the base lacks.
         amharic_g2p: the new base reads Amharic in its Latin form.
         input_sentence_size: sentences sampled; 0 takes all.
         coverage: share of the letters that get a token.
@@ -89,12 +91,12 @@ def add_language(
             base.vocab, code, [*letters, *rule_letters(code), *joins], target=target, words=words
         )
     else:
-        extension = extend_vocabulary(base.vocab, code)
+        extension = latin_extension(base.vocab) if amharic_g2p else extend_vocabulary(base.vocab, code)
     # A base that has the language already may only get a DVAE, or more of its text.
     number = home.name.removeprefix(base_home(folder, code, own_dvae=dvae is not None).name).lstrip("-")
     parts = [base.name, code if extension.pieces else "", "dvae" if dvae else "", number]
-    facts = {"name": "-".join(filter(None, parts)), "amharic_g2p": amharic_g2p or base.amharic_g2p, **(about or {})}
-    grown = grow_base(base, extension.content, extension.pieces, home, facts, dvae=dvae)
+    facts = {"name": "-".join(filter(None, parts)), "language": code, "amharic_g2p": amharic_g2p or base.amharic_g2p}
+    grown = grow_base(base, extension.content, extension.pieces, home, {**facts, **(about or {})}, dvae=dvae)
     log.info("a base with %d more tokens is in %s", len(extension.pieces), home)
     return AddedLanguage(base=grown, extension=extension)
 

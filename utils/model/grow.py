@@ -3,7 +3,6 @@
 Shapes: R rows before, N new rows, D model width.
 """
 
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from utils.errors import UserError
 from utils.model.base import ADDED_ROWS, Base, spans_of
+from utils.model.shipped import GROWN, write_about
 from utils.model.weights import State, write_weights
 
 EMBEDDING = "gpt.text_embedding.weight"
@@ -25,6 +25,8 @@ change what the loss says of old languages. The head only trains the text loss; 
 TUNED_DVAE = "tuned_dvae"
 """In about.json: how the model's own DVAE was trained on."""
 COPIED = ("config.json", "speakers_xtts.pth", "mel_stats.pth", "reference.wav")
+INHERITED = ("training", "training_data", "loads_in", "amharic_g2p", TUNED_DVAE)
+"""Of the other base's about.json what holds for the grown one, too; how it was made, measured and packed does not."""
 
 
 def grow_base(
@@ -43,7 +45,7 @@ def grow_base(
         vocab: the larger tokenizer file's content; all old ids stay.
         pieces: old ids that each new id stands for.
         folder: where the grown base goes; must not exist, or be empty.
-        about: facts for its about.json, beside those of `base`.
+        about: facts for its about.json, beside those that hold for `base` as well (`INHERITED`) and its licence.
         dvae: a DVAE of its own; the one of `base` when None.
 
     Raises:
@@ -64,9 +66,19 @@ def grow_base(
             shutil.copyfile(dvae, aside / "dvae.safetensors")
         # The DVAE of another base is not copied: that base is named.
         origin = {"name": base.name, "folder": str(base.dvae.parent.absolute())}
+        inherited = {key: base.about[key] for key in INHERITED if key in base.about}
+        inherited |= {"license": base.license} if base.license else {}
         rows = {ADDED_ROWS: spans_of([*(base.added_rows() or ()), *pieces])}
-        facts = {**base.about, "kind": "grown", "base": origin, "speaks": base.can_speak, **rows, **about}
-        (aside / "about.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False), encoding="utf-8")
+        facts = {
+            "name": folder.name,
+            "kind": GROWN,
+            "speaks": base.can_speak,
+            **inherited,
+            "base": origin,
+            **rows,
+            **about,
+        }
+        write_about(aside, facts)
         aside.chmod(0o755)
         if folder.exists():
             folder.rmdir()

@@ -1,10 +1,11 @@
-"""Bases that list their own files: each file is what it was when the base was packed, or the base is refused.
+"""Bases that list their own files: each file is what it was when the base was made, or the base is refused.
 
-about.json of such a base holds {"format": 1, "files": {name: sha256}}.
+about.json of such a base holds {"format": 1, "files": {name: sha256}}. The starter is one, and each grown base.
 """
 
 import hashlib
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,16 @@ from utils.errors import UserError
 FORMAT = 1
 """Newest layout of a packed base that this version reads."""
 ABOUT_FILE = "about.json"
-NEEDED = {"model.safetensors", "config.json", "vocab.json", "dvae.safetensors", "mel_stats.pth"}
+GROWN = "grown"
+"""`kind` of a base that was made from another one; its DVAE is the other's, unless it has one of its own."""
+GROWN_NEEDED = {"model.safetensors", "config.json", "vocab.json"}
+NEEDED = GROWN_NEEDED | {"dvae.safetensors", "mel_stats.pth"}
 """What a packed base consists of at least."""
 REMEDY = "restore it from the repository (git checkout -- assets), or make it again: make starter"
+GROWN_REMEDY = (
+    "restore it from a copy, or remove the folder and make the base again: python -m utils.cli.language "
+    "(one below dataset/ is made again by the next training)"
+)
 
 
 def write_about(folder: Path, about: dict[str, Any]) -> None:
@@ -36,7 +44,8 @@ def check_files(folder: Path, about: dict[str, Any], *, must_list: bool = False)
     Raises:
         UserError: a file is missing or changed, the list is no list, or the layout is newer than this version.
     """
-    where = str(folder / ABOUT_FILE)
+    where, is_grown = str(folder / ABOUT_FILE), about.get("kind") == GROWN
+    needed, remedy = (GROWN_NEEDED, GROWN_REMEDY) if is_grown else (NEEDED, REMEDY)
     if "files" not in about:
         if must_list:
             raise UserError(what="the base's list of its files is missing", where=where, fix=REMEDY)
@@ -49,17 +58,25 @@ def check_files(folder: Path, about: dict[str, Any], *, must_list: bool = False)
         )
     files = about["files"]
     # A name that leads out of the folder would read any file of the machine.
-    if not isinstance(files, dict) or not files.keys() >= NEEDED or not all(Path(name).name == name for name in files):
-        raise UserError(what="about.json has no usable list of files", where=where, fix=REMEDY)
+    if not isinstance(files, dict) or not files.keys() >= needed or not all(Path(name).name == name for name in files):
+        raise UserError(what="about.json has no usable list of files", where=where, fix=remedy)
     for name, expected in files.items():
         path = folder / name
         if not path.is_file():
-            raise UserError(what=f"{name} is missing from the base", where=str(path), fix=REMEDY)
+            raise UserError(what=f"{name} is missing from the base", where=str(path), fix=remedy)
         if sha256(path) != expected:
-            raise UserError(what=f"{name} is not the file that this base was packed with", where=str(path), fix=REMEDY)
+            made = "made" if is_grown else "packed"
+            raise UserError(what=f"{name} is not the file that this base was {made} with", where=str(path), fix=remedy)
 
 
 def sha256(path: Path) -> str:
-    """Hash of a file's content, in hex."""
+    """Hash of a file's content, in hex; read again only when the file changed."""
+    found = path.stat()
+    return _sha256(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path, size: int, mtime_ns: int, ctime_ns: int) -> str:
+    """A grown XTTS v2 base has 1.9 GB, and who speaks asks for it with every request."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

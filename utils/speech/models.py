@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from utils.errors import UserError
-from utils.model.catalog import known_bases
+from utils.model.catalog import known_bases, project_bases
 from utils.paths import Project, check_name
 from utils.runs import CheckpointFolder, checkpoints_of, find_run
 
@@ -21,7 +21,7 @@ class SpeakingModel:
     """ready, run/ID/best, run/ID/last, or base/NAME: what the page and scripts name it by."""
     kind: Kind
     source: str
-    """What the worker loads: a folder for ready and run, the name of a base."""
+    """What the worker loads: a folder for ready, run and a base made for the project, the name of another base."""
     checkpoint: Literal["", "best", "last"] = ""
     """Which of the run's; empty for others."""
     step: int | None = None
@@ -39,7 +39,7 @@ def speaking_models(project: Project) -> list[SpeakingModel]:
 
     Only complete checkpoints count; a run in training has those that it wrote so far.
     """
-    return [*_exported(project), *_runs(project), *_bases()]
+    return [*_exported(project), *_runs(project), *_bases(project)]
 
 
 def find_model(project: Project, model_id: str) -> SpeakingModel:
@@ -55,7 +55,7 @@ def find_model(project: Project, model_id: str) -> SpeakingModel:
             model for model in _of_run(find_run(project, check_name(run, kind="run"))) if model.checkpoint == which
         ]
     else:
-        found = [model for model in (*_exported(project), *_bases()) if model.id == model_id]
+        found = [model for model in (*_exported(project), *_bases(project)) if model.id == model_id]
     if not found:
         raise UserError(
             what=f"there is no model {model_id!r} to speak with",
@@ -98,16 +98,17 @@ def _of_run(run: Path) -> list[SpeakingModel]:
     ]
 
 
-def _bases() -> list[SpeakingModel]:
+def _bases(project: Project) -> list[SpeakingModel]:
+    """Bases that anybody can name, then those that were made for the project, by their folders' names."""
+    named = [(entry.name, entry.name, entry.folder) for entry in known_bases() if entry.is_here]
+    made = [
+        (entry.folder.name, str(entry.folder.absolute()), entry.folder)
+        for entry in project_bases(project)
+        if entry.folder
+    ]
     return [
-        SpeakingModel(
-            id=f"base/{entry.name}",
-            kind="base",
-            source=entry.name,
-            reference=_existing(entry.folder) if entry.folder else None,
-        )
-        for entry in known_bases()
-        if entry.is_here
+        SpeakingModel(id=f"base/{name}", kind="base", source=source, reference=_existing(folder) if folder else None)
+        for name, source, folder in (*named, *made)
     ]
 
 

@@ -12,9 +12,9 @@ from utils.audio.decode import decode
 from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE
 from utils.dataset.manifest import Clip, read_manifest
 from utils.errors import UserError
+from utils.model.amharic import language_tokenizer
 from utils.model.base import Base
 from utils.text.tokenizer import UNKNOWN, Tokenizer
-from utils.training.language import language_tokenizer
 
 Progress = Callable[[int, int], None]
 """Called with (done, total) while work goes on."""

@@ -16,7 +16,7 @@ from utils.performance_utils.settings import kept_torch_settings
 from utils.training.assembly import make_trainer
 from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.divergence import Divergence
-from utils.training.language import language_base
+from utils.training.language import language_base, what_was_added
 from utils.training.loaders import Loaders
 from utils.training.loop import End, Progress, Run, fit
 from utils.training.precision import DTYPES, make_accelerator
@@ -104,7 +104,8 @@ def fine_tune(
     resumed = None
     if config.resume:
         config, resumed = find_checkpoint(config, project)
-    base = language_base(config, project, starting_base(config, project, resumed.run if resumed else None))
+    chosen = starting_base(config, project, resumed.run if resumed else None)
+    base = language_base(config, project, chosen)
     settled = settle(config, project, base)
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
@@ -129,6 +130,8 @@ def fine_tune(
         _tell_start(run, settled, base, data, sources, resumed)
         for message in told:
             run.log.warn(message, source="resume")
+        if not resumed and (added := what_was_added(chosen, base)):
+            run.log.warn(added, source="language")
         fit(run)
     accelerator.wait_for_everyone()
     return _result(run, folder, data, settled, sources)

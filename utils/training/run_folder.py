@@ -12,7 +12,7 @@ from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE, TrainConfig
 from utils.errors import UserError
-from utils.model.base import Base
+from utils.model.base import Base, where_it_lies
 from utils.model.weights import write_pickle
 from utils.paths import Project, new_run_id
 from utils.training.data import TrainingData
@@ -56,7 +56,7 @@ def make_folder(
 
 
 def run_base(run: Path) -> Base:
-    """The base a run started from.
+    """The base a run started from, also where it was moved together with the project.
 
     Raises:
         UserError: its folder is gone.
@@ -66,6 +66,8 @@ def run_base(run: Path) -> Base:
         folder = Path(origin["folder"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
+    project = run.absolute().parent.parent
+    folder = where_it_lies(folder, project, project / "dataset")
     if not folder.is_dir():
         raise UserError(
             what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"

@@ -29,7 +29,7 @@ class RunLog:
 
         Args:
             message: for people.
-            source: what it concerns: numbers, memory, disk, samples, switches or resume.
+            source: what it concerns: numbers, memory, disk, samples, switches, language or resume.
             facts: what a program may want to know.
         """
         if self.events is not None:

@@ -59,8 +59,9 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
     kept = resumed / START_FILE
     if kept.is_file():
         return TrainedBase(run_base(resumed).folder, kept)
-    # All other weights come from its own checkpoint.
-    return run_base(resumed) if config.base.startswith("run/") else find_base(config.base)
+    # All other weights come from its own checkpoint. A base in the project's folder may have moved with it.
+    is_elsewhere = Path(config.base).is_absolute() and not Path(config.base).exists()
+    return run_base(resumed) if config.base.startswith("run/") or is_elsewhere else find_base(config.base)
 
 
 def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:

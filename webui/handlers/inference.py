@@ -393,5 +393,5 @@ def _in_form(name: str, value: Any, shown: Any) -> Any:
 
 
 def _name(model: SpeakingModel) -> str:
-    source = Path(model.source).name if model.kind != "base" else model.source
+    source = Path(model.source).name
     return text.model_name(model.kind, source, model.checkpoint, model.step)

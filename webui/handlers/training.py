@@ -10,13 +10,15 @@ from utils.events import Event, read_events
 from utils.hardware import USE_CASES
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
-from utils.model.catalog import has_weights
+from utils.model.catalog import has_weights, read_about
 from utils.paths import Project
+from utils.projects import project_language
 from utils.runs import find_run, start_checkpoint, starts_of
+from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.fields import fields_of, training_fields
-from webui.handlers.project import checked_base, chosen_base
+from webui.handlers.project import bases_of, checked_base, chosen_base
 from webui.studio import Studio
 from webui.views.recommendation import recommendation
 
@@ -43,15 +45,20 @@ def training_config(project: Project, values: Values) -> TrainConfig:
     Raises:
         UserError: naming every value that is not usable.
     """
-    form = forms.by_field(values, FORM) | switches(values)
+    form, base = forms.by_field(values, FORM) | switches(values), _start_from(project, values)
+    if plain_code(project_language(project)) == AMHARIC and _reads_latin(project, base):
+        # It reads nothing else: that its maker has to tick a box as well would only be a way to fail.
+        form["use_amharic_g2p"] = True
     return forms.settings(
-        TrainConfig,
-        form,
-        where=text.TRAIN_TAB,
-        project=project.name,
-        output=project.output,
-        base=_start_from(project, values),
+        TrainConfig, form, where=text.TRAIN_TAB, project=project.name, output=project.output, base=base
     )
+
+
+def _reads_latin(project: Project, base: str) -> bool:
+    """Whether what a training starts from was made to read Amharic in its Latin form."""
+    folders = {entry.name: entry.folder for entry in bases_of(project)} | {str(project.ready): project.ready}
+    folder = folders.get(base)
+    return bool(folder and read_about(folder).get("amharic_g2p"))
 
 
 def switches(values: Values) -> dict[str, Any]:

@@ -99,7 +99,7 @@ HELPS = {
     "patience": "0 trains all epochs.",
     "max_hours": "Saves and stops then; it can be resumed. Empty: no limit.",
     "sample_text": "Spoken at each evaluation, for you to hear. Empty: the first held-out clip's text.",
-    "use_amharic_g2p": "Only for Amharic: every base can read it then, without new letters.",
+    "use_amharic_g2p": "Only for Amharic, with little speech: the same in Step 1 and Step 2.",
     "dropout": "Share of activations dropped while training. Empty: the base's default.",
     "conditioning": "What a clip hears of itself does not train; of another clip, all of it does. Empty: as the base.",
     "device": "Automatic takes the GPU when there is one.",

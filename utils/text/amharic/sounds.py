@@ -1,4 +1,4 @@
-"""Amharic words to sounds (epitran, IPA), and a Latin form of those sounds that every XTTS vocabulary can read.
+"""Amharic words to sounds (epitran, IPA), and a Latin form of those sounds that the XTTS v2 vocabulary can read.
 
 The Latin form has one letter for a sound, so that it can be turned back; it borrows letters from languages that the
 base speaks where they stand for a like sound: š č ž of Czech, ñ of Spanish, ı of Turkish.
@@ -32,6 +32,8 @@ _LATIN = {
     "ʔ": "'",
 } | {letter: letter for letter in "abdefhijklmnoprstuwxz"}
 """Each sound's letter. Ejective s and ts are one sound in Amharic, spelled ጸ and ፀ."""
+LATIN_LETTERS = tuple(sorted(set(_LATIN.values())))
+"""Every letter that the Latin form writes."""
 _VOWELS = "aäeiıou"
 _SOUND = {letter: sound for sound, letter in _LATIN.items() if sound != "t͡sʼ"}
 _SOUNDS = re.compile("|".join(sorted(_LATIN, key=len, reverse=True)))
