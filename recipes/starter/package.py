@@ -1,6 +1,7 @@
 """Stage H: everything into one folder that the studio finds as base `starter`: assets/starter.
 
-Weights are kept in float16; the DVAE was before its codes were taken, so that they are those that the GPT learned.
+Weights are kept in 8 bits with a scale for each 64. Small tensors, the speaker encoder and the DVAE are float16: the
+DVAE was before its codes were taken, so that they are those that the GPT learned.
 """
 
 import json
@@ -24,14 +25,15 @@ from utils.config import SAMPLE_RATE
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.base import Base
+from utils.model.eight_bit import to_eight_bit
 from utils.model.shipped import write_about
 from utils.model.weights import read_weights, write_pickle, write_weights
-from utils.model.xtts import full_state
+from utils.model.xtts import SPEAKER_PREFIX, full_state
 from utils.paths import assets_folder
 from utils.training.state import load_checkpoint
 
-VERSION = 3
-MAX_BYTES = 40_000_000
+VERSION = 4
+MAX_BYTES = 20_000_000
 REFERENCE_CLIPS = 3
 """Clips that make a reference voice; about ten seconds."""
 ABOUT: dict[str, Any] = {
@@ -66,7 +68,7 @@ def package(work: Path, folder: Path) -> Path:
     """Write the base to `folder`; what was there is replaced once the new one is whole and has been loaded.
 
     Raises:
-        UserError: a stage has left nothing yet, parts do not fit together, or it is larger than 40 MB.
+        UserError: a stage has left nothing yet, parts do not fit together, or it is larger than 20 MB.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -92,17 +94,19 @@ def _fill(folder: Path, work: Path) -> None:
     checkpoint = best_checkpoint(work)
     decoder = read_weights(made(work / "decoder" / "decoder.safetensors", "decoder"))
     mel_stats = Base(folder).mel_stats()
-    write_weights(folder / "model.safetensors", halved(full_state(load_checkpoint(checkpoint), decoder, mel_stats)))
+    write_weights(folder / "model.safetensors", stored(full_state(load_checkpoint(checkpoint), decoder, mel_stats)))
     _add_voices(folder, work)
     write_about(folder, {**ABOUT, "gpt_checkpoint": checkpoint.name, "quality": quality(work)})
 
 
-def halved(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Floating point tensors in float16, all but the mel scale."""
-    return {
+def stored(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as they ship: in 8 bits, what that spares nothing or harms in float16, the mel scale in float32."""
+    halved = {
         name: tensor.half() if tensor.is_floating_point() and name != "mel_stats" else tensor
         for name, tensor in state.items()
     }
+    # Who sounds like whom is measured with the speaker encoder, and this is the only copy of it.
+    return to_eight_bit(halved, exact=lambda name: name.startswith(SPEAKER_PREFIX))
 
 
 def config() -> dict[str, Any]:

@@ -46,8 +46,8 @@ def run(work: Path) -> None:
         Console().print(table(f"assets/starter, {count} held-out sentences", models))
 
 
-def evaluate(base: Base, work: Path, folder: Path, *, count: int) -> list[ModelScores]:
-    """Scores of the base and of its codec's ceiling on the first `count` held-out sentences."""
+def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1) -> list[ModelScores]:
+    """Scores of the base, sampling with `seed`, and of its codec's ceiling on the first `count` held-out sentences."""
     synthesizer = Synthesizer(base)
     rows = read_manifest(work / "corpus" / "metadata_heldout.csv")[:count]
     texts = [text for _, text, _ in rows]
@@ -56,7 +56,7 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int) -> list[ModelS
     ]
     voices, recordings = synthesizer.speakers(), {text: path for path, text, _ in rows}
     speakers = [
-        Speaker(name="starter", speak=_base(synthesizer, voices)),
+        Speaker(name="starter", speak=_base(synthesizer, voices, seed)),
         Speaker(name="ceiling", speak=_ceiling(synthesizer, voices, recordings)),
     ]
     targets = references(work)
@@ -77,10 +77,10 @@ def references(work: Path) -> dict[str, Tensor]:
     return found
 
 
-def _base(synthesizer: Synthesizer, voices: dict[str, Voice]) -> Callable[[Sentence], Said]:
+def _base(synthesizer: Synthesizer, voices: dict[str, Voice], seed: int) -> Callable[[Sentence], Said]:
     def speak(sentence: Sentence) -> Said:
         pieces = synthesizer.pieces(sentence.text, "en")
-        spoken = list(synthesizer.sentences(pieces, voice=voices[sentence.voice], sampling=Sampling(), seed=1))
+        spoken = list(synthesizer.sentences(pieces, voice=voices[sentence.voice], sampling=Sampling(), seed=seed))
         return Said(wav=torch.cat([one.wav for one in spoken], dim=1), finished=all(one.finished for one in spoken))
 
     return speak

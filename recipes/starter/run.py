@@ -1,5 +1,6 @@
 """The starter recipe: `python -m recipes.starter.run --work FOLDER --stages corpus dvae codes`; each stage resumes."""
 
+import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -13,11 +14,14 @@ import tyro
 from recipes.starter import codec, codes, corpus, gpt, latents, package, quality, speakers, vocoder
 from utils.errors import UserError
 from utils.hardware import keep_freed_memory
+from utils.model.base import find_base
+from utils.model.weights import part, write_weights
+from utils.model.xtts import SPEAKER_PREFIX
 
 Stage = Literal["corpus", "dvae", "codes", "gpt", "speaker", "latents", "decoder", "package", "evaluate"]
 
-FINISHED = Path(__file__).with_name("finished")
-"""Results of stages that need not be trained again: a folder for each, named like the stage."""
+FINISHED = ("dvae", "speaker")
+"""Stages whose results lie in the starter that ships, and need not be trained again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +33,7 @@ class RecipeConfig:
     stages: tuple[Stage, ...] = get_args(Stage)
     """Which stages, in this order."""
     from_nothing: bool = False
-    """Train the parts anew that the repository keeps finished."""
+    """Train DVAE and speaker encoder anew, instead of taking those of the starter that ships."""
     begin_with: Path | None = None
     """A base of the starter's shape, such as assets/starter, whose GPT a new work folder trains on; from random weights
     when not given."""
@@ -63,14 +67,22 @@ def main() -> None:
 
 
 def take_finished(stage: Stage, work: Path) -> bool:
-    """Copy a stage's result from the repository, if it keeps one and the work folder has none of its own."""
-    kept, folder = FINISHED / stage, work / stage
-    if not kept.is_dir() or (folder / "quality.json").is_file():
+    """Take a stage's result from assets/starter, if it holds one and the work folder has none of its own."""
+    folder = work / stage
+    if stage not in FINISHED or (folder / "quality.json").is_file():
         return False
+    starter = find_base("starter")
     # What depends on a part must not meet another one: half-trained files of this stage make way.
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(kept, folder)
-    logging.info("%s: taken from %s", stage, kept)
+    folder.mkdir(parents=True)
+    if stage == "dvae":
+        for name in ("dvae.safetensors", "mel_stats.pth"):
+            shutil.copyfile(starter.folder / name, folder / name)
+    else:
+        write_weights(folder / "speaker.safetensors", part(starter.state(), SPEAKER_PREFIX))
+    quality = starter.about["quality"][stage]
+    (folder / "quality.json").write_text(json.dumps(quality, indent=2), encoding="utf-8")
+    logging.info("%s: taken from %s", stage, starter.folder)
     return True
 
 

@@ -1,21 +1,32 @@
-"""Parts that the repository keeps finished are taken once, and never over a work folder's own."""
+"""Finished parts are taken from the starter that ships, once, and never over a work folder's own."""
 
+import json
 from pathlib import Path
 
 import torch
 
 from recipes.starter import gpt
 from recipes.starter.codec import load_dvae
-from recipes.starter.run import FINISHED, take_finished
+from recipes.starter.run import take_finished
+from recipes.starter.speakers import SHAPE
 from utils.model.base import Base, find_base
 from utils.model.weights import read_weights, write_weights
-from utils.model.xtts import load_gpt
+from utils.model.xtts import load_gpt, load_speaker_encoder
+from utils.training.speaker import new_speaker_encoder
 
 
 def test_a_finished_part_is_taken_and_can_be_used(tmp_path: Path) -> None:
     assert take_finished("dvae", tmp_path)
     dvae, mel_stats = load_dvae(tmp_path / "dvae")
     assert dvae.codebook.embed.shape[1] == 1024 and mel_stats.shape == (80,)
+    assert json.loads((tmp_path / "dvae" / "quality.json").read_text())["codes_used"] > 1000
+
+
+def test_the_finished_speaker_encoder_is_the_starters(tmp_path: Path) -> None:
+    assert take_finished("speaker", tmp_path) and not take_finished("speaker", tmp_path)
+    encoder, shipped = new_speaker_encoder(SHAPE), load_speaker_encoder(find_base("starter")).state_dict()
+    encoder.load_state_dict(read_weights(tmp_path / "speaker" / "speaker.safetensors"))
+    assert all(torch.equal(tensor, shipped[name]) for name, tensor in encoder.state_dict().items())
 
 
 def test_an_own_result_is_not_replaced_and_other_stages_run(tmp_path: Path) -> None:
@@ -23,7 +34,7 @@ def test_an_own_result_is_not_replaced_and_other_stages_run(tmp_path: Path) -> N
     (tmp_path / "speaker" / "quality.json").write_text("{}")
     assert not take_finished("speaker", tmp_path)
     assert not take_finished("corpus", tmp_path)
-    assert sorted(folder.name for folder in FINISHED.iterdir()) == ["dvae", "speaker"]
+    assert [path.name for path in (tmp_path / "speaker").iterdir()] == ["quality.json"]
 
 
 def test_the_gpt_that_ships_can_be_trained_on(tmp_path: Path) -> None:

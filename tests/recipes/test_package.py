@@ -106,7 +106,8 @@ def test_a_missing_file_is_refused_by_name(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "has layout 2; this version reads 1"),
+        ({"format": 3}, "has layout 3; this version reads 1 to 2"),
+        ({"format": "1"}, "has layout '1'; this version reads 1 to 2"),
         ({"files": ["model.safetensors"]}, "no usable list of files"),
         ({"files": {"../secret": "0"}}, "no usable list of files"),
         ({"files": {}}, "no usable list of files"),

@@ -1,6 +1,7 @@
 """Bases that list their own files: each file is what it was when the base was made, or the base is refused.
 
-about.json of such a base holds {"format": 1, "files": {name: sha256}}. The starter is one, and each grown base.
+about.json of such a base holds {"format": 2, "files": {name: sha256}}. In format 1 no weights were in 8 bits. The starter is
+one, and each grown base.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from typing import Any
 
 from utils.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 """Newest layout of a packed base that this version reads."""
 ABOUT_FILE = "about.json"
 GROWN = "grown"
@@ -50,9 +51,9 @@ def check_files(folder: Path, about: dict[str, Any], *, must_list: bool = False)
         if must_list:
             raise UserError(what="the base's list of its files is missing", where=where, fix=REMEDY)
         return
-    if about.get("format") != FORMAT:
+    if about.get("format") not in range(1, FORMAT + 1):
         raise UserError(
-            what=f"this base has layout {about.get('format')!r}; this version reads {FORMAT}",
+            what=f"this base has layout {about.get('format')!r}; this version reads 1 to {FORMAT}",
             where=where,
             fix="update the studio, or use another base",
         )

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from utils.errors import UserError
+from utils.model.eight_bit import from_eight_bit
 
 State = dict[str, Tensor]
 
@@ -22,7 +23,7 @@ _OS_ERROR = re.compile(r"os error (\d+)")
 
 
 def read_weights(path: Path) -> State:
-    """Tensors of a weight file by name, on the CPU.
+    """Tensors of a weight file by name, on the CPU; what is stored in 8 bits as float16.
 
     Args:
         path: .safetensors, or .pth holding a dict of tensors, bare or under "model".
@@ -32,7 +33,7 @@ def read_weights(path: Path) -> State:
     """
     with _readable(path):
         if path.suffix == ".safetensors":
-            return load_file(path)
+            return from_eight_bit(load_file(path))
         return _tensors(_read_pickle(path), path)
 
 
