@@ -244,12 +244,14 @@ def _cpu_precision(processor: Cpu, use_case: UseCase) -> tuple[Precision, str]:
 
 def _about_attention(gpu: Gpu | None, step: Step) -> str:
     if not step.sdpa:
-        return "explicit attention: the reference that every kernel is compared with"
+        return "explicit softmax: the reference that every kernel is compared with"
     if gpu and _has_bf16(gpu) and step.is_half:
-        return "SDPA: rows without padding masks let the flash kernel run"
+        return "SDPA: clips without padding in one row let varlen flash run"
     if gpu:
-        return "SDPA: the memory-efficient kernel runs; flash needs Ampere or newer and half precision"
-    return "SDPA: the CPU's fused kernel keeps no attention weights"
+        return "SDPA: memory-efficient runs; varlen flash needs Ampere or newer and half precision"
+    if step.is_half:
+        return "SDPA: matrix products (CPU), with a backward pass made for bf16"
+    return "SDPA: flash (CPU) keeps no attention weights"
 
 
 def _compile(machine: Machine, gpu: Gpu | None, use_case: UseCase) -> tuple[Literal["off", "default"], str]:

@@ -35,6 +35,8 @@ KERNELS = {
 }
 """Operations that attention is dispatched to, and what people call them."""
 EXPLICIT = "explicit softmax"
+SLOW = frozenset({"math", EXPLICIT})
+"""Kernels that write the attention weights out in several passes: with one of these SDPA is off."""
 _SOFTMAX = "aten::_softmax"
 """Tells explicit attention apart, where it is not a part of one of the kernels above."""
 _BLOCK = "transformer block"

@@ -12,7 +12,7 @@ from utils.model.gpt import XttsGpt
 from utils.model.lora import has_lora, num_added_rows
 from utils.performance_utils.settings import AMPERE
 from utils.training.offload import OffloadedAdamW
-from utils.training.proof import EXPLICIT, StepRecord
+from utils.training.proof import SLOW, StepRecord
 from utils.training.switches import Switches, device_index
 
 MB = 1e6
@@ -94,17 +94,17 @@ def _checkpointing(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
 
 
 def attention_proof(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
-    """On where every pass of every block took a fused kernel, and nothing anywhere an explicit softmax."""
-    unfused = (set(record.kernels) | set(record.other_kernels)) & {EXPLICIT, "math"}
-    is_fused = bool(record.kernels) and not record.hidden and not unfused
+    """On where every pass of every block took a fast kernel, and nothing anywhere a slow one."""
+    slow = (set(record.kernels) | set(record.other_kernels)) & SLOW
+    is_fast = bool(record.kernels) and not record.hidden and not slow
     told = f"{_told(record.kernels)} in {record.passes - record.hidden} of {record.passes} block passes"
     if record.hidden and record.compiled:
         told += "; compiled code does not show what it runs in the others"
     if record.other_kernels:
         told += f"; conditioning {_told(record.other_kernels)}"
-    if is_fused and asked.dropout:
+    if is_fast and asked.dropout:
         told += "; no dropout of attention weights, which these kernels do without"
-    return is_fused, told
+    return is_fast, told
 
 
 def _told(kernels: Counter[str]) -> str:
