@@ -19,8 +19,8 @@ SWITCH_LABELS = {
 }
 SWITCH_HELPS = {
     "gradient_checkpointing": "Computes activations twice instead of keeping them: less memory, more time.",
-    "sdpa": "Attention without padding, by the device's fast kernel: varlen flash, flash, cuDNN or memory-efficient on a GPU, "
-    "matrix products (CPU) or flash (CPU) without one. The badge names what ran.",
+    "sdpa": "Attention without padding, by the device's fast kernel: varlen flash, flash, cuDNN or memory-efficient "
+    "on a GPU, matrix products (CPU) or flash (CPU) without one. The badge names what ran.",
     "mixed_precision": "Half-precision matrix products where the device is fast at them; weights stay in 32 bits.",
 }
 NOT_KNOWN = "not yet known"
