@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.dataset.sources import DEMO_VOICE, add_row, make_source, snapshot
+from tests.dataset.sources import add_row, make_source, snapshot
 from utils.cli.prepare import main
 from utils.dataset import sound
 from utils.paths import Project
@@ -34,13 +34,14 @@ def project(tmp_path: Path) -> Project:
     return Project(name="voice", output=tmp_path / "out")
 
 
-def test_the_bundled_voice_as_a_user_would(tmp_path: Path) -> None:
-    done = _command(*_args(DEMO_VOICE, tmp_path))
+def test_some_clips_as_a_user_would(tmp_path: Path) -> None:
+    """All forty of the voice: tests/cli/test_demo.py."""
+    done = _command(*_args(make_source(tmp_path / "in", 6), tmp_path))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == f"dataset {tmp_path}/voice/dataset: 40 new clips, 0 as before"
-    assert [line.split() for line in lines[2:4]] == [["given", "40"], ["used", "40", "2.8"]]
-    assert done.stderr.startswith("preparing clips: 40 in ")
+    assert lines[0] == f"dataset {tmp_path}/voice/dataset: 6 new clips, 0 as before"
+    assert [line.split() for line in lines[2:4]] == [["given", "6"], ["used", "6", "0.4"]]
+    assert done.stderr.startswith("preparing clips: 6 in ")
     assert (tmp_path / "voice" / "dataset" / "metadata_train.csv").is_file()
 
 

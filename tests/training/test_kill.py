@@ -7,8 +7,11 @@ import logging
 import multiprocessing.process
 import os
 import random
+import shutil
 import signal
 import time
+from collections.abc import Callable
+from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -107,9 +110,22 @@ def step_of(checkpoint: Path | None) -> int:
     return -1 if checkpoint is None else int(checkpoint.name[-8:])
 
 
+@pytest.fixture(scope="module")
+def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """Folder of a run of so many epochs that nobody killed."""
+
+    @cache
+    def run(epochs: int) -> Path:
+        project = Project(name=prepared.name, output=tmp_path_factory.mktemp("whole"))
+        shutil.copytree(prepared.folder, project.folder)
+        return fine_tune(config_of(project, num_epochs=epochs, dropout=0.1, device="cpu")).folder
+
+    return run
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
 def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
-    processes: ForkServerContext, project: Project, kills: int
+    processes: ForkServerContext, project: Project, undisturbed: Callable[[int], Path], kills: int
 ) -> None:
     chance, epochs = random.Random(kills), EPOCHS if kills > 2 else FEW_EPOCHS
     folder = project.runs / "killed"
@@ -134,12 +150,11 @@ def test_a_run_that_is_killed_at_random_moments_ends_like_an_undisturbed_one(
     log.info("kill -9: survived %d of %d, %d inside a save, %d leftovers tidied", survived, kills, inside, tidied)
     assert inside >= kills * 15 // 25 and not asides(folder)
     assert tidied >= 1
-    whole = fine_tune(config_of(project, num_epochs=epochs, dropout=0.1, device="cpu"))
-    assert_same_end(folder, whole.folder)
+    assert_same_end(folder, undisturbed(epochs))
 
 
 def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
-    processes: ForkServerContext, project: Project
+    processes: ForkServerContext, project: Project, undisturbed: Callable[[int], Path]
 ) -> None:
     process = begin(processes, project, epochs=FEW_EPOCHS, sync_s=3 * SAVE_S)
     folder = project.runs / "killed"
@@ -158,5 +173,4 @@ def test_a_second_signal_during_the_last_save_ends_at_once_and_spoils_nothing(
     assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
     resumed = child(processes, project, "--resume", str(folder), sync_s=0.0)
     assert ended(resumed, project) == 0, (project.output / "child.log").read_text()[-3_000:]
-    whole = fine_tune(config_of(project, num_epochs=FEW_EPOCHS, dropout=0.1, device="cpu"))
-    assert_same_end(folder, whole.folder)
+    assert_same_end(folder, undisturbed(FEW_EPOCHS))

@@ -49,7 +49,9 @@ def test_two_writers_of_one_cache_do_not_mix_their_codes(tmp_path: Path) -> None
     assert [clip.tolist() for clip in found] == [[11] * 5, [22] * 7, [33] * 3]
 
 
-def test_two_processes_share_one_run(project: Project) -> None:
+@pytest.mark.slow
+def test_two_processes_under_torchs_launcher_share_one_run(project: Project) -> None:
+    """Each of three processes loads torch; tests/training/test_processes.py has the same run without the launcher."""
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
         *("-m", "utils.cli.train", "--base", "tiny", "--project", project.name, "--output", str(project.output)),
