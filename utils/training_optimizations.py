@@ -3,7 +3,8 @@
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from utils.model.attention import AttentionKind
 from utils.model.gpt import XttsGpt
 from utils.model.lora import add_lora
 from utils.performance_utils.settings import optimize_torch_settings
-from utils.training.compiler import FAILURES, compile_blocks, failure, uncompile_blocks
+from utils.training.compiler import FAILURES, compile_blocks, failure, num_graphs, num_skips, uncompile_blocks
 from utils.training.optim import make_optimizer
 from utils.training.proof import StepRecord, record_step
 from utils.training.report import LOADING, Report, report
@@ -88,7 +89,7 @@ class TrainingOptimizer:
         self.changed: dict[str, Any] = {}
         """torch's global settings that were changed."""
         self.record: StepRecord | None = None
-        """What the step that was watched did: the first, and the first after each change; None before it."""
+        """What was watched: a micro-batch of the first step, and of the first after each change; None before it."""
         self.has_news = False
         """Whether `report` would tell something that was not told yet."""
         self._watched: tuple[Any, ...] | None = None
@@ -144,14 +145,30 @@ class TrainingOptimizer:
         return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
 
     def step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result:
-        """Do a step of training; the first, and the first after the way of computing changed, is watched.
+        """Do a step of training, which puts each of its micro-batches into `micro_batch`.
 
         Args:
             model: from `optimize_model`.
             step: the step; it must compute the same when it is called again after `undo`.
             undo: takes back what a step that failed half-way has left.
         """
-        return self.attempt(model, lambda: self._proven(model, step), undo)
+        record, before = self.record, (num_graphs(), num_skips())
+        result = self.attempt(model, step, undo)
+        if self.record is not None and self.record is not record:
+            # Later micro-batches may have shapes of their own to compile for.
+            self.record.num_graphs, self.record.num_skips = num_graphs() - before[0], num_skips() - before[1]
+        return result
+
+    @contextmanager
+    def micro_batch(self, model: XttsGpt) -> Iterator[None]:
+        """Around a forward and backward pass; the first is watched, and the first that computes in another way."""
+        way = replace(model.options), "compile" in self.switches.off
+        if way == self._watched:
+            yield
+            return
+        with record_step(model) as record:
+            yield
+        self.record, self._watched, self.has_news = record, way, True
 
     def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result:
         """Do something with the model; when compiling fails, do it once more with the blocks as they are written.
@@ -179,16 +196,6 @@ class TrainingOptimizer:
         self.switches.off["compile"] = f"compiling failed: {failure(error)}"
         uncompile_blocks(model)
         self.has_news = self.record is not None
-
-    def _proven(self, model: XttsGpt, step: Callable[[], Result]) -> Result:
-        """The step, watched unless one that computes the same way was."""
-        way = replace(model.options), "compile" in self.switches.off
-        if way == self._watched:
-            return step()
-        with record_step(model) as record:
-            result = step()
-        self.record, self._watched, self.has_news = record, way, True
-        return result
 
     def report(self, model: XttsGpt, optimizer: torch.optim.Optimizer, *, scaler: bool, loader: object) -> Report:
         """Each switch: what was asked, what the watched step showed, and why it is off if it is.

@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from utils.config import Device, TrainConfig
 from utils.model.base import find_base
-from utils.model.gpt import ForwardOptions
+from utils.model.gpt import ForwardOptions, unwatched
 from utils.model.mel import conditioning_mel
 from utils.model.xtts import load_gpt
 from utils.paths import Project
@@ -19,6 +19,7 @@ from utils.training.optim import make_optimizer, make_schedule
 from utils.training.precision import make_accelerator
 from utils.training.settings import settle
 from utils.training.trainer import Trainer
+from utils.training_optimizations import TrainingOptimizer
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +29,16 @@ def clips(prepared: Project, tmp_path_factory):
     return load_data(settle(config, prepared, base), prepared, base, Accelerator(cpu=True)).train
 
 
-def make_trainer(*, precision: str = "fp32", clip_norm: float = 1e9, device: Device = "cpu", **options) -> Trainer:
+def make_trainer(
+    *,
+    precision: str = "fp32",
+    clip_norm: float = 1e9,
+    device: Device = "cpu",
+    watch: TrainingOptimizer | None = None,
+    **options,
+) -> Trainer:
     base = find_base("tiny")
-    gpt = load_gpt(base, ForwardOptions(dropout=0.0, **options)).to(device)
+    gpt = load_gpt(base, ForwardOptions(**{"dropout": 0.0} | options)).to(device)
     optimizer = make_optimizer(gpt, learning_rate=1e-3, weight_decay=0.01)
     return Trainer(
         model=gpt,
@@ -41,6 +49,7 @@ def make_trainer(*, precision: str = "fp32", clip_norm: float = 1e9, device: Dev
         precision=precision,
         grad_clip_norm=clip_norm,
         seed=1,
+        watch=watch,
     )
 
 
@@ -49,6 +58,21 @@ def batches_of(clips, size: int) -> list:
     places = list(EpochBatches([1] * len(clips), size, seed=None).epoch(0))
     collate = Collate(find_base("tiny").gpt_shape(), mask_heard=True)
     return list(make_loader(dataset, places, collate, num_workers=0))
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_would(clips, checkpointing) -> None:
+    """Also what dropout draws: a resumed run watches a step that an undisturbed one does not."""
+    options = {"dropout": 0.1, "attention": "sdpa", "checkpointing": checkpointing}
+    watch = TrainingOptimizer(device="cpu", dropout=0.1)
+    plain, watched = make_trainer(**options), make_trainer(watch=watch, **options)
+    seen: list[bool] = []
+    watched.gpt.register_forward_hook(lambda *_: seen.append(watched.gpt.watch is not unwatched))
+    batches = batches_of(clips, 2)
+    assert watched.step(batches) == plain.step(batches) and watched.step(batches) == plain.step(batches)
+    assert seen == [True, *[False] * 5] and watch.has_news
+    mine, theirs = watched.gpt.state_dict(), plain.gpt.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

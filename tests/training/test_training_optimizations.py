@@ -60,6 +60,17 @@ def test_the_three_switches_read_on_with_what_was_observed(project: Project) -> 
     assert "num_workers 0" in seen["loader"]["observed"]
 
 
+def test_the_proof_is_of_one_micro_batch_however_many_make_a_step(project: Project) -> None:
+    switches = {"gradient_checkpointing": "full", "mixed_precision": "bf16"}
+    one = told(run(project, **switches))
+    three = told(run(project, batch_size=2, grad_accumulation=3, **switches))
+    for name in ("sdpa", "mixed_precision", "compile"):
+        assert three[name] == one[name]
+    share = one["gradient_checkpointing"]["observed"].split(";")[0]
+    assert three["gradient_checkpointing"]["observed"].split(";")[0] == share
+    assert "8 of 8 block passes" in one["sdpa"]["observed"], "four blocks, each run and recomputed"
+
+
 def test_checkpointing_keeps_less_the_more_it_recomputes(project: Project) -> None:
     def kept(mode: str) -> float:
         seen = told(run(project, gradient_checkpointing=mode))["gradient_checkpointing"]["observed"]

@@ -1,4 +1,4 @@
-"""What a training step really did: read from the operations that ran, not from the settings."""
+"""What a training step really did: read from the operations of one of its micro-batches, not from the settings."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +49,7 @@ _COMPILING = "(dynamo_timed)"
 
 @dataclass(kw_only=True)
 class StepRecord:
-    """What one optimizer step did."""
+    """What one micro-batch did, forward and backward."""
 
     kernels: Counter[str] = field(default_factory=Counter)
     """How often each attention kernel ran in the transformer blocks, recomputations included."""
@@ -68,22 +68,22 @@ class StepRecord:
     conditioning_recomputed: int = 0
     """The same of the conditioning encoder's blocks."""
     block_bytes: int = 0
-    """What one block of this step keeps for its backward pass without checkpointing."""
+    """What one block keeps for its backward pass without checkpointing."""
     kept_bytes: int = 0
-    """What it keeps as the step ran."""
+    """What it keeps as it ran."""
     product_dtype: torch.dtype | None = None
     """Data type of the matrix products, seen at the code head."""
     stream_dtype: torch.dtype | None = None
     """Data type of the last block's output."""
     num_graphs: int = 0
-    """Graphs compiled in this step."""
+    """Graphs compiled in the step that the micro-batch is of."""
     num_skips: int = 0
-    """Times in this step that Inductor went without CUDA graphs although they were asked for."""
+    """Times in that step that Inductor went without CUDA graphs although they were asked for."""
 
 
 @dataclass(kw_only=True)
 class _Seen:
-    """What the hooks saw while the step ran."""
+    """What the hooks saw while the micro-batch ran."""
 
     passes: int = 0
     block_inputs: tuple[Any, ...] = ()
@@ -91,10 +91,12 @@ class _Seen:
 
 @contextmanager
 def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
-    """Watch the operations of one step; the record is complete when the block ends.
+    """Watch the operations of a forward and backward pass; the record is complete when the block ends.
+
+    Each operation takes time to note and memory until the end: a step is watched in one of its micro-batches only.
 
     Args:
-        gpt: the model that is trained; small hooks are attached for the time of the step.
+        gpt: the model that is trained; small hooks are attached for that time.
     """
     record, seen = StepRecord(), _Seen()
     hooks = _attach(gpt, record, seen)
@@ -114,7 +116,10 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     record.conditioning_recomputed = gpt.conditioning_runs - before[1] - listeners
     record.num_graphs, record.num_skips = num_graphs() - before[2], num_skips() - before[3]
     if seen.block_inputs:
-        record.block_bytes, record.kept_bytes = _block_bytes(gpt, seen.block_inputs, record)
+        gpus = [x.device for x in seen.block_inputs[:1] if x.is_cuda]
+        # Later micro-batches of the step must draw what they would have drawn without this.
+        with torch.random.fork_rng(gpus):
+            record.block_bytes, record.kept_bytes = _block_bytes(gpt, seen.block_inputs, record)
 
 
 @contextmanager

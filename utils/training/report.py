@@ -51,7 +51,7 @@ def report(
     Args:
         asked: what the user wanted.
         switches: what was tried, and what could not be.
-        record: what the step that was watched did.
+        record: what was watched of a step.
         model, optimizer, loader: the objects in use.
         scaler: whether a gradient scaler is active.
     """
@@ -86,7 +86,6 @@ def _checkpointing(asked: TrainConfig, record: StepRecord) -> tuple[bool, str]:
     if not record.recomputed:
         return False, "no block was recomputed"
     saved = (record.block_bytes - record.kept_bytes) / MB
-    # A step of several micro-batches recomputes each block as often as it runs it.
     share = f"{record.recomputed} of {record.forward_runs} block passes recomputed"
     listeners = f"{record.conditioning_recomputed} of the conditioning encoder"
     kept = f"{record.kept_bytes / MB:.1f} instead of {record.block_bytes / MB:.1f} MB kept a block ({saved:.1f} saved)"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -74,6 +74,8 @@ class Watch(Protocol):
     """Proves what steps do, and mends what compiling breaks; see `TrainingOptimizer`."""
 
     def step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result: ...
+
+    def micro_batch(self, model: XttsGpt) -> AbstractContextManager[None]: ...
 
     def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result: ...
 
@@ -154,7 +156,7 @@ class Trainer:
         sums = torch.zeros(3, dtype=torch.float32, device=self.device)
         for number, batch in enumerate(batches):
             is_last = number == len(batches) - 1
-            with nullcontext() if is_last else self.accelerator.no_sync(self.model):
+            with self._proven(), nullcontext() if is_last else self.accelerator.no_sync(self.model):
                 losses = self._forward(batch)
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
                 loss = loss + losses.reading / counts[2]
@@ -164,6 +166,9 @@ class Trainer:
         audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
         reduced: Tensor = self.accelerator.reduce(sums, reduction="sum")
         return Gathered(sums=reduced, counts=counts, audio_seconds=audio_seconds)
+
+    def _proven(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt)
 
     def discard(self) -> None:
         """Forget gradients that were not applied."""
