@@ -1,6 +1,9 @@
 """Two jobs never share a GPU, nor two trainings the CPU; the second one is told who is first."""
 
+import os
+import signal
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from utils.config import Device, ExportConfig, PrepareConfig, TrainConfig
 from utils.errors import UserError
 from utils.hardware.gpu import Gpu
 from utils.jobs import device as device_module
+from utils.jobs.device import Claim
+from utils.speech.worker_client import SpeechWorker
 
 
 def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output: Path, tmp_path: Path) -> None:
@@ -129,3 +134,78 @@ def test_a_preparation_has_the_gpu_for_itself_only_where_whisper_listens_on_it(
     for job in (first, *others):
         jobs.stop(job.folder)
         ended(job)
+
+
+@pytest.mark.parametrize(
+    ("visible", "rank", "device"),
+    [(None, 1, "cuda:1"), ("1,0", 0, "cuda:1"), ("1,0", 1, "cuda:0"), ("GPU-1,GPU-0", 1, "cuda:0"), ("", 1, "cpu")],
+)
+def test_each_process_of_a_run_has_a_gpu_of_its_own(
+    visible: str | None, rank: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert device_module.wanted_device("auto", local_rank=rank) == device
+
+
+def hold(kind: str, output: Path, device: str = "cuda") -> AbstractContextManager[None]:
+    return jobs.hold(kind, device=device, output=output, folder=output / "voice")
+
+
+def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    speaker = SpeechWorker(output)
+    with pytest.raises(ValueError, match="fails"), hold("language", output):
+        with pytest.raises(UserError, match="the GPU cuda:0 is in use by the language job 'voice'"):
+            started(output, SILENT, device="cuda")
+        with pytest.raises(UserError, match="in use by the language job"), hold("preflight", output):
+            pass
+        assert speaker.choose_device("auto") == "cpu"
+        with hold("language", output, device="cpu"), hold("preflight", output, device="cpu"):
+            pass  # the CPU is shared, but for training
+        raise ValueError("it fails")
+    assert speaker.choose_device("auto") == "cuda:0"
+    job = started(output, SILENT, device="cuda")
+    with pytest.raises(UserError, match="in use by the train job"), hold("preflight", output):
+        pass
+    jobs.stop(job.folder)
+
+
+def test_what_a_process_starts_may_use_the_device_that_it_has(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with hold("preflight", output):
+        child = os.fork()
+        if child == 0:
+            with hold("preflight", output):
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        claim = Claim("cuda:0", output)
+        assert claim.process() is not None, "the child did not take it away"
+
+
+def test_a_run_that_is_registered_takes_over_what_its_process_holds_and_gives_it_back(output: Path) -> None:
+    run = output / "voice" / "runs" / "one"
+    run.mkdir(parents=True)
+    with hold("train", output, device="cpu"):
+        jobs.register(run, "train", device="cpu", output=output)
+        with pytest.raises(UserError, match="in use by the train job 'one'"), hold("train", output, device="cpu"):
+            pass
+    # It failed before it could say so: the process lives, and the device is free all the same.
+    with hold("train", output, device="cpu"):
+        pass
+
+
+def test_a_holder_that_was_killed_holds_nothing(output: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        hold("train", output, device="cpu").__enter__()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    with hold("train", output, device="cpu"):
+        pass

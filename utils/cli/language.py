@@ -121,10 +121,12 @@ def _dvae(config: LanguageConfig, project: Project, base: "Base") -> "Iterator[T
     if not config.train_dvae:
         yield None
         return
+    from utils import jobs
     from utils.training.precision import make_accelerator
     from utils.training.tune_dvae import tuned_dvae
 
     with (
+        jobs.hold("language", device=config.device, output=project.output, folder=project.folder),
         progress_phases() as report,
         tuned_dvae(
             base,

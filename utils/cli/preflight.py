@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from utils import jobs
 from utils.advice import command
 from utils.config import TrainConfig
 from utils.errors import UserError
@@ -91,26 +92,27 @@ def measure_switches(
     project = open_project(config.project, config.output)
     base = language_base(config, project, starting_base(config, project))
     settled = settle(config, project, base)
-    data = load_data(settled, project, base, make_accelerator(config.device), report)
-    audio_s = sum(clip.seconds for clip in data.train)
-    fixed, seen = fixed_settings(config, given), Printed()
+    with jobs.hold("preflight", device=config.device, output=project.output, folder=project.folder):
+        data = load_data(settled, project, base, make_accelerator(config.device), report)
+        audio_s = sum(clip.seconds for clip in data.train)
+        fixed, seen = fixed_settings(config, given), Printed()
 
-    def told(name: str, done: int, total: int) -> None:
-        report("measuring", done, total)
+        def told(name: str, done: int, total: int) -> None:
+            report("measuring", done, total)
 
-    try:
-        best = recommended(preflight(settled, audio_s=audio_s, fixed=fixed, told=told, seen=seen.see))
-        if best is None:
-            raise UserError(
-                what=f"no combination could be measured: {seen.rows[-1].measured.fault}",
-                where="preflight",
-                fix="lower batch_size or max_audio_length",
-            )
-        if not {"batch_size", "grad_accumulation"} & set(fixed):
-            best = larger_batches(best, audio_s=audio_s, told=told, seen=seen.see)
-    except (KeyboardInterrupt, SystemExit):
-        _recommend_partly(seen, config, project)
-        raise
+        try:
+            best = recommended(preflight(settled, audio_s=audio_s, fixed=fixed, told=told, seen=seen.see))
+            if best is None:
+                raise UserError(
+                    what=f"no combination could be measured: {seen.rows[-1].measured.fault}",
+                    where="preflight",
+                    fix="lower batch_size or max_audio_length",
+                )
+            if not {"batch_size", "grad_accumulation"} & set(fixed):
+                best = larger_batches(best, audio_s=audio_s, told=told, seen=seen.see)
+        except (KeyboardInterrupt, SystemExit):
+            _recommend_partly(seen, config, project)
+            raise
     print(f"hours are those of {settled.num_epochs} epochs of {audio_s / 60:.1f} minutes")
     if fixed:
         print(f"kept as you chose: {', '.join(f'{name} {value}' for name, value in fixed.items())}")

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from utils import jobs
 from utils.audio.clean import Cleaning
 from utils.config import PrepareConfig
 from utils.dataset.checks import Checks
@@ -59,8 +60,10 @@ def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Repor
     inputs = (config.input, *config.also)
     for path in inputs:
         _check_apart(path, project)
-    recordings = read_sources(inputs, Reading.of(config, project.sources))
-    return build(config, recordings, progress=progress)
+    device = config.transcriber_device if config.transcriber else "cpu"
+    with jobs.hold("prepare", device=device, output=project.output, folder=project.folder):
+        recordings = read_sources(inputs, Reading.of(config, project.sources))
+        return build(config, recordings, progress=progress)
 
 
 def build(

@@ -11,8 +11,8 @@ shell all see the same.
 """
 
 from utils.jobs.attach import Attachment, attach
-from utils.jobs.child import announce, is_stop_wanted, register
-from utils.jobs.job import LIVE, Job, State, last_write, running, status
+from utils.jobs.child import announce, hold, is_stop_wanted, register
+from utils.jobs.job import LIVE, Job, State, last_write, running, status, status_or_none
 from utils.jobs.job import list_jobs as list
 from utils.jobs.start import start
 from utils.jobs.stop import STOP_TIMEOUT_S, stop
@@ -27,6 +27,7 @@ __all__ = [
     "State",
     "announce",
     "attach",
+    "hold",
     "is_stop_wanted",
     "last_write",
     "list",
@@ -34,5 +35,6 @@ __all__ = [
     "running",
     "start",
     "status",
+    "status_or_none",
     "stop",
 ]

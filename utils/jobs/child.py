@@ -3,12 +3,16 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from utils.errors import UserError
-from utils.jobs.device import Claim, wanted_device
+from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.heartbeat import beat
-from utils.jobs.job import refuse_second, status
+from utils.jobs.job import Job, refuse_second, status
 from utils.jobs.process import ProcessId, host_name, identify
 from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
 
@@ -28,6 +32,57 @@ def announce(folder: Path) -> JobRecord:
     update_record(folder, state="running")
     beat(folder)
     return record
+
+
+@contextmanager
+def hold(kind: str, *, device: str, output: Path, folder: Path, local_rank: int = 0) -> Iterator[None]:
+    """Have a device for this process, from before it is first used until the block ends, whatever ends it.
+
+    Nothing is taken in a process that was started as a job with this device, or below a process that has it; nor of
+    the CPU, but to train.
+
+    Args:
+        kind: train, preflight, language, ...: what others are told.
+        device: auto, cpu or cuda, as in the settings.
+        output: the folder that holds all projects.
+        folder: where the work is done, for people.
+        local_rank: of this process among those of a run on this computer; the first has the CPU for all.
+
+    Raises:
+        UserError: another job or process has the device.
+    """
+    wanted = wanted_device(device, local_rank=local_rank)
+    if wanted == CPU and (kind != "train" or local_rank):
+        yield
+        return
+    claim = Claim(wanted, output)
+    with claim.lock():
+        shared = refuse_second(claim, but=_has_it_for_us) is not None
+        if not shared:
+            claim.give_process(folder, kind, ProcessId.of(os.getpid()))
+    try:
+        yield
+    finally:
+        if not shared:
+            _release(claim)
+
+
+def _has_it_for_us(holder: Job) -> bool:
+    """Whether this process exists for that job, or was started by a process that has the device."""
+    if holder.pid == os.getpid():
+        record = read_record(holder.folder)
+        return record is not None and record.spawned and record.pid == holder.pid
+    return holder.pid in {parent.pid for parent in psutil.Process().parents()}
+
+
+def _release(claim: Claim) -> None:
+    """Give a device back that this process took, or a run that it registered since."""
+    with claim.lock():
+        held, folder = claim.process(), claim.holder()
+        record = read_record(folder) if folder is not None else None
+        pid = held[2].pid if held is not None else record.pid if record is not None else None
+        if pid == os.getpid():
+            claim.free()
 
 
 def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
@@ -53,7 +108,7 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
     wanted = wanted_device(device)
     claim = Claim(wanted, output)
     with claim.lock():
-        refuse_second(claim)
+        shared = refuse_second(claim, but=lambda holder: _has_it_for_us(holder) or _is_held_here(claim)) is not None
         identity = ProcessId.of(os.getpid())
         own = JobRecord(
             kind=kind,
@@ -72,8 +127,15 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
             boot_id=identity.boot_id,
         )
         write_record(folder, own)
-        claim.give(folder)
+        if not shared or _is_held_here(claim):
+            claim.give(folder)
     beat(folder)
+
+
+def _is_held_here(claim: Claim) -> bool:
+    """Whether this process has the device by `hold`, not by another run that it registered."""
+    held = claim.process()
+    return held is not None and held[2].is_same(ProcessId.of(os.getpid()))
 
 
 def is_stop_wanted(folder: Path) -> bool:

@@ -1,6 +1,8 @@
 """Which device a job computes on, and who has it: two trainings on one GPU would both fail, or crawl."""
 
+import dataclasses
 import getpass
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -11,35 +13,39 @@ from filelock import FileLock
 
 from utils.errors import UserError, disk_errors
 from utils.hardware.gpu import gpus
-from utils.jobs.process import host_name
+from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import write_whole
 
 CPU = "cpu"
 GPU_FOLDER = "xtts-finetuning-studio"
 
 
-def wanted_device(requested: str) -> str:
+def wanted_device(requested: str, *, local_rank: int = 0) -> str:
     """The device that PyTorch is going to take for a setting of auto, cpu or cuda, without loading PyTorch.
 
     Args:
         requested: auto takes the first GPU there is. Where PyTorch then cannot use it, nobody else can either.
+        local_rank: of this process among those of a run on this computer: each takes a GPU of its own.
 
     Returns:
         cpu, or cuda:N with the GPU's number on this computer, whichever GPUs CUDA_VISIBLE_DEVICES shows.
     """
     if requested == CPU:
         return CPU
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    every = ",".join(str(number) for number in range(local_rank + 1))
+    shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", every).split(",")]
+    # More processes than GPUs: PyTorch refuses that in its own words.
+    first = shown[min(local_rank, len(shown) - 1)]
     found = gpus()
-    if first in ("", "-1") or not found:
-        return CPU if requested == "auto" else "cuda:0"
+    if shown[0] in ("", "-1") or not found:
+        return CPU if requested == "auto" else f"cuda:{local_rank}"
     # It may also hold the beginning of a GPU's long name; a part of a GPU (MIG) is a device of its own.
     number = next((str(gpu.index) for gpu in found if first.startswith("GPU-") and gpu.uuid.startswith(first)), first)
     return f"cuda:{number}"
 
 
 class Claim:
-    """The file that names the job which has a device; it is only believed while that job lives.
+    """The file that names the job or process which has a device; it is only believed while that one lives.
 
     A GPU belongs to the computer, so its file lies in the user's part of the temporary folder; the CPU is
     shared out within one output folder.
@@ -69,17 +75,42 @@ class Claim:
             yield
 
     def holder(self) -> Path | None:
-        """Folder of the job that had the device last."""
+        """Folder of the job that had the device last; None also where a process had it that is no job."""
+        lines = self._lines()
+        folder = Path(lines[0]) if len(lines) == 1 else None
+        return folder if folder is not None and folder.is_dir() else None
+
+    def process(self) -> tuple[Path, str, ProcessId] | None:
+        """Process that had the device last without being a job: what it works in, what it does, and which it is."""
         try:
-            folder = Path(self._file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError):
+            folder, facts = self._lines()
+            values = json.loads(facts)
+            return Path(folder), str(values.pop("kind")), ProcessId(**values)
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
-        return folder if folder.is_dir() else None
 
     def give(self, folder: Path) -> None:
         """Name the job that has the device from now on."""
+        self._write(str(folder.absolute()))
+
+    def give_process(self, folder: Path, kind: str, process: ProcessId) -> None:
+        """Name a process that has the device from now on; see `process`."""
+        self._write(f"{folder.absolute()}\n{json.dumps({'kind': kind, **dataclasses.asdict(process)})}")
+
+    def free(self) -> None:
+        """Name nobody any more."""
         with disk_errors():
-            write_whole(self._file, str(folder.absolute()))
+            self._file.unlink(missing_ok=True)
+
+    def _lines(self) -> list[str]:
+        try:
+            return self._file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return []
+
+    def _write(self, text: str) -> None:
+        with disk_errors():
+            write_whole(self._file, text)
 
 
 def _gpu_folder() -> Path:

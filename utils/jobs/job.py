@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,20 +117,54 @@ def is_process_alive(record: JobRecord) -> bool:
     return record.host == host_name() and identity is not None and identity.process() is not None
 
 
-def refuse_second(claim: Claim) -> None:
-    """Do nothing when the claim's device is free.
+def holder_of(claim: Claim) -> Job | None:
+    """The living job that has a claim's device; a process that is no job is told like one."""
+    held = claim.process()
+    if held is not None:
+        folder, kind, identity = held
+        return _process_as_job(folder, kind, identity) if identity.process() is not None else None
+    found = claim.holder()
+    job = status_or_none(found) if found is not None else None
+    return job if job is not None and (job.alive or job.process_alive) else None
+
+
+def refuse_second(claim: Claim, *, but: Callable[[Job], bool] = lambda job: False) -> Job | None:
+    """Do nothing when the claim's device is free, or who has it does not mind.
+
+    Args:
+        claim: of the device.
+        but: whether the caller may use the device beside this holder.
+
+    Returns:
+        That holder.
 
     Raises:
-        UserError: it is not; names the job that has it.
+        UserError: it is not free; names the job that has it.
     """
-    folder = claim.holder()
-    holder = status_or_none(folder) if folder is not None else None
-    if holder is not None and (holder.alive or holder.process_alive):
+    holder = holder_of(claim)
+    if holder is not None and not but(holder):
         raise UserError(
             what=f"{claim.title} is in use by the {holder.kind} job {holder.name!r}",
-            where=str(folder),
+            where=str(holder.folder),
             fix="wait until it has ended, or stop it",
         )
+    return holder
+
+
+def _process_as_job(folder: Path, kind: str, identity: ProcessId) -> Job:
+    return Job(
+        folder=folder,
+        kind=kind,
+        state="running",
+        message="",
+        host=host_name(),
+        command=(),
+        device=None,
+        pid=identity.pid,
+        process_alive=True,
+        started=identity.create_time,
+        ended=None,
+    )
 
 
 def list_jobs(project: Project, *, kind: str | None = None) -> list[Job]:

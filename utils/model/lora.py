@@ -32,7 +32,7 @@ _LEARNED = (".lora_", ".added_")
 class AddedRows(nn.Module):
     """A table of which some rows learn; the whole table stays as it was beside them."""
 
-    weight: nn.Parameter
+    weight: Tensor
     added_weight: nn.Parameter
     """The rows that learn, [N, D]."""
     added_ids: Tensor
@@ -57,8 +57,11 @@ class GrownEmbedding(AddedRows, nn.Embedding):
         ids: the added rows.
     """
 
+    places: Tensor
+    """Of each row of the table its number among those that learn, or -1: [R]."""
+
     def __init__(self, plain: nn.Embedding, ids: Sequence[int]) -> None:
-        nn.Embedding.__init__(self, *plain.weight.shape, _weight=plain.weight.detach())
+        nn.Embedding.__init__(self, plain.num_embeddings, plain.embedding_dim, _weight=plain.weight.detach())
         self._learn(ids)
         places = torch.full((plain.num_embeddings,), -1, device=plain.weight.device)
         places[self.added_ids] = torch.arange(len(ids), device=plain.weight.device)

@@ -22,8 +22,9 @@ from typing import Any, Literal
 from utils.config import Device
 from utils.errors import UserError, disk_errors
 from utils.events import last_lines
-from utils.jobs import Job, status
+from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, wanted_device
+from utils.jobs.job import holder_of
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds utils."""
@@ -180,10 +181,7 @@ class SpeechWorker:
     def _holder(self, device: str) -> Job | None:
         """The living job that has a device."""
         with suppress(UserError, OSError):
-            folder = Claim(device, self._output).holder()
-            job = status(folder) if folder is not None else None
-            if job is not None and (job.alive or job.process_alive):
-                return job
+            return holder_of(Claim(device, self._output))
         return None
 
     def _begin(self, device: str) -> subprocess.Popen[bytes]:

@@ -20,11 +20,13 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware import TORCH_ENVIRONMENT
+from utils.model.base import Base
 from utils.model.catalog import find_entry
-from utils.paths import open_project
+from utils.paths import Project, open_project
 from utils.performance_utils import is_out_of_memory
 from utils.training.assembly import make_trainer
 from utils.training.batches import Batch
@@ -126,6 +128,11 @@ def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
     project = open_project(config.project, config.output)
     base = language_base(config, project, starting_base(config, project))
     config = settle(config.validate(where="training settings"), project, base)
+    with jobs.hold("preflight", device=config.device, output=project.output, folder=project.folder):
+        return _measured(config, project, base, warmup=warmup, steps=steps)
+
+
+def _measured(config: TrainConfig, project: Project, base: Base, *, warmup: int, steps: int) -> Measurement:
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(config, accelerator.device)
     data = load_data(config, project, base, accelerator)

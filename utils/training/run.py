@@ -14,6 +14,7 @@ from utils.paths import Project, open_project
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
 from utils.performance_utils.settings import kept_torch_settings
 from utils.training.assembly import make_trainer
+from utils.training.claim import claimed
 from utils.training.data import PhaseProgress, TrainingData, load_data
 from utils.training.divergence import Divergence
 from utils.training.language import language_base, what_was_added
@@ -107,6 +108,28 @@ def fine_tune(
     chosen = starting_base(config, project, resumed.run if resumed else None)
     base = language_base(config, project, chosen)
     settled = settle(config, project, base)
+    # Before the first process group, CUDA context or model: two trainings on one device would both fail.
+    with claimed(config.device, project):
+        return _fine_tune(config, settled, project, base, resumed, progress)
+
+
+def _fine_tune(
+    config: TrainConfig,
+    settled: TrainConfig,
+    project: Project,
+    base: Base,
+    resumed: Resumed | None,
+    progress: Progresses,
+) -> TrainResult:
+    """As `fine_tune`, on a device that this process has.
+
+    Args:
+        config: as given, to tell who chose what.
+        settled: its open settings filled in.
+        project, base: what is trained.
+        resumed: what is gone on from, if anything.
+        progress: who is told.
+    """
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
     data = load_data(settled, project, base, accelerator, progress.data)
