@@ -211,7 +211,7 @@ def plan_removal(project: Project, names: Sequence[str], *, keep_best: bool) -> 
         require_ended(folder)
     if keep_best and not folders:
         folders = [info.folder for info in list_runs(project) if not info.job.alive]
-    plan = _left_by_clean(project.runs) if folders else []
+    plan = _left_by_clean(project.runs) if folders or (keep_best and not names) else []
     for folder in folders:
         plan += _all_but_best(folder) if keep_best else [_removal(folder, "the whole run", folder)]
     return plan
@@ -224,13 +224,23 @@ def remove(removal: Removal) -> None:
         UserError: its run was started again meanwhile.
         OSError: the system does not allow it.
     """
-    if removal.run.exists():
+    # A run that is half gone has ended, and may have nothing left that says so.
+    if removal.run.exists() and not removal.run.name.startswith(REMOVING):
         require_ended(removal.run)
-    aside = removal.path
-    if not aside.name.startswith(REMOVING):
-        aside = aside.with_name(REMOVING + aside.name)
+    discard(removal.path)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder under another name: what a kill in the middle leaves looks like nothing else, and can be found.
+
+    Raises:
+        OSError: the system does not allow it.
+    """
+    aside = folder
+    if not folder.name.startswith(REMOVING):
+        aside = folder.with_name(REMOVING + folder.name)
         shutil.rmtree(aside, ignore_errors=True)
-        removal.path.rename(aside)
+        folder.rename(aside)
     shutil.rmtree(aside)
 
 
@@ -278,9 +288,14 @@ def _all_but_best(run: Path) -> list[Removal]:
 
 
 def _left_by_clean(runs: Path) -> list[Removal]:
-    places = [runs, *runs.glob(f"*/{CHECKPOINTS}")]
-    found = [path for place in places for path in place.glob(f"{REMOVING}*")]
-    return [_removal(path, "left by a removal that was cut", path) for path in found]
+    """What a removal that was cut has left; a run that is alive may just be removing a checkpoint."""
+    found = [(path, path) for path in runs.glob(f"{REMOVING}*")]
+    for path in runs.glob(f"*/{CHECKPOINTS}/{REMOVING}*"):
+        run = path.parents[1]
+        job = jobs.status_or_none(run)
+        if not run.name.startswith(REMOVING) and (job is None or not (job.alive or job.process_alive)):
+            found.append((path, run))
+    return [_removal(path, "left by a removal that was cut", run) for path, run in found]
 
 
 def _removal(path: Path, what: str, run: Path) -> Removal:

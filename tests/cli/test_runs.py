@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -261,6 +262,22 @@ def test_a_removal_that_was_cut_is_finished_by_the_next_one(say: Say, project: P
     assert [line.split()[1] for line in say("list")[1:]] == ["20260102-120000-1"]
     say("clean", "--project", "voice", "--run", "20260102-120000-1", "--yes")
     assert list(project.runs.iterdir()) == []
+
+
+def test_leftovers_of_cut_removals_go_and_those_of_a_run_that_is_alive_stay(say: Say, project: Project) -> None:
+    """Half a run has nothing left that says it has ended; training may be pruning just now."""
+    (half_run := project.runs / f"{runs.REMOVING}20250101-120000-1" / "checkpoints").mkdir(parents=True)
+    (half := project.runs / "20260101-120000-1" / "checkpoints" / f"{runs.REMOVING}step-00000001").mkdir(parents=True)
+    alive = project.runs / "20260103-120000-1"
+    (pruned := alive / "checkpoints" / f"{runs.REMOVING}step-00000001").mkdir(parents=True)
+    write_events(alive, {"kind": "started"}, {"kind": "step", "step": 1})
+    say("clean", "--project", "voice", "--keep-best", "--yes")
+    assert not half_run.exists() and not half.exists()
+    assert pruned.is_dir()
+    shutil.rmtree(project.runs)
+    half_run.mkdir(parents=True)
+    say("clean", "--project", "voice", "--keep-best", "--yes")
+    assert not half_run.exists(), "also where no run is left"
 
 
 def test_checkpoints_are_judged_as_training_judges_them(project: Project) -> None:

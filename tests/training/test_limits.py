@@ -1,8 +1,10 @@
 """What only shows at scale or in bad luck: many clips, many processes, divergence, full disks, two writers."""
 
 import json
+import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -167,3 +169,41 @@ def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> 
     assert checkpoints.last() == tmp_path / ".writing-step-00000006"
     (tmp_path / ".writing-step-00000006" / COMPLETE_FILE).unlink()
     assert checkpoints.last() is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs fork")
+def test_what_a_kill_while_pruning_leaves_is_removed_by_the_next_save(tmp_path: Path) -> None:
+    """A real kill -9 after the first file of the former checkpoint is gone."""
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save_last(1, model, optimizer, {})
+    if (child := os.fork()) == 0:
+        unlink = os.unlink
+
+        def then_die(*args, **kwargs) -> None:
+            unlink(*args, **kwargs)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        os.unlink = then_die
+        checkpoints.save_last(2, model, optimizer, {})
+        os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    (left,) = tmp_path.glob(".removing-*")
+    assert checkpoints.last() == tmp_path / "step-00000002"
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-00000002"], "nothing half gone under its own name"
+    checkpoints.save_last(3, model, optimizer, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
+    left.mkdir()
+    assert checkpoints.tidy() == [left.name] and not left.exists()
+
+
+def test_what_an_earlier_version_left_half_removed_goes_with_the_next_save(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    for step in (1, 2):
+        checkpoints.save_last(step, model, optimizer, {})
+    (tmp_path / "step-00000001" / "model.safetensors").unlink()
+    checkpoints.save_last(3, model, optimizer, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]

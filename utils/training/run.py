@@ -110,7 +110,8 @@ def fine_tune(
     settled = settle(config, project, base)
     # Before the first process group, CUDA context or model: two trainings on one device would both fail.
     with claimed(config.device, project):
-        return _fine_tune(config, settled, project, base, resumed, progress)
+        added = None if resumed else what_was_added(chosen, base)
+        return _fine_tune(config, settled, project, base, resumed, progress, added)
 
 
 def _fine_tune(
@@ -120,6 +121,7 @@ def _fine_tune(
     base: Base,
     resumed: Resumed | None,
     progress: Progresses,
+    added: str | None,
 ) -> TrainResult:
     """As `fine_tune`, on a device that this process has.
 
@@ -129,6 +131,7 @@ def _fine_tune(
         project, base: what is trained.
         resumed: what is gone on from, if anything.
         progress: who is told.
+        added: what the base was given on the way, for the user.
     """
     accelerator = make_accelerator(config.device)
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
@@ -153,7 +156,7 @@ def _fine_tune(
         _tell_start(run, settled, base, data, sources, resumed)
         for message in told:
             run.log.warn(message, source="resume")
-        if not resumed and (added := what_was_added(chosen, base)):
+        if added:
             run.log.warn(added, source="language")
         fit(run)
     accelerator.wait_for_everyone()

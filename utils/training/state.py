@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, read_weights
-from utils.runs import ASIDE, BEST, LAST, LEFT, is_complete
+from utils.runs import ASIDE, BEST, LAST, LEFT, REMOVING, discard, is_complete
 from utils.training.adamw8bit import AdamW8bit, is_quantized
 from utils.training.offload import OffloadedAdamW
 from utils.training.tensor_file import num_bytes, write_tensors
@@ -123,11 +124,11 @@ class Checkpoints:
         Returns:
             Names of what was removed.
         """
-        removed = []
+        removed = self._clear()
         for aside in sorted(self.folder.glob(f"{ASIDE}*")):
             final = aside.with_name(aside.name.removeprefix(ASIDE))
             if is_complete(aside) and not is_complete(final):
-                shutil.rmtree(final, ignore_errors=True)
+                _discard(final)
                 aside.rename(final)
             else:
                 shutil.rmtree(aside, ignore_errors=True)
@@ -176,11 +177,12 @@ class Checkpoints:
     def _publish(self, prefix: str, step: int, fill: Callable[[Path], Hashes], size: int) -> Path:
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
+            self._clear()
             self._require_room(size)
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
             _mark_complete(aside, fill(aside))
-            shutil.rmtree(final, ignore_errors=True)
+            _discard(final)
             aside.rename(final)
             sync(self.folder)
         except OSError as error:
@@ -210,10 +212,25 @@ class Checkpoints:
         )
 
     def _prune(self, prefix: str, newest: Path) -> None:
-        older = sorted((p for p in self._of(prefix) if p != newest and is_complete(p)), key=_step_of, reverse=True)
-        for old in older[self.keep if prefix == LAST else 0 :]:
-            # What cannot be removed now is no reason to fail a save that is complete.
-            shutil.rmtree(old, ignore_errors=True)
+        older = sorted((p for p in self._of(prefix) if p != newest), key=_step_of, reverse=True)
+        whole = [path for path in older if is_complete(path)]
+        # Kills of earlier versions left such: what is not whole and behind the newest is of no use any more.
+        broken = [path for path in older if path not in whole and _step_of(path) < _step_of(newest)]
+        for old in [*whole[self.keep if prefix == LAST else 0 :], *broken]:
+            _discard(old)
+
+    def _clear(self) -> list[str]:
+        """Go on with removals that were cut; gives their names."""
+        left = sorted(self.folder.glob(f"{REMOVING}*"))
+        for path in left:
+            _discard(path)
+        return [path.name for path in left]
+
+
+def _discard(folder: Path) -> None:
+    # What cannot be removed now is no reason to fail a save that is complete: it is tried again at the next one.
+    with suppress(OSError):
+        discard(folder)
 
 
 def _step_of(folder: Path) -> int:
