@@ -46,6 +46,9 @@ class Answers:
             "DeviceGetCudaComputeCapability": (8, 9),
             "DeviceGetComputeRunningProcesses": [self.process(7, GIB), self.process(8, None)],
             "DeviceGetGraphicsRunningProcesses": [],
+            "DeviceGetNumGpuCores": 3_072,
+            "DeviceGetMaxClockInfo": lambda handle, clock: 3_105,
+            "DeviceGetMigMode": [0, 0],
         }
 
     @staticmethod

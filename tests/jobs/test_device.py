@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,10 @@ GPUS = [Gpu(index=n, name="a", uuid=f"GPU-{n}{n}", total_bytes=1, free_bytes=1, 
         ("auto", "-1", GPUS, "cpu"),
         ("auto", "1,0", GPUS, "cuda:1"),
         ("cuda", "GPU-1", GPUS, "cuda:1"),
-        ("cuda", "MIG-5", GPUS, "cuda:MIG-5"),
+        ("auto", "GPU-", GPUS, "cpu"),
+        ("auto", "5", GPUS, "cpu"),
+        ("auto", "MIG-5", [replace(GPUS[0], parts=(replace(GPUS[1], index=0, uuid="MIG-55"),))], "cuda:MIG-55"),
+        ("auto", None, [GPUS[0], replace(GPUS[1], speed=9)], "cuda:1"),
         ("cuda", None, [], "cuda:0"),
         ("cpu", None, GPUS, "cpu"),
     ],

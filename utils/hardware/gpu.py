@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ class Gpu:
     """One GPU at the moment of asking."""
 
     index: int
-    """Number in the driver's order, that of nvidia-smi; torch counts so only with CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+    """Number in the driver's order, that of nvidia-smi; `utils.hardware.visible` knows PyTorch's."""
     name: str
     uuid: str = ""
     total_bytes: int
@@ -55,6 +55,10 @@ class Gpu:
     """Newest CUDA version that the driver supports."""
     processes: dict[int, int | None] = field(default_factory=dict)
     """Bytes used by each process id that computes here; None where the driver does not tell (Windows, display mode)."""
+    speed: int = 0
+    """CUDA cores times their highest clock in MHz; 0 when the driver does not tell."""
+    parts: tuple["Gpu", ...] = ()
+    """The devices that the GPU is divided into (MIG), each with its own memory and the GPU's `index`."""
 
     @property
     def architecture(self) -> str:
@@ -147,7 +151,34 @@ def _read(index: int, driver: str, cuda: Version | None) -> Gpu:
         driver=driver,
         cuda=cuda,
         processes=_processes(handle),
+        speed=(_told(pynvml.nvmlDeviceGetNumGpuCores, handle) or 0)
+        * (_told(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM) or 0),
+        parts=tuple(_parts(handle, index, driver, cuda)),
     )
+
+
+def _parts(handle: Any, index: int, driver: str, cuda: Version | None) -> Iterator[Gpu]:
+    """The MIG devices of a GPU in the driver's order."""
+    mode = _told(pynvml.nvmlDeviceGetMigMode, handle)
+    if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return
+    for number in range(_told(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        # A number that no device has is no end: there may be gaps.
+        with suppress(pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            memory = pynvml.nvmlDeviceGetMemoryInfo(part)
+            yield Gpu(
+                index=index,
+                name=_told(pynvml.nvmlDeviceGetName, part) or f"part {number} of GPU {index}",
+                uuid=_told(pynvml.nvmlDeviceGetUUID, part) or "",
+                total_bytes=memory.total,
+                free_bytes=memory.free,
+                used_bytes=memory.used,
+                capability=_told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+                driver=driver,
+                cuda=cuda,
+                processes=_processes(part),
+            )
 
 
 def _temperature(handle: Any) -> int | None:

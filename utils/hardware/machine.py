@@ -1,11 +1,13 @@
 """All facts that `recommend` and the page want of this machine, gathered in one place."""
 
+import os
 import platform
 from dataclasses import dataclass, field
 
 from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
 from utils.hardware.processor import Cpu, compiler, cpu
 from utils.hardware.resources import Memory, memory
+from utils.hardware.visible import trained_on
 from utils.hardware.wheel import TorchBuild, gpu_problems, torch_build
 
 
@@ -16,7 +18,7 @@ class Machine:
     cpu: Cpu
     memory: Memory
     gpu: Gpu | None = None
-    """The GPU to train on, whether or not PyTorch can use it yet."""
+    """The GPU that training takes in this environment, whether or not PyTorch can use it yet."""
     gpu_reason: str = ""
     """Why there is no GPU, or not every one."""
     gpu_problems: list[str] = field(default_factory=list)
@@ -37,14 +39,26 @@ def this_machine() -> Machine:
 
 
 def assemble(survey: GpuSurvey, build: TorchBuild, processor: Cpu, free: Memory) -> Machine:
-    """A machine of its parts; of several GPUs it takes the one that PyTorch can use, then the largest."""
-    problems = {gpu.index: gpu_problems(gpu, build) for gpu in survey.gpus}
-    best = max(survey.gpus, key=lambda gpu: (not problems[gpu.index], gpu.total_bytes), default=None)
+    """A machine of its parts; of several GPUs it has the one that training takes, not the best one."""
+    taken = trained_on(survey.gpus)
+    # Where all are hidden, the page still says which GPU there would be.
+    gpu = taken or max(survey.gpus, key=lambda gpu: gpu.total_bytes, default=None)
+    problems = gpu_problems(gpu, build) if gpu else []
+    if gpu and taken is None and not problems:
+        problems = [
+            f"CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES')!r}, which names no GPU of this machine: "
+            "unset it, or name the GPU to use, such as 0"
+        ]
+    if problems and taken:
+        usable = [gpu for gpu in survey.gpus if gpu != taken and not gpu_problems(gpu, build)]
+        problems += [
+            f"to train on {other.name}, set CUDA_VISIBLE_DEVICES={other.uuid or other.index}" for other in usable
+        ]
     return Machine(
         cpu=processor,
         memory=free,
-        gpu=best,
+        gpu=gpu,
         gpu_reason=survey.reason,
-        gpu_problems=problems[best.index] if best else [],
+        gpu_problems=problems,
         compiler=compiler(),
     )

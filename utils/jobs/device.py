@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from utils.errors import UserError, disk_errors
 from utils.hardware.gpu import gpus
+from utils.hardware.visible import trained_on
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import write_whole
 
@@ -28,20 +29,17 @@ def wanted_device(requested: str, *, local_rank: int = 0) -> str:
         local_rank: of this process among those of a run on this computer: each takes a GPU of its own.
 
     Returns:
-        cpu, or cuda:N with the GPU's number on this computer, whichever GPUs CUDA_VISIBLE_DEVICES shows.
+        cpu, or cuda:N with the GPU's number on this computer, whichever GPUs CUDA_VISIBLE_DEVICES shows; of a divided
+        GPU (MIG), the long name of the part.
     """
     if requested == CPU:
         return CPU
-    every = ",".join(str(number) for number in range(local_rank + 1))
-    shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", every).split(",")]
-    # More processes than GPUs: PyTorch refuses that in its own words.
-    first = shown[min(local_rank, len(shown) - 1)]
     found = gpus()
-    if shown[0] in ("", "-1") or not found:
-        return CPU if requested == "auto" else f"cuda:{local_rank}"
-    # It may also hold the beginning of a GPU's long name; a part of a GPU (MIG) is a device of its own.
-    number = next((str(gpu.index) for gpu in found if first.startswith("GPU-") and gpu.uuid.startswith(first)), first)
-    return f"cuda:{number}"
+    gpu = trained_on(found, local_rank)
+    if gpu is not None:
+        is_part = gpu.uuid.startswith("MIG-")
+        return f"cuda:{gpu.uuid.replace('/', '-') if is_part else gpu.index}"
+    return CPU if requested == "auto" else f"cuda:{local_rank}"
 
 
 class Claim:

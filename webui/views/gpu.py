@@ -48,8 +48,9 @@ def _own_bytes(gpu: Gpu, job: Job | None, memory: Event | None) -> int:
         return 0
     if job.pid is not None and gpu.processes.get(job.pid):
         return gpu.processes[job.pid] or 0
-    index = job.device.rsplit(":", 1)[-1] if job.device and ":" in job.device else "0"
-    if memory is None or str(gpu.index) != index:
+    place = job.device.rsplit(":", 1)[-1] if job.device and ":" in job.device else "0"
+    # A part of a divided GPU (MIG) goes by its long name, as `wanted_device` gives it.
+    if memory is None or place not in (str(gpu.index), *(part.uuid.replace("/", "-") for part in gpu.parts)):
         return 0
     return min(int(number_of(memory, "reserved_bytes") or 0), gpu.used_bytes)
 
