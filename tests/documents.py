@@ -1,5 +1,6 @@
 """What the documents show: fenced blocks, command lines and flags, as a reader would copy them."""
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 FLAG = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
+
+TARGETS = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+"""What `make` can make."""
 
 
 @dataclass(frozen=True)
@@ -58,3 +62,21 @@ def flags() -> Iterator[tuple[str, str]]:
     for path in documents():
         for flag in sorted(set(FLAG.findall(path.read_text(encoding="utf-8")))):
             yield path.relative_to(ROOT).as_posix(), flag
+
+
+def known_flags() -> set[str]:
+    """Every flag of our commands, the page, the benchmarks and the recipes, as their source spells it."""
+    sources = [ROOT / "app.py"]
+    for folder in ("utils", "webui", "benchmarks", "recipes"):
+        sources += (ROOT / folder).rglob("*.py")
+    found = set()
+    for path in sources:
+        source = path.read_text(encoding="utf-8")
+        found |= {f"--{name}" for name in re.findall(r"""add(?:_argument)?\(\s*"--([a-z-]+)\"""", source)}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.add(f"--{node.target.id.replace('_', '-')}")
+            if isinstance(node, ast.FunctionDef):
+                names = [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)]
+                found |= {f"--{name.replace('_', '-')}" for name in names}
+    return found

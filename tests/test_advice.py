@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.commands import run_as_printed
+from tests.documents import FLAG, TARGETS, known_flags
 from tests.sounds import make_project
 from utils import runs
 from utils.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command
@@ -239,3 +241,27 @@ def test_paths_are_quoted_for_the_windows_shell(monkeypatch: pytest.MonkeyPatch)
     assert command("train", base="C:\\my bases\\ka", sdpa=False) == (
         'python -m utils.cli.train --base "C:\\my bases\\ka" --no-sdpa'
     )
+
+
+FOREIGN = {"--copy", "--shm-size", "--index-url", "--help"}
+"""Flags of ct2-transformers-converter (--copy_files), docker and pip."""
+NO_ADVICE = ("utils/dataset/page.py", "utils/evaluation/reference.py", "benchmarks/webui.py")
+"""These hold a style sheet, or call other programs."""
+
+
+def test_every_flag_that_a_message_names_exists() -> None:
+    known = known_flags() | FOREIGN
+    known |= {f"--no-{flag.removeprefix('--')}" for flag in known}
+    modules = [(name, tree) for name, tree in sources() if name not in NO_ADVICE]
+    named = {(name, flag) for name, tree in modules for words in words_of(tree) for flag in FLAG.findall(words)}
+    assert [f"{name}: {flag}" for name, flag in sorted(named) if flag not in known] == []
+
+
+def test_the_other_programs_that_messages_name_come_with_the_environment() -> None:
+    said = "\n".join(words for _, tree in sources() for words in words_of(tree))
+    scripts = {script.name for script in entry_points(group="console_scripts")}
+    assert set(re.findall(r"hf(?= auth login)|ct2-[a-z-]+", said)) <= scripts
+    assert set(re.findall(r"again: make ([a-z-]+)", said)) == {"starter"} <= TARGETS
+    pinned = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    installed = set(re.findall(r"pip install ([\w-]+==[\w.]+)", said))
+    assert installed and all(pin in pinned for pin in installed)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.commands import run_as_printed
-from tests.documents import FENCE, ROOT, blocks, commands, documents, flags, words
+from tests.documents import FENCE, ROOT, TARGETS, blocks, commands, documents, flags, known_flags, words
 
+PLACE = re.compile(r"(?<![\w/])((?:utils|webui|tests|benchmarks|recipes|scripts|docs|docker|assets)/[\w/.-]*[\w/])")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 OURS = sorted({line for _, line in commands() if line.startswith("python -m utils.cli.")})
 MODULES = sorted(
     {words(line)[2] for _, line in commands() if line.startswith(("python -m benchmarks", "python -m rec"))}
 )
-TARGETS = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 FOREIGN = {"--gpus", "--rm", "--time", "--log-cli-level", "--help"}
 """Flags of docker and pytest."""
 
@@ -32,24 +32,6 @@ def test_a_command_is_read_as_printed(line: str, monkeypatch: pytest.MonkeyPatch
         # What the documents' names stand for is not here; only flags that cannot be read are wrong here.
         said = capsys.readouterr().err
         assert end.code == 0 or "\n  where: " in said, said
-
-
-def known_flags() -> set[str]:
-    """Every flag of our commands, the page, the benchmarks and the recipes, as their source spells it."""
-    sources = [ROOT / "app.py"]
-    for folder in ("utils", "webui", "benchmarks", "recipes"):
-        sources += (ROOT / folder).rglob("*.py")
-    found = set()
-    for path in sources:
-        source = path.read_text(encoding="utf-8")
-        found |= {f"--{name}" for name in re.findall(r"""add(?:_argument)?\(\s*"--([a-z-]+)\"""", source)}
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found.add(f"--{node.target.id.replace('_', '-')}")
-            if isinstance(node, ast.FunctionDef):
-                names = [arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)]
-                found |= {f"--{name.replace('_', '-')}" for name in names}
-    return found
 
 
 def test_every_flag_that_is_named_exists() -> None:
@@ -76,6 +58,11 @@ def test_every_link_leads_to_a_file() -> None:
         if "://" not in link and not (path.parent / link).exists()
     ]
     assert broken == []
+
+
+def test_every_file_of_the_project_that_is_named_is_there() -> None:
+    named = {(path.name, place) for path in documents() for place in PLACE.findall(path.read_text(encoding="utf-8"))}
+    assert [f"{name}: {place}" for name, place in sorted(named) if not (ROOT / place).exists()] == []
 
 
 @pytest.mark.parametrize(

@@ -223,3 +223,27 @@ def test_the_state_of_jobs_that_have_ended_is_read_once(tmp_path, monkeypatch):
     with log.open("a", encoding="utf-8") as file:
         file.write(step(4))
     assert status.status(studio, "maria")["jobs"][0]["done"] == 4, "it went on, and the very next answer says so"
+
+
+def test_the_rows_of_a_preflight_are_shown_while_it_runs_and_after_it_was_cancelled(tmp_path: Path) -> None:
+    job = Job(
+        folder=tmp_path,
+        kind="preflight",
+        state="running",
+        message="",
+        host=host_name(),
+        command=(),
+        device=None,
+        pid=None,
+        process_alive=False,
+        started=None,
+        ended=None,
+    )
+    studio = Studio(output=tmp_path)
+    job.log.write_text("loading clips\n", encoding="utf-8")
+    before = str(live._preflight(studio, [job])["train.measured"])
+    assert text.MEASURED not in before and "loading clips" not in before
+    job.log.write_text("loading clips\n     s/step  audio-s/s\nno switch  1.0  2.0   about 60 s left for 7 more\n")
+    for seen in (job, dataclasses.replace(job, state="stopped")):
+        shown = str(live._preflight(studio, [seen])["train.measured"])
+        assert "about 60 s left for 7 more" in shown and "loading clips" not in shown
