@@ -58,7 +58,7 @@ def container(words: Sequence[str], output: Path) -> Iterator[tuple[str, Path]]:
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=120) == 143
         finally:
-            process.kill()
+            process.terminate()  # and the page with it, which a kill would leave behind
 
 
 @contextmanager
