@@ -1,0 +1,113 @@
+"""Settings as other trainers spell them, such as Hugging Face's `fp16`, translated into ours."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from utils.errors import UserError
+
+RENAMED = {
+    "dataloader_num_workers": "num_workers",
+    "dataloader_prefetch_factor": "prefetch_factor",
+    "dataloader_pin_memory": "pin_memory",
+    "scheduler": "schedule",
+    "lr_scheduler_type": "schedule",
+    "per_device_train_batch_size": "batch_size",
+    "per_device_eval_batch_size": "eval_batch_size",
+    "gradient_accumulation_steps": "grad_accumulation",
+    "num_train_epochs": "num_epochs",
+    "max_grad_norm": "grad_clip_norm",
+    "save_steps": "checkpoint_every",
+    "save_step": "checkpoint_every",
+}
+"""Other name -> ours; the value is the same."""
+SWITCHES = ("fp16", "bf16", "gradient_checkpointing")
+"""On or off elsewhere, where our setting has several ways; alone on a command line they mean on."""
+_SCHEDULES = {"constant_with_warmup": "constant"}
+"""Ours all warm up, over `warmup_steps`."""
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def translate(values: Mapping[str, Any], *, where: str) -> tuple[dict[str, Any], list[str]]:
+    """Our names and values for a caller's settings.
+
+    Args:
+        values: settings by any name, those given only.
+        where: what took them, for the message.
+
+    Returns:
+        The settings by our names, and a note for each that has another name or value there.
+
+    Raises:
+        UserError: two names of one setting contradict each other.
+    """
+    found: dict[str, tuple[Any, str]] = {}
+    notes: list[str] = []
+    for name, value in values.items():
+        for ours, meant in _meaning(name, value):
+            before, other = found.setdefault(ours, (meant, name))
+            if str(before) != str(meant):
+                raise _contradiction(f"{other} ({before})", f"{name} ({meant})", where)
+            if name != ours or meant is not value:
+                notes.append(f"{ours} {meant}: given as {name}{'' if meant is value else f' {value}'}")
+    precision = found.get("mixed_precision", ("", ""))[0]
+    if precision in ("fp16", "bf16") and values.get(precision) is False:
+        raise _contradiction(f"{precision} (False)", f"mixed_precision ({precision})", where)
+    return {name: value for name, (value, _) in found.items()}, notes
+
+
+def _meaning(name: str, value: Any) -> list[tuple[str, Any]]:
+    """One setting in ours; nothing where it only says that something is off that is off anyway."""
+    if name in ("fp16", "bf16"):
+        return [("mixed_precision", name)] if value else []
+    if name == "gradient_checkpointing" and isinstance(value, bool):
+        return [(name, "full" if value else "none")]
+    ours = RENAMED.get(name, name)
+    return [(ours, _SCHEDULES.get(value, value) if ours == "schedule" else value)]
+
+
+def _contradiction(first: str, second: str, where: str) -> UserError:
+    return UserError(what=f"given twice, differently: {first} and {second}", where=where, fix="give one of them")
+
+
+def translate_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command line with our flags in place of other trainers', and a note for each of those.
+
+    `--fp16`, `--fp16 True` and `--fp16=true` are the same; so are `-` and `_`.
+
+    Raises:
+        UserError: two flags contradict each other, or an on-or-off flag has another value.
+    """
+    kept: list[str] = []
+    given: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for flag, value, written in _flags(words):
+        name = flag.removeprefix("--").replace("-", "_")
+        if name in SWITCHES and (value is None or value.lower() in _BOOLEANS):
+            given[name] = value is None or _BOOLEANS[value.lower()]
+        elif name in ("fp16", "bf16"):
+            fix = f"use {flag}, {flag} true or {flag} false"
+            raise UserError(what=f"{flag} is {value!r}", where="command line", fix=fix)
+        elif name in RENAMED and value is not None:
+            given[name] = value.capitalize() if value.lower() in ("true", "false") else value
+        else:
+            own[name] = value
+            kept += written
+    if twice := sorted(set(own) & set(given)):
+        raise _contradiction(f"{twice[0]} ({own[twice[0]]})", f"{twice[0]} ({given[twice[0]]})", "command line")
+    ours, notes = translate({**own, **given}, where="command line")
+    new = {name: value for name, value in ours.items() if name not in own}
+    return kept + [word for name, value in new.items() for word in (f"--{name.replace('_', '-')}", str(value))], notes
+
+
+def _flags(words: Sequence[str]) -> list[tuple[str, str | None, list[str]]]:
+    """Each flag, its value if it has one, and both as they were written; a word of no flag stands alone."""
+    found: list[tuple[str, str | None, list[str]]] = []
+    for word in words:
+        if word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            found.append((flag, value if equals else None, [word]))
+        elif found and found[-1][0].startswith("--") and found[-1][1] is None:
+            found[-1] = (found[-1][0], word, [*found[-1][2], word])
+        else:
+            found.append((word, None, [word]))
+    return found
