@@ -133,14 +133,20 @@ class ProgressEvents:
 
 def _prepare(config: PrepareConfig, report: Report) -> None:
     from utils.dataset.build import prepare
+    from utils.model.fetch import fetch_base
 
+    fetch_base(config.base, progress=report)
     print(prepare(config, progress=lambda done, total: report("preparing clips", done, total)).table())
 
 
 def _train(config: TrainConfig, report: Report) -> None:
-    from utils.training.run import Progresses, fine_tune
+    from utils.training.progresses import Progresses
+
+    from utils.model.fetch import fetch_base
+    from utils.training.run import fine_tune
     from utils.training.stopping import exit_status
 
+    fetch_base(config.base, progress=report)
     result = fine_tune(config, progress=Progresses(data=report))
     print(result.folder)
     if status := exit_status(result.stop_signal, result.folder):
@@ -176,7 +182,9 @@ def _download(config: DownloadConfig, report: Report) -> None:
 
 def _preflight(config: TrainConfig, report: Report) -> None:
     from utils.cli.preflight import measure_switches
+    from utils.model.fetch import fetch_base
 
+    fetch_base(config.base, progress=report)
     measure_switches(config, report)
 
 

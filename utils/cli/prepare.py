@@ -1,21 +1,39 @@
 """Recordings with transcripts to a dataset: python -m utils.cli.prepare --input PATH --project NAME --language en."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
-from utils.cli.common import progress_report, run_command
+from utils.cli.common import progress_phases, progress_report, run_command
 from utils.config import PrepareConfig
 from utils.paths import open_project
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrepareCommand(PrepareConfig):
+    """Turn recordings with transcripts into a dataset."""
+
+    accept_license: bool = False
+    """Agree to the licence of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
+
+    @property
+    def settings(self) -> PrepareConfig:
+        """What the preparation itself is given."""
+        return PrepareConfig(**{field.name: getattr(self, field.name) for field in fields(PrepareConfig)})
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(PrepareConfig, _prepare, "Turn recordings with transcripts into a dataset.", args)
+    run_command(PrepareCommand, _prepare, "Turn recordings with transcripts into a dataset.", args)
 
 
-def _prepare(config: PrepareConfig) -> None:
+def _prepare(command: PrepareCommand) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.dataset.build import prepare
+    from utils.model.fetch import fetch_base
 
+    config = command.settings
+    with progress_phases() as phases:
+        fetch_base(config.base, accept_license=command.accept_license, progress=phases)
     project = open_project(config.project, config.output)
     with progress_report("preparing clips") as report:
         result = prepare(config, progress=report)

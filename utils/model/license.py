@@ -4,6 +4,7 @@
 """
 
 import logging
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,11 @@ LICENSE_ID = "CPML"
 LICENSE_NAME = "Coqui Public Model License (CPML)"
 LICENSE_LINK = "https://coqui.ai/cpml"
 
+AGREEMENT_VARIABLE = "COQUI_TOS_AGREED"
+"""Set to 1 it agrees to the licence, as coqui-tts itself takes it."""
+AGREE = f"give --accept-license (from Python: accept_license=True), or set {AGREEMENT_VARIABLE}=1"
+"""The ways in which the licence is agreed to, for messages."""
+
 Ask = Callable[[str], bool]
 """Shows the licence to the user and returns whether they accept it."""
 
@@ -31,6 +37,11 @@ def is_accepted(bases: Path, repository: str) -> bool:
     return any(record.get("repository") == repository for record in _records(bases))
 
 
+def is_agreed_by_environment() -> bool:
+    """Whether the user's environment agrees to the licence."""
+    return os.environ.get(AGREEMENT_VARIABLE) == "1"
+
+
 def require_license(
     bases: Path, *, repository: str, link: str, accept: bool, ask: Ask | None, read_text: Callable[[], str]
 ) -> None:
@@ -40,7 +51,7 @@ def require_license(
         bases: folder of the record, beside the bases.
         repository: whose weights.
         link: address of the repository's own copy of the licence, or of the repository when it has none.
-        accept: the user gave the flag; the licence is then shown in the log.
+        accept: the user gave the flag; the licence is then shown in the log, as it is where the environment agrees.
         ask: puts the question to a person who is present.
         read_text: gives the repository's own licence text; called only to show it.
 
@@ -52,6 +63,8 @@ def require_license(
     notice = f"The weights of {repository} are under the {LICENSE_NAME}: {LICENSE_LINK}\nThe repository's copy: {link}"
     if accept:
         logger.info("%s\nAccepted by --accept-license.", notice)
+    elif is_agreed_by_environment():
+        logger.info("%s\nAccepted by %s=1.", notice, AGREEMENT_VARIABLE)
     elif ask is None:
         raise _refused(f"the licence of {repository} has not been accepted: {LICENSE_NAME}, {LICENSE_LINK}", link)
     elif not ask(f"{notice}\n\n{read_text()}".rstrip()):
@@ -60,7 +73,7 @@ def require_license(
 
 
 def _refused(what: str, link: str) -> UserError:
-    fix = "read it, then add --accept-license, or run the command in a terminal and answer yes"
+    fix = f"read it, then {AGREE}; or run the command in a terminal and answer yes"
     return UserError(what=what, where=link, fix=fix)
 
 
