@@ -29,6 +29,7 @@ LAYERS = (
         "utils.runs",
         "utils.hardware",
     }
+    | {"utils.console", "utils.spellings"}
     | {"utils.settings", "utils.projects", "utils.progress", "utils.intake", "utils.uploads"},
     {"utils.audio"},
     {"utils.text", "utils.model", "utils.speech"},
@@ -61,6 +62,7 @@ LIGHT = (
     "webui",
     "utils.advice",
     "utils.config",
+    "utils.console",
     "utils.errors",
     "utils.events",
     "utils.hardware",

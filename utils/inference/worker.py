@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from utils.console import take_output
 from utils.errors import UserError, disk_errors
 from utils.speech.wavs import join_wavs
 
@@ -60,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute")
     device = parser.parse_args().device
-    answers = _own_output()
+    answers = take_output()
     requests = Requests(sys.stdin)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     # Imported late: loading takes seconds, in which the end of the web app must be heard.
@@ -178,13 +179,6 @@ def _in_words(error: Exception) -> str:
                       "speak on the CPU")
         )  # fmt: skip
     return f"{type(error).__name__}: {error}"
-
-
-def _own_output() -> IO[str]:
-    """The pipe to the web app; what libraries print goes to the log instead."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return answers
 
 
 if __name__ == "__main__":

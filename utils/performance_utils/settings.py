@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from utils.console import say
 from utils.hardware import cpu, find_gpus, memory, process_memory, usable_cpus
 from utils.model.exact import kept_float32
 
@@ -61,7 +62,7 @@ def kept_torch_settings() -> Iterator[None]:
 
 
 def log_system_info() -> dict[str, str]:
-    """Log and return what this machine is: system, versions, processor, memory, GPUs."""
+    """Show and return what this machine is: system, versions, processor, memory, GPUs."""
     processor, free, survey = cpu(), memory(), find_gpus()
     matrix = ", bf16 units" if processor.has_bf16 else ""
     limit = f" (limited by {free.limited_by})" if free.limited_by else ""
@@ -84,7 +85,7 @@ def log_system_info() -> dict[str, str]:
 
 
 def log_performance_info() -> dict[str, str]:
-    """Log and return the settings in force and the memory in use; what ran is told by the run's optimizations event."""
+    """Show and return the settings in force and the memory in use; what ran is in the run's optimizations event."""
     info = {
         "threads": f"{torch.get_num_threads()} of {usable_cpus()} usable",
         "process memory": f"{process_memory(children=True) / GB:.2f} GB",
@@ -133,5 +134,5 @@ def _is_older_readable() -> bool:
 
 def _logged(info: dict[str, str]) -> dict[str, str]:
     for name, value in info.items():
-        log.info("%-15s %s", name, value)
+        say(log, f"{name:15} {value}")
     return info

@@ -10,6 +10,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
+from utils.console import say
+
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
@@ -27,7 +29,7 @@ class Timing:
 
 @contextmanager
 def timing(name: str, *, device: str | torch.device | None = None, level: int = logging.INFO) -> Iterator[Timing]:
-    """Log how long the block takes.
+    """Log how long the block takes; where logging is not set up, print it.
 
     Args:
         name: what is being done, for the log.
@@ -45,7 +47,7 @@ def timing(name: str, *, device: str | torch.device | None = None, level: int = 
         _wait(device)
     finally:
         result.seconds = time.perf_counter() - started
-        log.log(level, "%s: %.3f s", name, result.seconds)
+        say(log, f"{name}: {result.seconds:.3f} s", level=level)
 
 
 @overload

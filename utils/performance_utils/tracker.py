@@ -3,6 +3,8 @@
 import logging
 from dataclasses import dataclass, field
 
+from utils.console import say
+
 log = logging.getLogger(__name__)
 
 
@@ -73,7 +75,7 @@ class _Totals:
 
 
 class PerformanceTracker:
-    """Throughput of training, logged every so many steps and in all.
+    """Throughput of training, logged every so many steps and in all; where logging is not set up, printed.
 
     Args:
         log_interval: steps between two lines in the log; 0 logs none.
@@ -124,7 +126,7 @@ class PerformanceTracker:
                 flops=flops,
             )
         if self.log_interval and self._recent.steps >= self.log_interval:
-            log.info("%s", self._recent.summary(self.peak_flops))
+            say(log, str(self._recent.summary(self.peak_flops)))
             self._recent = _Totals()
 
     def summary(self) -> Summary:
@@ -132,9 +134,9 @@ class PerformanceTracker:
         return self._all.summary(self.peak_flops)
 
     def log_summary(self) -> Summary:
-        """Log and return `summary`."""
+        """Log and return `summary`; where logging is not set up, print it."""
         summary = self.summary()
-        log.info("in all: %s", summary)
+        say(log, f"in all: {summary}")
         return summary
 
 

@@ -1,0 +1,52 @@
+"""Standard output: messages for whoever called the library, and a pipe of its own for a worker's answers."""
+
+import logging
+import os
+import sys
+from typing import IO
+
+SAID = "said"
+"""Attribute of log records that `say` made: another process that passes them on prints them likewise."""
+
+
+def say(log: logging.Logger, message: str, *, level: int = logging.INFO) -> None:
+    """Log a message if anybody would see it there, otherwise print it.
+
+    In a script or notebook nobody has set up logging, and a call whose purpose is to show something would show nothing.
+    A level that was set on one of our own loggers is a choice, and is respected: it is the way to silence us.
+
+    Args:
+        log: logger of the module that speaks.
+        message: one line or several.
+        level: of the log record; below INFO nothing is printed.
+    """
+    if is_logged(log, level):
+        log.log(level, "%s", message, extra={SAID: True})
+    elif level >= logging.INFO and sys.stdout is not None:
+        sys.stdout.write(f"{message}\n")
+        sys.stdout.flush()
+
+
+def is_logged(log: logging.Logger, level: int) -> bool:
+    """Whether a message of this level belongs in the log, even if the caller's own choice then drops it there.
+
+    Handlers alone do not tell: notebook services install one, and the root logger's default level hides INFO.
+    """
+    return log.hasHandlers() and (log.isEnabledFor(level) or _has_own_level(log))
+
+
+def _has_own_level(log: logging.Logger) -> bool:
+    """Whether a level was set on this logger or one above it, the root logger apart."""
+    current: logging.Logger | None = log
+    while current is not None and current.parent is not None:
+        if current.level != logging.NOTSET:
+            return True
+        current = current.parent
+    return False
+
+
+def take_output() -> IO[str]:
+    """This process's standard output, for itself alone: what libraries print goes to standard error instead."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return answers
