@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -16,14 +15,12 @@ from utils.config import Config
 from utils.errors import UserError, disk_errors
 from utils.events import EventWriter
 from utils.jobs.device import CPU, Claim, wanted_device
+from utils.jobs.environment import child_environment
 from utils.jobs.job import Job, jobs_folder, log_file, refuse_second, status
 from utils.jobs.process import host_name, identify, spawn
 from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
 from utils.jobs.resume import find_resume
 from utils.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
-
-ROOT = Path(__file__).resolve().parents[2]
-"""The folder that holds utils."""
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +177,7 @@ def _begin(folder: Path) -> None:
     record = read_record(folder)
     assert record is not None
     try:
-        child = spawn(record.command, log=log_file(folder, record.kind), env=_environment())
+        child = spawn(record.command, log=log_file(folder, record.kind), env=child_environment())
     except OSError as error:
         refusal = UserError(what=f"the process could not be started: {error}", where=" ".join(record.command))
         with closing(EventWriter(folder / EVENTS_FILE)) as events:
@@ -199,15 +196,3 @@ def _see_the_end(folder: Path, child: subprocess.Popen[bytes]) -> None:
             update_record(folder, exit_code=code, state=status(folder).state)
     except (UserError, OSError) as error:
         log.warning("the exit status of %s could not be noted: %s", folder.name, error)
-
-
-def _environment() -> dict[str, str]:
-    """The child's: it imports the same utils, wherever it is started, and says things when they happen."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        "OMP_WAIT_POLICY": "PASSIVE",
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONIOENCODING": "utf-8",
-    }

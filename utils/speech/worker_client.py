@@ -24,10 +24,9 @@ from utils.errors import UserError, disk_errors
 from utils.events import last_lines
 from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, wanted_device
+from utils.jobs.environment import child_environment
 from utils.jobs.job import holder_of
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The folder that holds utils."""
 IDLE_S = 600.0
 """A worker that was not asked for so long gives its memory back."""
 POLL_S = 0.5
@@ -275,7 +274,4 @@ def _ending(code: int) -> str:
 
 def _environment(kind: str) -> dict[str, str]:
     """The worker's: it imports the same utils, and sees no GPU when it is to use the CPU."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    hidden = {"CUDA_VISIBLE_DEVICES": ""} if kind == CPU else {}
-    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
-    return {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, **hidden, **own}
+    return child_environment() | ({"CUDA_VISIBLE_DEVICES": ""} if kind == CPU else {})

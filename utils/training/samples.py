@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from utils.events import Event, EventFollower, EventWriter
+from utils.jobs.environment import child_environment
 
 SAMPLES_FOLDER = "samples"
 SAMPLES_FILE = "samples.jsonl"
@@ -25,8 +26,6 @@ MAX_FAILURES = 3
 POLL_S = 0.05
 END_TIMEOUT_S = 5.0
 """A worker that was told to end is killed after this time."""
-ROOT = Path(__file__).resolve().parents[2]
-"""The folder that holds utils."""
 
 log = logging.getLogger(__name__)
 
@@ -226,8 +225,7 @@ def _close(pipe: IO[bytes] | None) -> None:
 def _environment() -> dict[str, str]:
     """One thread, no GPU, the same utils as here."""
     threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = dict.fromkeys(threads, "1") | {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "PASSIVE"}
     # A distributed trainer's variables would make the worker wait for other processes.
-    inherited = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")}
-    return {**inherited, **own, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    distributed = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")
+    return {name: value for name, value in child_environment().items() if name not in distributed} | own
