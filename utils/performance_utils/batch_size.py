@@ -1,5 +1,6 @@
 """The largest batch that fits in memory, found by real training steps."""
 
+import inspect
 import logging
 import platform
 import sys
@@ -52,7 +53,8 @@ class BatchSizeOptimizer:
         sample_batch_fn: makes a batch of the given number of clips on that device; the longest ones, to be safe.
         min_batch_size, max_batch_size: where to search.
         loss_fn: how the loss is computed. Otherwise the batch is given to the model (a tuple as positional, a mapping
-            as named arguments) and the loss is its result: a tensor, a tuple of losses, or what has a `loss`.
+            as named arguments where it takes them) and the loss is its result: a tensor, a tuple of losses, or what has
+            a `loss`.
         memory_limit: bytes. CUDA: that may be reserved, 90 % of what is free or ours when not given. CPU: by which the
             process may grow, 70 % of the available memory when not given.
         optimizer_bytes: state of the optimizer for each trained parameter, 8 for Adam; 0 when it exists already.
@@ -260,12 +262,42 @@ def _undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 def _default_loss(model: nn.Module, batch: Any) -> Tensor:
-    if isinstance(batch, Mapping):
-        result = model(**batch)
-    else:
-        result = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
-    if isinstance(result, Mapping):
-        result = result["loss"]
-    result = getattr(result, "loss", result)
+    result = _output(model, batch)
     losses = result if isinstance(result, (tuple, list)) else [result]
+    if isinstance(result, Mapping):
+        losses = [result.get("loss")]
+    elif not isinstance(result, (Tensor, tuple, list)):
+        losses = [getattr(result, "loss", None)]
+    if not losses or not all(isinstance(loss, Tensor) for loss in losses):
+        has = f"the keys {', '.join(map(str, result))}" if isinstance(result, Mapping) else f"a {type(result).__name__}"
+        raise UserError(
+            what=f"{type(model).__name__} gives no loss for this batch: its output has {has}, and no tensor `loss`",
+            where="BatchSizeOptimizer",
+            fix="pass loss_fn=lambda model, batch: ..., or have sample_batch_fn add what the model needs for its loss "
+            "(labels, for Hugging Face models)",
+        )
     return torch.stack([loss.float().mean() for loss in losses]).sum()
+
+
+def _output(model: nn.Module, batch: Any) -> Any:
+    """The model's output for a batch; a mapping whose names it does not take is given as it is.
+
+    Raises:
+        UserError: the model takes the batch in neither way.
+    """
+    if not isinstance(batch, Mapping):
+        return model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+    signature = inspect.signature(model.forward)
+    try:
+        signature.bind(**batch)
+    except TypeError as error:
+        try:
+            signature.bind(batch)
+        except TypeError:
+            raise UserError(
+                what=f"{type(model).__name__} does not take this batch: {error}",
+                where="BatchSizeOptimizer",
+                fix="have sample_batch_fn name the arguments of the model's forward, or pass loss_fn",
+            ) from None
+        return model(batch)
+    return model(**batch)
