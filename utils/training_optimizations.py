@@ -2,23 +2,25 @@
 
 import logging
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import nn
 
 from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
+from utils.console import say
+from utils.errors import UserError
 from utils.hardware import Recommendation, process_memory, recommend
 from utils.model.attention import AttentionKind
 from utils.model.gpt import XttsGpt
 from utils.model.lora import add_lora
 from utils.performance_utils.settings import optimize_torch_settings
 from utils.training.compiler import FAILURES, compile_blocks, failure, num_graphs, num_skips, uncompile_blocks
+from utils.training.foreign import ForeignModel
 from utils.training.optim import make_optimizer
 from utils.training.proof import StepRecord, record_step
 from utils.training.report import LOADING, Report, report
@@ -34,7 +36,8 @@ class TrainingOptimizer:
     """Takes a GPT and makes it train as asked; what took effect is told by `report`, after the first step.
 
     Args:
-        enable_gradient_checkpointing: recompute activations; True is "full".
+        enable_gradient_checkpointing, enable_grad_checkpoint: recompute activations; True is "full". Two names of one
+            switch.
         enable_sdpa: fused attention over tight rows; False is explicit softmax attention, the reference.
         enable_mixed_precision: half-precision products; True is "auto", False "fp32".
         compile_mode: torch.compile of the blocks.
@@ -52,10 +55,11 @@ class TrainingOptimizer:
 
     def __init__(
         self,
-        enable_gradient_checkpointing: bool | Checkpointing = False,
+        enable_gradient_checkpointing: bool | Checkpointing | None = None,
         enable_sdpa: bool = True,
         enable_mixed_precision: bool | Precision = False,
         *,
+        enable_grad_checkpoint: bool | Checkpointing | None = None,
         compile_mode: CompileMode = "off",
         eight_bit_optimizer: bool = False,
         offload_optimizer: bool = False,
@@ -69,7 +73,8 @@ class TrainingOptimizer:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         modes: dict[bool, Checkpointing] = {False: "none", True: "full"}
         precisions: dict[bool, Precision] = {False: "fp32", True: "auto"}
-        checkpointing, precision = enable_gradient_checkpointing, enable_mixed_precision
+        checkpointing = _one_of(enable_gradient_checkpointing, enable_grad_checkpoint)
+        precision = enable_mixed_precision
         self.asked = TrainConfig(
             project="",
             gradient_checkpointing=modes[checkpointing] if isinstance(checkpointing, bool) else checkpointing,
@@ -92,6 +97,8 @@ class TrainingOptimizer:
         """What was watched: a micro-batch of the first step, and of the first after each change; None before it."""
         self.has_news = False
         """Whether `report` would tell something that was not told yet."""
+        self.foreign: ForeignModel | None = None
+        """The model that was optimized, if it is none of ours."""
         self._watched: tuple[Any, ...] | None = None
 
     @classmethod
@@ -115,12 +122,38 @@ class TrainingOptimizer:
         made.asked = replace(made.asked, **loading)
         return made
 
-    def optimize_model(self, model: XttsGpt) -> XttsGpt:
-        """Set the model up in place, and torch for the device; the model comes back on the device."""
+    @overload
+    def optimize_model(self, model: XttsGpt) -> XttsGpt: ...
+
+    @overload
+    def optimize_model(self, model: nn.Module) -> nn.Module: ...
+
+    def optimize_model(self, model: nn.Module) -> nn.Module:
+        """Set the model up in place, and torch for the device; the model comes back on the device.
+
+        Another model than ours, such as stock coqui-tts' or a Hugging Face one, gets what can be done to it; `states`
+        says what was seen of it, and why the rest is off.
+
+        Raises:
+            UserError: it is no module.
+        """
+        if not isinstance(model, nn.Module):
+            what = f"optimize_model was given a {type(model).__name__}, and takes a torch.nn.Module"
+            raise UserError(what=what, where="TrainingOptimizer", fix="give it the model itself")
+        self._set_up_torch()
+        if not isinstance(model, XttsGpt):
+            model.to(self.device)
+            self.foreign = ForeignModel(model, self.asked, self.switches)
+            return model
+        return self._optimize_own(model)
+
+    def _set_up_torch(self) -> None:
         self.changed = optimize_torch_settings(self.device)
         if self.device.type == "cuda":
             # Of the whole process: a limit that an earlier run set must not stay.
             torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction or 1.0, device_index(self.device))
+
+    def _optimize_own(self, model: XttsGpt) -> XttsGpt:
         attention: AttentionKind = self.switches.attention
         model.options.attention = attention
         model.options.checkpointing = self.switches.checkpointing
@@ -139,6 +172,11 @@ class TrainingOptimizer:
             compile_blocks(model, self.switches.compile)
         return model
 
+    @property
+    def states(self) -> Report:
+        """Of a model that is not ours: each switch, on only where a training step showed it, else off with why."""
+        return self.foreign.states() if self.foreign is not None else {}
+
     def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
         """AdamW of the chosen kind over the parameters that learn."""
         kind = self.switches.optimizer
@@ -152,6 +190,8 @@ class TrainingOptimizer:
             step: the step; it must compute the same when it is called again after `undo`.
             undo: takes back what a step that failed half-way has left.
         """
+        if self.foreign is not None:
+            return step()
         record, before = self.record, (num_graphs(), num_skips())
         result = self.attempt(model, step, undo)
         if self.record is not None and self.record is not record:
@@ -162,6 +202,9 @@ class TrainingOptimizer:
     @contextmanager
     def micro_batch(self, model: XttsGpt) -> Iterator[None]:
         """Around a forward and backward pass; the first is watched, and the first that computes in another way."""
+        if self.foreign is not None:
+            yield
+            return
         way = replace(model.options), "compile" in self.switches.off
         if way == self._watched:
             yield
@@ -205,6 +248,8 @@ class TrainingOptimizer:
             scaler: whether a gradient scaler is active.
             loader: the training DataLoader.
         """
+        if self.foreign is not None:
+            return self.states
         assert self.record is not None, "report before the first step"
         return report(
             asked=self.asked,
@@ -250,16 +295,32 @@ class TrainingOptimizer:
 
     @staticmethod
     def print_memory_stats() -> None:
-        """Print `get_memory_stats` in GB, one line: for scripts and notebooks, where nobody set up logging."""
+        """Show `get_memory_stats` in GB, one line: logged where logging is set up, printed where it is not."""
         stats = TrainingOptimizer.get_memory_stats()
         amounts = {name: value for name, value in stats.items() if name.endswith("_bytes")}
         told = ", ".join(f"{name.removesuffix('_bytes')} {value / GB:.2f} GB" for name, value in amounts.items())
-        sys.stdout.write(f"memory on {stats['device']}: {told}\n")
+        say(log, f"memory on {stats['device']}: {told}")
 
     @staticmethod
     def recommend(*args: Any, **options: Any) -> Recommendation:
         """Settings for this machine and purpose; see `utils.hardware.recommend`."""
         return recommend(*args, **options)
+
+
+def _one_of(first: bool | Checkpointing | None, second: bool | Checkpointing | None) -> bool | Checkpointing:
+    """The value of a switch that has two names; off where neither is given.
+
+    Raises:
+        UserError: they contradict each other.
+    """
+    given = [value for value in (first, second) if value is not None]
+    if len(set(given)) > 1:
+        raise UserError(
+            what=f"enable_gradient_checkpointing is {first} and enable_grad_checkpoint is {second}: one switch",
+            where="TrainingOptimizer",
+            fix="give one of them",
+        )
+    return given[0] if given else False
 
 
 def _peak_rss() -> int:
