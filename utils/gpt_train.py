@@ -1,12 +1,25 @@
 """train_gpt(): fine-tune XTTS from Python, with the argument names people already use."""
 
+import logging
+import os
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.config import TrainConfig
+from utils.console import say
 from utils.errors import UserError
 from utils.paths import Project
-from utils.training.run import Progresses, fine_tune
+from utils.spellings import translate
+from utils.training.child import Interrupted, train_in_child
+from utils.training.narration import Narration
+from utils.training.progresses import Progresses
+
+log = logging.getLogger(__name__)
+
+DISTRIBUTED = ("RANK", "WORLD_SIZE")
+"""Set by torchrun and `accelerate launch`: then this process is one of those that train."""
 
 
 class TrainedModel(NamedTuple):
@@ -47,14 +60,21 @@ def train_gpt(
     allow_changes: bool = False,
     patience: int = 0,
     max_hours: float | None = None,
+    accept_license: bool = False,
+    in_process: bool = False,
     progress: Progresses | None = None,
     **settings: Any,
 ) -> TrainedModel:
     """Fine-tune the GPT of an XTTS base.
 
+    Training runs in a child process, as fast as the command line, and needs no main guard. What it does is printed, or
+    logged where logging is set up (silence it with `logging.getLogger("utils").setLevel("WARNING")`). Ctrl-C, or a
+    notebook's stop button, finishes the step and saves; a second one does not wait. When this process dies, the child
+    finishes its step, saves and ends.
+
     Args:
         custom_model: folder of a model to start from, such as an earlier run's ready/; None or "" takes `version`.
-        version: base model when there is no custom model: tiny, v2.0.2, v2.0.3 or main.
+        version: base model when there is no custom model: starter, tiny, v2.0.2, v2.0.3 or main.
         language: code of the language spoken: en, de, zh-cn, ...
         num_epochs: passes over the training clips; None takes the base's default.
         batch_size: clips in one forward pass.
@@ -75,17 +95,23 @@ def train_gpt(
         allow_changes: let the resumed run take other settings or clips than it had, instead of refusing them by name.
         patience: stop early after so many evaluations in a row without a lower loss; 0 trains all epochs.
         max_hours: save and stop after so many hours; the run can be resumed.
-        progress: who is told how far the run is.
+        accept_license: agree to the licence of a published base that is not on this computer yet; it is downloaded
+            first. COQUI_TOS_AGREED=1 in the environment agrees as well.
+        in_process: train in this process instead, as it is always done under torchrun and `accelerate launch`.
+        progress: functions that are called, from this thread, instead of the lines they stand for.
         settings: any other field of `utils.config.TrainConfig`: learning_rate, schedule, warmup_steps, seed,
             eval_batch_size, num_workers, weight_decay, grad_clip_norm, max_text_length, dropout, device,
             mixed_precision (instead of enable_mixed_precision), checkpoint_every, checkpoint_minutes,
-            keep_checkpoints, sample_text, ...
+            keep_checkpoints, sample_text, ...; also as Hugging Face's trainer names them: fp16, bf16,
+            gradient_checkpointing, dataloader_num_workers, dataloader_prefetch_factor, scheduler, ...
 
     Returns:
         (speaker_path, config, checkpoint, vocab, exp_path, ref_audio).
 
     Raises:
         UserError: any fault of settings, base or data, before training starts; or a full disk.
+        KeyboardInterrupt: after Ctrl-C, when the run is saved.
+        RuntimeError: another fault of the process that trains, with its traceback.
     """
     folder = Path(output_path).expanduser().absolute()
     named = {
@@ -107,20 +133,66 @@ def train_gpt(
         "patience": patience,
         "max_hours": max_hours,
     }
-    if twice := sorted(set(named) & set(settings)):
+    given, notes = translate(settings, where="train_gpt")
+    if not enable_grad_checkpoint and "gradient_checkpointing" in given:
+        del named["gradient_checkpointing"]
+    if twice := sorted(set(named) & set(given)):
         raise UserError(what=f"given twice: {', '.join(twice)}", where="train_gpt", fix="use train_gpt's own arguments")
     if use_compile:
         named["compile"] = "default"
     if enable_mixed_precision:
         named["mixed_precision"] = "auto"
-    config = TrainConfig.from_values({**named, **settings}, where="train_gpt")
-    # The folder is the caller's own choice: it need not obey the rules for project names.
-    result = fine_tune(config, project=Project(name=folder.name, output=folder.parent), progress=progress)
+    config = TrainConfig.from_values({**named, **given}, where="train_gpt").validate(where="train_gpt")
+    for note in notes:
+        say(log, note)
+    heard = Narration(partial(say, log)).joined(progress)
+    if in_process or any(name in os.environ for name in DISTRIBUTED):
+        result = _train_here(config, accept_license, heard)
+    else:
+        try:
+            result = train_in_child(config, accept_license=accept_license, progress=heard)
+        except Interrupted as end:
+            _say_stopped(end.result)
+            raise KeyboardInterrupt from None
+    _say_end(result)
     return TrainedModel(
-        speaker_path=str(result.speakers),
-        config=str(result.config),
-        checkpoint=str(result.checkpoint),
-        vocab=str(result.vocab),
-        exp_path=str(result.folder),
-        ref_audio=str(result.reference),
+        speaker_path=result["speakers"],
+        config=result["config"],
+        checkpoint=result["checkpoint"],
+        vocab=result["vocab"],
+        exp_path=result["folder"],
+        ref_audio=result["reference"],
     )
+
+
+def _train_here(config: TrainConfig, accept_license: bool, progress: Progresses) -> dict[str, Any]:
+    # Imported late: a process that has a child do it needs no torch.
+    from utils.model.fetch import fetch_base
+    from utils.training.run import fine_tune
+    from utils.training.train_worker import as_fields
+
+    fetch_base(config.base, accept_license=accept_license, progress=progress.data)
+    # The folder is the caller's own choice: it need not obey the rules for project names.
+    return as_fields(fine_tune(config, project=Project(name=config.project, output=config.output), progress=progress))
+
+
+def _say_end(result: dict[str, Any]) -> None:
+    """Where the run is, and how it goes on if it was stopped.
+
+    Raises:
+        KeyboardInterrupt: it was stopped by Ctrl-C.
+    """
+    if result["stop_signal"] is None:
+        say(log, f"run folder: {result['folder']}")
+        return
+    _say_stopped(result)
+    if result["stop_signal"] == signal.SIGINT:
+        raise KeyboardInterrupt
+
+
+def _say_stopped(result: dict[str, Any] | None) -> None:
+    """How a run that was stopped goes on."""
+    if result is None:
+        say(log, 'stopped; to continue from the last checkpoint, if there is one, call train_gpt with resume="last"')
+    else:
+        say(log, f'stopped and saved; to continue, call train_gpt likewise with resume="{result["folder"]}"')

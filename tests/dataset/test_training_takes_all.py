@@ -51,7 +51,8 @@ def test_training_drops_no_clip_that_was_accepted(tmp_path: Path, cleaned: bool)
     assert "exceeds" in dropped and "fits" not in dropped
     if not cleaned:
         assert {"longer", "shorter"} <= dropped and not {"longest", "shortest"} & dropped
-    run = train_gpt(base, "tiny", "en", 1, 4, 1, project.train_csv, project.eval_csv, project.folder, **LIMITS)
+    csvs = (project.train_csv, project.eval_csv)
+    run = train_gpt(base, "tiny", "en", 1, 4, 1, *csvs, project.folder, in_process=True, **LIMITS)
     started = next(read_events(Path(run.exp_path) / "events.jsonl", kind="started"))
     assert started["dropped"] == []
     assert started["clips"] + started["eval_clips"] == len(report.used)

@@ -87,7 +87,8 @@ def test_a_full_disk_is_a_user_error_from_python_too(prepared: Project, tmp_path
         pytest.skip("needs the right to mount a small file system")
     try:
         with pytest.raises(UserError, match="disk is full"):
-            train_gpt(None, "tiny", "en", 1, 2, 1, prepared.train_csv, prepared.eval_csv, tmp_path / "voice")
+            csvs = (prepared.train_csv, prepared.eval_csv)
+            train_gpt(None, "tiny", "en", 1, 2, 1, *csvs, tmp_path / "voice", in_process=True)
     finally:
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
@@ -113,8 +114,9 @@ def test_cuda_that_is_not_there_is_not_replaced_in_silence(project: Project) -> 
     ],
 )
 def test_odd_values_from_python_are_told(prepared: Project, tmp_path: Path, settings: dict, message: str) -> None:
+    csvs = (prepared.train_csv, prepared.eval_csv)
     with pytest.raises(UserError, match=message):
-        train_gpt(None, "tiny", "en", 1, 2, 1, prepared.train_csv, prepared.eval_csv, tmp_path, **settings)
+        train_gpt(None, "tiny", "en", 1, 2, 1, *csvs, tmp_path, in_process=True, **settings)
 
 
 def test_odd_values_of_a_settings_file_are_told(project: Project) -> None:

@@ -307,5 +307,6 @@ def test_python_resumes_too(kept, tmp_path: Path) -> None:
     plain = TrainConfig.load(folder / "config.yaml")
     moved = replace(plain, train_csv=csvs[0], eval_csv=csvs[1], output=project.output)
     moved.save(folder / "config.yaml")
-    model = train_gpt(None, "tiny", "en", 3, 2, 1, *csvs, project.folder, resume="last", allow_changes=True, patience=2)
+    options = {"resume": "last", "allow_changes": True, "patience": 2, "in_process": True}
+    model = train_gpt(None, "tiny", "en", 3, 2, 1, *csvs, project.folder, **options)
     assert Path(model.exp_path) == folder and max(steps_of(folder)) == 9

@@ -129,6 +129,7 @@ def test_train_gpt_returns_six_existing_paths(prepared: Project, tmp_path: Path)
         enable_sdpa=True,
         enable_mixed_precision=True,
         seed=3,
+        in_process=True,
     )
     for path in (speaker_path, config, checkpoint, vocab, ref_audio):
         assert Path(path).is_file(), path

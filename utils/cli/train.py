@@ -1,19 +1,25 @@
 """Fine-tune a prepared voice: python -m utils.cli.train --project NAME --base starter."""
 
+import logging
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from utils.advice import command
-from utils.cli.common import given_fields, progress_phases, run_command
+from utils.cli.common import error_exits, given_fields, progress_phases, run_command
 from utils.cli.preflight import heeding_sigterm, measure_switches, with_choice
 from utils.config import TrainConfig
 from utils.paths import open_project
+from utils.spellings import translate_words
 
 if TYPE_CHECKING:
     from utils.training.preflight import Row
     from utils.training.run import TrainResult
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +32,9 @@ class TrainCommand(TrainConfig):
     """Measure likewise, take the fastest combination and batch size that fit, and train with them; switches and a batch
     size that you give stay, also where they are the default."""
 
+    accept_license: bool = False
+    """Agree to the licence of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
+
     def problems(self) -> list[str]:
         both = ["preflight trains nothing and auto trains; give one of them"] if self.preflight and self.auto else []
         return super().problems() + both
@@ -37,13 +46,25 @@ class TrainCommand(TrainConfig):
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    command = partial(_command, given=given_fields(args))
-    run_command(TrainCommand, command, "Fine-tune the GPT of a base model on a prepared dataset.", args)
+    """The command; see `utils.cli.common.run_command` for its exit statuses.
+
+    Flags as other trainers spell them (`utils.spellings`) are taken as well.
+    """
+    with error_exits():
+        words, notes = translate_words(sys.argv[1:] if args is None else args)
+    command = partial(_command, given=given_fields(words), notes=notes)
+    run_command(TrainCommand, command, "Fine-tune the GPT of a base model on a prepared dataset.", words)
 
 
-def _command(command: TrainCommand, given: Collection[str]) -> None:
+def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]) -> None:
+    # Imported late: a wrong flag should be answered at once.
+    from utils.model.fetch import fetch_base
+
     config = command.settings
+    for note in notes:
+        log.info(note)
+    with progress_phases() as phases:
+        fetch_base(config.base, accept_license=command.accept_license, progress=phases)
     if command.preflight or command.auto:
         chosen = _preflight(config, given)
         if command.preflight:
@@ -86,10 +107,17 @@ def _train(config: TrainConfig) -> None:
 def train_with_bars(config: TrainConfig) -> "TrainResult":
     """Train with one progress bar for the codes and one for the steps."""
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.training.run import Progresses, fine_tune
+    from utils.training.narration import proof_lines
+    from utils.training.progresses import Progresses
+    from utils.training.run import fine_tune
+
+    def proven(kind: str, event: dict[str, Any]) -> None:
+        for line in proof_lines(event["switches"]) if kind == "optimizations" else []:
+            log.info(line)
 
     with progress_phases() as report:
-        progress = Progresses(data=report, steps=lambda done, total, loss: report("training steps", done, total))
+        steps = partial(report, "training steps")
+        progress = Progresses(data=report, steps=lambda done, total, loss: steps(done, total), events=proven)
         return fine_tune(config, progress=progress)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,10 @@ from utils.paths import Project
 from utils.training.audio_files import AudioFiles
 from utils.training.clips import TrainingClip, require_clips, select_clips, within_limits
 from utils.training.codes import cache_codes
+from utils.training.progresses import PhaseProgress
 from utils.training.settings import limits_of
 
 log = logging.getLogger(__name__)
-
-PhaseProgress = Callable[[str, int, int | None], None]
-"""Called with (phase, done, total)."""
 
 
 @dataclass(frozen=True, kw_only=True)

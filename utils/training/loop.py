@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from utils.performance_utils import PerformanceTracker, timing, useful_flops
 from utils.training.batches import Batch
 from utils.training.divergence import Divergence
 from utils.training.loaders import Loaders
+from utils.training.progresses import StepProgress
 from utils.training.recovery import Recovery
 from utils.training.report import Report
 from utils.training.run_log import RunLog
@@ -25,8 +26,6 @@ from utils.training.stopping import Limits, StopRequest
 from utils.training.trainer import Losses, StepResult, Trainer
 from utils.training_optimizations import TrainingOptimizer
 
-Progress = Callable[[int, int, float], None]
-"""Called with (steps done, steps in all, loss) after each optimizer step."""
 End = Literal["", "epochs", "patience", "hours", "signal"]
 """Why a run ended; empty while it has not."""
 
@@ -74,7 +73,7 @@ class Run:
     grad_accumulation: int
     checkpoint_every: int
     checkpoint_minutes: float
-    progress: Progress | None = None
+    progress: StepProgress | None = None
     tracker: PerformanceTracker = field(default_factory=PerformanceTracker)
     """Throughput since this process took the run up."""
     stop: StopRequest = field(default_factory=StopRequest)

@@ -30,6 +30,8 @@ class SwitchState:
     """What was seen."""
     reason: str | None = None
     """Why it is off although it was asked for."""
+    summary: str | None = None
+    """What was seen, in a few words for people who watch; None where it is off."""
 
 
 Report = dict[str, dict[str, Any]]
@@ -69,16 +71,39 @@ def report(
         "tf32": (_has_tf32(device), *_tf32(device)),
         "loader": (_asked_of_loader(asked), *_loader(asked, loader)),
     }
-    return {name: asdict(_state(name, *what, switches=switches)) for name, what in seen.items()}
+    short = _summaries(record, layers=model.shape.layers)
+    return {
+        name: asdict(_state(name, *what, switches=switches, summary=short.get(name))) for name, what in seen.items()
+    }
 
 
-def _state(name: str, asked: Any, is_on: bool, observed: str, *, switches: Switches) -> SwitchState:
+def _summaries(record: StepRecord, *, layers: int) -> dict[str, str]:
+    """The proofs that count passes, in blocks: a step of several micro-batches passes through each more than once."""
+
+    def blocks(part: int, whole: int) -> str:
+        return f"{layers * part // max(whole, 1)} of {layers} blocks"
+
+    kernels = ", ".join(name for name, _ in record.kernels.most_common())
+    return {
+        "gradient_checkpointing": f"{blocks(record.recomputed, record.forward_runs)} recomputed",
+        "sdpa": f"{kernels} in {blocks(record.passes - record.hidden, record.passes)}",
+        "mixed_precision": f"{str(record.product_dtype).removeprefix('torch.')} matrix products",
+    }
+
+
+def _state(
+    name: str, asked: Any, is_on: bool, observed: str, *, switches: Switches, summary: str | None
+) -> SwitchState:
     wanted = asked not in (False, 0, None, "none", "off", "fp32")
     reason = switches.off.get(name)
     if wanted and not is_on and reason is None:
         reason = f"what ran shows: {observed}"
     return SwitchState(
-        asked=asked, state="on" if is_on else "off", observed=observed, reason=reason if wanted else None
+        asked=asked,
+        state="on" if is_on else "off",
+        observed=observed,
+        reason=reason if wanted else None,
+        summary=(summary or observed) if is_on else None,
     )
 
 

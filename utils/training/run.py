@@ -15,12 +15,13 @@ from utils.performance_utils import PerformanceTracker, log_performance_info, lo
 from utils.performance_utils.settings import kept_torch_settings
 from utils.training.assembly import make_trainer
 from utils.training.claim import claimed
-from utils.training.data import PhaseProgress, TrainingData, load_data
+from utils.training.data import TrainingData, load_data
 from utils.training.divergence import Divergence
 from utils.training.language import language_base, what_was_added
 from utils.training.loaders import Loaders
-from utils.training.loop import End, Progress, Run, fit
+from utils.training.loop import End, Run, fit
 from utils.training.precision import DTYPES, make_accelerator
+from utils.training.progresses import Progresses
 from utils.training.recovery import Recovery
 from utils.training.resuming import put_in_order, require_resumable, take_up
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
@@ -71,14 +72,6 @@ class TrainResult:
     """Steps left out because their numbers were not finite."""
     save_waited_s: float
     """How long training stood still for saving."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progresses:
-    """Who is told how far the run is; each may be left out."""
-
-    data: PhaseProgress | None = None
-    steps: Progress | None = None
 
 
 @disk_errors()
@@ -143,7 +136,8 @@ def _fine_tune(
     if accelerator.is_main_process and not resumed:
         keep_start(folder, settled, base)
     sources = sources_of(config, base)
-    run = _make_run(settled, project, base, data, folder, trainer, optimizations)
+    run_log = RunLog(folder / "events.jsonl" if accelerator.is_main_process else None, progress.events)
+    run = _make_run(settled, project, base, data, folder, trainer, optimizations, run_log)
     run.progress = progress.steps
     # Signals are heard to the very end: waiting for the last sample can be cut short.
     with run.stop, _told(run), closing(run.loaders):
@@ -171,11 +165,11 @@ def _make_run(
     folder: Path,
     trainer: Trainer,
     optimizations: TrainingOptimizer,
+    run_log: RunLog,
 ) -> Run:
     assert config.num_epochs
     processes = trainer.accelerator
     loaders = Loaders(config, base, data, processes, optimizations.switches)
-    run_log = RunLog(folder / "events.jsonl" if processes.is_main_process else None)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
     again = command("train", project=project, resume=folder)
     return Run(

@@ -124,6 +124,8 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
     """
     assert config.resume is not None
     wanted = find_resume(config.resume, project)
+    # The run keeps them as its project's own, wherever that lies now: to name them is to give nothing anew.
+    config = _with_own_csvs(config, project)
     checkpoint, skipped = _whole_checkpoint(wanted)
     then, now = _settings_then(wanted.run, checkpoint), _settings_now(wanted.run, config)
     names = [field.name for field in fields(config) if field.name not in (*OWN, "run_id")]
@@ -216,9 +218,14 @@ def portable(config: TrainConfig, project: Project) -> TrainConfig:
 
     A run that was moved with its project then still finds its clips.
     """
+    return replace(_with_own_csvs(config, project), resume=None, allow_changes=False)
+
+
+def _with_own_csvs(config: TrainConfig, project: Project) -> TrainConfig:
+    """The settings without the manifests that the project has anyway."""
     own = {"train_csv": project.train_csv, "eval_csv": project.eval_csv}
     places = {name: None for name, place in own.items() if getattr(config, name) == place}
-    return replace(config, resume=None, allow_changes=False, **places)  # type: ignore[arg-type]
+    return replace(config, **places)  # type: ignore[arg-type]
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:

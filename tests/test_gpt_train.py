@@ -1,0 +1,152 @@
+"""train_gpt as a person calls it: from a plain Python process, somewhere else, with nothing set up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.sounds import make_project
+from utils.errors import UserError
+from utils.events import read_events
+from utils.gpt_train import train_gpt
+from utils.paths import Project
+from utils.training.child import _result
+from utils.training.state import Checkpoints, verify
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {root!r})
+from utils.gpt_train import train_gpt
+assert "torch" not in sys.modules, "the process that waits needs none"
+train_gpt("", "tiny", "en", {epochs}, 2, 1, {train!r}, {evaluate!r}, {output!r}, enable_grad_checkpoint=True,
+          device="cpu", num_workers=0, dropout=0.0, checkpoint_minutes=0.0)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path / "projects", name="my voice (take 2)")
+
+
+@pytest.fixture
+def caller(project: Project, tmp_path: Path) -> Iterator[subprocess.Popen]:
+    """A prompt in a folder that holds another package called utils; it trains far longer than any test."""
+    (tmp_path / "elsewhere" / "utils").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "utils" / "__init__.py").write_text("raise ImportError('another utils')")
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OMP_WAIT_POLICY")}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-"],
+        cwd=tmp_path / "elsewhere",
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    paths = {"train": str(project.train_csv), "evaluate": str(project.eval_csv), "output": str(project.folder)}
+    assert process.stdin is not None
+    process.stdin.write(SCRIPT.format(root=str(ROOT), epochs=10_000, **paths))
+    process.stdin.close()
+    process.stdin = None  # Else `communicate` flushes what is closed.
+    yield process
+    process.kill()
+    process.wait()
+
+
+def wait_for_step(process: subprocess.Popen) -> list[str]:
+    """The lines up to the first step after the proofs."""
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line.rstrip())
+        if line.startswith("mixed precision"):
+            return lines
+    raise AssertionError(f"{lines}\n{process.stderr.read() if process.stderr else ''}")
+
+
+def run_of(project: Project) -> Path:
+    (folder,) = project.runs.iterdir()
+    return folder
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 120
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "the process that trains goes on"
+        time.sleep(0.1)
+
+
+def test_ctrl_c_saves_says_how_to_go_on_and_that_works(project: Project, caller: subprocess.Popen) -> None:
+    lines = wait_for_step(caller)
+    assert [line for line in lines if line.startswith("training base tiny on cpu: 6 clips, 2 for evaluation")]
+    assert [line for line in lines if line.startswith("epoch 1 of 10000, step 1 of 30000: loss ")]
+    assert "SDPA enabled: flash (CPU) in 4 of 4 blocks" in lines
+    assert "gradient checkpointing enabled: 4 of 4 blocks recomputed" in lines
+    assert lines[-1] == "mixed precision off: not requested"
+    folder = run_of(project)
+    child = json.loads((folder / "job.json").read_text())["pid"]
+    environment = psutil.Process(child).environ()
+    assert (environment["OMP_WAIT_POLICY"], environment["THP_MEM_ALLOC_ENABLE"]) == ("PASSIVE", "1")
+
+    caller.send_signal(signal.SIGINT)
+    printed, errors = caller.communicate(timeout=120)
+    assert caller.returncode != 0 and errors.rstrip().endswith("KeyboardInterrupt"), errors
+    assert f'call train_gpt likewise with resume="{folder}"' in printed
+    wait_until_gone(child)
+    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
+    last = Checkpoints(folder / "checkpoints").last()
+    assert last is not None
+    verify(last)
+
+    # The call likewise: the same manifests, named in full, are nothing new to the run.
+    settings = {"device": "cpu", "num_workers": 0, "dropout": 0.0, "checkpoint_minutes": 0.0, "max_hours": 1e-9}
+    csvs = (project.train_csv, project.eval_csv)
+    resumed = train_gpt(
+        "", "tiny", "en", 10_000, 2, 1, *csvs, project.folder, resume=folder, in_process=True, **settings
+    )
+    assert Path(resumed.exp_path) == folder
+    newest = Checkpoints(folder / "checkpoints").last()
+    assert newest is not None and newest.name > last.name
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_when_the_caller_is_killed_the_run_is_saved_and_ends(project: Project, caller: subprocess.Popen) -> None:
+    wait_for_step(caller)
+    folder = run_of(project)
+    child = json.loads((folder / "job.json").read_text())["pid"]
+    caller.kill()
+    wait_until_gone(child)
+    assert list(read_events(folder / "events.jsonl"))[-1]["kind"] == "stopped"
+    last = Checkpoints(folder / "checkpoints").last()
+    assert last is not None
+    verify(last)
+
+
+def test_a_fault_in_the_child_is_the_same_fault_here(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COQUI_TOS_AGREED", "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError) as caught:
+        train_gpt("", "v2.0.2", "en", 1, 2, 1, project.train_csv, project.eval_csv, project.folder)
+    error = caught.value
+    assert "no base 'v2.0.2'" in error.what and "Coqui Public Model License" in error.what
+    assert error.where.endswith("v2.0.2")
+    for way in ("accept_license=True", "--accept-license", "COQUI_TOS_AGREED=1", "utils.cli.base download v2.0.2"):
+        assert way in error.fix
+    assert not project.runs.exists()
+
+
+def test_a_child_that_was_killed_or_crashed_is_told_as_such() -> None:
+    with pytest.raises(UserError, match="was ended by signal 9") as caught:
+        _result(None, -9)
+    assert "smaller batch_size" in caught.value.fix and 'resume="last"' in caught.value.fix
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        _result({"kind": "error", "traceback": "Traceback ...\nZeroDivisionError"}, 1)
