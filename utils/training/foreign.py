@@ -181,7 +181,7 @@ class _Watched:
         if isinstance(block, GradientCheckpointingLayer):
             # These go about it themselves, and drop the key-value cache that a recomputation would fill twice.
             block.gradient_checkpointing = self._checkpoints
-            block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+            block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)  # type: ignore[assignment]
             self._checkpoints = False
         _replace(block, self)
 
