@@ -55,7 +55,7 @@ def test_train_export_and_speak(trained: Project, tmp_path: Path, capsys) -> Non
 
 
 def test_train_says_what_happened_and_what_comes_next(trained: Project, capsys) -> None:
-    train.main([*flags(trained), "--base", "tiny", "--num-epochs", "1", "--no-sdpa", "--mixed-precision", "bf16"])
+    train.main([*flags(trained), "--base", "tiny", "--num-epochs", "1", "--no-sdpa"])
     printed = capsys.readouterr().out
     assert "8 used, 0 dropped" in printed and f"utils.cli.export --project {trained.name}" in printed
 
