@@ -1,14 +1,17 @@
 """Measures: known offsets, known clipping, known noise, and fingerprints that tell copies from others."""
 
+import numpy as np
 import pytest
 import torch
 
 from tests.audio.signals import tone
 from tests.sounds import speech
 from utils.audio.decode import load_audio
-from utils.audio.measure import clipped_share, dc_offset, estimate_snr, fingerprint, speech_share
+from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_snr, fingerprint, speech_share
 from utils.audio.resample import resample
+from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
+from utils.dataset.measures import Limits
 from utils.paths import assets_folder
 
 RATE = 22_050
@@ -51,6 +54,54 @@ def test_known_noise_is_estimated(snr: int) -> None:
         heard, _ = model(resample(noisy, RATE, VAD_RATE))
         assert estimate_snr(noisy, RATE, heard) == pytest.approx(snr, abs=3)
         assert estimate_snr(noisy, RATE) == pytest.approx(snr, abs=4)
+
+
+@pytest.mark.parametrize(("snr", "worst"), [(None, 20), (20, 4), (10, 4), (5, 4)])
+def test_noise_is_told_from_speech_without_pauses(snr: int | None, worst: float) -> None:
+    """Clips that were cut tight: what is quiet in them is speech."""
+    model = load_voice_activity()
+    for wav in _voice(6):
+        spoken = _loudest(wav, seconds=1.2)
+        level = 0.0 if snr is None else float(spoken.square().mean()) ** 0.5 * 10 ** (-snr / 20)
+        noisy = spoken + _noise_like(spoken, level)
+        heard, _ = model(resample(noisy, RATE, VAD_RATE))
+        found = estimate_snr(noisy, RATE, heard)
+        assert found > worst if snr is None else found == pytest.approx(snr, abs=worst)
+
+
+def _loudest(wav: torch.Tensor, *, seconds: float) -> torch.Tensor:
+    """The part of a clip whose quietest moment is the loudest."""
+    level, frames = frame_levels(wav, RATE), round(seconds * 100)
+    quietest = [float(np.percentile(level[at : at + frames], 10)) for at in range(len(level) - frames)]
+    start = round(int(np.argmax(quietest)) * 0.01 * RATE)
+    return wav[:, start : start + round(seconds * RATE)]
+
+
+def _cuts(wav: torch.Tensor) -> list[int]:
+    """Samples within words: half a second apart, at any place of a period."""
+    level = frame_levels(wav, RATE)
+    within = np.flatnonzero(level > np.percentile(level, 95) - 6)
+    return [int(at * 0.01 * RATE) + 37 * number % 220 for number, at in enumerate(within[15:-50:25])]
+
+
+def test_words_that_were_cut_begin_or_end_loud_and_whole_clips_do_not() -> None:
+    limit, found = Limits().edge, []  # (cut beginning, cut end)
+    for wav in _voice(20):
+        assert max(edge_levels(wav, RATE)) < limit
+        for at in _cuts(wav):
+            found.append((edge_levels(wav[:, at:], RATE)[0] > limit, edge_levels(wav[:, :at], RATE)[1] > limit))
+    beginnings, ends = np.mean(found, axis=0)
+    assert len(found) > 50 and beginnings > 0.75 and ends > 0.9
+
+
+@pytest.mark.parametrize("hertz", [90, 120, 200])
+def test_a_vowel_that_sets_in_is_no_cut_wherever_its_first_pulse_lies(hertz: int) -> None:
+    """A synthesiser's file begins with a word: pulses of the voice, each louder than the one before."""
+    for shift in range(0, RATE // hertz, 20):
+        time = (torch.arange(RATE) + shift) / RATE
+        pulse = torch.exp(-(time * hertz % 1) * 6) * torch.sin(2 * torch.pi * 600 * time)
+        onset = (0.35 * pulse * (0.1 + time / 0.07).clamp(max=1.0))[None]
+        assert edge_levels(onset, RATE)[0] < Limits().edge
 
 
 def test_the_share_of_speech_is_that_of_the_clip() -> None:

@@ -16,7 +16,7 @@ from utils.config import SAMPLE_RATE
 ENCODER_RATE = 16_000
 """What XTTS's speaker encoder and DNSMOS hear at, in Hz."""
 CROP_S = 3.0
-"""Heard of each clip by the speaker encoder, from its middle, in seconds: enough to tell voices apart."""
+"""The speaker encoder hears all of a clip in crops this long, in seconds: one alone may be said in any manner."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Judges:
         """What the answers about a clip are kept under, by the judge's name."""
         keys = {}
         if self.base is not None:
-            keys["speaker"] = f"speaker:{self.encoder}:{wav_hash}"
+            keys["speaker"] = f"speaker:whole:{self.encoder}:{wav_hash}"
         if self.dnsmos:
             keys["mos"] = f"dnsmos:{wav_hash}"
         return keys
@@ -48,14 +48,11 @@ class Judges:
         return {key: asked[name](wav) for name, key in self.keys(wav_hash).items()}
 
     def _voice(self, wav: Tensor) -> str:
-        """The voice as a packed unit vector."""
+        """The voice as a packed vector, the mean over the clip."""
         from utils.dataset.sound import packed
 
-        length = round(CROP_S * SAMPLE_RATE)
-        start = max(0, (wav.shape[1] - length) // 2)
         with torch.inference_mode():
-            crop = resample(wav[:, start : start + length], SAMPLE_RATE, ENCODER_RATE)
-            return packed(self._encoder(crop, l2_norm=True)[0])
+            return packed(self._encoder(crops(wav), l2_norm=True).mean(dim=0))
 
     def _mos(self, wav: Tensor) -> float:
         """DNSMOS's overall opinion, 1 to 5."""
@@ -74,6 +71,14 @@ class Judges:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("base", "encoder", "dnsmos")}
+
+
+def crops(wav: Tensor) -> Tensor:
+    """A clip, [1, N] at 22 050 Hz, as equally long parts that cover it, [C, M] at 16 000 Hz: `CROP_S` or all of it."""
+    length = min(wav.shape[1], round(CROP_S * SAMPLE_RATE))
+    count = -(-wav.shape[1] // length)
+    starts = torch.linspace(0, wav.shape[1] - length, count).round().long().tolist()
+    return torch.cat([resample(wav[:, start : start + length], SAMPLE_RATE, ENCODER_RATE) for start in starts])
 
 
 def has_dnsmos() -> bool:

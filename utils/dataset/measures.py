@@ -34,11 +34,13 @@ class Limits:
     speech: float = 0.3
     quieter: float = 3.0
     """LU below the loudness asked for: a peak held the amplification back."""
-    edge: float = -7.0
+    edge: float = -8.0
     """dB: a clip that begins or ends as loud as this begins or ends within a word."""
     spread: float = 4.0
     """Standard deviations from the others: speaking rate and voice."""
-    voice: float = 0.5
+    rate: float = 1.7
+    """Times faster or slower than usual: what is nearer may be a list, or a word or two."""
+    voice: float = 0.4
     """Likeness above which a voice is never called another one."""
     mos: float = 2.2
     cer: float = 0.3
@@ -123,9 +125,10 @@ def _rate_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:
     """Texts far too long or short for their sound: the words of another clip, or half of them."""
     rates = np.array([max(clip.measures.get("rate", 0.0), 0.01) for clip in clips])
     usual = float(np.median(rates)) if len(rates) else 0.0
+    far = np.abs(np.log(rates / max(usual, 0.01))) > np.log(limits.rate)
     return {
         int(n): Flag("speaking rate", f"{rates[n]:.1f} letters a second, usual are {usual:.1f}: is it the right text?")
-        for n in np.flatnonzero(outliers(np.log(rates), limits.spread))
+        for n in np.flatnonzero(outliers(np.log(rates), limits.spread) & far)
     }
 
 

@@ -25,7 +25,7 @@ from utils.dataset.report import Span
 from utils.dataset.work import short_hash
 from utils.errors import UserError
 
-VERSION = 1
+VERSION = 2
 """Raised when the same settings would give other sound or other measures."""
 _EDGES_S = 10.0
 """Decoded beyond the longest clip: silence that trimming may take away again."""
