@@ -89,7 +89,10 @@ class Hollow:
 
 def main() -> None:
     config = tyro.cli(JudgeConfig, description=JudgeConfig.__doc__)
-    checkpoint, models = judge(config)
+    try:
+        checkpoint, models = judge(config)
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from None
     Console().print(table(checkpoint.name, models))
     print(f"figures, pictures and wavs: {config.out}")
 
@@ -136,7 +139,7 @@ def newest_checkpoint(work: Path) -> Path:
     runs = sorted((work / "gpt" / "runs").glob("*/checkpoints"), reverse=True)
     found = next((last for path in runs if (last := Checkpoints(path).last())), None)
     if found is None:
-        raise UserError(what="the GPT has no checkpoint yet", where=str(work / "gpt"), fix="run the gpt stage")
+        raise UserError(what="the GPT has no checkpoint yet", where=str(work / "gpt"), fix="train it: make starter")
     return found
 
 
