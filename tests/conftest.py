@@ -1,5 +1,6 @@
 """What all tests share: no test touches the user's own base models, and tests that need a GPU skip without one."""
 
+import logging
 import os
 import shutil
 import tempfile
@@ -64,6 +65,16 @@ def own_bases_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(BASES_VARIABLE, str(tmp_path_factory.mktemp("bases")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Commands set up logging for a process of their own; the test process gets its own back."""
+    yield
+    for name, level in (("", logging.WARNING), ("utils", logging.NOTSET)):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [one for one in logger.handlers if type(one).__module__.startswith("_pytest")]
+        logger.setLevel(level)
 
 
 @pytest.hookimpl(trylast=True)  # after -m has chosen

@@ -33,6 +33,7 @@ from utils.evaluation import evaluate
 from utils.inference import export
 from utils.jobs.resume import find_resume
 from utils.model.base import find_base
+from utils.model.fetch import fetch_base
 from utils.paths import Project
 from utils.text.language_settings import LanguageConfig
 from utils.training import run
@@ -126,6 +127,7 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/paths.py language": lambda world, _: refusal(world.empty.language),
     "utils/model/base.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
+    "utils/model/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/jobs/resume.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/evaluation/evaluate.py _source": lambda world, _: refusal(
         lambda: evaluate._source("ready", world.empty, None)
@@ -243,8 +245,8 @@ def test_paths_are_quoted_for_the_windows_shell(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-FOREIGN = {"--copy", "--shm-size", "--index-url", "--help"}
-"""Flags of ct2-transformers-converter (--copy_files), docker and pip."""
+FOREIGN = {"--copy", "--multi", "--shm-size", "--index-url", "--help"}
+"""Flags of ct2-transformers-converter (--copy_files), accelerate (--multi_gpu), docker and pip."""
 NO_ADVICE = ("utils/dataset/page.py", "utils/evaluation/reference.py", "benchmarks/webui.py")
 """These hold a style sheet, or call other programs."""
 

@@ -98,7 +98,7 @@ def test_ctrl_c_saves_says_how_to_go_on_and_that_works(project: Project, caller:
     assert (environment["OMP_WAIT_POLICY"], environment["THP_MEM_ALLOC_ENABLE"]) == ("PASSIVE", "1")
 
     caller.send_signal(signal.SIGINT)
-    printed, errors = caller.communicate(timeout=120)
+    printed, errors = caller.communicate(timeout=400)
     assert caller.returncode != 0 and errors.rstrip().endswith("KeyboardInterrupt"), errors
     assert f'call train_gpt likewise with resume="{folder}"' in printed
     wait_until_gone(child)

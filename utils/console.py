@@ -45,6 +45,20 @@ def _has_own_level(log: logging.Logger) -> bool:
     return False
 
 
+def take_input() -> int:
+    """Descriptor of this process's standard input, for itself alone; `sys.stdin` is empty from now on.
+
+    A thread that waits in `sys.stdin` holds its lock: a forked process, such as a DataLoader's, would wait for that
+    lock for good when it closes what it inherited.
+    """
+    taken = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
+    return taken
+
+
 def take_output() -> IO[str]:
     """This process's standard output, for itself alone: what libraries print goes to standard error instead."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")

@@ -19,7 +19,6 @@ from utils.errors import UserError
 from utils.paths import Project
 from utils.training.state import Checkpoints, is_complete
 
-OLD = (time.time() - 7_300,) * 2
 Say = Callable[..., list[str]]
 
 
@@ -50,8 +49,13 @@ def project(tmp_path: Path) -> Project:
     add_checkpoints(failed, "step-00000002")
     for run in (finished, failed):
         for path in run.rglob("*"):
-            os.utime(path, OLD)
+            os.utime(path, old())
     return project
+
+
+def old() -> tuple[float, float]:
+    """Times of a file that was touched two hours ago, of this moment: a whole suite may take half an hour."""
+    return (time.time() - 7_300,) * 2
 
 
 def make_run(project: Project, name: str, **settings: Any) -> Path:
@@ -62,7 +66,7 @@ def make_run(project: Project, name: str, **settings: Any) -> Path:
 
 
 def write_events(run: Path, *events: dict[str, Any]) -> None:
-    (run / "events.jsonl").write_text("".join(json.dumps({"time": OLD[0], **event}) + "\n" for event in events))
+    (run / "events.jsonl").write_text("".join(json.dumps({"time": old()[0], **event}) + "\n" for event in events))
 
 
 def add_checkpoints(run: Path, *names: str) -> None:
@@ -145,7 +149,7 @@ def test_the_proofs_of_the_switches_are_shown(say: Say, project: Project) -> Non
         ["sdpa", "on", "on", "varlen flash in 30 of 30 blocks", "-"],
         ["mixed_precision", "bf16", "off", "fp32 products", "no bf16 units"],
     ]
-    write_events(run, {**proof, "time": OLD[0] - 60}, {"kind": "started"})
+    write_events(run, {**proof, "time": old()[0] - 60}, {"kind": "started"})
     assert "optimizations: not observed yet" in say("show", run.name, "--project", "voice"), "an earlier process's"
 
 

@@ -115,7 +115,9 @@ def test_the_merged_model_computes_what_the_model_in_training_did(georgian: Proj
     assert (ours - plain).abs().max() > 0.1
 
 
-def test_rows_that_nobody_knows_are_reported(grown: Base, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_that_nobody_knows_are_reported(
+    georgian: Project, grown: Base, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Of bases of earlier versions the rows follow from the published base; of others they cannot be known."""
     about = {key: value for key, value in grown.about.items() if key != ADDED_ROWS}
     former = Base(tmp_path / "former")

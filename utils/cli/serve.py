@@ -23,7 +23,7 @@ GRACE_S = 100.0
 """Jobs may save for so long: give the container some seconds more (docker stop --time 120)."""
 POLL_S = 0.2
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("utils.cli.serve")  # Run as a module, __name__ is another one, whose lines are not shown.
 
 
 def main(args: Sequence[str] | None = None) -> None:

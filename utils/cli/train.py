@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from utils.training.run import TrainResult
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("utils.cli.train")  # Run as a module, __name__ is another one, whose lines are not shown.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What the user gave, as a list of clips to make: tables, recordings with texts or subtitles, archives of all these."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +57,17 @@ def read_sources(paths: Sequence[Path], reading: Reading) -> list[Recording]:
     if len(refused) == len(paths):
         raise refused[0]
     return found
+
+
+def require_inputs(paths: Iterable[Path]) -> None:
+    """Do nothing where every input is there: what takes long before they are read should not end in this.
+
+    Raises:
+        UserError: one does not exist.
+    """
+    for path in paths:
+        if not path.expanduser().exists():
+            raise UserError(what="the input does not exist", where=str(path), fix=_LAYOUTS)
 
 
 def read_source(path: Path, reading: Reading | None = None) -> list[Recording]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from utils.advice import command
 from utils.errors import UserError
 from utils.model.base_lock import read_lock
 from utils.model.catalog import DOWNLOADED, has_weights
@@ -37,7 +38,7 @@ def fetch_base(
             f"{LICENSE_NAME}, {LICENSE_LINK}",
             where=str(folder),
             fix=f"read it, then {AGREE}, and it is downloaded first; "
-            f"or download it by itself: python -m utils.cli.base download {name}",
+            f"or download it by itself: {command('base', 'download', name)}",
         )
 
     def received(file: str, done: int, total: int) -> None:

@@ -22,8 +22,8 @@ NEEDED = GROWN_NEEDED | {"dvae.safetensors", "mel_stats.pth"}
 """What a packed base consists of at least."""
 REMEDY = "restore it from the repository (git checkout -- assets), or make it again: make starter"
 GROWN_REMEDY = (
-    "restore it from a copy, or remove the folder and make the base again: python -m utils.cli.language "
-    "(one below dataset/ is made again by the next training)"
+    "restore it from a copy, or remove the folder and make the base again (docs/languages.md); "
+    "one below dataset/ is made again by the next training"
 )
 
 

@@ -293,11 +293,11 @@ def _output(model: nn.Module, batch: Any) -> Any:
     except TypeError as error:
         try:
             signature.bind(batch)
-        except TypeError:
+            return model(batch)
+        except (TypeError, AttributeError, KeyError, IndexError) as fault:
             raise UserError(
                 what=f"{type(model).__name__} does not take this batch: {error}",
                 where="BatchSizeOptimizer",
                 fix="have sample_batch_fn name the arguments of the model's forward, or pass loss_fn",
-            ) from None
-        return model(batch)
+            ) from fault
     return model(**batch)

@@ -30,6 +30,8 @@ POLL_S = 0.2
 log = logging.getLogger(__name__)
 
 Message = dict[str, Any]
+LAST_WORDS = ("result", "user_error", "error", "interrupted")
+"""Kinds of messages after which none follows."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -64,11 +66,11 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
 
 
 def _follow(child: "_Child", progress: Progresses) -> Message:
-    is_stopping, end = False, None
+    is_stopping = False
     while True:
         try:
             while (message := child.next()) is not None:
-                end = message if not _passed_on(message, progress) else end
+                _pass_on(message, progress)
             break
         except KeyboardInterrupt:
             if is_stopping:
@@ -76,13 +78,14 @@ def _follow(child: "_Child", progress: Progresses) -> Message:
             is_stopping = True
             child.ask_to_stop()
             say(log, "stopping: this step is finished and saved; press Ctrl-C once more to end without saving")
+    end = child.end
     if is_stopping and (end is None or end["kind"] in ("interrupted", "result")):
         raise Interrupted(end if end and end["kind"] == "result" else None)
     return _result(end, child.exit_code)
 
 
-def _passed_on(message: Message, progress: Progresses) -> bool:
-    """Whether a message was one on the way, and was handed to whom it is for."""
+def _pass_on(message: Message, progress: Progresses) -> None:
+    """Hand a message on to whom it is for."""
     kind = message["kind"]
     if kind == "phase" and progress.data is not None:
         progress.data(message["what"], message["done"], message["total"])
@@ -94,7 +97,6 @@ def _passed_on(message: Message, progress: Progresses) -> bool:
         _log(message)
     elif kind == "stderr" and sys.stderr is not None:
         sys.stderr.write(message["line"])
-    return kind in ("phase", "step", "event", "log", "stderr")
 
 
 def _log(message: Message) -> None:
@@ -138,6 +140,9 @@ class _Child:
     def __init__(self, request: Message) -> None:
         self._line = json.dumps(request, default=str) + "\n"
         self._messages: queue.Queue[Message] = queue.Queue()
+        self.end: Message | None = None
+        """Its last word, kept where no interruption of who waits can lose it."""
+        self._identity: ProcessId | None = None
 
     def __enter__(self) -> "_Child":
         try:
@@ -155,9 +160,17 @@ class _Child:
             )
         except OSError as error:
             raise UserError(what=f"the process that trains could not be started: {error}", where="train_gpt") from error
+        try:
+            self._begin()
+        except BaseException:  # Ctrl-C as well: nobody would end it.
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self) -> None:
         with suppress(psutil.NoSuchProcess):
             self._identity = ProcessId.of(self._process.pid)
-        pipes = ((self._process.stdout, json.loads), (self._process.stderr, _as_message))
+        pipes = ((self._process.stdout, _parsed), (self._process.stderr, _as_message))
         self._readers = [threading.Thread(target=self._read, args=pipe, daemon=True) for pipe in pipes]
         for reader in self._readers:
             reader.start()
@@ -165,11 +178,11 @@ class _Child:
         with suppress(BrokenPipeError):  # It has ended already; its last words say why.
             self._process.stdin.write(self._line)
             self._process.stdin.flush()
-        return self
 
     def __exit__(self, *_: object) -> None:
         """End what still runs: after a second Ctrl-C, or an error of a caller's own function."""
-        if self._process.poll() is None:
+        # Also where it has ended: processes that it left hold its pipes, and closing those here would wait for them.
+        if self._identity is not None:
             end_tree(self._identity, whole_session=True)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -203,9 +216,22 @@ class _Child:
             return None
 
     def _read(self, pipe: IO[str], parse: Any) -> None:
-        with suppress(ValueError):  # The pipe was closed, or a kill tore the last line.
+        with suppress(ValueError):  # The pipe was closed.
             for line in pipe:
-                self._messages.put(parse(line))
+                message = parse(line)
+                if message["kind"] in LAST_WORDS:
+                    self.end = message
+                else:
+                    self._messages.put(message)
+
+
+def _parsed(line: str) -> Message:
+    """What a line of the answers says; what is none, such as one that a kill tore, is shown as it is."""
+    try:
+        message = json.loads(line)
+        return message if isinstance(message, dict) and "kind" in message else _as_message(line)
+    except ValueError:
+        return _as_message(line if line.strip() else "")
 
 
 def _as_message(line: str) -> Message:

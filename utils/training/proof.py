@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import profiler_legacy
 from torch.autograd.graph import saved_tensors_hooks
-from torch.autograd.profiler_util import FunctionEvent
+from torch.autograd.profiler_util import EventList, FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -128,13 +128,38 @@ def _operations(device: torch.device) -> Iterator[list[FunctionEvent]]:
     events: list[FunctionEvent] = []
     if device.type == "cpu":
         # Without Kineto: that asks CUDA for GPUs, and prints an error where there is no driver.
-        with profiler_legacy.profile() as plain:
+        profiler_legacy._enable_profiler_legacy(profiler_legacy.profile().config())
+        records: list[list[Any]] = []
+        try:
             yield events
-        events.extend(plain.function_events)
+        finally:
+            records = profiler_legacy._disable_profiler_legacy()
+        operations = EventList(profiler_legacy._parse_legacy_records([_paired(thread) for thread in records]))
+        operations._build_tree()
+        events.extend(operations)
     else:
         with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
             yield events
         events.extend(watched.events())
+
+
+def _paired(records: list[Any]) -> list[Any]:
+    """A thread's records without ends of what began before or in another thread, such as DDP's exchanges of gradients.
+
+    Torch's own reader of these records takes such an end for a fault of its own.
+    """
+    open_ranges: set[tuple[int, int]] = set()
+    kept = []
+    for record in records:
+        key = record.handle(), record.node_id()
+        if record.kind() == "push":
+            open_ranges.add(key)
+        elif record.kind() == "pop":
+            if key not in open_ranges:
+                continue
+            open_ranges.remove(key)
+        kept.append(record)
+    return kept
 
 
 def _attach(gpt: XttsGpt, record: StepRecord, seen: _Seen) -> list[RemovableHandle]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from utils.config import TrainConfig
-from utils.console import SAID, take_output
+from utils.console import SAID, take_input, take_output
 from utils.errors import UserError, disk_errors
 from utils.jobs import STOP_TIMEOUT_S
 from utils.paths import Project
@@ -33,6 +33,7 @@ class Answers(logging.Handler):
     def __init__(self, pipe: IO[str]) -> None:
         super().__init__()
         self._pipe: IO[str] | None = pipe
+        self._owner = os.getpid()
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one object."""
@@ -41,27 +42,34 @@ class Answers(logging.Handler):
             if self._pipe is None:
                 return
             try:
-                self._pipe.write(json.dumps({"kind": kind, **fields}, default=str) + "\n")
+                # An interruption may have torn the line before this one.
+                self._pipe.write("\n" + json.dumps({"kind": kind, **fields}, default=str) + "\n")
                 self._pipe.flush()
             except OSError:
                 self._pipe = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a log record."""
+        """Send a log record; a forked process has no part in the pipe, and writes to standard error."""
+        if os.getpid() != self._owner:
+            sys.stderr.write(f"{self.format(record)}\n")
+            return
         said = bool(getattr(record, SAID, False))
         self.send("log", name=record.name, level=record.levelno, message=self.format(record), said=said)
 
 
 def main() -> None:
     """Train what the input says; the last object is the result, a fault, or `interrupted`."""
-    answers = Answers(take_output())
-    request = json.loads(sys.stdin.readline())
+    answers, pipe = Answers(take_output()), take_input()
+    request = json.loads(_first_line(pipe))
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[answers])
     logging.getLogger("utils").setLevel(logging.INFO)
-    threading.Thread(target=_heed_input, args=(os.getppid(),), name="input", daemon=True).start()
     try:
+        threading.Thread(target=_heed_input, args=(pipe, os.getppid()), name="input", daemon=True).start()
         with disk_errors():
-            answers.send("result", **_train(request, answers))
+            result = _train(request, answers)
+        # It is saved: who presses Ctrl-C now gets the result.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        answers.send("result", **result)
     except UserError as error:
         answers.send("user_error", what=error.what, where=error.where, fix=error.fix)
     except (KeyboardInterrupt, SystemExit):
@@ -94,9 +102,17 @@ def as_fields(result: Any) -> dict[str, Any]:
     return {**paths, "folder": str(result.folder), "stop_signal": result.stop_signal}
 
 
-def _heed_input(parent: int) -> None:
+def _first_line(pipe: int) -> bytes:
+    """What the input begins with, read without a buffer that would hold what follows."""
+    line = b""
+    while not line.endswith(b"\n") and (part := os.read(pipe, 1)):
+        line += part
+    return line
+
+
+def _heed_input(pipe: int, parent: int) -> None:
     """At the end of the input do what Ctrl-C does: somebody pressed it, or nobody waits for this run any more."""
-    while sys.stdin.readline():
+    while os.read(pipe, 4096):
         pass
     if os.getppid() != parent:
         # Nobody reads what libraries print: a broken pipe must not keep the run from saving.
