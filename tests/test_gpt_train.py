@@ -17,7 +17,7 @@ from utils.errors import UserError
 from utils.events import read_events
 from utils.gpt_train import train_gpt
 from utils.paths import Project
-from utils.training.child import _result
+from utils.training.child import _parsed, _result
 from utils.training.state import Checkpoints, verify
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +28,7 @@ sys.path.insert(0, {root!r})
 from utils.gpt_train import train_gpt
 assert "torch" not in sys.modules, "the process that waits needs none"
 train_gpt("", "tiny", "en", {epochs}, 2, 1, {train!r}, {evaluate!r}, {output!r}, enable_grad_checkpoint=True,
-          device="cpu", num_workers=0, dropout=0.0, checkpoint_minutes=0.0)
+          device="cpu", num_workers=1, dropout=0.0, checkpoint_minutes=0.0)
 """
 
 
@@ -150,3 +150,9 @@ def test_a_child_that_was_killed_or_crashed_is_told_as_such() -> None:
     assert "smaller batch_size" in caught.value.fix and 'resume="last"' in caught.value.fix
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         _result({"kind": "error", "traceback": "Traceback ...\nZeroDivisionError"}, 1)
+
+
+@pytest.mark.parametrize("line", ["a library says hello\n", '{"kind": "ste{"kind": "event"}\n', "[1, 2]\n", "\n"])
+def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line: str) -> None:
+    assert _parsed(line) == {"kind": "stderr", "line": line.strip() and line}
+    assert _parsed('{"kind": "step", "done": 1}\n')["kind"] == "step"

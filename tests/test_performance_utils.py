@@ -336,3 +336,15 @@ def test_a_block_and_a_function_are_timed(caplog):
 
 def test_loader_settings_are_here_too():
     assert loader_settings(num_clips=10, device="cpu").num_workers == 0
+
+
+def test_a_batch_of_names_that_the_model_does_not_know_is_explained() -> None:
+    """The mapping as it is goes to a model that takes one; this one wants a tensor."""
+    search = BatchSizeOptimizer(
+        model=nn.Linear(4, 1),
+        sample_batch_fn=lambda size: {"input_ids": torch.ones(size, 4), "labels": torch.ones(size)},
+        min_batch_size=1,
+        max_batch_size=2,
+    )
+    with pytest.raises(UserError, match="does not take this batch"):
+        search.find_optimal_batch_size()

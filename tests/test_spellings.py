@@ -45,3 +45,34 @@ def test_what_was_given_by_another_name_is_noted() -> None:
         {"mixed_precision": "bf16", "seed": 3},
         ["mixed_precision bf16: given as bf16 True"],
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ({"fp16": "false"}, {}),
+        ({"bf16": "true"}, {"mixed_precision": "bf16"}),
+        ({"gradient_checkpointing": "true"}, {"gradient_checkpointing": "full"}),
+        ({"gradient_checkpointing": 0}, {"gradient_checkpointing": "none"}),
+    ],
+)
+def test_words_of_configuration_files_mean_what_they_say(given: dict[str, object], ours: dict[str, str]) -> None:
+    assert translate(given, where="train_gpt")[0] == ours
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"), [("--no-fp16", ""), ("--no-gradient_checkpointing", "--gradient-checkpointing none")]
+)
+def test_switches_can_be_put_off(given: str, ours: str) -> None:
+    assert translate_words([given])[0] == ours.split()
+
+
+def test_a_schedule_of_another_name_is_ours_by_our_own_flag_too() -> None:
+    assert translate_words(["--schedule", "constant_with_warmup"])[0] == ["--schedule", "constant"]
+    assert translate_words(["--schedule=constant_with_warmup"])[0] == ["--schedule=constant"]
+
+
+@pytest.mark.parametrize("words", ["--fp16 --no-fp16", "--dataloader_prefetch_factor"])
+def test_flags_that_say_nothing_clear_are_refused(words: str) -> None:
+    with pytest.raises(UserError):
+        translate_words(words.split())

@@ -171,6 +171,8 @@ def _train_here(config: TrainConfig, accept_license: bool, progress: Progresses)
     from utils.training.run import fine_tune
     from utils.training.train_worker import as_fields
 
+    if config.resume is None:
+        Project(name=config.project, output=config.output).require_dataset(config.train_csv, config.eval_csv)
     fetch_base(config.base, accept_license=accept_license, progress=progress.data)
     # The folder is the caller's own choice: it need not obey the rules for project names.
     return as_fields(fine_tune(config, project=Project(name=config.project, output=config.output), progress=progress))

@@ -105,6 +105,21 @@ class Project:
     def page(self) -> Path:
         return self.dataset / "report.html"
 
+    def require_dataset(self, *tables: Path | None) -> None:
+        """Do nothing where there is something to train on; asked before what takes long, such as a download.
+
+        Args:
+            tables: those given instead of the dataset's own, training first; None for the dataset's own.
+
+        Raises:
+            UserError: there is no dataset, or a table that was given does not exist.
+        """
+        if not all(tables):
+            self.language()
+        for table in filter(None, tables):
+            if not table.expanduser().is_file():
+                raise UserError(what="the table of clips does not exist", where=str(table), fix="correct its path")
+
     def language(self) -> str:
         """Language code of the prepared dataset.
 

@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,8 +241,11 @@ def discard(folder: Path) -> None:
     if not folder.name.startswith(REMOVING):
         aside = folder.with_name(REMOVING + folder.name)
         shutil.rmtree(aside, ignore_errors=True)
-        folder.rename(aside)
-    shutil.rmtree(aside)
+    # Somebody else may be removing the same: then it is gone all the same.
+    with suppress(FileNotFoundError):
+        if aside != folder:
+            folder.rename(aside)
+        shutil.rmtree(aside)
 
 
 def require_ended(run: Path) -> None:

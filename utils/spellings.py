@@ -50,17 +50,21 @@ def translate(values: Mapping[str, Any], *, where: str) -> tuple[dict[str, Any],
             if name != ours or meant is not value:
                 notes.append(f"{ours} {meant}: given as {name}{'' if meant is value else f' {value}'}")
     precision = found.get("mixed_precision", ("", ""))[0]
-    if precision in ("fp16", "bf16") and values.get(precision) is False:
+    if precision in ("fp16", "bf16") and _BOOLEANS.get(str(values.get(precision)).lower()) is False:
         raise _contradiction(f"{precision} (False)", f"mixed_precision ({precision})", where)
     return {name: value for name, (value, _) in found.items()}, notes
 
 
 def _meaning(name: str, value: Any) -> list[tuple[str, Any]]:
     """One setting in ours; nothing where it only says that something is off that is off anyway."""
-    if name in ("fp16", "bf16"):
+    if name in SWITCHES and str(value).lower() in _BOOLEANS:
+        # Configuration files and the environment give words.
+        value = _BOOLEANS[str(value).lower()]
+        if name == "gradient_checkpointing":
+            return [(name, "full" if value else "none")]
         return [("mixed_precision", name)] if value else []
-    if name == "gradient_checkpointing" and isinstance(value, bool):
-        return [(name, "full" if value else "none")]
+    if name in ("fp16", "bf16"):
+        raise UserError(what=f"{name} is {value!r}", where="settings", fix="use True or False")
     ours = RENAMED.get(name, name)
     return [(ours, _SCHEDULES.get(value, value) if ours == "schedule" else value)]
 
@@ -83,11 +87,19 @@ def translate_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     for flag, value, written in _flags(words):
         name = flag.removeprefix("--").replace("-", "_")
         if name in SWITCHES and (value is None or value.lower() in _BOOLEANS):
-            given[name] = value is None or _BOOLEANS[value.lower()]
+            meant = value is None or _BOOLEANS[value.lower()]
+            if given.setdefault(name, meant) != meant:
+                raise _contradiction(f"{name} ({given[name]})", f"{name} ({meant})", "command line")
+        elif name.removeprefix("no_") in SWITCHES and value is None:
+            name = name.removeprefix("no_")
+            if given.setdefault(name, False):
+                raise _contradiction(f"{name} (True)", f"{name} (False)", "command line")
         elif name in ("fp16", "bf16"):
             fix = f"use {flag}, {flag} true or {flag} false"
             raise UserError(what=f"{flag} is {value!r}", where="command line", fix=fix)
-        elif name in RENAMED and value is not None:
+        elif name in RENAMED:
+            if value is None:
+                raise UserError(what=f"{flag} has no value", where="command line", fix=f"write {flag} VALUE")
             given[name] = value.capitalize() if value.lower() in ("true", "false") else value
         else:
             own[name] = value
@@ -96,6 +108,9 @@ def translate_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
         raise _contradiction(f"{twice[0]} ({own[twice[0]]})", f"{twice[0]} ({given[twice[0]]})", "command line")
     ours, notes = translate({**own, **given}, where="command line")
     new = {name: value for name, value in ours.items() if name not in own}
+    if own.get("schedule") in _SCHEDULES:
+        for other, wanted in _SCHEDULES.items():
+            kept = [word.replace(other, wanted) if word in (other, f"--schedule={other}") else word for word in kept]
     return kept + [word for name, value in new.items() for word in (f"--{name.replace('_', '-')}", str(value))], notes
 
 

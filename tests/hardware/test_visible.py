@@ -22,8 +22,10 @@ BUILD = TorchBuild(version="2.11.0", cuda=(13, 0))
 @pytest.mark.parametrize(
     ("visible", "order", "expected"),
     [
-        (None, "", [FAST, SMALL, LARGE, PARTS[0]]),
-        (None, "PCI_BUS_ID", [SMALL, LARGE, FAST, PARTS[0]]),
+        (None, "", [PARTS[0]]),  # Beside a part, CUDA shows no other device.
+        ("0,1,2", "", [FAST, SMALL, LARGE]),
+        ("0,1,2", "PCI_BUS_ID", [SMALL, LARGE, FAST]),
+        ("MIG-20,MIG-10", "", [PARTS[1]]),
         ("1,0", "", [SMALL, FAST]),
         ("1, 0", "PCI_BUS_ID", [LARGE, SMALL]),
         ("1gpu", "PCI_BUS_ID", [LARGE]),
@@ -56,7 +58,15 @@ def test_each_process_of_a_run_has_a_gpu_of_its_own(rank, expected, monkeypatch:
 
 @pytest.mark.parametrize(
     ("visible", "planned"),
-    [(None, FAST), ("GPU-aa11", SMALL), ("GPU-aa22", LARGE), ("MIG-10", PARTS[0]), ("9", None), ("", None)],
+    [
+        (None, PARTS[0]),
+        ("0", FAST),
+        ("GPU-aa11", SMALL),
+        ("GPU-aa22", LARGE),
+        ("MIG-10", PARTS[0]),
+        ("9", None),
+        ("", None),
+    ],
 )
 def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LOCAL_RANK"):

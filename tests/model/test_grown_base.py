@@ -121,7 +121,7 @@ def test_a_damaged_one_is_refused_by_name(grown: Grown, name: str) -> None:
         file.write_bytes(content[:-9] + b"?" + content[-8:])
         with pytest.raises(UserError, match=f"{name} is not the file that this base was made with") as caught:
             find_base(str(file.parent))
-        assert "utils.cli.language" in caught.value.fix and "git" not in caught.value.fix
+        assert "docs/languages.md" in caught.value.fix and "git" not in caught.value.fix
         file.unlink()
         with pytest.raises(UserError, match=rf"{name} is missing|no model"):
             find_base(str(file.parent))

@@ -36,9 +36,13 @@ def look(config: LanguageConfig) -> None:
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.model.base import find_base
+    from utils.model.fetch import fetch_base
     from utils.training.language_plan import advice, read_texts, texts_of
 
-    project, base = open_project(config.project, config.output), find_base(config.base)
+    project = open_project(config.project, config.output)
+    with progress_phases() as phases:
+        fetch_base(config.base, progress=phases)
+    base = find_base(config.base)
     source = config.corpus or project.train_csv
     texts = texts_of(source, is_manifest=config.corpus is None)
     limit = base.defaults.max_text_length

@@ -53,8 +53,10 @@ def main(args: Sequence[str] | None = None) -> None:
 def _lengths(config: LengthsConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.model.base import find_base
+    from utils.model.fetch import fetch_base
     from utils.training.lengths import measure_lengths
 
+    fetch_base(config.base)
     base = find_base(config.base)
     language, source = _language(config)
     with progress_report("measuring clips") as report:

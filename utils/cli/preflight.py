@@ -1,6 +1,7 @@
 """Measure the switches for a training command: each row is printed when it is measured, and kept when interrupted."""
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -100,6 +101,12 @@ def measure_switches(
         def told(name: str, done: int, total: int) -> None:
             report("measuring", done, total)
 
+        # The plainest combination comes first, and is the slowest.
+        print(
+            "measuring each combination of switches with real steps; the first takes the longest",
+            file=sys.stderr,
+            flush=True,
+        )
         try:
             best = recommended(preflight(settled, audio_s=audio_s, fixed=fixed, told=told, seen=seen.see))
             if best is None:

@@ -29,12 +29,14 @@ def main(args: Sequence[str] | None = None) -> None:
 def _prepare(command: PrepareCommand) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.dataset.build import prepare
+    from utils.dataset.sources import require_inputs
     from utils.model.fetch import fetch_base
 
     config = command.settings
+    project = open_project(config.project, config.output)
+    require_inputs((config.input, *config.also))
     with progress_phases() as phases:
         fetch_base(config.base, accept_license=command.accept_license, progress=phases)
-    project = open_project(config.project, config.output)
     with progress_report("preparing clips") as report:
         result = prepare(config, progress=report)
     print(f"dataset {project.dataset}: {result.added} new clips, {result.unchanged} as before")

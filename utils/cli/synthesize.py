@@ -70,8 +70,10 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
 def _model(config: SynthesizeConfig) -> "Base":
     """The model that speaks: the one named, or the project's exported one."""
     from utils.model.base import Base, find_base
+    from utils.model.fetch import fetch_base
 
     if config.model is not None:
+        fetch_base(config.model)
         return find_base(config.model)
     assert config.project is not None, "checked by SynthesizeConfig.problems"
     project = open_project(config.project, config.output)

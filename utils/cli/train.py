@@ -63,6 +63,8 @@ def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]
     config = command.settings
     for note in notes:
         log.info(note)
+    if config.resume is None:
+        open_project(config.project, config.output).require_dataset(config.train_csv, config.eval_csv)
     with progress_phases() as phases:
         fetch_base(config.base, accept_license=command.accept_license, progress=phases)
     if command.preflight or command.auto:

@@ -164,7 +164,8 @@ def _parts(handle: Any, index: int, driver: str, cuda: Version | None) -> Iterat
         return
     for number in range(_told(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
         # A number that no device has is no end: there may be gaps.
-        with suppress(pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):
+        # Whatever else a driver or a container refuses here must not cost the GPU itself.
+        with suppress(pynvml.NVMLError):
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
             memory = pynvml.nvmlDeviceGetMemoryInfo(part)
             yield Gpu(
@@ -213,6 +214,8 @@ def _told(ask: Callable[..., Any], *args: Any) -> Any:
         pynvml.NVMLError_FunctionNotFound,
         pynvml.NVMLError_NoPermission,
         pynvml.NVMLError_NoData,
+        pynvml.NVMLError_InvalidArgument,
+        pynvml.NVMLError_Unknown,
     ) as error:
         log.debug("%s: %s", getattr(ask, "__name__", ask), error)
         return None

@@ -21,7 +21,7 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = No
     ordered = cuda_order(gpus, environment.get("CUDA_DEVICE_ORDER", ""))
     names = environment.get("CUDA_VISIBLE_DEVICES")
     if names is None:
-        return [_taken(gpu) for gpu in ordered]
+        return _as_cuda_shows([_taken(gpu) for gpu in ordered])
     found: list[Gpu] = []
     for name in names.split(","):
         gpu = _named(name.strip(), ordered)
@@ -30,7 +30,12 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str] | None = No
         if gpu in found:
             return []
         found.append(gpu)
-    return found
+    return _as_cuda_shows(found)
+
+
+def _as_cuda_shows(found: list[Gpu]) -> list[Gpu]:
+    """A process sees one part of a divided GPU and then nothing else (NVIDIA MIG user guide, CUDA visible devices)."""
+    return [gpu for gpu in found if gpu.uuid.startswith("MIG-")][:1] or found
 
 
 def trained_on(gpus: Sequence[Gpu], local_rank: int | None = None) -> Gpu | None:

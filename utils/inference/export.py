@@ -125,7 +125,7 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
         "exported": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "loads_in": loads_in(base),
         "training": base.about.get("training", {}),
-        **({ADDED_ROWS: spans_of(rows)} if (rows := base.added_rows()) else {}),
+        **({ADDED_ROWS: spans_of(rows)} if (rows := base.added_rows()) is not None else {}),
         **{key: base.about[key] for key in (TUNED_DVAE,) if key in base.about},
         **({"speaks": False} if not base.can_speak else {}),
     }

@@ -124,7 +124,7 @@ class Base:
         origin = self.about.get("base", {}).get("folder")
         if not origin or Path(origin) == self.folder:
             return () if "kind" in self.about or self.tokenizer().num_rows == XTTS_ROWS else None
-        published = Base(Path(origin))
+        published = Base(where_it_lies(Path(origin), self.folder.parent))
         inherited = published.added_rows() if published.vocab.is_file() else None
         return None if inherited is None else (*inherited, *self.tokenizer().ids_beyond(published.tokenizer()))
 

@@ -100,9 +100,14 @@ def add_lora(gpt: nn.Module, rank: int, *, seed: int = 0) -> nn.Module:
     gpt.requires_grad_(False)
     # The blocks' Conv1D keeps weights as [in, out]; the additions begin at zero, so the model speaks as before.
     config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), target_modules=TARGETS, fan_in_fan_out=True)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    # torch.manual_seed would seed each GPU as well; the first values are drawn on the CPU.
+    generator = torch.default_generator
+    before = generator.get_state()
+    try:
+        generator.manual_seed(seed)
         inject_adapter_in_model(config, gpt, adapter_name=_ADAPTER)
+    finally:
+        generator.set_state(before)
     if isinstance(gpt, XttsGpt) and gpt.added_rows:
         gpt.text_embedding = GrownEmbedding(gpt.text_embedding, gpt.added_rows)
         gpt.text_head = GrownHead(gpt.text_head, gpt.added_rows)

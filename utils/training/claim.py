@@ -14,6 +14,8 @@ from utils.errors import UserError
 from utils.paths import Project
 from utils.training.precision import PATIENCE
 
+LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
+"""Variables of torchrun and of MPI's launchers, which accelerate knows as well."""
 LAST_READ_S = 30.0
 """The process that keeps the store waits so long for the others to have read it."""
 
@@ -29,7 +31,7 @@ def claimed(device: Device, project: Project) -> Iterator[None]:
     Raises:
         UserError: another job has the device of one of the processes; raised in all of them.
     """
-    local_rank = int(os.environ.get("LOCAL_RANK", 0)) if _world() > 1 else 0
+    local_rank = int(next(filter(None, map(os.environ.get, LOCAL_RANKS)), 0))
     refusal: UserError | None = None
     with ExitStack() as held:
         try:
@@ -38,6 +40,9 @@ def claimed(device: Device, project: Project) -> Iterator[None]:
             )
         except UserError as error:
             refusal = error
+        except OSError as error:
+            # The others wait for an answer, whatever it is.
+            refusal = UserError(what=f"the device cannot be claimed: {error}", where=str(project.folder))
         # Kept to the end: the process group of the run then finds the same store.
         store = _store()
         if store is not None:
@@ -63,7 +68,9 @@ def _of_all(store: Store, refusal: UserError | None) -> UserError | None:
     """This process's refusal, or else that of another."""
     world, rank = _world(), int(os.environ["RANK"])
     # Runs one after another in the same processes meet in the same store: each has its own round.
-    turn = (store.add("claims", 1) - 1) // world
+    # Those that a launcher starts again, or in another number, count anew.
+    start = f"{world}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+    turn = f"{start}-{(store.add(f'claims-{start}', 1) - 1) // world}"
     told = [refusal.what, refusal.where, refusal.fix] if refusal is not None else []
     store.set(f"claim-{turn}-{rank}", json.dumps(told))
     answers = [json.loads(store.get(f"claim-{turn}-{other}")) for other in range(world)]

@@ -69,6 +69,8 @@ class ForeignModel:
         blocks = list(_blocks(model))
         self._dtype = DTYPES[switches.precision]
         self._device = next((parameter.device.type for parameter in model.parameters()), "cpu")
+        self._drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
+        """Whether attention may drop weights, which a CPU's fused kernels cannot."""
         if asked.gradient_checkpointing != "none":
             self._note_checkpointing(blocks)
         self._set_attention(model)
@@ -132,6 +134,8 @@ class ForeignModel:
     def _state(self, name: str, asked: Any, is_on: bool, observed: str) -> SwitchState:
         wanted = asked not in (False, "none", "fp32")
         reason = self._off.get(name) or (observed if observed == UNSEEN else f"what ran shows: {observed}")
+        if name == "sdpa" and observed != UNSEEN and self._device == "cpu" and self._drops:
+            reason += "; dropout of attention weights keeps fused kernels off on a CPU: set it to 0"
         return SwitchState(
             asked=asked,
             state="on" if is_on else "off",

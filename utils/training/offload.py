@@ -36,7 +36,8 @@ class OffloadedAdamW(PlainAdamW):
 
     A step moves 4 bytes a parameter from the GPU (gradients) and 4 back (weights). Parameters may lie on any device,
     the processor's included. Weights that were changed by others since the last step, such as those of a checkpoint,
-    are read again; the state of this optimizer is that of AdamW.
+    are read again (torch counts these changes; those made through `.data` it does not); the state of this optimizer is
+    that of AdamW.
 
     Args:
         params: parameters or groups of them, float32 and contiguous.

@@ -89,6 +89,8 @@ def _train(request: dict[str, Any], answers: Answers) -> dict[str, Any]:
         steps=lambda done, total, loss: answers.send("step", done=done, total=total, loss=loss),
         events=lambda kind, fields: answers.send("event", event=kind, fields=fields),
     )
+    if config.resume is None:
+        Project(name=config.project, output=Path(config.output)).require_dataset(config.train_csv, config.eval_csv)
     fetch_base(config.base, accept_license=request["accept_license"], progress=progress.data)
     from utils.training.run import fine_tune
 
