@@ -140,9 +140,8 @@ def _prepare(config: PrepareConfig, report: Report) -> None:
 
 
 def _train(config: TrainConfig, report: Report) -> None:
-    from utils.training.progresses import Progresses
-
     from utils.model.fetch import fetch_base
+    from utils.training.progresses import Progresses
     from utils.training.run import fine_tune
     from utils.training.stopping import exit_status
 
