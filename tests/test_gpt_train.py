@@ -23,7 +23,8 @@ from utils.training.state import Checkpoints, verify
 ROOT = Path(__file__).resolve().parent.parent
 
 SCRIPT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # As at a prompt: a suite in the background ignores it.
 sys.path.insert(0, {root!r})
 from utils.gpt_train import train_gpt
 assert "torch" not in sys.modules, "the process that waits needs none"
