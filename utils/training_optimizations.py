@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 from torch import nn
@@ -19,12 +19,14 @@ from utils.model.attention import AttentionKind
 from utils.model.gpt import XttsGpt
 from utils.model.lora import add_lora
 from utils.performance_utils.settings import optimize_torch_settings
-from utils.training.compiler import FAILURES, compile_blocks, failure, num_graphs, num_skips, uncompile_blocks
-from utils.training.foreign import ForeignModel
+from utils.training.compiler import compile_blocks, failure, failures, num_graphs, num_skips, uncompile_blocks
 from utils.training.optim import make_optimizer
 from utils.training.proof import StepRecord, record_step
 from utils.training.report import LOADING, Report, report
 from utils.training.switches import Switches, device_index, resolve
+
+if TYPE_CHECKING:
+    from utils.training.foreign import ForeignModel
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +144,8 @@ class TrainingOptimizer:
             raise UserError(what=what, where="TrainingOptimizer", fix="give it the model itself")
         self._set_up_torch()
         if not isinstance(model, XttsGpt):
+            from utils.training.foreign import ForeignModel  # with transformers' own models: takes seconds to load
+
             model.to(self.device)
             self.foreign = ForeignModel(model, self.asked, self.switches)
             return model
@@ -222,11 +226,11 @@ class TrainingOptimizer:
         Args:
             model, work, undo: as of `step`.
         """
+        if self.switches.compile == "off" or "compile" in self.switches.off:
+            return work()
         try:
             return work()
-        except FAILURES as error:
-            if self.switches.compile == "off" or "compile" in self.switches.off:
-                raise
+        except failures() as error:
             if isinstance(getattr(error, "inner_exception", None), torch.OutOfMemoryError):
                 raise  # Blocks as they are written need no less: smaller batches mend it, and they can be compiled.
             self._stop_compiling(model, error)

@@ -60,7 +60,7 @@ def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 COMPILER_PROBLEMS = [
-    ("is_dynamo_supported", lambda: False, CPU, "torch.compile does not support Python"),
+    ("torch._dynamo.eval_frame.is_dynamo_supported", lambda: False, CPU, "torch.compile does not support Python"),
     ("sysconfig.get_path", lambda name: "/nowhere", CPU, "no Python headers; install python3-dev"),
     ("torch.cuda.get_device_capability", lambda device: (6, 1), CUDA, "no kernels for compute capability 6.1"),
     ("find_spec", lambda name: None, CUDA, "Triton is not installed"),
@@ -73,7 +73,7 @@ def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, 
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(headers))
     headers = Path(sysconfig.get_paths()["include"])
-    monkeypatch.setattr("utils.training.compiler.is_dynamo_supported", lambda: True)
+    monkeypatch.setattr("torch._dynamo.eval_frame.is_dynamo_supported", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
     monkeypatch.setattr("utils.training.compiler.find_spec", lambda name: name)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")

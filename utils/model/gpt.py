@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from utils.config import Checkpointing
 from utils.model.architecture import GptShape
@@ -57,6 +56,22 @@ class GptLosses(NamedTuple):
     codes: Tensor
     reading: Tensor
     """Mean over the guided heads, weighted; 0 where none is guided."""
+
+
+class Conv1D(nn.Module):
+    """A linear layer that keeps its weight as [in, out], as GPT-2's checkpoints do.
+
+    Hugging Face's class of this name is the same function; loading it loads all of transformers, which takes seconds.
+    """
+
+    def __init__(self, num_out: int, num_in: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_in, num_out).normal_(std=0.02))
+        self.bias = nn.Parameter(torch.zeros(num_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in] -> [..., out]."""
+        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], -1)
 
 
 class Attention(nn.Module):

@@ -6,16 +6,15 @@ they would stay that. Shapes: R text rows, N added ones, D model width.
 Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; the layers are peft's.
 """
 
+import sys
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from peft import LoraConfig, inject_adapter_in_model
-from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 
 from utils.model.exact import exact_float32
-from utils.model.gpt import XttsGpt
+from utils.model.gpt import Conv1D, XttsGpt
 
 TARGETS = ["c_attn", "c_proj", "c_fc"]
 """All four projections of a block (`c_proj` is the name of two)."""
@@ -97,6 +96,8 @@ def add_lora(gpt: nn.Module, rank: int, *, seed: int = 0) -> nn.Module:
         rank: of the low-rank matrices that each block gets.
         seed: chooses their first values; the global random numbers are left where they are.
     """
+    from peft import LoraConfig, inject_adapter_in_model  # takes seconds to load, and most runs go without
+
     gpt.requires_grad_(False)
     # The blocks' Conv1D keeps weights as [in, out]; the additions begin at zero, so the model speaks as before.
     config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), target_modules=TARGETS, fan_in_fan_out=True)
@@ -105,6 +106,7 @@ def add_lora(gpt: nn.Module, rank: int, *, seed: int = 0) -> nn.Module:
     before = generator.get_state()
     try:
         generator.manual_seed(seed)
+        _as_peft_knows_them(gpt)
         inject_adapter_in_model(config, gpt, adapter_name=_ADAPTER)
     finally:
         generator.set_state(before)
@@ -114,16 +116,29 @@ def add_lora(gpt: nn.Module, rank: int, *, seed: int = 0) -> nn.Module:
     return gpt
 
 
+def _as_peft_knows_them(gpt: nn.Module) -> None:
+    """Make each of our Conv1D layers one of the class that peft adds to, around the same weights."""
+    from transformers.pytorch_utils import Conv1D as PeftConv1D
+
+    for parent in list(gpt.modules()):
+        for name, layer in parent.named_children():
+            if isinstance(layer, Conv1D):
+                with torch.device("meta"):
+                    known = PeftConv1D(layer.weight.shape[1], layer.weight.shape[0])
+                known.weight, known.bias = layer.weight, layer.bias
+                setattr(parent, name, known)
+
+
 def has_lora(gpt: nn.Module) -> bool:
     """Whether low-rank additions are in the model."""
-    return any(isinstance(module, LoraLayer) for module in gpt.modules())
+    return bool(_lora_layers(gpt))
 
 
 @torch.no_grad()
 @exact_float32()
 def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
     """The model's weights under their usual names, additions added exactly; of a model without any, its plain state."""
-    additions = {name: module for name, module in gpt.named_modules() if isinstance(module, LoraLayer)}
+    additions = _lora_layers(gpt)
     grown = {name: module for name, module in gpt.named_modules() if isinstance(module, AddedRows)}
     state = {}
     for name, tensor in gpt.state_dict().items():
@@ -135,7 +150,7 @@ def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
             tensor = grown[owner].merged(leaf)
         if owner in additions and leaf == "weight":
             # On the processor, one at a time: a GPU that needs LoRA has no room for a second model.
-            delta: Tensor = additions[owner].get_delta_weight(_ADAPTER)  # type: ignore[attr-defined]
+            delta: Tensor = additions[owner].get_delta_weight(_ADAPTER)  # type: ignore[operator]
             tensor = tensor.cpu() + delta.cpu().to(tensor.dtype)
         state[f"{owner}.{leaf}" if owner else leaf] = tensor
     return state
@@ -163,3 +178,9 @@ def load_adapter(gpt: nn.Module, state: dict[str, Tensor]) -> None:
 
 def _is_learned(name: str) -> bool:
     return any(part in name for part in _LEARNED)
+
+
+def _lora_layers(gpt: nn.Module) -> dict[str, nn.Module]:
+    # A model has peft's layers only where peft was loaded.
+    layers = sys.modules.get("peft.tuners.lora")
+    return {name: module for name, module in gpt.named_modules() if layers and isinstance(module, layers.LoraLayer)}

@@ -1,8 +1,12 @@
-"""torch.compile of the repeated blocks, in place, where this machine can compile at all."""
+"""torch.compile of the repeated blocks, in place, where this machine can compile at all.
+
+The compiler takes seconds to load, which only a run that compiles has to wait for.
+"""
 
 import os
 import platform
 import shutil
+import sys
 import sysconfig
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -10,11 +14,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch._dynamo.eval_frame import is_dynamo_supported
-from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
-from torch._dynamo.utils import counters
-from torch._inductor.cpp_builder import get_cpp_compiler
-from torch._inductor.exc import InductorError, InvalidCxxCompiler
 
 from utils.config import CompileMode
 from utils.model.gpt import XttsGpt
@@ -24,12 +23,12 @@ TRITON_CAPABILITY = (7, 0)
 itself promises 8.0 and newer, so that `recommend` advises it there only."""
 MAX_SHAPES = 64
 """Versions of a block that may be compiled; torch stops at 8."""
-FAILURES = (TorchDynamoException, FailOnRecompileLimitHit, InductorError, InvalidCxxCompiler)
-"""What compiling raises when it fails, at the first step rather than before."""
 
 
 def compiler_problem(device: torch.device) -> str | None:
     """Why nothing can be compiled for this device on this machine; None when it can be tried."""
+    from torch._dynamo.eval_frame import is_dynamo_supported
+
     if not is_dynamo_supported():
         return f"torch.compile does not support Python {platform.python_version()}"
     if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
@@ -50,6 +49,9 @@ def _cuda_problem(device: torch.device) -> str | None:
 
 
 def _cpu_problem() -> str | None:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
     try:
         get_cpp_compiler()
     except (InvalidCxxCompiler, RuntimeError):
@@ -63,6 +65,8 @@ def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
     Returns:
         The number of blocks.
     """
+    import torch._dynamo
+
     # What an earlier run in this process compiled would hide whether this one does, and count against its shapes.
     torch._dynamo.reset()
     torch._dynamo.config.recompile_limit = MAX_SHAPES
@@ -76,13 +80,31 @@ def compile_blocks(gpt: XttsGpt, mode: CompileMode) -> int:
 
 def uncompile_blocks(gpt: XttsGpt) -> None:
     """Run the blocks as they are written again."""
+    import torch._dynamo
+
     torch._dynamo.config.fail_on_recompile_limit_hit = False
     for block in _blocks(gpt):
         block._compiled_call_impl = None
 
 
+def mark_step() -> None:
+    """Let CUDA graphs reuse the memory of the step before, where there are any."""
+    if "torch._inductor.cudagraph_trees" in sys.modules:  # loading it for nothing takes seconds
+        torch.compiler.cudagraph_mark_step_begin()
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What compiling raises when it fails, at the first step rather than before."""
+    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+    from torch._inductor.exc import InductorError, InvalidCxxCompiler
+
+    return TorchDynamoException, FailOnRecompileLimitHit, InductorError, InvalidCxxCompiler
+
+
 def failure(error: BaseException) -> str:
-    """What one of `FAILURES` says, in a line."""
+    """What one of `failures` says, in a line."""
+    from torch._dynamo.exc import FailOnRecompileLimitHit
+
     if isinstance(error, FailOnRecompileLimitHit):
         return f"a block was to be compiled more than {MAX_SHAPES} times"
     lines = [line for line in str(error).splitlines() if line.strip()]
@@ -91,12 +113,17 @@ def failure(error: BaseException) -> str:
 
 def num_graphs() -> int:
     """Graphs that were compiled in this process so far."""
-    return int(counters["stats"]["unique_graphs"])
+    return _counted("stats", "unique_graphs")
 
 
 def num_skips() -> int:
     """Times that CUDA graphs were asked for in this process so far and Inductor went without, which it only logs."""
-    return int(counters["inductor"]["cudagraph_skips"])
+    return _counted("inductor", "cudagraph_skips")
+
+
+def _counted(kind: str, name: str) -> int:
+    loaded = sys.modules.get("torch._dynamo.utils")
+    return int(loaded.counters[kind][name]) if loaded else 0
 
 
 def _blocks(gpt: XttsGpt) -> Iterator[nn.Module]:

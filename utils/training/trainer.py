@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel
 from utils.training.batches import Batch
+from utils.training.compiler import mark_step
 from utils.training.optim import set_schedule
 from utils.training.precision import DTYPES
 
@@ -149,7 +150,7 @@ class Trainer:
 
     def _gather(self, batches: list[Batch]) -> Gathered:
         self.model.train()
-        torch.compiler.cudagraph_mark_step_begin()
+        mark_step()
         torch.manual_seed(self._step_seed())
         num_codes = sum(batch.packed.num_code_targets for batch in batches)
         counts = self._summed(sum(batch.packed.num_text_targets for batch in batches), num_codes, num_codes)

@@ -76,6 +76,12 @@ def test_the_tokenizer_gives_each_new_token_and_every_candidate_is_accounted_for
     assert found.left_out["the"] in (KNOWN, SHARED) and found.left_out["ჰჰ"] == SHARED
 
 
+def test_the_order_of_the_words_changes_nothing() -> None:
+    words = {"hhე": 2, "htაh": 2, "hhაhე": 3}
+    candidates = ["hhა", "hhე", "htა"]
+    assert choose(candidates, words).pairs == choose(candidates, dict(reversed(words.items()))).pairs
+
+
 @settings(max_examples=60, deadline=None)
 @given(words=st.dictionaries(WORD, st.integers(1, 9), min_size=1, max_size=20))
 def test_tokens_are_counted_as_the_tokenizer_gives_them(words: dict[str, int]) -> None:

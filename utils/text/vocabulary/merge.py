@@ -124,12 +124,16 @@ class _Words:
                     self._where[both].add(index)
 
     def frequent(self) -> Iterable[Pair]:
-        """Pairs of symbols that the corpus has `FEWEST` times or more, the most frequent first."""
+        """Pairs of symbols that the corpus has `FEWEST` times or more, the most frequent first.
+
+        Equally frequent ones come in alphabetical order: the vocabulary does not depend on the order of the words.
+        """
         counts: Counter[Pair] = Counter()
         for text, count in zip(self._texts, self._counts, strict=True):
             for pair in pairwise(text):
                 counts[pair] += count
-        return (pair for pair, _ in takewhile(lambda item: item[1] >= FEWEST, counts.most_common()))
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return (pair for pair, _ in takewhile(lambda item: item[1] >= FEWEST, ordered))
 
 
 class _Attempt:
