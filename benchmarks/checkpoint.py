@@ -21,15 +21,16 @@ from typing import Any
 import torch
 import tyro
 
+from utils.checkpoints.async_saver import Saver, Snapshot
+from utils.checkpoints.store import Checkpoints, verify
+from utils.checkpoints.tensor_file import num_bytes
 from utils.config import TrainConfig
+from utils.events.run_log import RunLog
 from utils.hardware import XTTS_V2
-from utils.model.architecture import GptShape
 from utils.model.gpt import XttsGpt
-from utils.training.optim import make_optimizer
-from utils.training.run_log import RunLog
-from utils.training.saver import Saver, Snapshot
-from utils.training.state import Checkpoints, files_of, verify
-from utils.training.tensor_file import num_bytes
+from utils.model.shapes import GptShape
+from utils.training.optimizer.make import make_optimizer
+from utils.training.restore import files_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "safetensors", "numpy")

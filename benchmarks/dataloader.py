@@ -12,8 +12,8 @@ import tyro
 
 from benchmarks.full_base import make_base, make_clips
 from utils.config import TrainConfig
-from utils.paths import Project
 from utils.performance_utils import log_system_info
+from utils.project.paths import Project
 from utils.training.measure import Measurement, measure_apart
 
 ROOT = Path(__file__).resolve().parent.parent

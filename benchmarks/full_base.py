@@ -9,14 +9,14 @@ import soundfile
 import torch
 from tokenizers import Tokenizer
 
+from utils.bases.find import find_base
 from utils.config import SAMPLE_RATE
-from utils.dataset.manifest import Clip, write_manifest
-from utils.model.architecture import gpt_shape
-from utils.model.base import find_base
+from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.model.gpt import XttsGpt
+from utils.model.shapes import gpt_shape
 from utils.model.weights import write_weights
 from utils.model.xtts import full_state, initialize_gpt
-from utils.paths import Project, assets_folder
+from utils.project.paths import Project, assets_folder
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 
 SIZES = {"full": (30, 1024, 16), "small": (4, 256, 4)}

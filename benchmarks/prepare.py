@@ -28,8 +28,8 @@ import soundfile
 import tyro
 
 from utils.config import PrepareConfig
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
-from utils.paths import Project, assets_folder
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
+from utils.project.paths import Project, assets_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "torchaudio", "soundfile", "numpy", "pandas", "coqui-tts", "silero-vad", "pyloudnorm")
@@ -172,8 +172,8 @@ Work = tuple[Callable[[], object], float, int]
 def _preparing(stage: str, settings: Settings) -> Work:
     import torch
 
+    from utils.bases.find import find_base
     from utils.dataset.build import prepare
-    from utils.model.base import find_base
 
     torch.set_num_threads(1)
     find_base(settings.base).tokenizer().encode("Loads the text rules.", "en")

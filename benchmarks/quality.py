@@ -21,8 +21,8 @@ import tyro
 
 from utils.config import PrepareConfig, TrainConfig
 from utils.hardware import TORCH_ENVIRONMENT
-from utils.paths import Project, assets_folder
 from utils.performance_utils import log_system_info
+from utils.project.paths import Project, assets_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGINES = ("stock, fp32", "ours, all switches")
@@ -131,13 +131,13 @@ def _apart(settings: Settings, engine: str, seed: int, work: Path) -> list[float
 
 def _train(settings: Settings) -> list[float]:
     """Evaluation losses before training and after every `every` steps."""
-    from utils.model.base import find_base
-    from utils.training.assembly import make_trainer
-    from utils.training.data import load_data
-    from utils.training.loaders import Loaders
-    from utils.training.precision import make_accelerator
+    from utils.bases.find import find_base
+    from utils.training.data.load import load_data
+    from utils.training.data.loaders import Loaders
+    from utils.training.optimizations.training_optimizer import TrainingOptimizer
+    from utils.training.optimizer.precision import make_accelerator
     from utils.training.settings import settle
-    from utils.training_optimizations import TrainingOptimizer
+    from utils.training.trainer import make_trainer
 
     project, base = Project(name="voice", output=settings.work), find_base(settings.base)
     is_ours = settings.cell == ENGINES[1]
@@ -189,7 +189,7 @@ def _ours(trainer: Any, loaders: Any) -> Iterator[None]:
 def _stock(settings: Settings, project: Project, judged: Any, learning_rate: float) -> Iterator[None]:
     """Stock's steps; after each evaluation interval its weights are in `judged`."""
     from benchmarks.stock import stock_steps
-    from utils.model.base import find_base
+    from utils.bases.find import find_base
 
     steps = stock_steps(
         find_base(settings.base).folder,

@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from utils.bases.base import Base
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
-from utils.dataset.manifest import read_manifest
-from utils.model.base import Base
+from utils.dataset.storage.manifest import read_manifest
 from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.measure import Measurement, finish_s
-from utils.training_optimizations import TrainingOptimizer
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
 
 
 def measure_stock(

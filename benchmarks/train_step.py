@@ -25,8 +25,8 @@ from benchmarks.step_table import Result, Table
 from benchmarks.stock import measure_stock
 from utils.config import TrainConfig
 from utils.hardware import TORCH_ENVIRONMENT
-from utils.paths import Project
 from utils.performance_utils import log_system_info
+from utils.project.paths import Project
 from utils.training.measure import Measurement, measure_apart
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -138,7 +138,7 @@ def main() -> None:
     if settings.cell:
         print(json.dumps(asdict(_measure(settings))))
         return
-    from utils.model.base import find_base
+    from utils.bases.find import find_base
 
     cells: list[Cell] = []
     vocab = find_base(settings.base).vocab
@@ -240,9 +240,9 @@ def _normalise(settings: Settings, corpus: Path, language: str) -> Work:
 
 
 def _extend(settings: Settings, corpus: Path, language: str) -> Work:
-    from utils.model.base import find_base
-    from utils.model.extend import add_language
-    from utils.training.language_plan import read_texts, texts_of
+    from utils.bases.extend import add_language
+    from utils.bases.find import find_base
+    from utils.training.data.vocabulary_plan import read_texts, texts_of
 
     base = find_base(settings.base)
     _ = base.tokenizer(), base.state()

@@ -29,8 +29,8 @@ import psutil
 import tyro
 
 from utils.events import EventWriter
-from utils.paths import Project
-from utils.projects import ProjectSettings, create_project
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings, create_project
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

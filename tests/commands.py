@@ -47,6 +47,6 @@ def run_as_printed(line: str, monkeypatch: pytest.MonkeyPatch, known: Mapping[st
 
     for name in WORK.get(module.removeprefix("utils.cli."), ()):
         monkeypatch.setattr(program, name, work)
-    monkeypatch.setattr("utils.model.download.download_base", work)
+    monkeypatch.setattr("utils.bases.download.download_base", work)
     program.main([(known or {}).get(word, word) for word in words])
     return next(iter(seen), None)

@@ -1,19 +1,21 @@
 """What all tests share: no test touches the user's own base models, and tests that need a GPU skip without one."""
 
 import logging
+import multiprocessing
 import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import psutil
 import pytest
 
 from scripts.without_programs import environment
-from utils.paths import BASES_VARIABLE
+from utils.project.paths import BASES_VARIABLE, Project
 
 MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 
@@ -75,6 +77,30 @@ def own_logging() -> Iterator[None]:
         logger = logging.getLogger(name)
         logger.handlers[:] = [one for one in logger.handlers if type(one).__module__.startswith("_pytest")]
         logger.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with a prepared dataset, made once; runs go to copies of it."""
+    from tests.sounds import make_project  # loads torch
+
+    return make_project(tmp_path_factory.mktemp("output"))
+
+
+@pytest.fixture
+def project(prepared: Project, tmp_path: Path) -> Project:
+    """A copy of the prepared project that a test may change."""
+    shutil.copytree(prepared.folder, tmp_path / prepared.name)
+    return Project(name=prepared.name, output=tmp_path)
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Makes processes from one that has loaded the libraries: dozens of starts are then a second each."""
+    context = multiprocessing.get_context("forkserver")
+    tests = ["tests.training.test_kill", "tests.training.test_processes"]
+    context.set_forkserver_preload([*tests, "utils.training.run", "TTS.tts.layers.xtts.tokenizer"])
+    return context
 
 
 @pytest.hookimpl(trylast=True)  # after -m has chosen

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from utils.audio.write import write_wav
+from utils.bases.tiny import babble
 from utils.config import SAMPLE_RATE
-from utils.dataset.manifest import Clip, write_manifest
-from utils.model.tiny import babble
-from utils.paths import Project
+from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.project.paths import Project
 
 TEXTS = [
     "The early bird catches the worm.",

@@ -18,28 +18,33 @@ CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
 
 LAYERS = (
-    {
-        "utils.advice",
-        "utils.errors",
-        "utils.paths",
-        "utils.config",
-        "utils.settings",
-        "utils.events",
-        "utils.jobs",
-        "utils.runs",
-        "utils.hardware",
-    }
-    | {"utils.console", "utils.spellings"}
-    | {"utils.settings", "utils.projects", "utils.progress", "utils.intake", "utils.uploads"},
-    {"utils.audio"},
-    {"utils.text", "utils.model", "utils.speech"},
-    {"utils.dataset"},
-    {"utils.training", "utils.inference", "utils.training_optimizations", "utils.performance_utils"},
-    {"utils.evaluation"},
-    {"utils.gpt_train"},
-    {"utils.cli"},
+    "utils.errors",
+    "utils.settings",
+    "utils.config",
+    "utils.files",
+    "utils.spellings",
+    "utils.events",
+    "utils.hardware",
+    "utils.audio",
+    "utils.project",
+    "utils.text",
+    "utils.model",
+    "utils.performance_utils",
+    "utils.bases",
+    "utils.checkpoints",
+    "utils.jobs",
+    "utils.dataset",
+    "utils.speech",
+    "utils.codec_training",
+    "utils.training",
+    "utils.training_optimizations",
+    "utils.decoder_training",
+    "utils.inference",
+    "utils.evaluation",
+    "utils.gpt_train",
+    "utils.cli",
 )
-"""The engine from the ground up: a module may import its own layer and those before it."""
+"""The engine's packages from the ground up, each a layer: a module may import its own package and those before it."""
 
 NEVER = (
     ("utils", "gradio"),
@@ -60,21 +65,21 @@ NEVER = (
 LIGHT = (
     "app",
     "webui",
-    "utils.advice",
+    "utils.project.advice",
     "utils.config",
-    "utils.console",
+    "utils.events.console",
     "utils.errors",
     "utils.events",
     "utils.hardware",
     "utils.jobs",
-    "utils.model.catalog",
-    "utils.paths",
-    "utils.progress",
-    "utils.projects",
-    "utils.runs",
+    "utils.bases.catalog",
+    "utils.project.paths",
+    "utils.jobs.progress",
+    "utils.project.projects",
+    "utils.jobs.runs",
     "utils.speech",
-    "utils.uploads",
-    "utils.intake",
+    "utils.project.uploads",
+    "utils.project.intake",
 )
 """What the web process may load; nothing these import, however far away, may load a library of HEAVY."""
 HEAVY = ("torch", "torchaudio", "torchcodec", "TTS", "trainer", "transformers", "accelerate", "safetensors.torch")
@@ -162,7 +167,7 @@ def find_problems(root: Path) -> list[str]:
         found += [f"{place}:{line}: {problem}" for rule in rules for line, problem in rule(module)]
         if any(below(module.name, light) for light in LIGHT):
             found += [f"{place}: loads {chain}" for chain in heavy_chains(module, modules)]
-    return found
+    return found + circles(modules)
 
 
 def read_modules(root: Path) -> Iterator[Module]:
@@ -202,7 +207,53 @@ def layering(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def layer(name: str) -> int | None:
-    return next((rank for rank, names in enumerate(LAYERS) if any(below(name, member) for member in names)), None)
+    return next((rank for rank, package in enumerate(LAYERS) if below(name, package)), None)
+
+
+def circles(modules: dict[str, Module]) -> list[str]:
+    """Modules that import each other in a circle, and folders of the engine that do; types count, too."""
+    files: dict[str, set[str]] = {name: set() for name in modules}
+    folders: dict[str, set[str]] = {}
+    for module in modules.values():
+        for item in module.imports:
+            parts = item.name.split(".")
+            names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+            target = next((name for name in names if name in modules), None)
+            if target is None or target == module.name:
+                continue
+            files[module.name].add(target)
+            here, there = folder(module), folder(modules[target])
+            if here != there and below(here, "utils") and below(there, "utils"):
+                folders.setdefault(here, set()).add(there)
+    return [f"circle: {' -> '.join(found)}" for graph in (files, folders) for found in circles_of(graph)]
+
+
+def folder(module: Module) -> str:
+    """The package that a module lies in; a file at the engine's top is one by itself."""
+    package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
+    return module.name if package == "utils" else package
+
+
+def circles_of(graph: dict[str, set[str]]) -> list[list[str]]:
+    """A circle through each node that is on one of which no node was named before."""
+    found: list[list[str]] = []
+    for start in sorted(graph):
+        if any(start in circle for circle in found):
+            continue
+        before: dict[str, str] = {}
+        queue = deque([start])
+        while queue:
+            node = queue.popleft()
+            for after in sorted(graph.get(node, ())):
+                if after not in before:
+                    before[after] = node
+                    queue.append(after)
+        if start in before:
+            circle = [start]
+            while circle[-1] != start or len(circle) == 1:
+                circle.append(before[circle[-1]])
+            found.append(circle[::-1])
+    return found
 
 
 def heavy_chains(start: Module, modules: dict[str, Module]) -> list[str]:
@@ -270,7 +321,7 @@ DOC = '"""A sentence."""\n'
 BARE = "bare:"
 """Marks a made-up file that gets no docstring."""
 BAD = {
-    "the engine knows the page": ({"utils/paths.py": "import gradio as gr"}, "utils must not import gradio"),
+    "the engine knows the page": ({"utils/project/paths.py": "import gradio as gr"}, "utils must not import gradio"),
     "in a function too": ({"utils/jobs.py": "def f():\n    from webui import text"}, "utils must not import webui"),
     "layout calls actions": ({"webui/tabs/a.py": "from webui.handlers import b"}, "must not import webui.handlers"),
     "an action needs a page": ({"webui/handlers/b.py": "import gradio"}, "webui.handlers must not import gradio"),
@@ -283,6 +334,18 @@ BAD = {
     ),
     "the command line is used": ({"utils/gpt_train.py": "from utils.cli.common import run"}, "in a higher layer"),
     "relative": ({"utils/audio/a.py": "from ..training import b"}, "in a higher layer"),
+    "a circle of two": (
+        {"webui/a.py": "def f():\n    import webui.b", "webui/b.py": "from webui import a"},
+        "circle: webui.a -> webui.b -> webui.a",
+    ),
+    "a circle of folders": (
+        {
+            "utils/dataset/x/a.py": "import utils.dataset.y.b",
+            "utils/dataset/x/c.py": "",
+            "utils/dataset/y/b.py": "import utils.dataset.x.c",
+        },
+        "circle: utils.dataset.x -> utils.dataset.y -> utils.dataset.x",
+    ),
     "a part without a layer": ({"utils/extra.py": ""}, "utils.extra has no layer"),
     "torch in the web process": ({"app.py": "def f():\n    import torch.nn"}, "loads app -> torch"),
     "torch two steps away": (
@@ -306,8 +369,8 @@ BAD = {
 GOOD = {
     "utils/model/a.py": "import torch\nfrom utils.text.b import c\ntorch.load('x', weights_only=True)",
     "utils/cli/train.py": "from utils.gpt_train import train_gpt\nprint(1)",
-    "utils/paths.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from torch import Tensor",
-    "webui/interface.py": "import gradio as gr\nfrom webui.tabs.a import b\nimport utils.paths",
+    "utils/project/paths.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from torch import Tensor",
+    "webui/interface.py": "import gradio as gr\nfrom webui.tabs.a import b\nimport utils.project.paths",
     "webui/tabs/a.py": "import gradio as gr\nb = gr.load",
     "tests/__init__.py": BARE,
     "tests/test_a.py": "import torchaudio.functional\ntorchaudio.functional.resample\nimport utils.cli.train",

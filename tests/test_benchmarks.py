@@ -20,7 +20,7 @@ from tests.test_architecture import ROOT
 from utils.performance_utils import useful_flops
 from utils.training import measure
 from utils.training.measure import Measurement
-from utils.training_optimizations import TrainingOptimizer
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
 
 
 def test_an_update_moves_the_bytes_of_all_that_learns() -> None:

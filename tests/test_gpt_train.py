@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from tests.sounds import make_project
+from utils.checkpoints.store import Checkpoints, verify
 from utils.errors import UserError
 from utils.events import read_events
 from utils.gpt_train import train_gpt
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.child import _parsed, _result
-from utils.training.state import Checkpoints, verify
 
 ROOT = Path(__file__).resolve().parent.parent
 

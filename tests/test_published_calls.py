@@ -12,10 +12,10 @@ import pytest
 
 from tests.model.hub_server import HubServer
 from tests.sounds import make_project
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
-from utils.model.base import find_base
+from utils.bases.find import find_base
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.model.weights import read_weights, write_pickle
-from utils.paths import Project
+from utils.project.paths import Project
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ["ሰላም ለዓለም።", "ጤና ይስጥልኝ።", "በ2015 ዓ.ም. ተወለደ።", "ዶ/ር አበበ መጣ።", "ፀሐይ ወጣች።", "ቋንቋ ሀብት ነው።"]
@@ -36,7 +36,7 @@ speaker_path, config, checkpoint, vocab, exp_path, ref_audio = train_gpt(
 print("checkpoint", checkpoint)
 
 heading("TrainingOptimizer")
-from utils.training_optimizations import TrainingOptimizer
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
 TrainingOptimizer.print_memory_stats()
 heading("instance")
 optimizer = TrainingOptimizer(enable_grad_checkpoint=True, enable_sdpa=True, enable_mixed_precision=True)

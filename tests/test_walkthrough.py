@@ -24,8 +24,8 @@ from tests.documents import FENCE, ROOT, commands
 from tests.model.hub_server import HubServer
 from tests.sounds import TEXTS, speech
 from utils.audio.write import write_wav
+from utils.bases.find import find_base
 from utils.config import SAMPLE_RATE
-from utils.model.base import find_base
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 

@@ -1,6 +1,6 @@
 """Every setting a user can give, as frozen dataclasses that the form, the command line and the Python call share.
 
-A field that is None takes the default of the chosen base model (see `utils.model.base.TrainingDefaults`).
+A field that is None takes the default of the chosen base model (see `utils.bases.base.TrainingDefaults`).
 """
 
 import math

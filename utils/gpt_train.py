@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.config import TrainConfig
-from utils.console import say
 from utils.errors import UserError
-from utils.paths import Project
+from utils.events.console import say
+from utils.events.narration import Narration
+from utils.events.progress import Progresses
+from utils.project.paths import Project
 from utils.spellings import translate
 from utils.training.child import Interrupted, train_in_child
-from utils.training.narration import Narration
-from utils.training.progresses import Progresses
 
 log = logging.getLogger(__name__)
 
@@ -167,9 +167,9 @@ def train_gpt(
 
 def _train_here(config: TrainConfig, accept_license: bool, progress: Progresses) -> dict[str, Any]:
     # Imported late: a process that has a child do it needs no torch.
-    from utils.model.fetch import fetch_base
+    from utils.bases.fetch import fetch_base
     from utils.training.run import fine_tune
-    from utils.training.train_worker import as_fields
+    from utils.training.worker import as_fields
 
     if config.resume is None:
         Project(name=config.project, output=config.output).require_dataset(config.train_csv, config.eval_csv)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from utils.uploads import DEFAULT_QUOTA_BYTES
+from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.events import wire_events
 from webui.events.wiring import Frame

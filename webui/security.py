@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.errors import UserError
-from utils.uploads import GIB, KEPT_FREE_BYTES
+from utils.project.uploads import GIB, KEPT_FREE_BYTES
 from webui.assets import Assets, gradio_assets
 
 LOOPBACK_NAMES = ("localhost",)

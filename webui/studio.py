@@ -9,10 +9,10 @@ from utils import jobs
 from utils.config import Config
 from utils.errors import UserError
 from utils.jobs import Job, JobWatch
-from utils.paths import Project
-from utils.projects import find_project
+from utils.project.paths import Project
+from utils.project.projects import find_project
+from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from utils.speech.desk import SpeechDesk
-from utils.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.logs import Logs
 from webui.monitor import Monitor
@@ -30,7 +30,7 @@ class Studio:
     output: Path
     """The folder that holds all projects."""
     quota_bytes: int = DEFAULT_QUOTA_BYTES
-    """All uploads of one project together may take so much, see `utils.uploads`."""
+    """All uploads of one project together may take so much, see `utils.project.uploads`."""
     input_roots: tuple[Path, ...] = ()
     """Folders of the server, besides `output`, that recordings may be taken from."""
     access: "Access | None" = None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.errors import UserError
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.takes import TAKE_FILE, Take, has_owner, read_take, take_folders
 from webui.markup import Markup
 from webui.views import inference as view

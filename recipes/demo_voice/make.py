@@ -16,9 +16,9 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
 from utils.config import SAMPLE_RATE
-from utils.dataset.manifest import Clip, write_manifest
+from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
-from utils.paths import assets_folder
+from utils.project.paths import assets_folder
 
 VOICE = ["-v", "en-us+f2", "-p", "55", "-s", "155"]
 SENTENCES = Path(__file__).with_name("sentences.txt")

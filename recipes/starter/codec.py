@@ -13,7 +13,7 @@ from torch import Tensor
 from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 from recipes.starter.corpus import read_manifest, read_wav, sample_of
-from utils.training.dvae import (
+from utils.codec_training.dvae import (
     DvaeShape,
     DvaeTraining,
     MelCorpus,

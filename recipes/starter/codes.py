@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from recipes.starter.corpus import read_manifest
+from utils.bases.base import Base
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
-from utils.model.base import Base
-from utils.training.codes import cache_codes
+from utils.training.data.codes import cache_codes
 
 
 def run(work: Path) -> None:

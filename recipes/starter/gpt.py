@@ -9,18 +9,19 @@ from typing import Any
 import torch
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
+from utils.bases.base import Base
+from utils.bases.loading import load_gpt
+from utils.bases.shipped import check_files
+from utils.checkpoints.store import Checkpoints, read_state
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.model.architecture import gpt_shape
-from utils.model.base import Base
 from utils.model.gpt import XttsGpt
-from utils.model.shipped import check_files
+from utils.model.shapes import gpt_shape
 from utils.model.weights import write_weights
-from utils.model.xtts import full_state, initialize_gpt, load_gpt
-from utils.paths import Project
+from utils.model.xtts import full_state, initialize_gpt
+from utils.project.paths import Project
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 from utils.training.run import Progresses, fine_tune
-from utils.training.state import Checkpoints, read_state
 
 WIDTH, LAYERS, HEADS = 256, 6, 4
 SEED = 7

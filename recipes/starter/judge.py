@@ -22,6 +22,9 @@ from recipes.starter.corpus import read_manifest, read_wav
 from recipes.starter.gpt import CROP
 from recipes.starter.voices import GPT_VOICES, EspeakVoice
 from utils.audio.resample import resample
+from utils.bases.base import Base
+from utils.checkpoints.store import Checkpoints, load_checkpoint
+from utils.codec_training.dvae import load_dvae
 from utils.config import SAMPLE_RATE
 from utils.errors import UserError
 from utils.evaluation.evaluate import make_sentence, write_evaluation
@@ -31,13 +34,10 @@ from utils.evaluation.reference import ReferenceVoice
 from utils.evaluation.scores import ModelScores
 from utils.inference.decode import Sampling, decode
 from utils.inference.vocoder import OUTPUT_RATE
-from utils.model.base import Base
 from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.mel import HOP, conditioning_mel
 from utils.model.xtts import build_gpt
-from utils.training.dvae import load_dvae
-from utils.training.state import Checkpoints, load_checkpoint
 
 REFERENCE_CLIPS = 3
 MEL_FFT, MEL_WINDOW = 1024, 1024

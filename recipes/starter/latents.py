@@ -21,24 +21,24 @@ from torch import Tensor
 
 from recipes.starter.corpus import MAX_CLIP_SAMPLES, read_wav, speak
 from recipes.starter.sentences import SentenceMaker
+from recipes.starter.speaker_encoder import SAMPLE_RATE as ENCODER_RATE
+from recipes.starter.speaker_encoder import new_speaker_encoder
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
 from recipes.starter.throats import NUM_THROATS, make_throats
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
 from utils.audio.resample import resample
+from utils.bases.base import Base
+from utils.checkpoints.store import Checkpoints, load_checkpoint
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.decoder_training.decoder_clips import OUTPUT_RATE, DecoderClip
+from utils.decoder_training.latents import known_latents
 from utils.errors import UserError
-from utils.model.base import Base
 from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 from utils.model.weights import read_weights
 from utils.model.xtts import build_gpt
 from utils.text.tokenizer import Tokenizer
-from utils.training.decoder_clips import OUTPUT_RATE, DecoderClip
-from utils.training.latents import known_latents
-from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
-from utils.training.speaker import new_speaker_encoder
-from utils.training.state import Checkpoints, load_checkpoint
 
 GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS, THROAT_CLIPS = 60, 16, 12
 CLIPS_PER_REFERENCE = 4
@@ -161,7 +161,7 @@ def _spoken(text: str, voice: EspeakVoice, path: Path) -> Tensor:
 
 
 def _reference(listener: Listener, wavs: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Conditioning latents [1, 32, D] and speaker embedding [E] of some clips, as `utils.inference.voices` does."""
+    """Conditioning latents [1, 32, D] and speaker embedding [E] of some clips, as `utils.model.voices` does."""
     heard = torch.cat(wavs, dim=1)
     parts = heard.split(REFERENCE_SECONDS * SAMPLE_RATE, dim=1)
     whole = [part for part in parts if part.shape[1] == REFERENCE_SECONDS * SAMPLE_RATE] or [heard]

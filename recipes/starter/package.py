@@ -21,16 +21,16 @@ from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
 from recipes.starter.vocoder import SHAPE as DECODER_SHAPE
 from recipes.starter.voices import GPT_VOICES
 from utils.audio.write import write_wav
+from utils.bases.base import Base
+from utils.bases.shipped import write_about
+from utils.checkpoints.store import load_checkpoint
 from utils.config import SAMPLE_RATE
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
-from utils.model.base import Base
 from utils.model.eight_bit import to_eight_bit
-from utils.model.shipped import write_about
 from utils.model.weights import read_weights, write_pickle, write_weights
 from utils.model.xtts import SPEAKER_PREFIX, full_state
-from utils.paths import assets_folder
-from utils.training.state import load_checkpoint
+from utils.project.paths import assets_folder
 
 VERSION = 4
 MAX_BYTES = 20_000_000

@@ -17,17 +17,18 @@ from recipes.starter.judge import heard, reference_voice, table
 from recipes.starter.package import made
 from recipes.starter.voices import GPT_VOICES
 from utils.audio.resample import resample
+from utils.bases.base import Base
+from utils.bases.find import find_base
 from utils.config import SAMPLE_RATE
+from utils.decoder_training.latents import known_latents
 from utils.evaluation.evaluate import embedder, make_sentence, write_evaluation
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, Speaker, measure
 from utils.evaluation.scores import ModelScores
 from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
-from utils.inference.voices import Voice
-from utils.model.base import Base, find_base
 from utils.model.dvae import load_code_encoder
-from utils.training.latents import known_latents
+from utils.model.voices import Voice
 
 NUM_SENTENCES = (50, 100)
 """Retrieval is among 50; false ends are too rare to be counted on so few."""

@@ -15,12 +15,8 @@ import torch
 
 from recipes.starter.corpus import read_wav, speak
 from recipes.starter.sentences import SentenceMaker
-from recipes.starter.voices import DEMO_VOICE, EspeakVoice, everyone
-from utils.audio.resample import resample
-from utils.config import SAMPLE_RATE
-from utils.model.weights import write_weights
-from utils.training.speaker import SAMPLE_RATE as ENCODER_RATE
-from utils.training.speaker import (
+from recipes.starter.speaker_encoder import SAMPLE_RATE as ENCODER_RATE
+from recipes.starter.speaker_encoder import (
     SpeakerClip,
     SpeakerShape,
     SpeakerTraining,
@@ -30,6 +26,10 @@ from utils.training.speaker import (
     separation,
     train_speaker_encoder,
 )
+from recipes.starter.voices import DEMO_VOICE, EspeakVoice, everyone
+from utils.audio.resample import resample
+from utils.config import SAMPLE_RATE
+from utils.model.weights import write_weights
 
 SHAPE = SpeakerShape()
 SETTINGS = SpeakerTraining(steps=900)

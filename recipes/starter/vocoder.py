@@ -16,13 +16,13 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from recipes.starter.latents import lessons_folder, load_lessons
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
-from utils.model.architecture import DecoderShape
+from utils.decoder_training.balance import balance
+from utils.decoder_training.decoder import decode, train_decoder
+from utils.decoder_training.decoder_clips import OUTPUT_RATE, DecoderClips, DecoderTraining
+from utils.decoder_training.spectral import SpectralLoss
+from utils.model.decoder.build import build_decoder
+from utils.model.shapes import DecoderShape
 from utils.model.weights import read_weights, write_weights
-from utils.model.xtts import build_decoder
-from utils.training.balance import balance
-from utils.training.decoder import decode, train_decoder
-from utils.training.decoder_clips import OUTPUT_RATE, DecoderClips, DecoderTraining
-from utils.training.spectral import SpectralLoss
 
 LATENT_WIDTH = 256
 SHAPE = DecoderShape(

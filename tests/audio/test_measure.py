@@ -11,8 +11,8 @@ from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_
 from utils.audio.resample import resample
 from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
-from utils.dataset.measures import Limits
-from utils.paths import assets_folder
+from utils.dataset.quality.measures import Limits
+from utils.project.paths import assets_folder
 
 RATE = 22_050
 

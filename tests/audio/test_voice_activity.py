@@ -11,7 +11,7 @@ from utils.audio import voice_activity
 from utils.audio.decode import load_audio
 from utils.audio.voice_activity import FRAME, VAD_RATE, load_voice_activity
 from utils.errors import UserError
-from utils.paths import assets_folder
+from utils.project.paths import assets_folder
 
 
 @pytest.fixture(scope="module")

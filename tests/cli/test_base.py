@@ -11,9 +11,9 @@ import rich
 import rich.progress
 
 from tests.model.hub_server import HubServer, base_files
+from utils.bases.find import find_base
 from utils.cli.base import main
 from utils.errors import UserError
-from utils.model.base import find_base
 
 
 class _Terminal(io.StringIO):

@@ -10,7 +10,7 @@ import soundfile
 from tests.sounds import make_project
 from utils.cli import base, export, synthesize, train
 from utils.hardware import find_gpus
-from utils.paths import Project
+from utils.project.paths import Project
 
 
 @pytest.fixture(scope="module")

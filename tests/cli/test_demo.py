@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from utils.cli import demo
-from utils.paths import open_project
+from utils.project.paths import open_project
 
 
 def test_the_demo_does_the_whole_job(tmp_path: Path, capsys) -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataset.sources import config, make_source, snapshot
+from tests.dataset.recordings import config, make_source, snapshot
 from utils.cli.fix import main
 from utils.dataset.build import prepare
-from utils.dataset.manifest import read_manifest
-from utils.dataset.report import ClipReport, Report
-from utils.paths import Project
+from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.report import ClipReport, Report
+from utils.project.paths import Project
 
 
 @pytest.fixture

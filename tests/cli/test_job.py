@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dataset.sources import make_source
+from tests.dataset.recordings import make_source
 from tests.jobs.children import eventually
 from tests.sounds import make_project
 from utils import jobs

@@ -6,17 +6,19 @@ from pathlib import Path
 import pytest
 
 from tests.sounds import make_project
+from utils.bases.base import Base
+from utils.bases.find import find_base
 from utils.cli.language import main
 from utils.config import PrepareConfig, TrainConfig
-from utils.dataset.checks import Checks
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.quality.checks import Checks
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
-from utils.model.base import Base, find_base
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.text.language_settings import READING_FILE
 from utils.text.vocabulary.learn import iter_words
-from utils.training.language_plan import long_limits
-from utils.training.settings import limits_of, settle
+from utils.training.data.clips import limits_of
+from utils.training.data.vocabulary_plan import long_limits
+from utils.training.settings import settle
 
 GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე მიყვარს საქართველო.", "თბილისი ლამაზი ქალაქია."]
 

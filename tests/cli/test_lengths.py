@@ -6,7 +6,7 @@ import pytest
 
 from tests.sounds import make_project
 from utils.cli.lengths import main
-from utils.paths import Project, assets_folder
+from utils.project.paths import Project, assets_folder
 
 
 @pytest.fixture(scope="module")

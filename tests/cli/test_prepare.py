@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.dataset.sources import add_row, make_source, snapshot
+from tests.dataset.recordings import add_row, make_source, snapshot
 from utils.cli.prepare import main
-from utils.dataset import sound
-from utils.paths import Project
+from utils.dataset.clips import sound
+from utils.project.paths import Project
 
 ROOT = Path(__file__).resolve().parents[2]
 

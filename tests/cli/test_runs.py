@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from utils import jobs, runs
+from tests.saving import save_best
+from utils import jobs
+from utils.checkpoints.store import Checkpoints, is_complete
 from utils.cli.runs import main
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.paths import Project
-from utils.training.state import Checkpoints, is_complete
+from utils.jobs import runs
+from utils.project.paths import Project
 
 Say = Callable[..., list[str]]
 
@@ -287,7 +289,7 @@ def test_leftovers_of_cut_removals_go_and_those_of_a_run_that_is_alive_stay(say:
 def test_checkpoints_are_judged_as_training_judges_them(project: Project) -> None:
     run = make_run(project, "real")
     checkpoints = Checkpoints(run / "checkpoints")
-    best = checkpoints.save_best(5, torch.nn.Linear(2, 2), {})
+    best = save_best(checkpoints, 5, torch.nn.Linear(2, 2), {})
     (broken := run / "checkpoints" / "best-00000009").mkdir()
     found = runs.checkpoints_of(run)
     assert [(c.path, c.step, c.is_best, c.is_complete) for c in found] == [

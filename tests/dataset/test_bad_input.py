@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.dataset.sources import add_row, config, make_source, snapshot
+from tests.dataset.recordings import add_row, config, make_source, snapshot
 from utils.audio.write import write_wav
-from utils.dataset import sound
 from utils.dataset.build import prepare
-from utils.dataset.report import Report
-from utils.dataset.staging import Staging
+from utils.dataset.clips import sound
+from utils.dataset.storage.report import Report
+from utils.dataset.storage.staging import Staging
 from utils.errors import UserError
-from utils.paths import Project
+from utils.project.paths import Project
 
 BAD_INPUT: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing input": (lambda folder: folder.rmdir(), "the input does not exist"),

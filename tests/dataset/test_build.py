@@ -11,16 +11,16 @@ import soundfile
 import torch
 
 from tests.audio.signals import encode, tone
-from tests.dataset.sources import DEMO_VOICE, add_row, config, copy_of_tiny, demo_clips, make_source
+from tests.dataset.recordings import DEMO_VOICE, add_row, config, copy_of_tiny, demo_clips, make_source
 from utils.audio.decode import decode, load_audio
 from utils.audio.write import write_wav
+from utils.bases.find import find_base
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
 from utils.dataset.build import prepare
-from utils.dataset.manifest import read_manifest
-from utils.dataset.report import ClipReport, Report
+from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
-from utils.model.base import find_base
-from utils.paths import Project
+from utils.project.paths import Project
 
 
 def _by_name(report: Report) -> dict[str, ClipReport]:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.dataset.sources import add_row, config, make_source, snapshot
+from tests.dataset.recordings import add_row, config, make_source, snapshot
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE
-from utils.dataset import sound
 from utils.dataset.build import prepare
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
-from utils.dataset.report import Report
-from utils.paths import Project
+from utils.dataset.clips import sound
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.storage.report import Report
+from utils.project.paths import Project
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 import torch
 
-from tests.dataset.sources import DEMO_VOICE, demo_clips
+from tests.dataset.recordings import DEMO_VOICE, demo_clips
 from utils.audio.decode import decode
 from utils.config import SAMPLE_RATE
 

@@ -9,10 +9,10 @@ import pytest
 from recipes.starter.corpus import speak
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.voices import EspeakVoice
-from tests.dataset.sources import DEMO_VOICE, add_row, config
+from tests.dataset.recordings import DEMO_VOICE, add_row, config
 from utils.dataset.build import prepare
-from utils.dataset.manifest import Clip, write_manifest
-from utils.dataset.report import Report
+from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.dataset.storage.report import Report
 
 MOST = 0.01
 """Share of a clean set's clips that may be flagged."""

@@ -13,13 +13,13 @@ import pytest
 import soundfile
 
 from tests.audio.signals import encode, tone
-from tests.dataset.sources import config, demo_clips, make_source
+from tests.dataset.recordings import config, demo_clips, make_source
 from utils.config import SAMPLE_RATE
 from utils.dataset.build import prepare
-from utils.dataset.manifest import read_manifest
-from utils.dataset.report import ClipReport, Report
-from utils.dataset.sources import read_source
-from utils.paths import Project
+from utils.dataset.sources.read import read_source
+from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.report import ClipReport, Report
+from utils.project.paths import Project
 
 ROOT = Path(__file__).resolve().parents[2]
 TEN_HOURS = 36_000
@@ -220,7 +220,7 @@ def _memory_taken(before: str, work: str, *arguments: Path) -> float:
     """MB that a process takes for some work, beyond what it took before."""
     script = (
         "import resource, sys; from pathlib import Path;"
-        "from utils.dataset.build import prepare; from tests.dataset.sources import config;"
+        "from utils.dataset.build import prepare; from tests.dataset.recordings import config;"
         f"{before}"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
         f"{work};"

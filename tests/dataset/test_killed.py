@@ -12,11 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.dataset.sources import config, make_source, snapshot
-from utils.dataset import sound
+from tests.dataset.recordings import config, make_source, snapshot
 from utils.dataset.build import prepare
-from utils.dataset.report import Report
-from utils.paths import Project
+from utils.dataset.clips import sound
+from utils.dataset.storage.report import Report
+from utils.project.paths import Project
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 
@@ -32,7 +32,7 @@ def _start(source: Path, output: Path, settings: dict[str, Any], *, workers: int
     """The real thing in a process of its own, which can be killed."""
     script = (
         "import sys; from pathlib import Path;"
-        "from utils.dataset.build import prepare; from tests.dataset.sources import config;"
+        "from utils.dataset.build import prepare; from tests.dataset.recordings import config;"
         f"prepare(config(Path(sys.argv[1]), Path(sys.argv[2]), workers={workers}, **{settings!r}))"
     )
     return subprocess.Popen([sys.executable, "-c", script, str(source), str(output)], cwd=ROOT)

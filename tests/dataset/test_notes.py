@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from tests.dataset.sources import add_row, config, make_source
+from tests.dataset.recordings import add_row, config, make_source
+from utils.bases.extend import add_language
+from utils.bases.find import find_base
 from utils.dataset.build import prepare
-from utils.dataset.report import Report
-from utils.model.base import find_base
-from utils.model.extend import add_language
-from utils.paths import Project
+from utils.dataset.storage.report import Report
+from utils.project.paths import Project
 
 
 def test_each_clip_names_what_has_no_rule(tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from tests.dataset.sources import add_row, config, make_source
+from tests.dataset.recordings import add_row, config, make_source
 from utils.dataset.build import prepare
 from utils.dataset.page import write_page
-from utils.dataset.report import ClipReport, Flag, Report
+from utils.dataset.storage.report import ClipReport, Flag, Report
 
 
 def test_every_clip_is_on_the_page_and_nothing_from_outside(tmp_path: Path) -> None:

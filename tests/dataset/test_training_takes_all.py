@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.dataset.sources import add_row, config, copy_of_tiny, demo_clips, make_source
+from tests.dataset.recordings import add_row, config, copy_of_tiny, demo_clips, make_source
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
+from utils.bases.find import find_base
 from utils.config import SAMPLE_RATE
 from utils.dataset.build import prepare
-from utils.dataset.checks import Checks
+from utils.dataset.quality.checks import Checks
 from utils.events import read_events
 from utils.gpt_train import train_gpt
-from utils.model.base import find_base
-from utils.paths import Project
+from utils.project.paths import Project
 
 LIMITS = {"max_audio_length": 110_251, "max_text_length": 60}
 

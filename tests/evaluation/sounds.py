@@ -11,7 +11,7 @@ from torch import Tensor
 
 from utils.audio.decode import load_audio
 from utils.evaluation.features import RATE, trimmed
-from utils.paths import assets_folder
+from utils.project.paths import assets_folder
 
 WORD_S = 0.45
 NUM_WORDS = 60

@@ -10,9 +10,9 @@ from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
 from utils.hardware import USE_CASES, XTTS_V2, Cpu, Memory, Recommendation, Step, estimate, memory_tier, recommend
 from utils.hardware.estimates import FULL_BLOCK, HALF_BLOCK
-from utils.model.architecture import GptShape
 from utils.model.attention import sdpa_attention
 from utils.model.gpt import Block, XttsGpt
+from utils.model.shapes import GptShape
 
 
 def chosen(result: Recommendation) -> str:

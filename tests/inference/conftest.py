@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from utils.audio.write import write_wav
-from utils.model.base import find_base
-from utils.model.tiny import babble
+from utils.bases.find import find_base
+from utils.bases.tiny import babble
 
 
 @pytest.fixture(scope="session")

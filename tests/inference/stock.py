@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from utils.inference.voices import Voice
+from utils.model.voices import Voice
 
 
 def load_stock(folder: Path):

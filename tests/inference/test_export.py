@@ -10,15 +10,16 @@ import torch
 
 from tests.inference.stock import load_stock, stock_greedy
 from tests.sounds import make_project
+from utils.bases.base import Base
+from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.inference import export as export_module
 from utils.inference.decode import Sampling, decode
 from utils.inference.engine import Synthesizer
 from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads_in
-from utils.model.base import Base, find_base
 from utils.model.weights import read_weights
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.run import fine_tune
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from tests.inference.stock import load_stock, stock_greedy
+from utils.bases.base import Base
 from utils.inference.decode import Sampling, decode
 from utils.inference.engine import Synthesizer
-from utils.inference.voices import load_reference
-from utils.model.base import Base
+from utils.model.voices import load_reference
 
 # A random model never stops by itself, and half a minute of stock's decoder takes half a minute.
 MAX_CODES = 40

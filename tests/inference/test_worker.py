@@ -11,11 +11,11 @@ import pytest
 from tests.sounds import make_project
 from tests.speech.workers import ended, until
 from utils.audio.write import to_pcm16
+from utils.bases.find import find_base
 from utils.config import ExportConfig, SpeechSettings, TrainConfig
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
-from utils.model.base import find_base
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.desk import SpeechDesk
 from utils.speech.models import find_model, speaking_models
 from utils.speech.takes import Take, read_take

@@ -26,7 +26,7 @@ from utils import jobs
 from utils.config import ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
 from utils.errors import UserError
 from utils.jobs.record import JOB_FILE, read_record
-from utils.paths import Project
+from utils.project.paths import Project
 
 
 def test_a_job_is_a_child_with_its_settings_log_and_record(output: Path) -> None:

@@ -10,7 +10,7 @@ from utils.events import EventWriter
 from utils.jobs import JobWatch, watch
 from utils.jobs.job import status_or_none
 from utils.jobs.record import read_record
-from utils.paths import Project
+from utils.project.paths import Project
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ class LimitedFile:
 def download_in_child(folder: Path) -> "subprocess.Popen[bytes]":
     """Download in a process of its own, which learns of the hub from the environment alone."""
     call = f"download_base('v2.0.2', folder=Path({str(folder)!r}), accept_license=True)"
-    code = f"from pathlib import Path; from utils.model.download import download_base; {call}"
+    code = f"from pathlib import Path; from utils.bases.download import download_base; {call}"
     return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
 
 

@@ -6,7 +6,7 @@ import io
 import torch
 from torch import Tensor
 
-from utils.model.architecture import GptShape
+from utils.model.shapes import GptShape
 
 
 def stock_gpt(shape: GptShape):

@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from utils.bases.find import find_base
 from utils.errors import UserError
-from utils.model.base import find_base
 from utils.model.eight_bit import GROUP, LEAST, from_eight_bit, to_eight_bit
 from utils.model.weights import read_weights, write_weights
 from utils.model.xtts import SPEAKER_PREFIX

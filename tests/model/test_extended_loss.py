@@ -14,24 +14,23 @@ import torch
 
 from tests.inference.stock import load_stock, stock_greedy
 from tests.sounds import make_project
+from utils.bases.base import Base
+from utils.bases.extend import add_language
+from utils.bases.grow import EMBEDDING, HEAD, HEAD_BIAS
 from utils.config import ExportConfig, TrainConfig
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.inference.decode import Sampling, decode
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
-from utils.model.base import Base
-from utils.model.extend import add_language
-from utils.model.grow import EMBEDDING, HEAD, HEAD_BIAS
 from utils.model.weights import State, write_pickle, write_weights
-from utils.paths import Project
-from utils.training.assembly import make_trainer
-from utils.training.data import load_data
-from utils.training.loaders import Loaders
-from utils.training.precision import make_accelerator
+from utils.project.paths import Project
+from utils.training.data.load import load_data
+from utils.training.data.loaders import Loaders
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.precision import make_accelerator
 from utils.training.run import fine_tune
 from utils.training.settings import settle
-from utils.training.trainer import TEXT_WEIGHT
-from utils.training_optimizations import TrainingOptimizer
+from utils.training.trainer import TEXT_WEIGHT, make_trainer
 
 GEORGIAN = str.maketrans("abcdefghijklmnopqrstuvwxyz", "აბცდეფგჰიჯკლმნოპქრსტუვწხყზ")
 

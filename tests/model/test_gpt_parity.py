@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from tests.model.stock import stock_gpt, stock_inputs, without_dropout
-from utils.model.architecture import GptShape
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import IGNORED, PackedBatch, pack, row_length
+from utils.model.shapes import GptShape
 
 SHAPE = GptShape(
     layers=3,

@@ -4,12 +4,12 @@ import pytest
 import torch
 from peft.tuners.lora import Linear as LoraLinear
 
-from utils.model.base import find_base
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.lora import adapter_state, add_lora, has_lora, load_adapter, merged_state
 from utils.model.mel import conditioning_mel
 from utils.model.packing import pack
-from utils.model.xtts import load_gpt
 
 
 def make_gpt() -> XttsGpt:

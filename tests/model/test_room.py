@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from utils.model.base import find_base
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
 from utils.model.gpt import ForwardOptions
 from utils.model.packing import NO_ROOM, PackedBatch, Room, pack, round_up, row_length
-from utils.model.xtts import load_gpt
 
 LONGEST = row_length(200, 250)
 ROOM = Room(clips=8, longest=LONGEST, total=round_up(8 * LONGEST, 256))

@@ -9,15 +9,17 @@ import torch
 from recipes.starter import gpt as gpt_stage
 from recipes.starter.vocoder import SHAPE as DECODER_SHAPE
 from recipes.starter.voices import GPT_VOICES
+from tests.saving import save_best
 from tests.sounds import speech
 from utils.audio.write import write_wav
+from utils.bases.base import Base
+from utils.bases.loading import load_gpt
+from utils.checkpoints.store import Checkpoints
+from utils.codec_training.dvae import DvaeShape, new_dvae, save_dvae
 from utils.config import SAMPLE_RATE
-from utils.dataset.manifest import Clip, write_manifest
-from utils.model.base import Base
+from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.model.decoder.build import build_decoder
 from utils.model.weights import write_weights
-from utils.model.xtts import build_decoder, load_gpt
-from utils.training.dvae import DvaeShape, new_dvae, save_dvae
-from utils.training.state import Checkpoints
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +34,7 @@ def work(tmp_path_factory) -> Path:
         gpt_stage.make_seed_base(work, work / "seed_base")
         base = Base(work / "seed_base")
         checkpoints = Checkpoints(work / "gpt" / "runs" / "one" / "checkpoints")
-        checkpoints.save_best(7, load_gpt(base), {})
+        save_best(checkpoints, 7, load_gpt(base), {})
         (work / "decoder").mkdir()
         write_weights(work / "decoder" / "decoder.safetensors", build_decoder(DECODER_SHAPE).state_dict())
     _corpus(work / "corpus")

@@ -8,11 +8,12 @@ import torch
 from recipes.starter import gpt
 from recipes.starter.codec import load_dvae
 from recipes.starter.run import take_finished
+from recipes.starter.speaker_encoder import new_speaker_encoder
 from recipes.starter.speakers import SHAPE
-from utils.model.base import Base, find_base
+from utils.bases.base import Base
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt, load_speaker_encoder
 from utils.model.weights import read_weights, write_weights
-from utils.model.xtts import load_gpt, load_speaker_encoder
-from utils.training.speaker import new_speaker_encoder
 
 
 def test_a_finished_part_is_taken_and_can_be_used(tmp_path: Path) -> None:

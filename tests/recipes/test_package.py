@@ -12,14 +12,14 @@ from recipes.starter import package as stage
 from recipes.starter import quality
 from recipes.starter.voices import GPT_VOICES
 from tests.sounds import make_project
+from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
-from utils.model.base import find_base
 from utils.model.weights import read_weights
-from utils.paths import assets_folder
+from utils.project.paths import assets_folder
 from utils.training.run import fine_tune
 
 FILES = {"about.json", "config.json", "dvae.safetensors", "mel_stats.pth", "model.safetensors", "reference.wav",
@@ -122,7 +122,7 @@ def test_a_list_that_is_none_is_refused(copy: Path, change: dict, message: str) 
 
 def test_the_starter_without_its_list_is_refused(copy: Path, monkeypatch) -> None:
     """Else it would be a base like any other, with settings that are XTTS v2's."""
-    monkeypatch.setattr("utils.model.base.assets_folder", lambda: copy.parent)
+    monkeypatch.setattr("utils.bases.base.assets_folder", lambda: copy.parent)
     assert find_base("starter").folder == copy
     (copy / "about.json").unlink()
     with pytest.raises(UserError, match="list of its files is missing"):

@@ -10,7 +10,7 @@ from recipes.starter.corpus import held_out_sentences, plan, voices_alike
 from recipes.starter.inflect import plural, split_forms, with_articles
 from recipes.starter.sentences import MAX_CHARACTERS, MAX_WORDS, MIN_WORDS, SentenceMaker
 from recipes.starter.voices import DEMO_VOICE, FORBIDDEN_VARIANTS, GPT_VOICES, everyone, other_voices
-from utils.paths import assets_folder
+from utils.project.paths import assets_folder
 
 
 def test_the_same_seed_gives_the_same_sentences_and_another_does_not() -> None:

@@ -12,13 +12,13 @@ import torch
 
 from recipes.starter import judge, latents, vocoder
 from recipes.starter.judge import JudgeConfig
+from recipes.starter.speaker_encoder import new_speaker_encoder
 from recipes.starter.voices import GPT_VOICES
 from utils.config import CODE_SAMPLES, SAMPLE_RATE
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
+from utils.decoder_training.decoder_clips import OUTPUT_RATE
 from utils.errors import UserError
 from utils.model.weights import read_weights, write_weights
-from utils.training.decoder_clips import OUTPUT_RATE
-from utils.training.speaker import new_speaker_encoder
 
 
 def test_new_lessons_refine_a_decoder_that_was_done(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from utils.config import ExportConfig, PrepareConfig, TrainConfig
 from utils.dataset.build import prepare
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.inference.export import export_model
-from utils.paths import assets_folder, open_project
+from utils.project.paths import assets_folder, open_project
 from utils.training.run import fine_tune
 
 HELD_OUT = Path(__file__).parents[2] / "recipes" / "starter" / "held_out.txt"

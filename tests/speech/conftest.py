@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.speech.workers import worker
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.desk import SpeechDesk
 
 

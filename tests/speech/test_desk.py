@@ -142,7 +142,7 @@ def test_a_killed_app_takes_its_worker_with_it_and_its_take_reads_as_cut(project
 import sys, time
 from pathlib import Path
 from tests.speech.workers import submit, until, worker
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.desk import SpeechDesk
 output = Path({str(tmp_path)!r})
 desk = SpeechDesk(output, device="cpu", worker=worker(output))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from utils.config import SpeechSettings
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.desk import SpeechDesk
 from utils.speech.takes import Take, read_take
 from utils.speech.worker_client import SpeechWorker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.dataset.transcript import character_error_rate
+from utils.dataset.quality.transcript import character_error_rate
 from utils.evaluation.words import character_error_rate as spoken_error_rate
 from utils.text.case import same_case, to_lower
 

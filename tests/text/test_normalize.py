@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text.alphabets import ALPHABETS
+from utils.bases.find import find_base
 from utils.errors import UserError
-from utils.model.base import find_base
 from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import plain_code
 from utils.text.normalize import has_number_words, normalize

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from utils.bases.find import find_base
 from utils.errors import UserError
-from utils.model.base import find_base
 from utils.text.tokenizer import Tokenizer
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.training.test_run import config_of
 from utils import jobs
 from utils.errors import UserError
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training import run as run_module
 from utils.training.claim import claimed
 from utils.training.run import fine_tune

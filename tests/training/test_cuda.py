@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.events import read_events
-from utils.model.base import find_base
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack
-from utils.model.xtts import load_gpt
-from utils.paths import Project
-from utils.training.compiler import compiler_problem
+from utils.project.paths import Project
 from utils.training.measure import measure_apart
+from utils.training.optimizations.compiler import compiler_problem
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.run import TrainResult, fine_tune
 from utils.training.settings import settle
-from utils.training_optimizations import TrainingOptimizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 CUDA = torch.device("cuda")

@@ -7,14 +7,14 @@ import torch
 
 from tests.training.test_run import config_of
 from tests.training.test_trainer import batches_of, clips, make_trainer
+from utils.checkpoints.store import load_checkpoint
 from utils.config import SAMPLE_RATE
 from utils.errors import UserError
 from utils.events import read_events
-from utils.paths import Project
-from utils.training.batches import Batch
+from utils.project.paths import Project
+from utils.training.data.batches import Batch
 from utils.training.divergence import MAX_IN_A_ROW, Divergence
 from utils.training.run import Progresses, fine_tune
-from utils.training.state import load_checkpoint
 from utils.training.trainer import Losses, StepResult, Trainer
 
 __all__ = ["clips"]

@@ -14,16 +14,16 @@ import pytest
 import soundfile
 
 from tests.training.test_run import config_of
+from utils.checkpoints import store as state_module
+from utils.checkpoints.store import Checkpoints, verify
 from utils.config import SAMPLE_RATE, TrainConfig
 from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training import loop as loop_module
-from utils.training import state as state_module
 from utils.training.recovery import Recovery
 from utils.training.run import Progresses, TrainResult, fine_tune
-from utils.training.state import Checkpoints, verify
 from utils.training.trainer import Losses
 
 
@@ -274,7 +274,7 @@ for line in sys.stdin:
 def test_each_evaluation_is_spoken_beside_training_and_the_last_one_is_waited_for(
     project: Project, monkeypatch
 ) -> None:
-    from utils.training import sampling
+    from utils.training import samples as sampling
 
     worker = sampling.SampleWorker
 

@@ -19,15 +19,15 @@ import pytest
 import torch
 
 from tests.training.test_run import config_of
+from utils.checkpoints import store as state_module
+from utils.checkpoints.layout import ASIDE, is_complete
+from utils.checkpoints.store import Checkpoints, verify
 from utils.cli.train import main
 from utils.events import read_events
+from utils.jobs import stopping
 from utils.model.weights import read_weights
-from utils.paths import Project
-from utils.runs import ASIDE, is_complete
-from utils.training import state as state_module
-from utils.training import stopping
+from utils.project.paths import Project
 from utils.training.run import fine_tune
-from utils.training.state import Checkpoints, verify
 
 log = logging.getLogger(__name__)
 

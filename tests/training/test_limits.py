@@ -13,18 +13,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.saving import save_last
 from tests.sounds import speech
 from tests.training.test_run import config_of
 from utils.audio.write import write_wav
+from utils.bases.find import find_base
+from utils.checkpoints.layout import COMPLETE_FILE
+from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import read_events
 from utils.gpt_train import train_gpt
-from utils.model.base import find_base
-from utils.paths import Project
-from utils.training.codes import CodeCache, cache_codes
+from utils.project.paths import Project
+from utils.training.data.codes import CodeCache, cache_codes
 from utils.training.run import fine_tune
-from utils.training.state import COMPLETE_FILE, Checkpoints
 
 
 def test_a_thousand_clips_need_no_thousand_file_handles(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_kill_between_removing_and_renaming_keeps_the_step(tmp_path: Path) -> 
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters())
     checkpoints = Checkpoints(tmp_path)
-    folder = checkpoints.save_last(6, model, optimizer, {})
+    folder = save_last(checkpoints, 6, model, optimizer, {})
     folder.rename(tmp_path / ".writing-step-00000006")
     assert checkpoints.last() == tmp_path / ".writing-step-00000006"
     (tmp_path / ".writing-step-00000006" / COMPLETE_FILE).unlink()
@@ -179,7 +181,7 @@ def test_what_a_kill_while_pruning_leaves_is_removed_by_the_next_save(tmp_path: 
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters())
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save_last(1, model, optimizer, {})
+    save_last(checkpoints, 1, model, optimizer, {})
     if (child := os.fork()) == 0:
         unlink = os.unlink
 
@@ -188,13 +190,13 @@ def test_what_a_kill_while_pruning_leaves_is_removed_by_the_next_save(tmp_path: 
             os.kill(os.getpid(), signal.SIGKILL)
 
         os.unlink = then_die
-        checkpoints.save_last(2, model, optimizer, {})
+        save_last(checkpoints, 2, model, optimizer, {})
         os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     (left,) = tmp_path.glob(".removing-*")
     assert checkpoints.last() == tmp_path / "step-00000002"
     assert [path.name for path in tmp_path.glob("step-*")] == ["step-00000002"], "nothing half gone under its own name"
-    checkpoints.save_last(3, model, optimizer, {})
+    save_last(checkpoints, 3, model, optimizer, {})
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
     left.mkdir()
     assert checkpoints.tidy() == [left.name] and not left.exists()
@@ -205,7 +207,7 @@ def test_what_an_earlier_version_left_half_removed_goes_with_the_next_save(tmp_p
     optimizer = torch.optim.AdamW(model.parameters())
     checkpoints = Checkpoints(tmp_path, keep=1)
     for step in (1, 2):
-        checkpoints.save_last(step, model, optimizer, {})
+        save_last(checkpoints, step, model, optimizer, {})
     (tmp_path / "step-00000001" / "model.safetensors").unlink()
-    checkpoints.save_last(3, model, optimizer, {})
+    save_last(checkpoints, 3, model, optimizer, {})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]

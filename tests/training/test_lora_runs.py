@@ -7,34 +7,31 @@ import pytest
 import torch
 from torch import nn
 
+from tests.saving import save_last
+from tests.training.optimizations.test_training_optimizer import told
 from tests.training.test_run import config_of
-from tests.training.test_training_optimizations import told
+from utils.bases.base import ADDED_ROWS, Base
+from utils.bases.extend import add_language
+from utils.bases.find import find_base
+from utils.bases.grow import EMBEDDING, HEAD, HEAD_BIAS
+from utils.bases.loading import load_gpt
+from utils.checkpoints.layout import ADAPTER_FILE, MODEL_FILE, OPTIMIZER_FILE
+from utils.checkpoints.store import Checkpoints
 from utils.config import ExportConfig
-from utils.dataset.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.inference.export import export_model
-from utils.model.base import ADDED_ROWS, Base, find_base
-from utils.model.extend import add_language
 from utils.model.gpt import ForwardOptions
-from utils.model.grow import EMBEDDING, HEAD, HEAD_BIAS
 from utils.model.lora import adapter_state, add_lora, load_adapter
 from utils.model.packing import pack
 from utils.model.weights import read_weights
-from utils.model.xtts import build_gpt, load_gpt
-from utils.paths import Project
-from utils.training.adamw8bit import SMALLEST
-from utils.training.optim import make_optimizer
+from utils.model.xtts import build_gpt
+from utils.project.paths import Project
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.adamw8bit import SMALLEST
+from utils.training.optimizer.make import make_optimizer
+from utils.training.restore import load_optimizer, optimizer_tensors, restore_model
 from utils.training.run import TrainResult, fine_tune
-from utils.training.state import (
-    ADAPTER_FILE,
-    MODEL_FILE,
-    OPTIMIZER_FILE,
-    Checkpoints,
-    load_optimizer,
-    optimizer_tensors,
-    restore_model,
-)
-from utils.training_optimizations import TrainingOptimizer
 
 GEORGIAN = {"weight_decay": 0.5, "language": "ka"}
 TEXT = "გამარჯობა მსოფლიო"
@@ -155,7 +152,7 @@ def test_8_bit_moments_come_back_exactly_however_small_the_additions(rank: int, 
     torch.manual_seed(rank)
     gpt = add_lora(load_gpt(find_base("tiny")), rank)
     optimizer = moved(gpt, steps=2)
-    folder = Checkpoints(tmp_path).save_last(2, gpt, optimizer, {})
+    folder = save_last(Checkpoints(tmp_path), 2, gpt, optimizer, {})
     other = add_lora(load_gpt(find_base("tiny")), rank, seed=9)
     restore_model(folder, other)
     again = make_optimizer(other, learning_rate=1e-2, weight_decay=0.1, kind="8-bit")
@@ -187,7 +184,7 @@ def test_moments_in_another_form_start_anew_and_those_in_the_same_form_do_not(
         optimizer = make_optimizer(model, learning_rate=1e-2, weight_decay=0.1, kind=then)
         model(torch.ones(1, size)).sum().backward()
         optimizer.step()
-        folder = Checkpoints(tmp_path / str(size)).save_last(1, model, optimizer, {})
+        folder = save_last(Checkpoints(tmp_path / str(size)), 1, model, optimizer, {})
         other = make_optimizer(model, learning_rate=1e-2, weight_decay=0.1, kind=now)
         caplog.clear()
         load_optimizer(folder, model, other)

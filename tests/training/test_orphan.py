@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from utils import jobs
+from utils.checkpoints.store import Checkpoints, verify
 from utils.events import read_events
-from utils.paths import Project
-from utils.training.state import Checkpoints, verify
+from utils.project.paths import Project
 
 NUM_STEPS = 36
 """6 epochs of 6 clips, one a step."""

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from utils.bases.find import find_base
 from utils.cli.train import TrainCommand
 from utils.cli.train import main as train
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import read_events
-from utils.model.base import find_base
-from utils.paths import Project
-from utils.training.loaders import Loaders
+from utils.project.paths import Project
+from utils.training.data.loaders import Loaders
 from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure, measure_apart
 from utils.training.preflight import larger_batches, preflight, recommended, table
 from utils.training.settings import settle

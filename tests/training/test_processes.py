@@ -15,15 +15,15 @@ import torch
 
 from tests.sounds import make_project
 from tests.training.test_run import config_of
+from utils.checkpoints.store import Checkpoints, verify
 from utils.cli.train import main
 from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.model.weights import read_weights
-from utils.paths import Project
-from utils.training import batches as batches_module
+from utils.project.paths import Project
 from utils.training import loop as loop_module
+from utils.training.data import batches as batches_module
 from utils.training.run import fine_tune
-from utils.training.state import Checkpoints, verify
 
 WORLD = 2
 STEPS_PER_EPOCH = 3

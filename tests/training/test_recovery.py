@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from tests.training.test_run import config_of
+from utils.checkpoints.store import load_checkpoint
 from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.recovery import Recovery
 from utils.training.run import TrainResult, fine_tune
-from utils.training.state import load_checkpoint
 
 NUM_CLIPS = 6
 

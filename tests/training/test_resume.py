@@ -11,16 +11,16 @@ import torch
 
 from tests.sounds import make_project
 from tests.training.test_run import config_of
+from utils.checkpoints.store import Checkpoints, _mark_complete
+from utils.checkpoints.tensor_file import write_tensors
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.recovery import Recovery
 from utils.training.run import Progresses, TrainResult, fine_tune
-from utils.training.state import Checkpoints, _mark_complete
-from utils.training.tensor_file import write_tensors
 
 CUTS = ("in mid-epoch", "at the epoch's end", "after the evaluation")
 

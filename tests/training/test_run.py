@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from utils.checkpoints import store as state_module
 from utils.config import TrainConfig
-from utils.dataset.manifest import read_manifest, write_manifest
+from utils.dataset.storage.manifest import read_manifest, write_manifest
 from utils.errors import UserError
 from utils.events import read_events
 from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training import run as run_module
-from utils.training import state as state_module
 from utils.training.run import fine_tune
 
 

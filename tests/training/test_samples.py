@@ -14,14 +14,15 @@ import pytest
 import torch
 
 from tests.jobs.children import eventually, is_running
+from tests.saving import save_best
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
+from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.events import Event, EventWriter, read_events
-from utils.model.base import find_base
-from utils.model.xtts import load_gpt
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.run import fine_tune
 from utils.training.samples import MAX_FAILURES, SampleWorker
-from utils.training.state import Checkpoints
 
 HEAD = """
 import json, os, sys, time
@@ -211,7 +212,7 @@ def test_a_run_speaks_with_each_checkpoints_own_weights(trained: Path) -> None:
     assert facts.nice() == 10
     torch.manual_seed(0)
     gpt = load_gpt(find_base("tiny"))
-    worker.request(7, checkpoints.save_best(7, gpt, {}))
+    worker.request(7, save_best(checkpoints, 7, gpt, {}))
     worker.request(8, trained / "checkpoints" / "gone")
     samples = worker.close(wait_s=60)
     assert process.returncode == 0

@@ -12,7 +12,7 @@ import pytest
 
 from tests.training.test_run import config_of
 from utils.events import read_events
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.run import Progresses, fine_tune
 
 log = logging.getLogger(__name__)

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from tests.training.test_run import config_of
+from utils.bases.loading import load_gpt
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.inference.export import export_model
 from utils.model.weights import read_weights
-from utils.model.xtts import load_gpt
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.run import fine_tune
-from utils.training.start import START_FILE, starting_base
+from utils.training.run_folder import START_FILE, starting_base
 
 
 def test_training_goes_on_from_an_earlier_runs_weights(project: Project) -> None:

@@ -7,19 +7,19 @@ import torch
 from accelerate import Accelerator
 from torch.overrides import TorchFunctionMode
 
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
 from utils.config import Device, TrainConfig
-from utils.model.base import find_base
 from utils.model.gpt import ForwardOptions, unwatched
 from utils.model.mel import conditioning_mel
-from utils.model.xtts import load_gpt
-from utils.paths import Project
-from utils.training.batches import ClipDataset, Collate, EpochBatches, make_loader
-from utils.training.data import load_data
-from utils.training.optim import make_optimizer, make_schedule
-from utils.training.precision import make_accelerator
+from utils.project.paths import Project
+from utils.training.data.batches import ClipDataset, Collate, EpochBatches, make_loader
+from utils.training.data.load import load_data
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.make import make_optimizer, make_schedule
+from utils.training.optimizer.precision import make_accelerator
 from utils.training.settings import settle
 from utils.training.trainer import Trainer
-from utils.training_optimizations import TrainingOptimizer
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_batch_of_one_never_gives_nan(clips) -> None:
 def test_clip_of_a_foreign_format_is_heard_whole(tmp_path: Path) -> None:
     from tests.sounds import speech
     from utils.audio.write import write_wav
-    from utils.training.audio_files import read_facts
+    from utils.training.data.audio_files import read_facts
 
     path = tmp_path / "studio.wav"
     write_wav(path, speech(2.0), 44_100)

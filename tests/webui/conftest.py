@@ -8,7 +8,7 @@ import pytest
 
 from tests.webui.small_project import make_project
 from utils import jobs
-from utils.paths import Project
+from utils.project.paths import Project
 from webui.studio import Studio
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from utils.dataset.report import ClipReport, Flag, Report
-from utils.paths import Project
-from utils.projects import ProjectSettings, create_project
+from utils.dataset.storage.report import ClipReport, Flag, Report
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings, create_project
 
 
 def make_project(output: Path, name: str) -> Project:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from utils.dataset.fix_settings import FixConfig
-from utils.dataset.report import ClipReport, Report
+from utils.dataset.edits.fix_settings import FixConfig
+from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
-from utils.projects import ProjectSettings, create_project
+from utils.project.projects import ProjectSettings, create_project
 from webui.handlers import clips, data
 from webui.studio import Studio
 from webui.views import report as report_view

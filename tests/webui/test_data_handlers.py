@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from utils.bases import catalog
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.evaluation.settings import EvaluateConfig
-from utils.model import catalog
-from utils.paths import Project
-from utils.projects import ProjectSettings, create_project
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings, create_project
 from utils.text.language_settings import LanguageConfig
 from webui import text
 from webui.change import TOAST

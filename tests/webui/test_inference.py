@@ -10,7 +10,7 @@ from tests.speech.workers import ended, until, worker
 from utils import jobs
 from utils.config import SpeechSettings, TrainConfig
 from utils.errors import UserError
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.desk import SpeechDesk
 from utils.speech.takes import Take, find_take, list_takes
 from webui import text

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from utils.dataset.report import ClipReport, Flag, Report
+from utils.dataset.storage.report import ClipReport, Flag, Report
 from webui import text
 from webui.views import report as view
 

@@ -1,7 +1,7 @@
 """Attacks on a running app, each tried: strangers' names and sites, other people's files, floods, names that lead out.
 
-Tried elsewhere: file names (tests/test_uploads.py), zip bombs and tables that point outside (tests/dataset), pickles
-that run code (tests/model), text typed into the page (tests/webui browser tests).
+Tried elsewhere: file names (tests/project/test_uploads.py), zip bombs and tables that point outside (tests/dataset),
+pickles that run code (tests/bases), text typed into the page (tests/webui browser tests).
 """
 
 import ast
@@ -21,8 +21,8 @@ import pytest
 import app as app_module
 from tests.webui.app import ROOT, running_app
 from utils.errors import UserError
-from utils.paths import Project
-from utils.projects import ProjectSettings, create_project
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings, create_project
 from webui.interface import create_ui
 from webui.security import Access, Guard, is_loopback, read_auth
 from webui.temporary import PREFIX

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.webui.test_views import job
-from utils.paths import Project
+from utils.project.paths import Project
 from webui import text
 from webui.handlers import system
 from webui.security import Access

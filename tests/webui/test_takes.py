@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from utils.config import SpeechSettings
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.takes import TAKE_FILE, Take, new_take
 from webui import takes, text
 from webui.takes import TakeWatch

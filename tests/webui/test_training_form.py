@@ -8,8 +8,8 @@ import pytest
 
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.paths import Project
-from utils.projects import ProjectSettings, create_project
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings, create_project
 from webui.change import TOAST, Change
 from webui.fields import training_fields
 from webui.handlers import training

@@ -6,7 +6,7 @@ import pytest
 
 from utils.hardware import Gpu, GpuSurvey, Memory
 from utils.jobs import Job
-from utils.progress import Progress
+from utils.jobs.progress import Progress
 from webui import text
 from webui.monitor import Monitor, Reading
 from webui.views import gpu, parts, run

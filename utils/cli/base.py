@@ -7,13 +7,13 @@ from typing import Annotated
 
 import tyro
 
-from utils.advice import command
+from utils.bases.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
+from utils.bases.shipped import REMEDY
 from utils.cli.common import error_exits, progress_phases
 from utils.config import STARTER
 from utils.errors import UserError
-from utils.model.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
-from utils.model.shipped import REMEDY
-from utils.paths import bases_folder
+from utils.project.advice import command
+from utils.project.paths import bases_folder
 
 
 def list_bases() -> None:
@@ -36,7 +36,7 @@ def download(
         repository: owner/name on the hub; coqui/XTTS-v2 when not given.
         accept_license: accept the model's licence without being asked.
     """
-    from utils.model.download import download_base
+    from utils.bases.download import download_base
 
     # The bar opens with the first byte of the weights: a question inside it could be neither read nor answered.
     with progress_phases() as report:
@@ -57,7 +57,7 @@ def make_tiny(out: Path) -> None:
     Args:
         out: folder to make; it must not exist or be empty.
     """
-    from utils.model.tiny import make_tiny as make
+    from utils.bases.tiny import make_tiny as make
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(what="the folder is not empty", where=str(out), fix="name a folder that does not exist")
@@ -85,7 +85,7 @@ def _where(entry: BaseEntry) -> str:
 
 
 def _is_here(folder: Path) -> bool:
-    from utils.model.base_lock import verify_base
+    from utils.bases.base_lock import verify_base
 
     try:
         verify_base(folder)

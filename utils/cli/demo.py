@@ -20,10 +20,10 @@ from utils.cli.synthesize import synthesize
 from utils.cli.train import train_with_bars
 from utils.config import STARTER, Config, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
 from utils.evaluation.settings import EvaluateConfig
-from utils.paths import assets_folder, open_project
+from utils.project.paths import assets_folder, open_project
 
 if TYPE_CHECKING:
-    from utils.dataset.report import Report
+    from utils.dataset.storage.report import Report
     from utils.evaluation.evaluate import Evaluation
     from utils.training.run import TrainResult
 
@@ -105,7 +105,7 @@ def _export(config: DemoConfig) -> Path:
 
 def _speaks(config: DemoConfig) -> bool:
     """Whether measuring the base's speech makes sense."""
-    from utils.model.base import find_base
+    from utils.bases.find import find_base
 
     return find_base(config.base).can_speak
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from utils.bases.catalog import read_about
 from utils.cli.common import progress_phases, run_command
 from utils.config import ExportConfig
-from utils.model.catalog import read_about
 
 
 def main(args: Sequence[str] | None = None) -> None:

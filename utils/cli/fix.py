@@ -11,9 +11,9 @@ from typing import Annotated
 import tyro
 
 from utils.cli.common import error_exits
-from utils.dataset.fix_settings import FixConfig
-from utils.dataset.report import Report
-from utils.paths import Project, open_project
+from utils.dataset.edits.fix_settings import FixConfig
+from utils.dataset.storage.report import Report
+from utils.project.paths import Project, open_project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _apply(fix: _Clip, project: Project) -> Report:
-    from utils.dataset import fixes
+    from utils.dataset.edits import fixes
 
     match fix:
         case Exclude():
@@ -122,7 +122,7 @@ def apply(config: FixConfig) -> Report:
     Raises:
         UserError: no such clip, or it cannot be mended so.
     """
-    from utils.dataset import fixes
+    from utils.dataset.edits import fixes
 
     project, clip = open_project(config.project, config.output), config.clip
     match config.fix:

@@ -19,12 +19,12 @@ import tyro
 from utils import jobs
 from utils.cli.common import error_exits
 from utils.config import Config, DownloadConfig, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
-from utils.dataset.fix_settings import FixConfig
+from utils.dataset.edits.fix_settings import FixConfig
 from utils.errors import UserError
 from utils.evaluation.settings import EvaluateConfig
 from utils.events import FINAL, EventWriter, tail
 from utils.jobs.record import EVENTS_FILE
-from utils.paths import bases_folder
+from utils.project.paths import bases_folder
 from utils.text.language_settings import LanguageConfig
 
 STOPPED = 143
@@ -132,18 +132,18 @@ class ProgressEvents:
 
 
 def _prepare(config: PrepareConfig, report: Report) -> None:
+    from utils.bases.fetch import fetch_base
     from utils.dataset.build import prepare
-    from utils.model.fetch import fetch_base
 
     fetch_base(config.base, progress=report)
     print(prepare(config, progress=lambda done, total: report("preparing clips", done, total)).table())
 
 
 def _train(config: TrainConfig, report: Report) -> None:
-    from utils.model.fetch import fetch_base
-    from utils.training.progresses import Progresses
+    from utils.bases.fetch import fetch_base
+    from utils.events.progress import Progresses
+    from utils.jobs.stopping import exit_status
     from utils.training.run import fine_tune
-    from utils.training.stopping import exit_status
 
     fetch_base(config.base, progress=report)
     result = fine_tune(config, progress=Progresses(data=report))
@@ -168,7 +168,7 @@ def _synthesize(config: SynthesizeConfig, report: Report) -> None:
 
 
 def _download(config: DownloadConfig, report: Report) -> None:
-    from utils.model.download import download_base
+    from utils.bases.download import download_base
 
     folder = download_base(
         config.version,
@@ -180,8 +180,8 @@ def _download(config: DownloadConfig, report: Report) -> None:
 
 
 def _preflight(config: TrainConfig, report: Report) -> None:
+    from utils.bases.fetch import fetch_base
     from utils.cli.preflight import measure_switches
-    from utils.model.fetch import fetch_base
 
     fetch_base(config.base, progress=report)
     measure_switches(config, report)

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.advice import FOLDER, command
 from utils.cli.common import progress_phases, run_command
 from utils.config import SAMPLE_RATE
 from utils.errors import disk_errors
-from utils.paths import Project, open_project
+from utils.project.advice import FOLDER, command
+from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig
 
 if TYPE_CHECKING:
-    from utils.model.base import Base
-    from utils.model.extend import AddedLanguage
-    from utils.training.language_plan import Reading
-    from utils.training.tune_dvae import TunedDvae
+    from utils.bases.base import Base
+    from utils.bases.extend import AddedLanguage
+    from utils.codec_training.tune_dvae import TunedDvae
+    from utils.training.data.vocabulary_plan import Reading
 
 SHOWN = 40
 """Characters and notes that are listed."""
@@ -35,9 +35,9 @@ def look(config: LanguageConfig) -> None:
         UserError: no texts, no such base, or the base to make exists already.
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.model.base import find_base
-    from utils.model.fetch import fetch_base
-    from utils.training.language_plan import advice, read_texts, texts_of
+    from utils.bases.fetch import fetch_base
+    from utils.bases.find import find_base
+    from utils.training.data.vocabulary_plan import advice, read_texts, texts_of
 
     project = open_project(config.project, config.output)
     with progress_phases() as phases:
@@ -93,9 +93,9 @@ def _keep(project: Project, found: dict[str, Any]) -> None:
 
 def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "AddedLanguage":
     """The new base, written."""
-    from utils.model.extend import add_language, free_home
-    from utils.model.grow import TUNED_DVAE
-    from utils.training.language_plan import long_limits
+    from utils.bases.extend import add_language, free_home
+    from utils.bases.grow import TUNED_DVAE
+    from utils.training.data.vocabulary_plan import long_limits
 
     # Before hours of work: what would stop it in the end.
     free_home(project.folder, config.g2p or config.language, own_dvae=config.train_dvae, another=config.another)
@@ -126,8 +126,8 @@ def _dvae(config: LanguageConfig, project: Project, base: "Base") -> "Iterator[T
         yield None
         return
     from utils import jobs
-    from utils.training.precision import make_accelerator
-    from utils.training.tune_dvae import tuned_dvae
+    from utils.codec_training.tune_dvae import tuned_dvae
+    from utils.training.optimizer.precision import make_accelerator
 
     with (
         jobs.hold("language", device=config.device, output=project.output, folder=project.folder),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_report, run_command
 from utils.config import SAMPLE_RATE, STARTER, Config
-from utils.paths import open_project
+from utils.project.paths import open_project
 
 if TYPE_CHECKING:
-    from utils.training.lengths import LengthReport
+    from utils.training.data.lengths import LengthReport
 
 SHOWN_DROPS = 5
 
@@ -52,9 +52,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _lengths(config: LengthsConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.model.base import find_base
-    from utils.model.fetch import fetch_base
-    from utils.training.lengths import measure_lengths
+    from utils.bases.fetch import fetch_base
+    from utils.bases.find import find_base
+    from utils.training.data.lengths import measure_lengths
 
     fetch_base(config.base)
     base = find_base(config.base)
@@ -84,7 +84,7 @@ def _language(config: LengthsConfig) -> tuple[str, str]:
 
 
 def _print_table(lengths: "LengthReport") -> None:
-    from utils.training.lengths import PERCENTILES, percentile
+    from utils.training.data.lengths import PERCENTILES, percentile
 
     print("\npercentile     " + "".join(f"{percent:>10g}" for percent in PERCENTILES))
     for name, values, form in (
@@ -97,7 +97,7 @@ def _print_table(lengths: "LengthReport") -> None:
 
 
 def _print_limits(lengths: "LengthReport") -> None:
-    from utils.training.lengths import AUDIO_MULTIPLE, LIMIT_PERCENTILE, TEXT_MULTIPLE
+    from utils.training.data.lengths import AUDIO_MULTIPLE, LIMIT_PERCENTILE, TEXT_MULTIPLE
 
     audio, text = lengths.max_audio_length, lengths.max_text_length
     why_audio = f"a multiple of {AUDIO_MULTIPLE} samples, the hop of the mel spectrograms"

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from utils import jobs
-from utils.advice import command
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.paths import Project, open_project
+from utils.project.advice import command
+from utils.project.paths import Project, open_project
 
 if TYPE_CHECKING:
     from utils.training.preflight import Row
@@ -83,12 +83,12 @@ def measure_switches(
     Raises:
         UserError: no combination could be measured.
     """
-    from utils.training.data import load_data
-    from utils.training.language import language_base
-    from utils.training.precision import make_accelerator
+    from utils.training.data.language import language_base
+    from utils.training.data.load import load_data
+    from utils.training.optimizer.precision import make_accelerator
     from utils.training.preflight import larger_batches, preflight, recommended
+    from utils.training.run_folder import starting_base
     from utils.training.settings import settle
-    from utils.training.start import starting_base
 
     project = open_project(config.project, config.output)
     base = language_base(config, project, starting_base(config, project))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from utils.cli.common import progress_phases, progress_report, run_command
 from utils.config import PrepareConfig
-from utils.paths import open_project
+from utils.project.paths import open_project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _prepare(command: PrepareCommand) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
+    from utils.bases.fetch import fetch_base
     from utils.dataset.build import prepare
-    from utils.dataset.sources import require_inputs
-    from utils.model.fetch import fetch_base
+    from utils.dataset.sources.read import require_inputs
 
     config = command.settings
     project = open_project(config.project, config.output)

@@ -7,20 +7,12 @@ from typing import Annotated
 
 import tyro
 
+from utils.checkpoints.layout import CheckpointFolder, find_run
 from utils.cli.common import error_exits
 from utils.errors import UserError
 from utils.events import Event, tail
-from utils.paths import Project, open_project
-from utils.runs import (
-    CheckpointFolder,
-    RunInfo,
-    changed_settings,
-    find_run,
-    list_runs,
-    plan_removal,
-    read_run,
-    remove,
-)
+from utils.jobs.runs import RunInfo, changed_settings, list_runs, plan_removal, read_run, remove
+from utils.project.paths import Project, open_project
 
 OUTPUT = Path("output")
 NUM_EVENTS = 5

@@ -4,14 +4,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from utils.advice import command
 from utils.cli.common import progress_report, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
-from utils.paths import open_project
+from utils.project.advice import command
+from utils.project.paths import open_project
 
 if TYPE_CHECKING:
-    from utils.model.base import Base
+    from utils.bases.base import Base
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -69,8 +69,9 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
 
 def _model(config: SynthesizeConfig) -> "Base":
     """The model that speaks: the one named, or the project's exported one."""
-    from utils.model.base import Base, find_base
-    from utils.model.fetch import fetch_base
+    from utils.bases.base import Base
+    from utils.bases.fetch import fetch_base
+    from utils.bases.find import find_base
 
     if config.model is not None:
         fetch_base(config.model)

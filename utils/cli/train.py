@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from utils.advice import command
 from utils.cli.common import error_exits, given_fields, progress_phases, run_command
 from utils.cli.preflight import heeding_sigterm, measure_switches, with_choice
 from utils.config import TrainConfig
-from utils.paths import open_project
+from utils.project.advice import command
+from utils.project.paths import open_project
 from utils.spellings import translate_words
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]) -> None:
     # Imported late: a wrong flag should be answered at once.
-    from utils.model.fetch import fetch_base
+    from utils.bases.fetch import fetch_base
 
     config = command.settings
     for note in notes:
@@ -82,7 +82,7 @@ def _preflight(config: TrainConfig, given: Collection[str]) -> "Row":
 
 
 def _train(config: TrainConfig) -> None:
-    from utils.training.stopping import exit_status
+    from utils.jobs.stopping import exit_status
 
     result, project = train_with_bars(config), open_project(config.project, config.output)
     print(f"run       {result.folder}")
@@ -109,8 +109,8 @@ def _train(config: TrainConfig) -> None:
 def train_with_bars(config: TrainConfig) -> "TrainResult":
     """Train with one progress bar for the codes and one for the steps."""
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.training.narration import proof_lines
-    from utils.training.progresses import Progresses
+    from utils.events.narration import proof_lines
+    from utils.events.progress import Progresses
     from utils.training.run import fine_tune
 
     def proven(kind: str, event: dict[str, Any]) -> None:

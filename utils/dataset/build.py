@@ -9,28 +9,28 @@ from typing import Any
 from utils import jobs
 from utils.audio.clean import Cleaning
 from utils.config import PrepareConfig
-from utils.dataset.checks import Checks
-from utils.dataset.existing import Existing, read_existing
-from utils.dataset.hearing import clip_transcriber, disagreement, hear_clips
-from utils.dataset.judges import Judges, has_dnsmos
-from utils.dataset.listing import real_path
-from utils.dataset.locate import printable
-from utils.dataset.make_clip import ClipMaker
-from utils.dataset.make_sounds import judge_clips, make_sounds, wav_of
-from utils.dataset.manifest import Clip, write_manifest
-from utils.dataset.measures import Limits, flag_clips
-from utils.dataset.merge import merge
+from utils.dataset.clips.existing import Existing, read_existing
+from utils.dataset.clips.make_clip import ClipMaker
+from utils.dataset.clips.merge import merge
+from utils.dataset.clips.sound import SoundMaker, SoundSettings
+from utils.dataset.clips.sounds import judge_clips, make_sounds, wav_of
+from utils.dataset.clips.split import Sound, assign_splits
+from utils.dataset.formats.listing import real_path
+from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
-from utils.dataset.recording import Reading, Recording
-from utils.dataset.report import ClipReport, Report, Split, explain
-from utils.dataset.sound import SoundMaker, SoundSettings
-from utils.dataset.sources import read_sources
-from utils.dataset.split import Sound, assign_splits
-from utils.dataset.staging import Staging, staged
-from utils.dataset.transcribe import find_weights
-from utils.dataset.work import Work
+from utils.dataset.quality.checks import Checks
+from utils.dataset.quality.measures import Limits, flag_clips
+from utils.dataset.quality.recognition import clip_transcriber, disagreement, hear_clips
+from utils.dataset.quality.scorers import Judges, has_dnsmos
+from utils.dataset.segmentation.transcribe import find_weights
+from utils.dataset.sources.read import read_sources
+from utils.dataset.sources.recording import Reading, Recording
+from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.dataset.storage.report import ClipReport, Report, Split, explain
+from utils.dataset.storage.staging import Staging, staged
+from utils.dataset.storage.work import Work
 from utils.errors import UserError
-from utils.paths import Project, open_project
+from utils.project.paths import Project, open_project
 
 Progress = Callable[[int, int], None]
 """Called with (clips done, clips in all)."""
@@ -82,7 +82,7 @@ def build(
         change: a fix: gives the clips that the dataset has as they shall be; `recordings` are then what it makes of
             them, and must all be usable.
     """
-    from utils.model.base import find_base
+    from utils.bases.find import find_base
 
     project = open_project(config.project, config.output)
     base = find_base(config.base)
@@ -144,7 +144,7 @@ def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
 
 
 def _judges(config: PrepareConfig, base: Any) -> Judges:
-    from utils.model.xtts import speaker_fingerprint
+    from utils.bases.loading import speaker_fingerprint
 
     asks_speaker = config.quality and config.check_speakers
     return Judges(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from utils.dataset.report import ClipReport, Report
+from utils.dataset.storage.report import ClipReport, Report
 
 _BINS = 24
 _SHOWN = 2_000

@@ -9,9 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from utils.advice import command
 from utils.audio.decode import load_audio
-from utils.dataset.manifest import read_manifest
+from utils.bases.base import Base
+from utils.bases.find import find_base
+from utils.checkpoints.store import Checkpoints, load_checkpoint
+from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Embed, Said, Sentence, Speaker, measure
@@ -23,12 +25,11 @@ from utils.evaluation.words import find_recogniser
 from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
 from utils.inference.export import find_run
-from utils.inference.voices import Voice
-from utils.model.base import Base, find_base
-from utils.paths import Project, new_run_id, open_project
+from utils.model.voices import Voice
+from utils.project.advice import command
+from utils.project.paths import Project, new_run_id, open_project
 from utils.training.run import REFERENCE_FILE
 from utils.training.run_folder import run_base
-from utils.training.state import Checkpoints, load_checkpoint
 
 MIN_REFERENCE_S = 0.1
 """Of speech, in a reference: what is shorter says nothing."""

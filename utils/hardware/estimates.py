@@ -22,7 +22,7 @@ from utils.config import CODE_SAMPLES, Checkpointing, Precision
 GB = 1_000_000_000
 
 NUM_LATENTS = 32
-"""Conditioning latents before each clip's text (as `utils.model.architecture`, which loads torch)."""
+"""Conditioning latents before each clip's text (as `utils.model.shapes`, which loads torch)."""
 CONDITIONING_FRAMES = 517
 """Mel frames of the longest conditioning crop: 6 s at hop 256."""
 CONDITIONING_BLOCKS = 6

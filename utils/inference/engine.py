@@ -9,15 +9,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from utils.bases.base import Base
+from utils.bases.loading import load_decoder, load_gpt
 from utils.config import CODE_SAMPLES, SAMPLE_RATE, Split
 from utils.errors import UserError
 from utils.inference.decode import Sampling, decode
 from utils.inference.vocoder import Vocoder
-from utils.inference.voices import ReferenceLimits, Voice, load_reference, make_voice
-from utils.model.base import Base
 from utils.model.gpt import ForwardOptions
+from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
 from utils.model.weights import State, read_pickle, read_weights
-from utils.model.xtts import build_gpt, load_decoder, load_gpt
+from utils.model.xtts import build_gpt
 from utils.text.split import split_quick, split_sentences, split_text
 
 SENTENCE_CHARACTERS = 250

@@ -6,18 +6,18 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from utils.advice import command
+from utils.bases.base import ADDED_ROWS, Base, spans_of
+from utils.bases.grow import TUNED_DVAE
+from utils.checkpoints.store import Checkpoints, load_checkpoint
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import Told, own_decoder, trunk_steps
-from utils.model.base import ADDED_ROWS, Base, spans_of
-from utils.model.grow import TUNED_DVAE
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
-from utils.paths import Project, check_name, open_project
+from utils.project.advice import command
+from utils.project.paths import Project, check_name, open_project
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, run_base
-from utils.training.state import Checkpoints, load_checkpoint
 
 STOCK = "any XTTS v2 software, such as coqui-tts"
 OURS = "this studio only: the base has a decoder of its own"

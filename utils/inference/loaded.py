@@ -7,12 +7,13 @@ from typing import Literal
 
 import torch
 
+from utils.bases.base import Base
+from utils.bases.find import find_base
+from utils.checkpoints.store import Checkpoints, load_checkpoint
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
-from utils.inference.voices import Voice
-from utils.model.base import Base, find_base
+from utils.model.voices import Voice
 from utils.training.run_folder import REFERENCE_FILE, run_base
-from utils.training.state import Checkpoints, load_checkpoint
 
 log = logging.getLogger(__name__)
 

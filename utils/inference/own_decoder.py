@@ -5,15 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from utils.bases.base import Base
 from utils.config import TrainConfig
-from utils.dataset.manifest import read_manifest
+from utils.dataset.storage.manifest import read_manifest
+from utils.decoder_training.tune_trunk import TunedTrunk, has_trunk, tune_trunk
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
-from utils.model.base import Base
 from utils.model.weights import State
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.training.run_folder import REFERENCE_FILE
-from utils.training.tune_trunk import TunedTrunk, has_trunk, tune_trunk
 
 log = logging.getLogger(__name__)
 

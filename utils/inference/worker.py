@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from utils.console import take_output
 from utils.errors import UserError, disk_errors
+from utils.events.console import take_output
 from utils.speech.wavs import join_wavs
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from utils.events import FINAL, number_of, read_events, tail
 from utils.jobs.device import Claim
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import EVENTS_FILE, JOB_FILE, JobRecord, State, read_record
-from utils.paths import Project
+from utils.project.paths import Project
 
 LIVE: tuple[State, ...] = ("starting", "running", "stopping")
 """States of a job that has not ended."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from utils.jobs.job import Job, job_folders, newest_first, status_or_none
 from utils.jobs.record import EVENTS_FILE, JOB_FILE
-from utils.paths import Project
+from utils.project.paths import Project
 
 MAX_KEPT = 10_000
 """Ended jobs that are remembered; with more, all are read anew."""

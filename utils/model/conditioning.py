@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.model.architecture import NUM_LATENTS, NUM_MELS
 from utils.model.attention import explicit_attention
+from utils.model.shapes import NUM_LATENTS, NUM_MELS
 
 Run = Callable[..., Tensor]
 """Calls a block with its inputs: as it is, or in a way that saves memory."""

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from utils.config import CODE_SAMPLES
 from utils.errors import UserError
-from utils.model.exact import exact_float32
 from utils.model.mel import dvae_mel
+from utils.model.no_tf32 import exact_float32
 from utils.model.weights import State, read_weights
 
 TAIL_SAMPLES = 8_192

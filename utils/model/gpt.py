@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.config import Checkpointing
-from utils.model.architecture import GptShape
+from utils.model.activation_checkpointing import run_checkpointed
 from utils.model.attention import (
     Attend,
     AttentionKind,
@@ -27,10 +27,10 @@ from utils.model.attention import (
     varlen_attention,
 )
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
+from utils.model.guided_attention import Guide, guided_blocks, reading_loss
 from utils.model.matrix_attention import plan_groups
 from utils.model.packing import IGNORED, PackedBatch
-from utils.model.reading import Guide, guided_blocks, reading_loss
-from utils.model.recompute import run_checkpointed
+from utils.model.shapes import GptShape
 
 
 @dataclass(kw_only=True)
@@ -46,7 +46,7 @@ class ForwardOptions:
     Fused kernels drop no attention weights: the variable-length one cannot, and on a CPU it would cost the fast path.
     """
     reading_weight: float = 0.0
-    """Weight of the loss that teaches heads to read along (`utils.model.reading`); 0 leaves it out."""
+    """Weight of the loss that teaches heads to read along (`utils.model.guided_attention`); 0 leaves it out."""
 
 
 class GptLosses(NamedTuple):

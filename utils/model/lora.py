@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.model.exact import exact_float32
 from utils.model.gpt import Conv1D, XttsGpt
+from utils.model.no_tf32 import exact_float32
 
 TARGETS = ["c_attn", "c_proj", "c_fc"]
 """All four projections of a block (`c_proj` is the name of two)."""

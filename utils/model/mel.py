@@ -11,8 +11,8 @@ import torchaudio
 from torch import Tensor, nn
 
 from utils.config import SAMPLE_RATE
-from utils.model.architecture import NUM_MELS
-from utils.model.exact import exact_float32
+from utils.model.no_tf32 import exact_float32
+from utils.model.shapes import NUM_MELS
 
 HOP = 256
 MEL_FLOOR = 1e-5

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from utils.model.architecture import NUM_LATENTS, GptShape
-from utils.model.reading import Guide
+from utils.model.guided_attention import Guide
+from utils.model.shapes import NUM_LATENTS, GptShape
 
 IGNORED = -1
 """Target of a position that is not learned from."""

@@ -1,6 +1,5 @@
 """Building the parts of XTTS from a base: the GPT for training, the decoder for speaking."""
 
-import hashlib
 import logging
 from collections.abc import Mapping
 
@@ -8,25 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from utils.errors import UserError
-from utils.model.architecture import DecoderShape, GptShape
-from utils.model.base import Base
 from utils.model.gpt import ForwardOptions, XttsGpt
-from utils.model.weights import State, part
+from utils.model.shapes import GptShape
+from utils.model.weights import State
 
 GPT_PREFIX = "gpt."
 DECODER_PREFIX = "hifigan_decoder."
 SPEAKER_PREFIX = f"{DECODER_PREFIX}speaker_encoder."
-
-
-def load_gpt(base: Base, options: ForwardOptions | None = None) -> XttsGpt:
-    """The base's GPT with its weights, in float32 on the CPU; decoder and speaker encoder are not loaded.
-
-    Raises:
-        UserError: the weights do not fit the sizes in config.json and vocab.json.
-    """
-    gpt = build_gpt(base.gpt_shape(), part(base.state(), GPT_PREFIX), where=str(base.folder), options=options)
-    gpt.added_rows = base.added_rows()
-    return gpt
 
 
 def build_gpt(shape: GptShape, state: State, *, where: str, options: ForwardOptions | None = None) -> XttsGpt:
@@ -41,67 +28,6 @@ def build_gpt(shape: GptShape, state: State, *, where: str, options: ForwardOpti
     gpt.to_empty(device="cpu")
     _load(gpt, state, where=where)
     return gpt.float()
-
-
-def build_decoder(shape: DecoderShape) -> nn.Module:
-    """HiFi-GAN and speaker encoder of these sizes, with random weights."""
-    from TTS.encoder.models.resnet import ResNetSpeakerEncoder
-    from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
-
-    decoder = HifiDecoder(
-        decoder_input_dim=shape.latent_width,
-        d_vector_dim=shape.speaker_width,
-        upsample_initial_channel_decoder=shape.initial_channels,
-    )
-    if shape.harmonic_source:
-        from utils.model.harmonic import harmonic_generator
-
-        decoder.waveform_decoder = harmonic_generator(shape)
-    if not shape.is_stock:
-        decoder.speaker_encoder = ResNetSpeakerEncoder(
-            input_dim=64,
-            proj_dim=shape.speaker_width,
-            layers=list(shape.speaker_layers),
-            num_filters=list(shape.speaker_filters),
-            log_input=True,
-            use_torch_spec=True,
-            audio_config=decoder.speaker_encoder_audio_config,
-        )
-    return decoder
-
-
-def load_decoder(base: Base) -> nn.Module:
-    """The base's HiFi-GAN decoder and speaker encoder, ready to speak.
-
-    Raises:
-        UserError: the weights do not fit the sizes in config.json.
-    """
-    decoder = build_decoder(base.decoder_shape())
-    _load(decoder, part(base.state(), DECODER_PREFIX), where=str(base.folder))
-    return decoder.eval().requires_grad_(False)
-
-
-def load_speaker_encoder(base: Base) -> nn.Module:
-    """The base's speaker encoder alone: hears [B, N] at 16 000 Hz, gives [B, E].
-
-    Raises:
-        UserError: the weights do not fit the sizes in config.json.
-    """
-    encoder = build_decoder(base.decoder_shape()).speaker_encoder
-    assert isinstance(encoder, nn.Module)
-    _load(encoder, part(base.state(), SPEAKER_PREFIX), where=str(base.folder))
-    return encoder.eval().requires_grad_(False)
-
-
-def speaker_fingerprint(base: Base) -> str:
-    """12 hex digits that change with the speaker encoder's weights: embeddings of two encoders cannot be compared."""
-    found = part(base.state(), SPEAKER_PREFIX)
-    digest = hashlib.sha256()
-    for name in sorted(found):
-        # A sample of each tensor tells two trainings apart; all of a 2 GB checkpoint need not be read for that.
-        digest.update(f"{name}{tuple(found[name].shape)}".encode())
-        digest.update(found[name].flatten()[:64].float().numpy().tobytes())
-    return digest.hexdigest()[:12]
 
 
 def full_state(gpt: Mapping[str, Tensor], decoder: Mapping[str, Tensor], mel_stats: Tensor) -> State:

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from utils.console import say
+from utils.events.console import say
 from utils.hardware import cpu, find_gpus, memory, process_memory, usable_cpus
-from utils.model.exact import kept_float32
+from utils.model.no_tf32 import kept_float32
 
 log = logging.getLogger(__name__)
 

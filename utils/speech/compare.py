@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
 from utils.jobs.record import write_whole
-from utils.paths import Project, check_name, new_run_id
+from utils.project.paths import Project, check_name, new_run_id
 from utils.speech.desk import MAX_WAITING, SpeechDesk, checked_texts
 from utils.speech.models import find_model
 from utils.speech.takes import Take, find_take

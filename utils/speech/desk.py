@@ -10,7 +10,7 @@ from pathlib import Path
 
 from utils.config import Device, SpeechSettings
 from utils.errors import UserError
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.models import find_model
 from utils.speech.takes import Line, Sentence, Take, find_take, new_take, read_take, this_process
 from utils.speech.worker_client import ReleasedError, Reply, SpeechWorker

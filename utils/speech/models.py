@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from utils.bases.catalog import known_bases, project_bases
+from utils.checkpoints.layout import CheckpointFolder, checkpoints_of, find_run
 from utils.errors import UserError
-from utils.model.catalog import known_bases, project_bases
-from utils.paths import Project, check_name
-from utils.runs import CheckpointFolder, checkpoints_of, find_run
+from utils.project.paths import Project, check_name
 
 READY = "ready"
 Kind = Literal["ready", "run", "base"]

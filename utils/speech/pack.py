@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from utils.errors import UserError, disk_errors
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.takes import TAKE_FILE, Take
 
 TAKE_ZIP = "take.zip"

@@ -18,7 +18,7 @@ from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
 from utils.jobs.process import ProcessId
 from utils.jobs.record import write_whole
-from utils.paths import Project, check_name, new_run_id
+from utils.project.paths import Project, check_name, new_run_id
 
 TAKES_FOLDER = "takes"
 TAKE_FILE = "take.json"

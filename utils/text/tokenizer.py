@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer as BpeTokenizer
 
-from utils.advice import extend_command
 from utils.errors import UserError
+from utils.project.advice import extend_command
 from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import AMHARIC, code_of_token, language_token, plain_code, require_packages
 from utils.text.normalize import normalize
 
 if TYPE_CHECKING:
-    from utils.paths import Project
+    from utils.project.paths import Project
 
 UNKNOWN = "[UNK]"
 SPACE = "[SPACE]"

@@ -1,7 +1,7 @@
 """Training in a child process, for callers in Python: as fast as the command line, and Ctrl-C still saves.
 
 OpenMP reads its variables when torch is loaded: a process that has loaded it without them cannot be made as fast. The
-child is `utils.training.train_worker`. It is no `multiprocessing` process, so that scripts without a main guard,
+child is `utils.training.worker`. It is no `multiprocessing` process, so that scripts without a main guard,
 prompts and notebooks can start it.
 """
 
@@ -18,11 +18,11 @@ from typing import IO, Any
 import psutil
 
 from utils.config import TrainConfig
-from utils.console import say
 from utils.errors import UserError
+from utils.events.console import say
+from utils.events.progress import Progresses
 from utils.jobs.environment import child_environment
 from utils.jobs.process import ProcessId, end_tree
-from utils.training.progresses import Progresses
 
 POLL_S = 0.2
 """How often the end of the child is looked for while it says nothing."""
@@ -50,11 +50,11 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
 
     Args:
         config: checked settings.
-        accept_license: see `utils.model.fetch`.
+        accept_license: see `utils.bases.fetch`.
         progress: who is informed, from the thread that waits.
 
     Returns:
-        The fields of `utils.training.train_worker.as_fields`.
+        The fields of `utils.training.worker.as_fields`.
 
     Raises:
         UserError: what the child found wrong with settings, base, data or disk; or it ended without a word.
@@ -147,7 +147,7 @@ class _Child:
     def __enter__(self) -> "_Child":
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "utils.training.train_worker"],
+                [sys.executable, "-m", "utils.training.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -11,8 +11,8 @@ from torch.distributed import Store, rendezvous
 from utils import jobs
 from utils.config import Device
 from utils.errors import UserError
-from utils.paths import Project
-from utils.training.precision import PATIENCE
+from utils.project.paths import Project
+from utils.training.optimizer.precision import PATIENCE
 
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
 """Variables of torchrun and of MPI's launchers, which accelerate knows as well."""

@@ -1,7 +1,7 @@
 """Steps whose loss or gradient is not a number: left out one by one, and when they do not end, the end of the run."""
 
-from utils.advice import RESUME
 from utils.errors import UserError
+from utils.project.advice import RESUME
 from utils.training.recovery import Warn
 from utils.training.trainer import StepResult
 

@@ -10,21 +10,22 @@ from typing import Any, Literal
 from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 
+from utils.checkpoints.async_saver import Saver, Snapshot
+from utils.checkpoints.store import Checkpoints
 from utils.errors import UserError
+from utils.events.progress import StepProgress
+from utils.events.run_log import RunLog
+from utils.jobs.stopping import Limits, StopRequest
 from utils.performance_utils import PerformanceTracker, timing, useful_flops
-from utils.training.batches import Batch
+from utils.training.data.batches import Batch
+from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
-from utils.training.loaders import Loaders
-from utils.training.progresses import StepProgress
+from utils.training.optimizations.report import Report
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.recovery import Recovery
-from utils.training.report import Report
-from utils.training.run_log import RunLog
-from utils.training.sampling import Sampling
-from utils.training.saver import Saver, Snapshot
-from utils.training.state import Checkpoints, files_of
-from utils.training.stopping import Limits, StopRequest
+from utils.training.restore import files_of
+from utils.training.samples import Sampling
 from utils.training.trainer import Losses, StepResult, Trainer
-from utils.training_optimizations import TrainingOptimizer
 
 End = Literal["", "epochs", "patience", "hours", "signal"]
 """Why a run ended; empty while it has not."""

@@ -21,23 +21,22 @@ import torch
 from torch.utils.data import DataLoader
 
 from utils import jobs
+from utils.bases.base import Base
+from utils.bases.catalog import find_entry
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware import TORCH_ENVIRONMENT
-from utils.model.base import Base
-from utils.model.catalog import find_entry
-from utils.paths import Project, open_project
 from utils.performance_utils import is_out_of_memory
-from utils.training.assembly import make_trainer
-from utils.training.batches import Batch
-from utils.training.data import load_data
-from utils.training.language import language_base
-from utils.training.loaders import Loaders
-from utils.training.precision import make_accelerator
+from utils.project.paths import Project, open_project
+from utils.training.data.batches import Batch
+from utils.training.data.language import language_base
+from utils.training.data.load import load_data
+from utils.training.data.loaders import Loaders
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.precision import make_accelerator
+from utils.training.run_folder import starting_base
 from utils.training.settings import settle
-from utils.training.start import starting_base
-from utils.training.trainer import Trainer
-from utils.training_optimizations import TrainingOptimizer
+from utils.training.trainer import Trainer, make_trainer
 
 MAX_OVERFLOWS = 16
 """fp16 begins with a scale of 2^16, which each overflow halves."""

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from utils.config import TrainConfig
-from utils.training.compiler import compiler_problem
 from utils.training.measure import Measurement, measure_apart
-from utils.training.precision import make_accelerator
+from utils.training.optimizations.compiler import compiler_problem
+from utils.training.optimizer.precision import make_accelerator
 
 Told = Callable[[str, int, int], None]
 """Called with (what is measured, done, total)."""

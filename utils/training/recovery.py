@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import torch
 
-from utils.advice import RESUME
 from utils.errors import UserError
 from utils.performance_utils import is_out_of_memory
-from utils.training.batches import Batch
+from utils.project.advice import RESUME
+from utils.training.data.batches import Batch
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
 Split = Callable[[Batch, int], list[Batch]]

@@ -6,34 +6,40 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.advice import command
+from utils.bases.base import Base
+from utils.checkpoints.async_saver import Saver
+from utils.checkpoints.layout import MODEL_FILE
+from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
-from utils.model.base import Base
-from utils.paths import Project, open_project
+from utils.events.progress import Progresses
+from utils.events.run_log import RunLog
+from utils.jobs.stopping import Limits
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
 from utils.performance_utils.settings import kept_torch_settings
-from utils.training.assembly import make_trainer
+from utils.project.advice import command
+from utils.project.paths import Project, open_project
 from utils.training.claim import claimed
-from utils.training.data import TrainingData, load_data
+from utils.training.data.language import language_base, what_was_added
+from utils.training.data.load import TrainingData, load_data
+from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
-from utils.training.language import language_base, what_was_added
-from utils.training.loaders import Loaders
 from utils.training.loop import End, Run, fit
-from utils.training.precision import DTYPES, make_accelerator
-from utils.training.progresses import Progresses
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.precision import DTYPES, make_accelerator
 from utils.training.recovery import Recovery
-from utils.training.resuming import put_in_order, require_resumable, take_up
-from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
-from utils.training.run_log import RunLog
-from utils.training.sampling import make_sampling
-from utils.training.saver import Saver
-from utils.training.settings import Resumed, as_json, find_checkpoint, portable, settle, sources_of
-from utils.training.start import keep_start, starting_base
-from utils.training.state import MODEL_FILE, Checkpoints
-from utils.training.stopping import Limits
-from utils.training.trainer import Trainer
-from utils.training_optimizations import TrainingOptimizer
+from utils.training.resuming import Resumed, find_checkpoint, put_in_order, require_resumable, take_up
+from utils.training.run_folder import (
+    BASE_FOLDER,
+    REFERENCE_FILE,
+    keep_start,
+    make_folder,
+    renew_settings,
+    starting_base,
+)
+from utils.training.samples import make_sampling
+from utils.training.settings import as_json, portable, settle, sources_of
+from utils.training.trainer import Trainer, make_trainer
 
 log = logging.getLogger(__name__)
 

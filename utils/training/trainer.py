@@ -12,12 +12,18 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
 
+from utils.bases.base import Base
+from utils.bases.loading import load_gpt
+from utils.config import TrainConfig
+from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
-from utils.model.mel import LogMel
-from utils.training.batches import Batch
-from utils.training.compiler import mark_step
-from utils.training.optim import set_schedule
-from utils.training.precision import DTYPES
+from utils.model.mel import LogMel, conditioning_mel
+from utils.training.data.batches import Batch
+from utils.training.data.load import TrainingData
+from utils.training.optimizations.compiler import mark_step
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.make import make_schedule, set_schedule
+from utils.training.optimizer.precision import DTYPES
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
@@ -250,3 +256,41 @@ class Trainer:
     def _step_seed(self) -> int:
         rank = self.accelerator.process_index
         return hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF
+
+
+def make_trainer(
+    config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, optimizations: TrainingOptimizer
+) -> Trainer:
+    """The model on its device with optimizer and schedule.
+
+    Args:
+        config: settled settings.
+        base: what to start from.
+        data: as many clips as the schedule is to last for.
+        accelerator: device and processes.
+        optimizations: the switches; they are applied here.
+    """
+    assert config.num_epochs and config.learning_rate
+    if accelerator.device.type == "cpu":
+        keep_freed_memory()
+    gpt = optimizations.optimize_model(load_gpt(base))
+    gpt.options.reading_weight = config.reading_weight
+    optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+    total_steps = config.num_epochs * steps_per_epoch(config, data, accelerator.num_processes)
+    return Trainer(
+        model=gpt,
+        optimizer=optimizer,
+        schedule=make_schedule(optimizer, config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
+        mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
+        accelerator=accelerator,
+        precision=optimizations.switches.precision,
+        grad_clip_norm=config.grad_clip_norm,
+        seed=config.seed,
+        watch=optimizations,
+    )
+
+
+def steps_per_epoch(config: TrainConfig, data: TrainingData, num_processes: int) -> int:
+    """Optimizer steps of one pass over the training clips."""
+    num_batches = math.ceil(len(data.train) / (config.batch_size * num_processes))
+    return math.ceil(num_batches / config.grad_accumulation)

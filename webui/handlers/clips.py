@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from utils import jobs
-from utils.dataset import edit
-from utils.dataset.fix_settings import FixConfig, FixKind
-from utils.dataset.report import ClipReport
+from utils.dataset.edits import edit
+from utils.dataset.edits.fix_settings import FixConfig, FixKind
+from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
-from utils.paths import Project
+from utils.project.paths import Project
 from webui import forms, text
 from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.studio import Studio

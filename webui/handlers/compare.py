@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from utils.errors import UserError
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.speech.compare import MAX_MODELS, compare, name_of, next_trial, takes_of, tallies, vote
 from utils.speech.models import find_model
 from utils.speech.takes import Take, find_take

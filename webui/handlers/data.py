@@ -5,12 +5,12 @@ from pathlib import Path
 
 from utils import jobs
 from utils.config import PrepareConfig
-from utils.dataset.edit import current_clips
-from utils.dataset.report import Report
+from utils.dataset.edits.edit import current_clips
+from utils.dataset.storage.report import Report
 from utils.errors import UserError
-from utils.intake import add_uploads, remove_uploads, survey, to_be_replaced, upload_sources
-from utils.paths import Project
-from utils.projects import project_language
+from utils.project.intake import add_uploads, remove_uploads, survey, to_be_replaced, upload_sources
+from utils.project.paths import Project
+from utils.project.projects import project_language
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers import clips

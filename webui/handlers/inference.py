@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from utils.config import SpeechSettings, Split
-from utils.dataset.report import Report
+from utils.dataset.storage.report import Report
 from utils.errors import UserError
-from utils.paths import Project
-from utils.progress import progress_of
-from utils.projects import project_language
+from utils.jobs.progress import progress_of
+from utils.project.paths import Project
+from utils.project.projects import project_language
 from utils.speech.compare import MAX_MODELS, comparisons
 from utils.speech.desk import MAX_CHARACTERS, checked_texts
 from utils.speech.models import SpeakingModel, speaking_models

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from utils import jobs
+from utils.bases.catalog import base_home, newest_made
 from utils.errors import UserError
-from utils.intake import keep_corpus
-from utils.model.catalog import base_home, newest_made
-from utils.paths import Project
-from utils.projects import ProjectSettings, project_language
+from utils.project.intake import keep_corpus
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings, project_language
 from utils.text.language_settings import LanguageConfig
 from utils.text.languages import AMHARIC
 from webui import forms, text

@@ -10,14 +10,14 @@ from typing import Any
 import pandas as pd
 
 from utils import jobs
+from utils.checkpoints.layout import find_run
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, last_lines
 from utils.jobs import Job
-from utils.paths import NO_PROJECT, Project
-from utils.progress import progress_of
-from utils.projects import project_language
-from utils.runs import find_run
+from utils.jobs.progress import progress_of
+from utils.project.paths import NO_PROJECT, Project
+from utils.project.projects import project_language
 from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from utils.bases.catalog import BaseEntry, known_bases, project_bases
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.model.catalog import BaseEntry, known_bases, project_bases
-from utils.paths import Project
-from utils.projects import ProjectSettings, create_project, list_projects, project_language
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings, create_project, list_projects, project_language
 from webui import text
 from webui.change import TOAST, Change, Updates, Values
 from webui.studio import Studio

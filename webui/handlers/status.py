@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from utils.jobs import Job
-from utils.paths import Project
-from utils.progress import progress_of
-from utils.projects import list_projects, project_language
+from utils.jobs.progress import progress_of
+from utils.project.paths import Project
+from utils.project.projects import list_projects, project_language
 from webui.studio import Studio
 
 

@@ -1,12 +1,12 @@
 """Tab 4: facts about the machine and the files, and the download of a base."""
 
 from utils import jobs
+from utils.bases.catalog import DOWNLOADED, known_bases
 from utils.config import DownloadConfig
 from utils.errors import UserError
 from utils.hardware import disk_free, this_machine
-from utils.model.catalog import DOWNLOADED, known_bases
-from utils.paths import NO_PROJECT, Project, bases_folder
-from utils.projects import list_projects
+from utils.project.paths import NO_PROJECT, Project, bases_folder
+from utils.project.projects import list_projects
 from webui import text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers.project import base_choices

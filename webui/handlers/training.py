@@ -4,16 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from utils import jobs
+from utils.bases.catalog import has_weights, read_about
+from utils.checkpoints.layout import find_run, start_checkpoint, starts_of
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.hardware import USE_CASES
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
-from utils.model.catalog import has_weights, read_about
-from utils.paths import Project
-from utils.projects import project_language
-from utils.runs import find_run, start_checkpoint, starts_of
+from utils.project.paths import Project
+from utils.project.projects import project_language
 from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values

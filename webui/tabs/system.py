@@ -3,7 +3,7 @@
 import gradio as gr
 from gradio.blocks import Block
 
-from utils.model.catalog import DOWNLOADED
+from utils.bases.catalog import DOWNLOADED
 from webui import text
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.evaluation.settings import RESULT_FILE
-from utils.paths import Project
+from utils.project.paths import Project
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.parts import empty, file_address, table

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from utils.paths import Project
+from utils.project.paths import Project
 from utils.text.language_settings import READING_FILE
 from webui import text
 from webui.markup import Markup, join, tag

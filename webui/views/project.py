@@ -1,7 +1,7 @@
 """The line under the project bar: what goes on in this project and elsewhere."""
 
 from utils.jobs import Job
-from utils.paths import NO_PROJECT, Project
+from utils.project.paths import NO_PROJECT, Project
 from webui import text
 from webui.markup import Markup, tag
 from webui.views.parts import state_badge

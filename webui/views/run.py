@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from utils.bases.catalog import read_about
 from utils.config import TrainConfig
 from utils.events import Event, number_of
 from utils.jobs import Job
-from utils.model.catalog import read_about
-from utils.progress import Progress
+from utils.jobs.progress import Progress
 from webui import text
 from webui.fields import fields_of
 from webui.forms import shown

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from utils.bases.catalog import BaseEntry
 from utils.hardware import Machine, torch_build
 from utils.jobs import Job
-from utils.model.catalog import BaseEntry
-from utils.paths import Project
-from utils.runs import size_of
+from utils.project.disk import size_of
+from utils.project.paths import Project
+from utils.project.uploads import UPLOADS_FOLDER
 from utils.speech.takes import TAKES_FOLDER
-from utils.uploads import UPLOADS_FOLDER
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.parts import empty, gigabytes, message, state_badge, table

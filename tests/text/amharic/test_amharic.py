@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from utils.model.base import find_base
+from utils.bases.find import find_base
 from utils.text.amharic.normalize import normalize_amharic
 from utils.text.amharic.numbers import cardinal, geez_value
 from utils.text.amharic.sounds import to_ipa, to_latin, to_latin_text, to_sounds

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as BpeTokenizer
 
 from tests.text.alphabets import ALPHABETS
+from utils.bases.base import Base
+from utils.bases.extend import AddedLanguage, add_language
+from utils.bases.find import find_base
+from utils.bases.grow import EMBEDDING, HEAD, grown_state
 from utils.errors import UserError
-from utils.model.base import Base, find_base
-from utils.model.extend import AddedLanguage, add_language
-from utils.model.grow import EMBEDDING, HEAD, grown_state
 from utils.text.tokenizer import Tokenizer
 from utils.text.vocabulary import corpus as corpus_module
 from utils.text.vocabulary.corpus import extract, iter_texts, work_folder

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as BpeTokenizer
 
-from utils.model.base import find_base
+from utils.bases.find import find_base
 from utils.text.vocabulary.extend import KNOWN, SHARED, extend_vocabulary
 from utils.text.vocabulary.merge import BEYOND, STEP, UNSEEN, Merges, choose_merges
 

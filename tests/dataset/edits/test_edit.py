@@ -1,0 +1,82 @@
+"""Clips are edited in the metadata files: text changed, rows taken out and put back, and preparing again keeps it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.dataset.recordings import config, make_source
+from utils.dataset.build import prepare
+from utils.dataset.edits.edit import current_clips, exclude, restore, save_text
+from utils.dataset.storage.manifest import read_manifest
+from utils.errors import UserError
+from utils.project.paths import Project
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_source(tmp_path / "in", 5)
+
+
+@pytest.fixture
+def project(tmp_path: Path, source: Path) -> Project:
+    prepare(config(source, tmp_path / "out"))
+    return Project(name="voice", output=tmp_path / "out")
+
+
+def test_a_new_transcript_is_trained_on_and_outlives_a_preparation(project, source):
+    clip = current_clips(project)[0].clip
+    save_text(project, clip, '  "Good\n evening" | all, ቡና! ')
+    wanted = '"Good evening" | all, ቡና!'
+    manifest = {c.audio.name: c.text for c in read_manifest(project.train_csv) + read_manifest(project.eval_csv)}
+    assert manifest[Path(clip).name] == wanted
+    prepare(config(source, project.output))
+    assert current_clips(project)[0].text == wanted
+
+
+def test_a_clip_is_taken_out_and_put_back_where_it_was(project):
+    before = current_clips(project)
+    clip = next(clip for clip in before if clip.split == "train")
+    exclude(project, clip.clip)
+    now = next(item for item in current_clips(project) if item.clip == clip.clip)
+    assert (now.status, now.reason) == ("dropped", "removed by hand")
+    assert len(read_manifest(project.train_csv)) == sum(item.split == "train" for item in before) - 1
+    restore(project, clip.clip)
+    assert current_clips(project) == before
+
+
+def test_it_can_be_put_back_after_a_preparation_too(project, source):
+    clip = next(clip for clip in current_clips(project) if clip.split == "train")
+    exclude(project, clip.clip)
+    prepare(config(source, project.output))
+    restore(project, clip.clip)
+    back = next(item for item in current_clips(project) if item.clip == clip.clip)
+    assert (back.status, back.split, back.text) == ("used", "train", clip.text)
+
+
+def test_a_set_is_never_emptied(project):
+    (only,) = (clip for clip in current_clips(project) if clip.split == "eval")
+    with pytest.raises(UserError, match="last clip"):
+        exclude(project, only.clip)
+    assert current_clips(project)[0].status == "used"
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "x" * 3000])
+def test_a_transcript_that_cannot_be_is_refused(project, text):
+    clip = current_clips(project)[0]
+    with pytest.raises(UserError, match="transcript"):
+        save_text(project, clip.clip, text)
+    assert current_clips(project)[0] == clip
+
+
+@pytest.mark.parametrize("clip", ["", "../../secret.wav", "wavs/none.wav", "/etc/passwd"])
+def test_clips_that_are_not_in_the_dataset_are_refused(project, clip):
+    for edit in (exclude, restore, lambda p, c: save_text(p, c, "text")):
+        with pytest.raises(UserError):
+            edit(project, clip)
+
+
+def test_editing_loads_no_torch():
+    code = "import sys, utils.dataset.edits.edit; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,0 +1,159 @@
+"""Fixes do what they say, are refused when they would lose a clip, and outlive every later preparation."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.dataset import sources
+from tests.dataset.recordings import make_source
+from utils.config import PrepareConfig
+from utils.dataset.build import prepare
+from utils.dataset.edits import fixes
+from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.report import ClipReport, Report
+from utils.errors import UserError
+from utils.project.paths import Project
+
+
+def config(source: Path, output: Path, **more: object) -> PrepareConfig:
+    """Settings that hold two clips out, so that one of them can be excluded."""
+    return sources.config(source, output, eval_fraction=0.4, **more)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return make_source(tmp_path / "in", 5)
+
+
+@pytest.fixture
+def project(tmp_path: Path, source: Path) -> Project:
+    prepare(config(source, tmp_path / "out"))
+    return Project(name="voice", output=tmp_path / "out")
+
+
+def _clip(project: Project, number: int) -> ClipReport:
+    clips = Report.load(project.report).clips
+    return next(clip for clip in clips if f"demo-{number:02}" in clip.source and not clip.made_from)
+
+
+def _rows(project: Project) -> dict[str, str]:
+    """Text and split of every row."""
+    files = ((project.train_csv, "train"), (project.eval_csv, "eval"))
+    return {clip.text: split for csv, split in files for clip in read_manifest(csv)}
+
+
+def _split(project: Project) -> Report:
+    clip = _clip(project, 2)
+    return fixes.split(project, clip.id, at_s=clip.seconds / 2, texts=("The first half.", "The second half."))
+
+
+FIXES: dict[str, Callable[[Project], Report]] = {
+    "exclude": lambda project: fixes.exclude(project, _clip(project, 2).id),
+    "text": lambda project: fixes.edit_text(project, _clip(project, 2).clip, "Another text.", speaker="x"),
+    "trim": lambda project: fixes.trim(project, _clip(project, 2).id, start_s=0.5, end_s=2.0),
+    "split": _split,
+    "merge": lambda project: fixes.merge_with_next(project, _clip(project, 1).id),
+}
+
+
+@pytest.mark.parametrize("fix", FIXES)
+def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, fix: str) -> None:
+    before = _rows(project)
+    FIXES[fix](project)
+    fixed = _rows(project)
+    assert fixed != before or fix == "trim"
+    for _ in range(2):
+        prepare(config(source, project.output))
+        assert _rows(project) == fixed
+    make_source(source, 7)
+    prepare(config(source, project.output))
+    after = _rows(project)
+    assert {text: after[text] for text in fixed} == fixed
+    # Other cleaning makes all clips anew, those that a fix made too.
+    prepare(config(source, project.output, loudness=-20.0))
+    assert {text: split for text, split in _rows(project).items() if text in fixed} == fixed
+
+
+def test_a_split_makes_two_clips_of_the_whole_sound(project: Project) -> None:
+    clip, side = _clip(project, 2), _rows(project)[_clip(project, 2).text]
+    report = _split(project)
+    halves = [made for made in report.used if made.made_from == (clip.id,)]
+    assert sum(half.num_samples for half in halves) == pytest.approx(clip.num_samples, abs=2)
+    assert [half.text for half in halves] == ["The first half.", "The second half."]
+    assert {half.split for half in halves} == {side}, "parts stay on the side of the whole"
+    (whole,) = (old for old in report.dropped if old.id == clip.id)
+    assert whole.reason == "replaced" and "split at" in whole.detail
+
+
+def test_merging_joins_sound_and_text(project: Project) -> None:
+    first, second = _clip(project, 1), _clip(project, 2)
+    report = fixes.merge_with_next(project, first.id)
+    (made,) = (clip for clip in report.used if clip.made_from)
+    assert made.text == f"{first.text} {second.text}"
+    assert made.num_samples == first.num_samples + second.num_samples
+
+
+def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Project, source: Path) -> None:
+    clip = _clip(project, 2)
+    (first, _) = [made for made in _split(project).used if made.made_from == (clip.id,)]
+    report = fixes.merge_with_next(project, first.id)
+    (whole,) = (again for again in report.used if again.id == clip.id)
+    assert whole.text == "The first half. The second half." and whole.num_samples == clip.num_samples
+    assert not [made for made in report.clips if made.made_from]
+    rows = _rows(project)
+    prepare(config(source, project.output))
+    assert _rows(project) == rows
+
+
+@pytest.mark.parametrize("fix", ["exclude", "trim", "split", "merge"])
+def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: str) -> None:
+    before = _rows(project)
+    FIXES[fix](project)
+    fixes.restore(project, _clip(project, 1 if fix == "merge" else 2).id)
+    assert _rows(project) == before
+    prepare(config(source, project.output))
+    assert _rows(project) == before
+
+
+@pytest.mark.parametrize(
+    ("fix", "message"),
+    [
+        (lambda p: fixes.exclude(p, "nothing"), "the dataset has no clip 'nothing'"),
+        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=1.2), "could not be used any more.*too short"),
+        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=99), "is no part of demo-02"),
+        (lambda p: fixes.edit_text(p, _clip(p, 2).id, "..."), "could not be used any more.*empty text"),
+        (lambda p: fixes.split(p, _clip(p, 2).id, at_s=1, texts=("One.", "🙂")), "could not be used any more"),
+    ],
+)
+def test_a_fix_that_would_lose_a_clip_is_refused(
+    project: Project, fix: Callable[[Project], object], message: str
+) -> None:
+    before = project.report.read_bytes(), _rows(project)
+    with pytest.raises(UserError, match=message):
+        fix(project)
+    assert (project.report.read_bytes(), _rows(project)) == before
+
+
+def test_an_edit_outlives_a_wav_that_is_deleted_by_hand(project: Project, source: Path) -> None:
+    fixes.edit_text(project, _clip(project, 2).id, "Edited, then the wav was lost.")
+    rows = _rows(project)
+    (project.dataset / _clip(project, 2).clip).unlink()
+    prepare(config(source, project.output))
+    assert _rows(project) == rows
+    assert (project.dataset / _clip(project, 2).clip).is_file()
+
+
+def test_accepting_uses_a_clip_whatever_its_flags(tmp_path: Path, source: Path) -> None:
+    table = source / "metadata.csv"
+    rows = table.read_text().splitlines()
+    # The same words twice: the later one is flagged.
+    rows[3] = "|".join([rows[3].split("|")[0], rows[2].split("|")[1], "demo"])
+    table.write_text("\n".join(rows) + "\n")
+    settings = config(source, tmp_path / "out", quality=True, check_speakers=False, drop_flagged=True)
+    report = prepare(settings)
+    (flagged,) = (clip for clip in report.dropped if clip.reason == "flagged")
+    assert "same text" in flagged.detail
+    project = Project(name="voice", output=tmp_path / "out")
+    assert len(fixes.accept(project, flagged.id).used) == 5
+    assert len(prepare(settings).used) == 5

@@ -1,0 +1,120 @@
+"""Every cue of a subtitle file comes back, as it is or with what is wrong with it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from utils.dataset.formats.cues import is_labels, parse_cues
+from utils.errors import UserError
+
+SRT = """1
+00:00:01,000 --> 00:00:02,500
+<i>Hello</i> there.
+
+2
+00:00:03,000 --> 00:00:04,000
+Two
+lines.
+3
+00:00:05,000 --> 00:00:06,000
+No empty line before.
+
+four
+00:00:07 -> 00:00:08
+Broken arrow.
+
+5
+00:00:0x,000 --> 00:00:09,000
+Broken time.
+"""
+
+VTT = """WEBVTT - title
+
+NOTE a comment
+
+STYLE
+::cue { color: red }
+
+intro
+00:01.000 --> 00:02.000 align:start
+<v Anna Bell>Good &amp; <c.loud>loud</c>.</v>
+
+00:02.000 --> 00:03.000
+<v Bob>One.</v> <v Cy>Two.</v>
+
+00:03.000 --> 00:04.000
+Nobody.
+"""
+
+
+def test_srt_cue_by_cue() -> None:
+    cues = parse_cues(SRT, ".srt")
+    assert [(c.start_s, c.end_s, c.text) for c in cues[:3]] == [
+        (1.0, 2.5, "Hello there."),
+        (3.0, 4.0, "Two lines."),
+        (5.0, 6.0, "No empty line before."),
+    ]
+    assert [cue.place for cue in cues] == ["cue 1", "cue 2", "cue 3", "cue 4", "cue 5"]
+    assert cues[3].problem == "it has no line of times" and "Broken arrow." in cues[3].text
+    assert cues[4].problem.startswith("its times cannot be read") and cues[4].text == "Broken time."
+
+
+def test_voices_of_webvtt_are_speakers() -> None:
+    first, second, third = parse_cues(VTT, ".vtt")
+    assert (first.start_s, first.text, first.speaker) == (1.0, "Good & loud.", "Anna Bell")
+    assert second.problem == "several voices share its times: Bob, Cy"
+    assert third.speaker == "speaker" and third.text == "Nobody."
+
+
+def test_audacity_labels() -> None:
+    content = "0.5\t1.5\tHello.\n\\\t100.0\t200.0\n1,5\t2\tBye.\n3\t4\n"
+    assert is_labels(content) and not is_labels("Hello there.\n") and not is_labels("")
+    assert [(c.start_s, c.end_s, c.text, c.place) for c in parse_cues(content, ".txt")] == [
+        (0.5, 1.5, "Hello.", "line 1"),
+        (1.5, 2.0, "Bye.", "line 3"),
+        (3.0, 4.0, "", "line 4"),
+    ]
+
+
+def test_ass_names_its_speakers() -> None:
+    lines = ["[Script Info]", "ScriptType: v4.00+", "", "[Events]"]
+    lines += ["Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text"]
+    lines += ["Dialogue: 0,0:00:01.00,0:00:02.00,Default,Anna,0,0,0,,{\\i1}Hello{\\i0}\\Nthere."]
+    lines += ["Comment: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,not said"]
+    (cue,) = parse_cues("\n".join(lines) + "\n", ".ass")
+    assert (cue.start_s, cue.end_s, cue.text, cue.speaker) == (1.0, 2.0, "Hello there.", "Anna")
+
+
+def test_right_to_left_and_combining_text_stay() -> None:
+    text = "שלום עולם — cafe\u0301 ሰላም።"
+    (cue,) = parse_cues(f"1\n00:00:00,000 --> 00:00:02,000\n{text}\n", ".srt")
+    assert cue.text == "שלום עולם — café ሰላም።"
+
+
+def test_nul_characters_are_refused() -> None:
+    with pytest.raises(UserError, match="NUL"):
+        parse_cues("1\n00:00:00,000 --> 00:00:02,000\nHe\0llo\n", ".srt")
+
+
+@given(st.text(max_size=300))
+def test_whatever_a_file_holds_each_cue_of_it_comes_back_in_order(content: str) -> None:
+    content = content.replace("\0", "")
+    for kind in (".srt", ".vtt"):
+        assert [cue.place for cue in parse_cues(content, kind)] == [
+            f"cue {number}" for number in range(1, len(parse_cues(content, kind)) + 1)
+        ]
+    lines = [line for line in content.split("\n") if line.strip() and not line.startswith("\\")]
+    assert len(parse_cues(content, ".txt")) == len(lines)
+
+
+words = st.text(alphabet="abcdé ", min_size=1, max_size=20).filter(str.strip)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(0, 10**7), words), max_size=20))
+def test_every_cue_that_is_written_is_read(cues: list[tuple[int, int, str]]) -> None:
+    def clock(ms: int) -> str:
+        return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1_000 % 60:02},{ms % 1_000:03}"
+
+    content = "\n".join(f"{n}\n{clock(a)} --> {clock(b)}\n{text}\n" for n, (a, b, text) in enumerate(cues))
+    found = [(round(cue.start_s * 1_000), round(cue.end_s * 1_000), cue.text) for cue in parse_cues(content, ".srt")]
+    assert found == [(a, b, " ".join(text.split())) for a, b, text in cues]

@@ -1,0 +1,165 @@
+"""Tables are read in every layout people use, and broken ones are refused with the line."""
+
+from pathlib import Path
+
+import pytest
+
+from utils.dataset.formats.table import read_table
+from utils.errors import UserError
+
+ROWS = [("a.wav", "Hello, you.", "anna"), ("b.wav", "Good bye!", "ben")]
+
+
+def _table(folder: Path, content: str | bytes) -> Path:
+    path = folder / "metadata.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "audio_file|text|speaker_name\na.wav|Hello, you.|anna\nb.wav|Good bye!|ben\n",
+        'audio_file,text,speaker_name\na.wav,"Hello, you.",anna\nb.wav,Good bye!,ben\n',
+        "audio_file;text;speaker_name\na.wav;Hello, you.;anna\nb.wav;Good bye!;ben",
+        "audio_file\ttext\tspeaker_name\r\na.wav\tHello, you.\tanna\r\nb.wav\tGood bye!\tben\r\n",
+        "\ufeffaudio_file|text|speaker_name\na.wav|Hello, you.|anna\n\nb.wav|Good bye!|ben\n   \n",
+        "Speaker_Name| TEXT |Audio_File\nanna|Hello,   you.|a.wav\nben|Good bye!|b.wav\n",
+        "audio_file|text|speaker_name|notes|notes\na.wav|Hello, you.|anna||\nb.wav|Good bye!|ben|x|y\n",
+    ],
+    ids=["pipe", "comma", "semicolon", "tab", "byte order mark", "other order", "more columns"],
+)
+def test_tables_with_a_header(tmp_path: Path, content: str) -> None:
+    rows = read_table(_table(tmp_path, content))
+    assert [(row.audio, row.text, row.speaker) for row in rows] == ROWS
+
+
+def test_a_table_without_speakers_has_one_speaker(tmp_path: Path) -> None:
+    rows = read_table(_table(tmp_path, "audio_file|text\na.wav|Hello.\nb.wav|Bye.\n"))
+    assert [row.speaker for row in rows] == ["speaker", "speaker"]
+
+
+def test_ljspeech_takes_the_normalised_text_where_there_is_one(tmp_path: Path) -> None:
+    rows = read_table(_table(tmp_path, 'LJ1|He paid $5.|He paid five dollars.\nLJ2|"Well," she said.|\nLJ3|Yes.\n'))
+    assert [(row.audio, row.text) for row in rows] == [
+        ("LJ1", "He paid five dollars."),
+        ("LJ2", '"Well," she said.'),
+        ("LJ3", "Yes."),
+    ]
+
+
+@pytest.mark.parametrize("text", ["NA", "null", "nan", "007", "1e5", "True", "=SUM(A1)", "#N/A"])
+def test_text_stays_text(tmp_path: Path, text: str) -> None:
+    assert read_table(_table(tmp_path, f"audio_file|text\na.wav|{text}\nb.wav|x\n"))[0].text == text
+    assert read_table(_table(tmp_path, f"a|{text}|{text}\nb|x|x\n"))[0].text == text
+
+
+def test_characters_are_composed_as_vocabularies_hold_them(tmp_path: Path) -> None:
+    assert read_table(_table(tmp_path, "audio_file|text\na.wav|cafe\u0301\n"))[0].text == "café"
+
+
+def test_rows_know_their_line(tmp_path: Path) -> None:
+    rows = read_table(_table(tmp_path, 'audio_file|text\n\na.wav|"two\nlines"\nb.wav|x\n'))
+    assert [(row.line, row.text) for row in rows] == [(3, "two lines"), (5, "x")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "place"),
+    [
+        ("", "the table is empty", ""),
+        ("\n \n", "the table is empty", ""),
+        ("file|transcript\na.wav|x\n", "no columns audio_file and text", "line 1"),
+        ("audio_file|speaker_name\na.wav|x\n", "no columns audio_file and text", "line 1"),
+        ("a.wav,Hello\nb.wav,Bye\n", "no columns audio_file and text", "line 1"),
+        ('audio_file|text\na.wav|"open\nb.wav|x\n', "quoting is broken", "line 2"),
+        ('audio_file|text\na.wav|x\nb.wav|"Yes," he said\n', "quoting is broken", "line 3"),
+        ("audio_file|text\na.wav|x\nb.wav|one|two\n", "3 fields instead of 2", "line 3"),
+        ("audio_file|text|speaker_name\na.wav|x\n", "2 fields instead of 3", "line 2"),
+        ("a|x|y\nb|one|two|three\n", "4 fields instead of 2 or 3", "line 2"),
+        (b"audio_file|text\na.wav|x\nb.wav|caf\xe9\n", "not UTF-8", "line 3"),
+        ("audio_file|text\na.wav|x\0y\n", "NUL", "line 2"),
+        ("audio_file|text|word_times\na.wav|x y|0.0 half\n", "write seconds", "line 2"),
+        ("audio_file|text|word_times\na.wav|x y|0.5 0.2\n", "do not rise", "line 2"),
+        ("audio_file|text|word_times\na.wav|x y|0.5 nan\n", "do not rise", "line 2"),
+    ],
+)
+def test_broken_tables_are_refused_with_the_line(
+    tmp_path: Path, content: str | bytes, message: str, place: str
+) -> None:
+    path = _table(tmp_path, content)
+    with pytest.raises(UserError, match=message) as caught:
+        read_table(path)
+    assert caught.value.where.startswith(str(path))
+    assert place in caught.value.where
+    assert caught.value.fix
+
+
+SPOKEN = ["Good morning, everyone!", "It cost $5 in 1800.", "The train leaves at 7.", "Yes.", "Who is there?", "No."]
+SPEAKERS: dict[str, list[tuple[str, str]]] = {
+    "one speaker": [(text, "anna") for text in SPOKEN],
+    "two speakers": [(text, "anna" if index % 2 else "ben") for index, text in enumerate(SPOKEN)],
+    "a speaker a row": [(text, f"speaker_{index}") for index, text in enumerate(SPOKEN)],
+    "two rows": [("Good morning, everyone!", "anna"), ("It is late.", "ben")],
+    "one row": [("Good morning, everyone!", "anna")],
+    "numbers": [(text, str(index % 3)) for index, text in enumerate(SPOKEN)],
+    "some without a name": [(text, "anna" if index % 3 else "") for index, text in enumerate(SPOKEN)],
+    "long names": [(text, "narrator_female_german") for text in SPOKEN],
+    "Chinese": [("我们去公园吧。", "anna"), ("今天天气很好。", "ben"), ("你好，世界。", "anna"), ("好的。", "ben")],
+    "Amharic": [("ሰላም ለዓለም።", "abebe"), ("እንዴት ነህ?", "sara"), ("ደህና ነኝ።", "abebe"), ("አመሰግናለሁ።", "sara")],
+}
+NORMALISED: dict[str, list[tuple[str, str]]] = {
+    "numbers in words": [("It cost $5 in 1800.", "It cost five dollars in eighteen hundred."), ("Yes.", "Yes.")],
+    "numbers only": [("1984", "nineteen eighty four"), ("5", "five"), ("42", "forty two")],
+    "titles": [("Mr. Smith met Dr. Lee.", "mister smith met doctor lee"), ("St. 5", "street five")],
+    "the same text": [("Yes!", "yes"), ("Yes?", "yes"), ("Yes.", "yes"), ("No.", "no")],
+    "digits twice": [("1", "one"), ("one", "one"), ("One!", "one"), ("2", "two")],
+    "without accents": [("Être là, déjà vu.", "etre la deja vu"), ("Ça va?", "ca va")],
+    "pinyin": [("我们去公园吧。", "wo3 men5 qu4 gong1 yuan2 ba5"), ("你好。", "ni3 hao3")],
+    "Chinese": [("我有5个苹果。", "我有五个苹果。"), ("你好。", "你好。")],
+    "Japanese": [("私は学生です。", "わたしはがくせいです。"), ("3時です。", "さんじです。")],
+    "Korean": [("나는 5살이다.", "나는 다섯 살이다."), ("네.", "네.")],
+    "Hindi": [("मेरे पास 5 सेब हैं।", "मेरे पास पाँच सेब हैं"), ("नमस्ते।", "नमस्ते")],
+    "Arabic": [("لدي 5 كتب.", "لدي خمسة كتب"), ("العَرَبية", "العربية")],
+    "Russian": [("Там было 50 солдат.", "там было пятьдесят солдат"), ("Ещё 1.", "еще один")],
+}
+
+
+def _without_header(folder: Path, pairs: list[tuple[str, str]]) -> Path:
+    return _table(folder, "".join(f"clip{index}|{text}|{third}\n" for index, (text, third) in enumerate(pairs)))
+
+
+@pytest.mark.parametrize("kind", SPEAKERS)
+def test_speakers_are_not_taken_for_transcripts(tmp_path: Path, kind: str) -> None:
+    path = _without_header(tmp_path, SPEAKERS[kind])
+    with pytest.raises(UserError, match="speakers, not the normalised text of LJSpeech") as caught:
+        read_table(path)
+    assert caught.value.where.startswith(f"{path}, line ")
+    assert caught.value.fix == "begin the file with the line audio_file|text|speaker_name"
+
+
+@pytest.mark.parametrize("kind", NORMALISED)
+def test_normalised_text_of_any_script_is_used(tmp_path: Path, kind: str) -> None:
+    pairs = NORMALISED[kind]
+    assert [row.text for row in read_table(_without_header(tmp_path, pairs))] == [third for _, third in pairs]
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\f", '""', '" "', " \t "])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_lines_without_content_are_skipped(tmp_path: Path, blank: str, place: int) -> None:
+    lines = ["audio_file|text", "a.wav|Hello.", "b.wav|Bye."]
+    lines.insert(place, blank)
+    rows = read_table(_table(tmp_path, "\n".join(lines)))
+    assert [(row.audio, row.text) for row in rows] == [("a.wav", "Hello."), ("b.wav", "Bye.")]
+    assert [row.line for row in rows] == [index for index, line in enumerate(lines, 1) if ".wav" in line]
+
+
+@pytest.mark.parametrize("header", ["text|text.2", "text|text", "text|text.3|text", "text||"])
+def test_of_columns_with_one_name_the_first_counts(tmp_path: Path, header: str) -> None:
+    cells = "|".join(["Hello.", "other", "more"][: header.count("|") + 1])
+    rows = read_table(_table(tmp_path, f"audio_file|{header}\na.wav|{cells}\n"))
+    assert [(row.audio, row.text, row.speaker) for row in rows] == [("a.wav", "Hello.", "speaker")]
+
+
+def test_a_missing_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_table(tmp_path / "none.csv")

@@ -1,0 +1,226 @@
+"""Long recordings with subtitles, labels and by ear: every cue accounted for, cuts only where nobody speaks."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.audio.signals import encode
+from tests.dataset.recordings import config, demo_clips
+from tests.dataset.whisper import SENTENCE, make_whisper
+from utils.audio.decode import load_audio
+from utils.audio.write import write_wav
+from utils.config import SAMPLE_RATE
+from utils.dataset.build import prepare
+from utils.dataset.segmentation.cut import Limits
+from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.segmentation.transcribe import Transcriber, TranscriberSettings
+from utils.dataset.sources.read import read_sources
+from utils.dataset.sources.recording import Reading, Recording
+from utils.errors import UserError
+
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[float, float, str]]]:
+    """A recording of the bundled voice, and when each sentence is said."""
+    parts, times, at = [torch.zeros(1, SAMPLE_RATE // 2)], [], 0.5
+    for clip in demo_clips(COUNT):
+        wav = load_audio(clip.audio, SAMPLE_RATE)
+        times.append((at, at + wav.shape[1] / SAMPLE_RATE, clip.text))
+        parts += [wav, torch.zeros(1, round(0.4 * SAMPLE_RATE))]
+        at = times[-1][1] + round(0.4 * SAMPLE_RATE) / SAMPLE_RATE
+    path = tmp_path_factory.mktemp("talk") / "talk.wav"
+    write_wav(path, torch.cat(parts, dim=1), SAMPLE_RATE)
+    return path, times
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_whisper(tmp_path_factory.mktemp("whisper"))
+
+
+def _clock(seconds: float) -> str:
+    ms = max(0, round(seconds * 1_000))
+    return f"{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1_000 % 60:02},{ms % 1_000:03}"
+
+
+def _srt(times: list[tuple[float, float, str]]) -> str:
+    return "\n".join(f"{n}\n{_clock(a)} --> {_clock(b)}\n{text}\n" for n, (a, b, text) in enumerate(times, start=1))
+
+
+def _reading(tmp_path: Path, whisper: Path | None = None, **more: str) -> Reading:
+    transcriber = None
+    if whisper:
+        settings = TranscriberSettings(
+            model=str(whisper), language="en", device="cpu", compute_type="float32", beam_size=1
+        )
+        transcriber = Transcriber(settings)
+    return Reading(long_audio=LongAudio(kept=tmp_path / "kept", limits=Limits(), transcriber=transcriber, **more))
+
+
+def _place(talk: Path, folder: Path, *, name: str = "talk.srt", content: str | bytes) -> Path:
+    folder.mkdir()
+    (folder / "talk.wav").write_bytes(talk.read_bytes())
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def _said(recordings: list[Recording]) -> list[str]:
+    return [recording.text for recording in recordings if not recording.fault]
+
+
+def test_every_cue_is_used_and_every_cut_lies_in_silence(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
+) -> None:
+    audio, times = talk
+    # Cues as people make them: a quarter of a second off, with no gaps between.
+    loose = [(start - 0.2, end + 0.25, text) for start, end, text in times]
+    found = read_sources([_place(audio, tmp_path / "in", content=_srt(loose))], _reading(tmp_path))
+    assert " ".join(_said(found)) == " ".join(text for *_, text in times)
+    assert found[0].origin.startswith("talk.srt, cue 1 to cue ")
+    wav = load_audio(audio, SAMPLE_RATE)[0]
+    for recording in found:
+        assert recording.end_s is not None and 2 <= recording.end_s - recording.start_s <= 11
+        for edge in (recording.start_s, recording.end_s):
+            at = round(edge * SAMPLE_RATE)
+            assert wav[max(0, at - 400) : at + 400].abs().max() < 0.01, f"a cut inside sound at {edge}"
+
+
+@pytest.mark.parametrize("kind", ["vtt", "labels", "utf-16", "bom"])
+def test_the_same_from_other_files(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, kind: str
+) -> None:
+    audio, times = talk
+    name, content = "talk.srt", _srt(times).encode("utf-16" if kind == "utf-16" else "utf-8-sig")
+    if kind == "vtt":
+        lines = [f"{_clock(a)} --> {_clock(b)}\n<v Anna>{text}\n".replace(",", ".", 2) for a, b, text in times]
+        name, content = "talk.en.vtt", ("WEBVTT\n\n" + "\n".join(lines)).encode()
+    elif kind == "labels":
+        name, content = "talk.txt", "".join(f"{a}\t{b}\t{text}\n" for a, b, text in times).encode()
+    found = read_sources([_place(audio, tmp_path / "in", name=name, content=content)], _reading(tmp_path))
+    assert " ".join(_said(found)) == " ".join(text for *_, text in times)
+    assert {recording.speaker for recording in found} == {"Anna" if kind == "vtt" else "speaker"}
+
+
+def test_what_is_wrong_with_cues_is_said_and_the_others_are_used(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
+) -> None:
+    audio, times = talk
+    broken = [
+        *times[:4],
+        (times[5][1], times[5][0], "reversed"),
+        (900.0, 903.0, "far out"),
+        (times[7][0], times[7][1], ""),
+    ]
+    found = read_sources([_place(audio, tmp_path / "in", content=_srt(broken))], _reading(tmp_path))
+    assert " ".join(_said(found)) == " ".join(text for *_, text in times[:4])
+    faults = sorted(recording.fault.reason for recording in found if recording.fault)
+    assert faults == ["bad times", "bad times", "empty text"]
+
+
+def test_video_zip_clips_and_folder_in_one_call(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
+) -> None:
+    audio, times = talk
+    film = _place(audio, tmp_path / "film", content=_srt(times[:4]))
+    wav = load_audio(audio, SAMPLE_RATE)[:, : round((times[3][1] + 0.3) * SAMPLE_RATE)]
+    encode(film / "talk.mp4", wav, SAMPLE_RATE, codec="aac", container="mp4", video=True)
+    (film / "talk.wav").unlink()
+    clip, second = demo_clips(COUNT + 2)[COUNT:]
+    with zipfile.ZipFile(tmp_path / "more.zip", "w") as file:
+        file.write(clip.audio, "voice/wavs/one.flac")
+        file.writestr("voice/metadata.jsonl", json.dumps({"audio": "wavs/one.flac", "text": clip.text}))
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "pairs" / "two.flac").write_bytes(second.audio.read_bytes())
+    (tmp_path / "pairs" / "two.txt").write_text(second.text)
+    settings = config(film, tmp_path / "out", also=(tmp_path / "more.zip", tmp_path / "pairs"), workers=1)  # type: ignore[arg-type]
+    report = prepare(settings)
+    assert [(clip.name, clip.reason, clip.detail) for clip in report.dropped] == []
+    words = " ".join(clip.text for clip in report.clips)
+    assert words == " ".join([*(text for *_, text in times[:4]), clip.text, second.text])
+    again = prepare(settings)
+    assert again.added == 0 and again.unchanged == len(report.used)
+
+
+def test_a_recording_without_words_is_reported_or_heard(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
+) -> None:
+    audio, _ = talk
+    (found,) = read_sources([audio], _reading(tmp_path))
+    assert found.fault and found.fault.reason == "no transcript" and "--transcriber" in found.fault.detail
+    heard = read_sources([audio], _reading(tmp_path, whisper))
+    assert heard and all(recording.end_s is not None for recording in heard)
+    assert set(" ".join(recording.text for recording in heard).split()) <= set(SENTENCE)
+
+
+def test_what_was_heard_is_kept_piece_by_piece(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audio, _ = talk
+    first = read_sources([audio], _reading(tmp_path, whisper))
+    (kept,) = (tmp_path / "kept").glob("words-*.jsonl")
+    lines = kept.read_text().split("\n")
+    assert sum(bool(line) for line in lines) >= 2, "a recording of more than 28 s has several pieces"
+    # As a kill leaves it: the last piece half written.
+    kept.write_text("\n".join(line for line in lines if line)[:-20])
+    asked = []
+    hear = Transcriber.hear
+    monkeypatch.setattr(Transcriber, "hear", lambda self, wav: asked.append(len(wav)) or hear(self, wav))
+    assert read_sources([audio], _reading(tmp_path, whisper)) == first
+    assert len(asked) == 1
+
+
+def test_a_recording_in_another_language_is_reported(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
+) -> None:
+    (found,) = read_sources([talk[0]], _reading(tmp_path, whisper, language="de"))
+    assert found.fault and found.fault.reason == "other language" and "'en'" in found.fault.detail
+
+
+def test_a_plain_transcript_is_aligned_and_none_of_its_words_is_lost(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
+) -> None:
+    text = "Good morning dear friends! And here is a long passage that nobody has ever said."
+    found = read_sources([_place(talk[0], tmp_path / "in", name="talk.txt", content=text)], _reading(tmp_path, whisper))
+    assert found[-1].fault, "the toy hears four words again and again, not this passage"
+    said = " ".join(recording.text for recording in found)
+    assert all(word in said for word in text.split()), "every word of the transcript is accounted for"
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_missing_weights_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    transcriber = Transcriber(TranscriberSettings(model="tiny" if offline else str(tmp_path), language="en"))
+    expected = "not on this machine and cannot be downloaded" if offline else "no converted Whisper model"
+    with pytest.raises(UserError, match=expected) as caught:
+        transcriber.hear(torch.zeros(16_000).numpy())
+    assert caught.value.fix
+
+
+def test_an_unknown_size_and_settings_that_do_not_go_are_told(whisper: Path) -> None:
+    for more, match in (({"model": "gigantic"}, "no recogniser"), ({"compute_type": "odd"}, "cannot be loaded")):
+        settings = {"model": str(whisper), "language": "en", "device": "cpu", **more}
+        with pytest.raises(UserError, match=match):
+            Transcriber(TranscriberSettings(**settings)).hear(torch.zeros(16_000).numpy())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("content", [b"", b"#EXTM3U\nhttp://127.0.0.1:9/a.ts\n", b"RIFF\xff\xff\xff\x7fWAVEfmt "])
+def test_a_recording_that_cannot_be_read_does_not_stop_the_others(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, content: bytes
+) -> None:
+    audio, times = talk
+    folder = _place(audio, tmp_path / "in", content=_srt(times[:3]))
+    (folder / "bad.wav").write_bytes(content)
+    (folder / "bad.srt").write_text(_srt(times[:1]))
+    (folder / "lonely.vtt").write_text("WEBVTT\n")
+    found = read_sources([folder], _reading(tmp_path))
+    assert [r.fault.reason for r in found if r.fault] == ["unreadable audio", "no recording"]
+    assert len(_said(found)) >= 1

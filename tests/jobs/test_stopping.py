@@ -1,0 +1,132 @@
+"""A stopped run loses nothing: a real child gets a real signal."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from tests.sounds import make_project
+from utils.checkpoints.store import Checkpoints
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.events import read_events
+from utils.jobs import stopping
+from utils.jobs.stopping import StopRequest
+from utils.model.weights import read_weights
+from utils.project.paths import Project
+from utils.training.run import fine_tune
+
+NUM_EPOCHS = 4
+
+
+def start(project: Project) -> tuple[subprocess.Popen, Path]:
+    """The command, training in processes of a group of their own; and its run folder once the third step is logged."""
+    values = {
+        "base": "tiny",
+        "num-epochs": NUM_EPOCHS,
+        "batch-size": 2,
+        "run-id": "signalled",
+        "dropout": 0.1,
+        "num-workers": 2,
+    }
+    flags = [word for name, value in values.items() for word in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "utils.cli.train", "--project", project.name, "--output", str(project.output)]
+    child = subprocess.Popen(
+        [*command, "--device", "cpu", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    folder = project.runs / "signalled"
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and child.poll() is None:
+        if len(list(read_events(folder / "events.jsonl", kind="step"))) >= 3:
+            break
+        time.sleep(0.05)
+    return child, folder
+
+
+def settings_of(project: Project) -> TrainConfig:
+    return TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=NUM_EPOCHS, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Path:
+    """The folder of a run that nobody signalled."""
+    project = make_project(tmp_path_factory.mktemp("whole"))
+    return fine_tune(replace(settings_of(project), batch_size=2, dropout=0.1)).folder
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_undisturbed(
+    project: Project, undisturbed: Path, number: int, status: int
+) -> None:
+    """To every process of the group, loaders too, as schedulers, systemd and Ctrl-C send it."""
+    child, folder = start(project)
+    loaders = psutil.Process(child.pid).children()
+    assert len(loaders) >= 2
+    os.killpg(child.pid, number)
+    output, _ = child.communicate(timeout=240)
+    assert child.returncode == status, output
+    assert not psutil.wait_procs(loaders, timeout=15)[1], "no loader is left behind"
+    assert f"--resume {folder}" in output
+    events = list(read_events(folder / "events.jsonl"))
+    last = Checkpoints(folder / "checkpoints").last()
+    assert events[-1]["kind"] == "stopped" and last is not None
+    step = events[-1]["step"]
+    assert last.name == f"step-{step:08d}" and step < NUM_EPOCHS * 3
+
+    fine_tune(replace(settings_of(project), resume=folder))
+    mine, theirs = (
+        read_weights(next(run.glob("checkpoints/step-*")) / "optimizer.safetensors") for run in (folder, undisturbed)
+    )
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_a_request_that_comes_twice_is_one_and_a_later_one_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.number == signal.SIGINT
+        monkeypatch.setattr(stopping, "ECHO_S", 0.0)
+        with pytest.raises(SystemExit) as end:
+            signal.raise_signal(signal.SIGTERM)
+        assert end.value.code == 143
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows closes consoles otherwise")
+def test_a_lost_terminal_is_a_request_to_stop_unless_the_run_was_begun_to_outlive_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may have been begun with nohup
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            monkeypatch.setattr(stopping, "ECHO_S", 0.0)
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.number == signal.SIGHUP
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.number is None
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
+def test_a_second_training_on_the_same_device_is_refused_by_name(project: Project) -> None:
+    child, folder = start(project)
+    try:
+        with pytest.raises(UserError, match="signalled"):
+            fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, num_epochs=1, device="cpu"))
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=240)
+    assert [run.name for run in project.runs.iterdir()] == ["signalled"], folder

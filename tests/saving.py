@@ -1,0 +1,28 @@
+"""Checkpoints of a model that no run trains."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from utils.checkpoints.layout import MODEL_FILE
+from utils.checkpoints.store import Checkpoints
+from utils.model.lora import merged_state
+from utils.training.restore import files_of
+
+
+def save_last(
+    checkpoints: Checkpoints, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+) -> Path:
+    """A checkpoint to resume from."""
+    return checkpoints.write_last(step, files_of(model, optimizer), state)
+
+
+def save_best(checkpoints: Checkpoints, step: int, model: nn.Module, state: dict[str, Any]) -> Path:
+    """A best checkpoint alone, without the last one that it is a copy of."""
+    elsewhere = Checkpoints(checkpoints.folder.with_name("elsewhere"))
+    best = checkpoints.link_best(elsewhere.write_last(step, {MODEL_FILE: merged_state(model)}, state))
+    shutil.rmtree(elsewhere.folder)
+    return best

@@ -1,0 +1,170 @@
+"""Batches depend on seed, epoch and place only; each clip is seen once an epoch."""
+
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from tests.sounds import speech
+from utils.audio.write import write_wav
+from utils.bases.base import XTTS_CROP
+from utils.bases.find import find_base
+from utils.model.packing import STOPS
+from utils.training.data.batches import ClipDataset, Collate, EpochBatches, make_loader
+from utils.training.data.clips import TrainingClip
+
+SHORTEST, LONGEST = XTTS_CROP
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory) -> list[TrainingClip]:
+    folder = tmp_path_factory.mktemp("clips")
+    made = []
+    for number, seconds in enumerate([1.0, 4.0, 8.0, 2.0, 7.0]):
+        path = folder / f"{number}.wav"
+        write_wav(path, speech(seconds, seed=number), 22_050)
+        num_samples = round(seconds * 22_050)
+        codes = np.arange(-(-num_samples // 1024), dtype=np.int16)
+        tokens = torch.arange(21, 31, dtype=torch.int32)
+        made.append(TrainingClip(audio=path, num_samples=num_samples, is_native=True, tokens=tokens, codes=codes))
+    return made
+
+
+def noise(path: Path, num_samples: int, *, seed: int) -> Path:
+    """A file like no other."""
+    samples = torch.rand(1, num_samples, generator=torch.Generator().manual_seed(seed)) - 0.5
+    write_wav(path, samples, 22_050)
+    return path
+
+
+def holds(clip: TrainingClip, crop) -> bool:
+    """Whether the crop was cut from this clip."""
+    wav, _ = soundfile.read(clip.audio, dtype="float32")
+    return bool((np.lib.stride_tricks.sliding_window_view(wav, 30) == crop[:30]).all(1).any())
+
+
+def flat(batches) -> list:
+    return list(chain.from_iterable(batches))
+
+
+def test_every_clip_once_an_epoch_in_another_order_each() -> None:
+    batches = EpochBatches([1] * 10, 3, seed=1)
+    orders = [[clip for _, clip in flat(batches.epoch(epoch))] for epoch in range(3)]
+    assert all(sorted(order) == list(range(10)) for order in orders)
+    assert orders[0] != orders[1] != orders[2]
+    assert orders[0] == [clip for _, clip in flat(EpochBatches([1] * 10, 3, seed=1).epoch(0))]
+    assert orders[0] != [clip for _, clip in flat(EpochBatches([1] * 10, 3, seed=2).epoch(0))]
+
+
+def test_an_epoch_can_start_in_its_middle() -> None:
+    batches = EpochBatches([1] * 10, 3, seed=1)
+    assert list(batches.epoch(4, start=2)) == list(batches.epoch(4))[2:]
+
+
+@pytest.mark.parametrize(("num_clips", "batch_size", "world"), [(10, 3, 2), (5, 4, 3), (2, 4, 3), (7, 1, 2)])
+def test_processes_share_an_epoch_and_take_equally_many_steps(num_clips: int, batch_size: int, world: int) -> None:
+    shares = [
+        list(EpochBatches([1] * num_clips, batch_size, seed=1, rank=rank, world=world).epoch(0))
+        for rank in range(world)
+    ]
+    assert len({len(share) for share in shares}) == 1
+    assert {clip for share in shares for _, clip in flat(share)} == set(range(num_clips))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers: int) -> None:
+    shape = find_base("tiny").gpt_shape()
+
+    def heard(seed: int, epoch: int) -> torch.Tensor:
+        places = list(EpochBatches([1] * len(clips), 2, seed=None).epoch(epoch))
+        loader = make_loader(
+            ClipDataset(clips, seed=seed, training=True),
+            places,
+            Collate(shape, mask_heard=True),
+            num_workers=num_workers,
+        )
+        return torch.cat([batch.heard for batch in loader])
+
+    assert torch.equal(heard(1, 0), heard(1, 0))
+    assert not torch.equal(heard(1, 0), heard(1, 1))
+    assert not torch.equal(heard(1, 0), heard(2, 0))
+
+
+def test_crop_lengths_and_places_are_stocks(clips) -> None:
+    dataset = ClipDataset(clips, seed=5, training=True)
+    for epoch in range(20):
+        for number, clip in enumerate(clips):
+            _, _, heard, (start, end), _ = dataset[(epoch, number)]
+            assert len(heard) == LONGEST
+            assert 0 <= start < end <= clip.num_samples
+            assert SHORTEST <= end - start <= LONGEST or end - start == clip.num_samples // 2
+            assert not heard[end - start :].any()
+
+
+def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -> None:
+    dataset = ClipDataset(clips, seed=5, training=False)
+    assert dataset[(0, 2)].span == dataset[(9, 2)].span == (0, (SHORTEST + LONGEST) // 2)
+    shape = find_base("tiny").gpt_shape()
+    samples = [dataset[(0, number)] for number in range(len(clips))]
+    scored = Collate(shape, mask_heard=False)(samples).packed.num_code_targets
+    assert scored == sum(len(clip.codes) + 4 for clip in clips)
+    assert Collate(shape, mask_heard=True)(samples).packed.num_code_targets < scored
+
+
+def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_path) -> None:
+    spoken = [
+        replace(clip, speaker="ab"[number % 2], audio=noise(tmp_path / clip.audio.name, clip.num_samples, seed=number))
+        for number, clip in enumerate(clips)
+    ]
+    spoken[-1] = replace(spoken[-1], speaker="alone")
+    dataset = ClipDataset(spoken, seed=5, training=True, crop=(11_025, 11_025), conditioning="other")
+    collate = Collate(find_base("tiny").gpt_shape(), mask_heard=True)
+    heard_by: dict[int, set[Path]] = {}
+    for epoch in range(20):
+        for number, clip in enumerate(spoken[:-1]):
+            sample = dataset[(epoch, number)]
+            source = next(other for other in spoken if holds(other, sample.heard.numpy()))
+            assert source is not clip
+            assert source.speaker == clip.speaker
+            assert sample.span is None
+            assert collate([sample]).packed.num_code_targets == len(clip.codes) + STOPS
+            heard_by.setdefault(number, set()).add(source.audio)
+    assert {number: len(sources) for number, sources in heard_by.items()} == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_the_only_clip_of_a_speaker_hears_itself_and_what_it_hears_does_not_count(clips) -> None:
+    spoken = [replace(clip, speaker=str(number)) for number, clip in enumerate(clips)]
+    own = ClipDataset(spoken, seed=5, training=True)
+    other = ClipDataset(spoken, seed=5, training=True, conditioning="other")
+    for number in range(len(spoken)):
+        assert own[(3, number)].span == other[(3, number)].span is not None
+        assert torch.equal(own[(3, number)].heard, other[(3, number)].heard)
+
+
+def test_no_row_is_ever_without_targets(clips) -> None:
+    """Stock loses all targets of a batch of one about once in a hundred steps: the loss is then NaN."""
+    dataset, collate = (
+        ClipDataset(clips, seed=3, training=True),
+        Collate(find_base("tiny").gpt_shape(), mask_heard=True),
+    )
+    for epoch in range(50):
+        for number in range(len(clips)):
+            packed = collate([dataset[(epoch, number)]]).packed
+            assert packed.num_code_targets == (packed.code_targets != -1).sum() >= 4
+
+
+def test_clips_of_like_length_share_a_batch_and_meet_others_each_epoch() -> None:
+    lengths = np.random.default_rng(0).lognormal(5, 0.6, 400).astype(int).tolist()
+    batches = EpochBatches(lengths, 8, seed=1)
+
+    def padding(epoch_batches) -> float:
+        rows = [[lengths[clip] for _, clip in batch] for batch in epoch_batches]
+        return 1 - sum(lengths) / sum(max(row) * len(row) for row in rows)
+
+    assert padding(batches.epoch(0)) < 0.15 < padding(EpochBatches(lengths, 8, seed=None).epoch(0))
+    partners = [{frozenset(clip for _, clip in batch) for batch in batches.epoch(epoch)} for epoch in range(2)]
+    assert len(partners[0] & partners[1]) < 3

@@ -1,0 +1,86 @@
+"""The code cache: right codes, encoded once, never wrong after a kill or a changed file."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.sounds import speech
+from utils.audio.write import write_wav
+from utils.bases.find import find_base
+from utils.errors import UserError
+from utils.model.dvae import build_dvae, load_code_encoder
+from utils.model.mel import dvae_mel
+from utils.model.weights import read_weights
+from utils.training.data.codes import CodeCache, cache_codes
+
+
+@pytest.fixture(scope="module")
+def base():
+    return find_base("tiny")
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> list[Path]:
+    paths = []
+    for number, seconds in enumerate([1.0, 2.37, 1.51]):
+        paths.append(tmp_path / f"{number}.wav")
+        write_wav(paths[-1], speech(seconds, seed=number), 22_050)
+    return paths
+
+
+def test_codes_are_those_of_stocks_dvae(base) -> None:
+    """Stock's own DiscreteVAE on the same mel; ours has no decoder and pads the clip's end."""
+    wav = speech(2.0)
+    stock = build_dvae(read_weights(base.dvae)).eval()
+    expected = stock.get_codebook_indices(dvae_mel(base.mel_stats())(F.pad(wav, (0, 8_192))))[0]
+    codes = load_code_encoder(base.dvae, base.mel_stats())(wav, [wav.shape[1]])[0]
+    assert len(codes) == -(-wav.shape[1] // 1024)
+    assert codes.tolist() == expected[: len(codes)].tolist()
+    assert len(codes.unique()) > 10, "a collapsed codebook would make this test pass for nothing"
+
+
+def test_a_clip_has_the_same_codes_alone_and_beside_longer_clips(base) -> None:
+    short, long = speech(1.3, seed=1), speech(4.0, seed=2)
+    encoder = load_code_encoder(base.dvae, base.mel_stats())
+    alone = encoder(short, [short.shape[1]])[0]
+    wavs = torch.cat([F.pad(short, (0, long.shape[1] - short.shape[1])), long])
+    beside = encoder(wavs, [short.shape[1], long.shape[1]])[0]
+    assert alone.tolist() == beside.tolist()
+
+
+def test_codes_are_encoded_once(base, clips: list[Path], tmp_path: Path) -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    first = cache_codes(clips, base, tmp_path / "codes", progress=lambda *args: calls.append(args))
+    assert calls[-1] == ("encoding clips", 3, 3)
+    calls.clear()
+    again = cache_codes(clips, base, tmp_path / "codes", progress=lambda *args: calls.append(args))
+    assert {phase for phase, _, _ in calls} == {"reading clips"}
+    assert all((first[clip] == again[clip]).all() for clip in clips)
+    assert [len(first[clip]) for clip in clips] == [22, 52, 33]
+
+
+def test_a_changed_clip_gets_new_codes(base, clips: list[Path], tmp_path: Path) -> None:
+    before = cache_codes(clips, base, tmp_path / "codes")[clips[0]].tolist()
+    write_wav(clips[0], speech(1.0, seed=9), 22_050)
+    assert cache_codes(clips, base, tmp_path / "codes")[clips[0]].tolist() != before
+
+
+def test_a_kill_while_writing_loses_only_what_was_being_written(base, clips: list[Path], tmp_path: Path) -> None:
+    whole = {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "whole").items()}
+    cache_codes(clips[:2], base, tmp_path / "cut")
+    folder = next((tmp_path / "cut").glob("*/codes.bin")).parent
+    with (folder / "codes.bin").open("ab") as codes:
+        codes.write(b"\x01\x02\x03")
+    with (folder / "index.jsonl").open("a") as index:
+        index.write('{"audio": "0123')
+    assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "cut").items()} == whole
+    assert len(CodeCache(folder)._index) == 3
+
+
+def test_unreadable_clip_is_named(base, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.wav"
+    broken.write_text("this is not sound")
+    with pytest.raises(UserError, match=r"broken\.wav"):
+        cache_codes([broken], base, tmp_path / "codes")

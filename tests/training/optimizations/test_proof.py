@@ -1,0 +1,161 @@
+"""Proofs say what ran: they change when the operation does, whatever the settings claim."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch.autograd.profiler_util import FunctionEvent
+
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
+from utils.config import TrainConfig
+from utils.model.attention import explicit_attention
+from utils.model.gpt import ForwardOptions, XttsGpt
+from utils.model.lora import add_lora
+from utils.model.packing import pack
+from utils.training.optimizations.proof import StepRecord, count_kernels, record_step, saved_bytes
+from utils.training.optimizations.report import _compiled, attention_proof
+from utils.training.optimizations.switches import resolve
+
+
+def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None) -> None:
+    """Forward and backward of two clips."""
+    texts, codes = [torch.arange(21, 40), torch.arange(21, 30)], [torch.arange(40), torch.arange(25)]
+    with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
+        losses = gpt(pack(texts, codes, gpt.shape, layout=layout), torch.zeros(2, 80, 20))
+    (losses.text + losses.codes).backward()
+
+
+def make_gpt(**options) -> XttsGpt:
+    return load_gpt(find_base("tiny"), ForwardOptions(dropout=0.0, **options)).train()
+
+
+@pytest.mark.parametrize(
+    ("attention", "layout", "kernel", "blocks_calls"),
+    [
+        ("sdpa", "rows", "flash (CPU)", 4),
+        ("sdpa", "packed", "flash (CPU)", 12),
+        ("explicit", "rows", "explicit softmax", 4),
+    ],
+)
+def test_the_kernel_is_read_from_the_operation(attention: str, layout: str, kernel: str, blocks_calls: int) -> None:
+    gpt = make_gpt(attention=attention)
+    with record_step(gpt) as record:
+        step(gpt, layout=layout)
+    # Four blocks, a call each or three (two clips and the padding); six blocks of the encoder, two of the perceiver.
+    assert record.kernels == {kernel: blocks_calls} and record.other_kernels == {kernel: 8}
+    assert (record.passes, record.hidden) == (4, 0)
+    assert record.product_dtype == record.stream_dtype == torch.float32
+
+
+def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
+    gpt = make_gpt(attention="sdpa")
+    math_only = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with math_only, record_step(gpt) as record:
+        step(gpt)
+    assert "flash (CPU)" not in record.kernels and record.kernels["math"] > 0
+
+
+@pytest.mark.parametrize(("layout", "calls"), [("rows", 4), ("packed", 4)])
+def test_kernels_of_one_name_are_added_up(layout: str, calls: int) -> None:
+    """In bf16 a CPU takes two operations that people call the same."""
+    gpt = make_gpt(attention="sdpa")
+    with record_step(gpt) as record:
+        step(gpt, layout=layout, dtype=torch.bfloat16)
+    assert record.kernels == {"matrix products (CPU)": calls} and record.other_kernels["matrix products (CPU)"] == 8
+    found = StepRecord()
+    events = [event("MatrixAttention"), event("PackedMatrixAttention"), event("MatrixAttention")]
+    count_kernels(events, found)
+    assert found.other_kernels == {"matrix products (CPU)": 3}
+
+
+def event(name: str) -> FunctionEvent:
+    """An operation that is a part of no other."""
+    return FunctionEvent(id=0, name=name, thread=0, start_us=0, end_us=1)
+
+
+def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
+    """The perceiver's one fused call used to be enough for "on"."""
+    gpt = make_gpt(attention="sdpa")
+    gpt._attend = lambda batch, dropout: partial(explicit_attention, causal=True)
+    with record_step(gpt) as record:
+        step(gpt)
+    assert record.kernels == {"explicit softmax": 4} and record.other_kernels == {"flash (CPU)": 8}
+    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    assert not is_on and "explicit softmax x4 in 4 of 4 block passes" in observed
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_each_block_must_be_seen(number: int) -> None:
+    """One block that computes otherwise, or unseen, is told."""
+    gpt = make_gpt(attention="sdpa")
+    gpt.gpt.h[number].forward = lambda x, attend, dropout: x
+    with record_step(gpt) as record:
+        step(gpt)
+    assert (record.passes, record.hidden) == (4, 1)
+    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    assert not is_on and "in 3 of 4 block passes" in observed
+
+
+def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
+    gpt = make_gpt(attention="sdpa", reading_weight=0.1)
+    texts, codes = [torch.arange(21, 40)], [torch.arange(40)]
+    batch = pack(texts, codes, gpt.shape, reading=[torch.linspace(0, 18, 40)])
+    with record_step(gpt) as record:
+        losses = gpt(batch, torch.zeros(1, 80, 20))
+        (losses.codes + losses.reading).backward()
+    assert losses.reading > 0 and record.kernels == {"flash (CPU)": 4} and not record.hidden
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -> None:
+    gpt = make_gpt(attention="sdpa", checkpointing=checkpointing)
+    with record_step(gpt) as record:
+        step(gpt)
+        step(gpt)
+    assert record.forward_runs == 8
+    assert record.recomputed == (0 if checkpointing == "none" else 8)
+
+
+@pytest.mark.parametrize(("mode", "is_on"), [("reduce-overhead", False), ("max-autotune", True)])
+def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool) -> None:
+    """It only logs that it does, and compiles all the same."""
+    counters["inductor"]["cudagraph_skips"] += 5
+    with record_step(gpt := make_gpt(attention="sdpa")) as record:
+        step(gpt)
+        counters["inductor"]["cudagraph_skips"] += 2
+    record.compiled = record.passes
+    switches = replace(resolve(TrainConfig(project="a", device="cpu"), torch.device("cpu")), compile=mode)
+    state, observed = _compiled(record, switches)
+    assert state is is_on and observed.endswith("; CUDA graphs skipped 2 times")
+
+
+def test_precision_is_read_from_the_products() -> None:
+    gpt = make_gpt(attention="sdpa")
+    with record_step(gpt) as record:
+        step(gpt, dtype=torch.bfloat16)
+    assert record.product_dtype == torch.bfloat16
+
+
+def test_saved_bytes_are_those_of_the_graph() -> None:
+    layer = torch.nn.Linear(100, 200, bias=False)
+    x = torch.zeros(50, 100)
+    weights = list(layer.parameters())
+    assert saved_bytes(lambda: layer(x), but=weights) == x.numel() * 4
+    assert saved_bytes(lambda: layer(x).relu(), but=weights) == (x.numel() + 50 * 200) * 4
+
+
+def test_weights_that_do_not_learn_are_no_activations() -> None:
+    """LoRA's frozen weights are needed in the backward pass, but no checkpointing saves them."""
+
+    def block_bytes(gpt: XttsGpt) -> int:
+        with record_step(gpt) as record:
+            step(gpt)
+        return record.block_bytes
+
+    plain = block_bytes(make_gpt(attention="sdpa", checkpointing="full"))
+    lora = block_bytes(add_lora(make_gpt(attention="sdpa", checkpointing="full"), 4))
+    # Its own activations: for each of 4 projections what lies between its two matrices, and copies of its inputs.
+    assert plain <= lora <= 1.3 * plain

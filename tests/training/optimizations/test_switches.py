@@ -1,0 +1,152 @@
+"""What can be had on a device is tried; what cannot is off with its reason, and the run goes on."""
+
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+from torch._inductor import config as inductor_config
+from torch._inductor import cpp_builder
+
+from tests.model.test_no_tf32 import DEFAULTS, seen, set_as
+from tests.training.test_run import config_of
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.project.paths import Project
+from utils.training.optimizations.compiler import compiler_problem
+from utils.training.optimizations.report import _has_tf32
+from utils.training.optimizations.switches import choose_layout, resolve
+from utils.training.optimizer.precision import choose_precision, cpu_has_bf16, make_accelerator
+from utils.training.run import fine_tune
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def switches(**settings):
+    return resolve(TrainConfig(project="a", device="cpu", **settings), CPU)
+
+
+def test_plain_settings_ask_for_nothing_that_is_off() -> None:
+    found = switches()
+    assert found.off == {} and found.precision == "fp32" and found.optimizer == "fused" and found.compile == "off"
+
+
+def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
+    found = switches(offload_optimizer=True, cuda_memory_fraction=0.5, compile="reduce-overhead")
+    assert set(found.off) == {"offload_optimizer", "cuda_memory_fraction", "compile"}
+    assert found.optimizer == "fused" and found.memory_fraction is None and found.compile == "off"
+    assert "own memory" in found.off["offload_optimizer"]
+
+
+def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert switches(mixed_precision="auto").precision == ("bf16" if cpu_has_bf16() else "fp32")
+    monkeypatch.setattr("utils.training.optimizer.precision.cpu_has_bf16", lambda: False)
+    found = switches(mixed_precision="auto")
+    assert found.precision == "fp32" and "no bf16 matrix units" in found.off["mixed_precision"]
+
+
+def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    # torch reads CXX when it is imported and remembers the compiler it found: both are undone here.
+    cpp_builder.cpp_compiler_search.cache_clear()
+    try:
+        with inductor_config.patch({"cpp.cxx": (None, "/nowhere/c++")}):
+            found = switches(compile="default")
+    finally:
+        cpp_builder.cpp_compiler_search.cache_clear()
+    assert found.compile == "off"
+    assert found.off["compile"].startswith("no compiler")
+
+
+COMPILER_PROBLEMS = [
+    ("torch._dynamo.eval_frame.is_dynamo_supported", lambda: False, CPU, "torch.compile does not support Python"),
+    ("sysconfig.get_path", lambda name: "/nowhere", CPU, "no Python headers; install python3-dev"),
+    ("torch.cuda.get_device_capability", lambda device: (6, 1), CUDA, "no kernels for compute capability 6.1"),
+    ("find_spec", lambda name: None, CUDA, "Triton is not installed"),
+    ("shutil.which", lambda name: None, CUDA, "no compiler; install gcc"),
+]
+
+
+@pytest.mark.parametrize(("place", "answer", "device", "told"), COMPILER_PROBLEMS, ids=range(len(COMPILER_PROBLEMS)))
+def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, device, told: str) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(headers))
+    headers = Path(sysconfig.get_paths()["include"])
+    monkeypatch.setattr("torch._dynamo.eval_frame.is_dynamo_supported", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr("utils.training.optimizations.compiler.find_spec", lambda name: name)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")
+    assert device == CPU or compiler_problem(device) is None
+    monkeypatch.setattr(place if "." in place else f"utils.training.optimizations.compiler.{place}", answer)
+    assert told in (compiler_problem(device) or "")
+
+
+@pytest.mark.parametrize(("capability", "asked"), [((7, 5), False), ((8, 0), True)])
+def test_tf32_is_asked_for_where_there_are_units(monkeypatch, capability: tuple[int, int], asked: bool) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+    assert _has_tf32(CUDA) is asked and not _has_tf32(CPU)
+
+
+def test_a_run_trains_under_mixed_settings_and_leaves_them(project: Project) -> None:
+    set_as({"cuda.matmul.fp32_precision": "tf32", "cudnn.conv.fp32_precision": "ieee"})
+    try:
+        before = seen()
+        assert before["float32_matmul"] == before["cudnn.allow_tf32"] == "raises"
+        assert fine_tune(config_of(project, num_epochs=1, device="cpu")).ended == "epochs"
+        assert seen() == before
+    finally:
+        set_as(DEFAULTS)
+
+
+def test_without_cuda_the_cpu_trains_whatever_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("accelerate.state.is_mps_available", lambda: True)
+    assert make_accelerator("auto").device == CPU
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_with_a_compiler_compile_is_tried() -> None:
+    assert compiler_problem(CPU) is None
+    assert switches(compile="default").compile == "default"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_selective_checkpointing_of_compiled_blocks_is_off_with_the_reason() -> None:
+    found = switches(compile="default", gradient_checkpointing="selective")
+    assert found.checkpointing == "none" and "compiled blocks" in found.off["gradient_checkpointing"]
+
+
+@pytest.mark.parametrize(
+    ("attention", "is_compiled", "layout"),
+    [("explicit", False, "rows"), ("sdpa", False, "packed"), ("sdpa", True, "rows")],
+)
+def test_the_layout_follows_the_kernel(attention: str, is_compiled: bool, layout: str) -> None:
+    assert choose_layout(attention, "fp32", CPU, is_compiled=is_compiled) == layout
+
+
+IMPOSSIBLE = [
+    ({"mixed_precision": "fp16", "device": "cpu"}, "fp16 needs a CUDA GPU"),
+    ({"eight_bit_optimizer": True, "offload_optimizer": True}, "choose one of them"),
+    ({"cuda_memory_fraction": 1.5}, "cuda_memory_fraction is 1.5"),
+    ({"batch_size": 0}, "batch_size is 0"),
+    ({"lora_rank": -1}, "lora_rank is -1"),
+    ({"gradient_checkpointing": "some"}, "none or selective or full"),
+    ({"compile": "fast"}, "off or default"),
+]
+
+
+@pytest.mark.parametrize(("settings", "told"), IMPOSSIBLE, ids=lambda value: str(value)[:30])
+def test_impossible_combinations_are_refused_with_the_fix(settings: dict, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        TrainConfig(project="a", **settings).validate(where="test")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"),
+    [((6, 1), "fp32"), ((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
+)
+def test_auto_takes_what_a_gpu_has_matrix_units_for(monkeypatch, capability: tuple[int, int], precision: str) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_precision("auto", torch.device("cuda")) == precision

@@ -1,0 +1,369 @@
+"""Switches of real runs on the tiny base: what they say is what happened, and what they make is the same model."""
+
+import json
+import re
+import shutil
+import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from utils.bases.base import Base
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
+from utils.cli.export import main as export
+from utils.config import TrainConfig
+from utils.events import read_events
+from utils.model.gpt import ForwardOptions
+from utils.model.packing import pack
+from utils.model.weights import read_weights
+from utils.performance_utils import is_out_of_memory
+from utils.project.paths import Project
+from utils.training.optimizations.compiler import compile_blocks
+from utils.training.optimizations.proof import StepRecord, record_step
+from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.run import TrainResult, fine_tune
+from utils.training.settings import settle, sources_of
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+
+
+def run(project: Project, **settings) -> TrainResult:
+    values = {"num_epochs": 1, "batch_size": 2, "device": "cpu", "sdpa": True, "dropout": 0.0, **settings}
+    return fine_tune(TrainConfig(base="tiny", project=project.name, output=project.output, **values))
+
+
+def told(result: TrainResult) -> dict[str, dict]:
+    events = list(read_events(result.folder / "events.jsonl"))
+    return next(event["switches"] for event in events if event["kind"] == "optimizations")
+
+
+def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(project: Project) -> None:
+    seen = told(run(project, sdpa=False))
+    for name in ("sdpa", "gradient_checkpointing", "mixed_precision", "compile", "lora", "eight_bit_optimizer"):
+        assert (seen[name]["state"], seen[name]["reason"]) == ("off", None), name
+    assert "explicit softmax" in seen["sdpa"]["observed"]
+    assert "products float32" in seen["mixed_precision"]["observed"]
+
+
+def test_the_three_switches_read_on_with_what_was_observed(project: Project) -> None:
+    seen = told(run(project, gradient_checkpointing="full", mixed_precision="bf16"))
+    assert {seen[name]["state"] for name in ("gradient_checkpointing", "sdpa", "mixed_precision")} == {"on"}
+    assert "matrix products (CPU)" in seen["sdpa"]["observed"], "what bf16 takes on a CPU"
+    assert (
+        "4 of 4 block passes recomputed and 6 of the conditioning encoder" in seen["gradient_checkpointing"]["observed"]
+    )
+    assert "products bfloat16" in seen["mixed_precision"]["observed"]
+    assert "num_workers 0" in seen["loader"]["observed"]
+
+
+def test_the_proof_is_of_one_micro_batch_however_many_make_a_step(project: Project) -> None:
+    one = told(run(project, gradient_checkpointing="full"))
+    three = told(run(project, batch_size=2, grad_accumulation=3, gradient_checkpointing="full"))
+    for name in ("sdpa", "mixed_precision", "compile"):
+        assert three[name] == one[name]
+    share = one["gradient_checkpointing"]["observed"].split(";")[0]
+    assert three["gradient_checkpointing"]["observed"].split(";")[0] == share
+    assert "8 of 8 block passes" in one["sdpa"]["observed"], "four blocks, each run and recomputed"
+
+
+def test_checkpointing_keeps_less_the_more_it_recomputes(project: Project) -> None:
+    def kept(mode: str) -> float:
+        seen = told(run(project, gradient_checkpointing=mode))["gradient_checkpointing"]["observed"]
+        return float(seen.split("; ")[1].split(" ")[0])
+
+    assert kept("full") < kept("selective")
+
+
+def test_a_switch_that_cannot_take_effect_says_why_and_the_run_goes_on(project: Project) -> None:
+    result = run(project, offload_optimizer=True)
+    state = told(result)["offload_optimizer"]
+    assert state["state"] == "off" and "own memory" in state["reason"]
+    assert result.num_steps > 0
+
+
+def test_loading_that_was_asked_for_and_cannot_be_had_says_why(project: Project) -> None:
+    assert told(run(project))["loader"]["asked"] == "auto"
+    state = told(run(project, pin_memory=True, prefetch_factor=4, num_workers=0))["loader"]
+    assert (state["state"], state["asked"]) == ("off", "num_workers 0, prefetch_factor 4, pin_memory True")
+    assert "pin_memory: training runs on the CPU" in state["reason"] and "prefetch_factor: no" in state["reason"]
+
+
+def test_a_kernel_that_was_disabled_is_told_off(project: Project) -> None:
+    """The proof follows the operation that ran: with the flash kernel switched off it must not read on."""
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        state = told(run(project))["sdpa"]
+    assert state["state"] == "off" and "math" in state["reason"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gradient_checkpointing": "full"},
+        {"gradient_checkpointing": "selective"},
+        {"gradient_checkpointing": "full", "max_mel_length": 260},
+        # Rows and packed rows come in other batches: here all clips are in one.
+        {"sdpa": False, "batch_size": 6, "num_epochs": 3},
+    ],
+    ids=str,
+)
+def test_switches_that_change_no_numbers_give_the_same_model(project: Project, settings: dict) -> None:
+    """Float32 and no dropout: only the order of sums may differ."""
+    same = {name: settings[name] for name in ("batch_size", "num_epochs") if name in settings}
+    plain, other = run(project, **same), run(project, **settings)
+    assert other.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-4)
+    assert other.best_loss == pytest.approx(plain.best_loss, rel=1e-4)
+
+
+def test_8_bit_moments_learn_like_exact_ones(project: Project) -> None:
+    exact, small = run(project, num_epochs=3), run(project, num_epochs=3, eight_bit_optimizer=True)
+    assert told(small)["eight_bit_optimizer"]["state"] == "on"
+    assert "uint8" in told(small)["eight_bit_optimizer"]["observed"]
+    assert small.best_loss == pytest.approx(exact.best_loss, rel=0.05)
+    assert small.best_loss < exact.first_loss - 0.2
+
+
+def test_a_frozen_conditioning_encoder_does_not_move(project: Project) -> None:
+    result = run(project, freeze_conditioning=True)
+    assert told(result)["freeze_conditioning"]["state"] == "on"
+    before, after = load_gpt(find_base("tiny")).state_dict(), read_weights(result.checkpoint)
+    moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert not moved & {"conditioning_encoder", "conditioning_perceiver"} and "gpt" in moved
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "rate", "source"),
+    [
+        ({}, 5e-6, 5e-6, "base v2"),
+        ({"lora_rank": 8}, 5e-6, 5e-5, "LoRA: 10 times that of base v2"),
+        ({"lora_rank": 8}, 3e-4, 1e-3, "LoRA: 3.3 times that of base v2"),
+        ({"lora_rank": 8}, 3e-3, 3e-3, "base v2"),
+        ({"lora_rank": 8, "learning_rate": 1e-6}, 5e-6, 1e-6, "you"),
+    ],
+    ids=str,
+)
+def test_lora_has_a_learning_rate_of_its_own(project: Project, monkeypatch, given, own, rate, source) -> None:
+    """At the rate of all weights it learns far slower than they do."""
+    monkeypatch.setattr(Base, "about", {"name": "v2", "training": {"learning_rate": own}})
+    base = find_base("tiny")
+    config = TrainConfig(project=project.name, output=project.output, **given)
+    assert settle(config, project, base).learning_rate == rate
+    assert sources_of(config, base)["learning_rate"] == source
+
+
+def test_lora_trains_resumes_and_exports_as_a_plain_model(project: Project) -> None:
+    cut = run(project, lora_rank=4, num_epochs=1, learning_rate=1e-2)
+    state = told(cut)["lora"]
+    assert state["state"] == "on" and "million parameters learn" in state["observed"]
+    resumed = run(project, num_epochs=2, resume=cut.folder)
+    assert resumed.best_loss < cut.first_loss
+    before, after = load_gpt(find_base("tiny")).state_dict(), read_weights(resumed.checkpoint)
+    assert set(before) == set(after)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved and all(".attn.c_" in name or ".mlp.c_" in name for name in moved)
+    export(["--project", project.name, "--output", str(project.output)])
+    exported = torch.load(project.folder / "ready" / "model.pth", weights_only=True)["model"]
+    name = next(iter(moved))
+    torch.testing.assert_close(exported[f"gpt.{name}"].float(), after[name], rtol=1e-3, atol=1e-3)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project) -> None:
+    plain, compiled = run(project, sdpa=True), run(project, compile="default")
+    state = told(compiled)["compile"]
+    assert state["state"] == "on" and not state["observed"].startswith("0 ")
+    assert compiled.best_loss == pytest.approx(plain.best_loss, rel=0.05)
+    assert set(read_weights(compiled.checkpoint)) == set(read_weights(plain.checkpoint))
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dtype", "kernel", "tolerance"),
+    # The same sums in another order; in bf16, of 8 bits, roundings that compiled code leaves out.
+    [(torch.float32, "flash (CPU)", 1e-5), (torch.bfloat16, "matrix products (CPU)", 2e-2)],
+    ids=str,
+)
+def test_compiled_blocks_have_the_same_gradients_and_show_their_kernels(dtype, kernel: str, tolerance: float) -> None:
+    def trained(*, is_compiled: bool) -> tuple[torch.Tensor, StepRecord]:
+        gpt = load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+        if is_compiled:
+            compile_blocks(gpt, "default")
+        batch = pack([torch.arange(21, 40), torch.arange(21, 30)], [torch.arange(40), torch.arange(25)], gpt.shape)
+        mels = torch.randn(2, 80, 20, generator=torch.Generator().manual_seed(1))
+        with record_step(gpt) as record:
+            with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
+                losses = gpt(batch, mels)
+            (losses.text + losses.codes).backward()
+        return torch.cat([p.grad.flatten() for p in gpt.parameters() if p.grad is not None]), record
+
+    (plain, _), (compiled, record) = trained(is_compiled=False), trained(is_compiled=True)
+    assert (compiled - plain).norm() <= tolerance * plain.norm()
+    assert record.kernels == {kernel: 4} and (record.passes, record.compiled, record.hidden) == (4, 4, 0)
+
+
+def test_compiling_that_fails_at_the_first_step_is_off_and_the_run_goes_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    # The compiler is there when it is asked for and gone when it is needed.
+    monkeypatch.setattr("utils.training.optimizations.switches.compiler_problem", lambda device: None)
+
+    def fail(*args, **options):
+        raise InvalidCxxCompiler
+
+    monkeypatch.setattr("torch._inductor.cpp_builder.get_cpp_compiler", fail)
+    monkeypatch.setattr("utils.training.optimizations.training_optimizer.compile_blocks", _break_blocks)
+    result = run(project, compile="default")
+    state = told(result)["compile"]
+    assert state["state"] == "off" and "compiling failed: InvalidCxxCompiler" in state["reason"]
+    assert result.num_steps > 0
+
+
+def _break_blocks(gpt, mode) -> None:
+    for block in gpt.gpt.h:
+        block._compiled_call_impl = partial(_fail_after, block, iter(()))
+
+
+def _fail_after(block, calls: Iterator, *inputs, **options):
+    """What a block does whose compiled code is good for so many calls."""
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    if next(calls, None) is None:
+        raise InvalidCxxCompiler
+    return block._call_impl(*inputs, **options)
+
+
+# Three steps, then an evaluation with as many batches.
+@pytest.mark.parametrize(("calls", "step"), [(1, 2), (3, 3)], ids=["second step", "evaluation"])
+def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch, calls: int, step: int
+) -> None:
+    def break_later(gpt, mode) -> None:
+        for block in gpt.gpt.h:
+            block._compiled_call_impl = partial(_fail_after, block, iter(range(calls)))
+
+    monkeypatch.setattr("utils.training.optimizations.switches.compiler_problem", lambda device: None)
+    monkeypatch.setattr("utils.training.optimizations.training_optimizer.compile_blocks", break_later)
+    # What was not compiled at all must not read on for having been asked for.
+    plain, result = run(project, sdpa=False), run(project, sdpa=False, compile="default")
+    events = list(read_events(result.folder / "events.jsonl"))
+    told = [event for event in events if event["kind"] == "optimizations"]
+    assert [event["step"] for event in told] == [1, step]
+    state = told[-1]["switches"]["compile"]
+    assert state["state"] == "off" and "compiling failed: InvalidCxxCompiler" in state["reason"]
+    assert events[-1]["kind"] == "finished" and result.num_steps == plain.num_steps
+    assert result.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-5)
+
+
+def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one() -> None:
+    """Its activations, which the traceback of the failure refers to, may be most of the memory."""
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    optimizations = TrainingOptimizer(device="cpu")
+    optimizations.switches = replace(optimizations.switches, compile="default")
+    held = []
+
+    def work() -> bool:
+        activations = torch.zeros(10)
+        held.append(weakref.ref(activations))
+        if len(held) == 1:
+            raise InvalidCxxCompiler
+        return held[0]() is None
+
+    assert optimizations.attempt(load_gpt(find_base("tiny")), work, lambda: None)
+    with pytest.raises(InvalidCxxCompiler):  # Not compiled any more: what fails now is no failure of compiling.
+        held.clear()
+        optimizations.attempt(load_gpt(find_base("tiny")), work, lambda: None)
+
+
+def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
+    """Smaller micro-batches mend it; a compiler that lacks the machine's own memory is a failure of compiling."""
+    from torch._inductor.exc import InductorError
+
+    optimizations = TrainingOptimizer(device="cpu")
+    optimizations.switches = replace(optimizations.switches, compile="default")
+    errors = [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("cc1plus: out of memory allocating")]
+
+    def work() -> bool:
+        if errors:
+            raise InductorError(errors.pop(0), None)
+        return True
+
+    gpt = load_gpt(find_base("tiny"))
+    with pytest.raises(InductorError) as caught:
+        optimizations.attempt(gpt, work, lambda: None)
+    assert is_out_of_memory(caught.value) and "compile" not in optimizations.switches.off
+    assert optimizations.attempt(gpt, work, lambda: None)
+    assert "cc1plus" in optimizations.switches.off["compile"]
+
+
+def test_memory_is_told_from_any_thread_and_without_a_gpu(capsys: pytest.CaptureFixture) -> None:
+    found: list[dict] = []
+    thread = threading.Thread(target=lambda: found.append(TrainingOptimizer.get_memory_stats()))
+    thread.start()
+    thread.join()
+    assert found[0]["rss_bytes"] > 50e6 and found[0]["peak_rss_bytes"] >= found[0]["rss_bytes"] * 0.9
+    assert json.dumps(found[0])
+    # Scripts call it where nobody set up logging.
+    TrainingOptimizer.print_memory_stats()
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"memory on \w+: rss \d+\.\d\d GB, peak_rss \d+\.\d\d GB.*\n", printed)
+
+
+def test_a_thread_tells_of_the_gpu_that_trains_and_leaves_the_first_one_asleep(monkeypatch) -> None:
+    """In a new thread the current GPU is the first one, whichever the process computes on."""
+    reserved = {0: 0, 1: 8_000_000_000}
+    for name, answer in {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 2,
+        "current_device": lambda: 0,
+        "memory_reserved": lambda device: reserved[device],
+        "memory_allocated": lambda device: device,
+        "max_memory_allocated": lambda device: device,
+        "mem_get_info": lambda device: {1: (16, 24)}[device],
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    found = TrainingOptimizer.get_memory_stats()
+    assert (found["device"], found["free_bytes"], found["allocated_bytes"]) == ("cuda:1", 16, 1)
+
+
+def test_memory_events_are_written_while_training(project: Project) -> None:
+    events = list(read_events(run(project).folder / "events.jsonl"))
+    memory = [event for event in events if event["kind"] == "memory"]
+    assert memory and memory[0]["rss_bytes"] > 50e6 and memory[0]["step"] == 1
+
+
+def test_the_names_people_know_make_the_switches() -> None:
+    optimizer = TrainingOptimizer(True, True, True, device="cpu")
+    assert optimizer.switches.checkpointing == "full" and optimizer.switches.attention == "sdpa"
+    assert optimizer.asked.mixed_precision == "auto"
+    assert TrainingOptimizer.recommend("debugging").mixed_precision == "fp32"
+
+
+def test_a_budget_smaller_than_the_longest_clip_is_refused(project: Project) -> None:
+    from utils.errors import UserError
+
+    before = set(project.runs.glob("*")) if project.runs.exists() else set()
+    with pytest.raises(UserError, match="max_mel_length is 10 codes, but the longest clip may have"):
+        run(project, max_mel_length=10)
+    assert before == (set(project.runs.glob("*")) if project.runs.exists() else set())
+
+
+def test_moments_of_another_kind_start_anew_and_lora_stays(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    from utils.errors import UserError
+
+    cut = run(project)
+    resumed = run(project, num_epochs=2, resume=cut.folder, eight_bit_optimizer=True, allow_changes=True)
+    assert "moments start anew" in caplog.text
+    seen = [event["switches"] for event in read_events(resumed.folder / "events.jsonl", kind="optimizations")]
+    assert "uint8" in seen[-1]["eight_bit_optimizer"]["observed"] and resumed.best_loss < cut.first_loss
+    with pytest.raises(UserError, match="lora_rank"):
+        run(project, num_epochs=3, resume=cut.folder, lora_rank=4, allow_changes=True)

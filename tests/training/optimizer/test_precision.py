@@ -1,0 +1,59 @@
+"""A run's precision and compiling are its own switches', whatever `accelerate launch` has in its configuration."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from accelerate.commands.launch import launch_command, launch_command_parser
+from accelerate.utils import DynamoBackend
+
+from utils.errors import UserError
+from utils.events import read_events
+from utils.project.paths import Project
+from utils.training.optimizer.precision import UNSUPPORTED, make_accelerator
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    configured = ("--cpu", "--num_processes=1", "--mixed_precision=bf16", "--dynamo_backend=eager")
+    place = (f"--project={project.name}", f"--output={project.output}", "--base=tiny", "--device=cpu")
+    asked = ("--mixed-precision=fp32", "--num-epochs=1", "--num-workers=0", "--run-id=launched")
+    launch_command(launch_command_parser().parse_args([*configured, "--module", "utils.cli.train", *place, *asked]))
+    (told,) = read_events(project.runs / "launched" / "events.jsonl", kind="optimizations")
+    precision, compiled = (told["switches"][name] for name in ("mixed_precision", "compile"))
+    assert "products float32, block outputs float32" in precision["observed"]
+    assert (compiled["state"], precision["state"]) == ("off", "off")
+
+
+def test_what_accelerate_is_set_to_and_a_switch_decides_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR")
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1")
+    with caplog.at_level(logging.WARNING, logger="utils"):
+        accelerator = make_accelerator("cpu")
+    assert (accelerator.mixed_precision, accelerator.native_amp) == ("no", False)
+    assert accelerator.state.dynamo_plugin.backend == DynamoBackend.NO
+    assert caplog.messages == [
+        "ACCELERATE_MIXED_PRECISION=bf16 is not used: --mixed-precision decides",
+        "ACCELERATE_DYNAMO_BACKEND=INDUCTOR is not used: --compile decides",
+    ]
+
+
+@pytest.mark.parametrize("variable", UNSUPPORTED)
+def test_what_would_change_the_model_is_refused(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "TE" if variable.endswith("BACKEND") else "true")
+    with pytest.raises(UserError, match="cannot train this model"):
+        make_accelerator("cpu")
+
+
+def test_a_device_that_accelerate_overrides_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    with pytest.raises(UserError, match="cuda was asked for, but accelerate is set up for cpu"):
+        make_accelerator("cuda")

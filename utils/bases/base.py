@@ -1,0 +1,246 @@
+"""Finding a base model: a folder with weights, config.json, vocab.json, DVAE, mel_stats and speakers."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from utils.bases.catalog import DOWNLOADED, has_weights
+from utils.bases.license import LICENSE_ID
+from utils.config import Conditioning
+from utils.errors import UserError
+from utils.model.shapes import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config
+from utils.model.weights import State, read_weights
+from utils.project.paths import assets_folder, bases_folder
+from utils.text.tokenizer import Tokenizer
+
+XTTS_CROP = (66_150, 132_300)
+"""Shortest and longest conditioning crop that XTTS v2 was trained with, in samples: 3 and 6 s (coqui-tts, GPTArgs)."""
+XTTS_ROWS = 6_681
+"""Text rows of XTTS v2."""
+ADDED_ROWS = "added_rows"
+"""In about.json: first and last ids of the rows that the vocabulary was grown by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingDefaults:
+    """What a base recommends for its own fine-tuning; a setting given by the user wins."""
+
+    learning_rate: float = 5e-6
+    """Peak learning rate."""
+    num_epochs: int = 10
+    max_audio_length: int = 255_995
+    """Longest clip, in samples at 22 050 Hz."""
+    max_text_length: int = 200
+    """Longest transcript, in tokens."""
+    dropout: float = 0.1
+    """Share dropped from embeddings, residuals and attention weights while training."""
+    crop: tuple[int, int] = XTTS_CROP
+    """Shortest and longest conditioning crop the base was trained with, in samples."""
+    conditioning: Conditioning = "own"
+    """Where the crop is from; XTTS v2 was trained on crops of the clip itself."""
+    decoder_steps: int = 0
+    """Steps in which an export teaches the decoder's acoustic trunk the voice; XTTS v2's decoder has none."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model folder that training starts from or that speaks."""
+
+    folder: Path
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """The folder's about.json, or nothing for a folder of other software."""
+        path = self.folder / "about.json"
+        try:
+            about = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except ValueError as error:
+            raise UserError(what=f"about.json is not JSON: {error}", where=str(path)) from error
+        if not isinstance(about, dict) or not all(isinstance(about.get(key, {}), dict) for key in ("training", "base")):
+            raise UserError(what="about.json is not a description of a model", where=str(path), fix="remove the file")
+        return about
+
+    @property
+    def name(self) -> str:
+        return str(self.about.get("name") or self.folder.name)
+
+    @property
+    def license(self) -> str:
+        """Its licence; empty where its folder names none."""
+        return str(self.about.get("license") or (LICENSE_ID if self.name in DOWNLOADED else ""))
+
+    @property
+    def defaults(self) -> TrainingDefaults:
+        """The base's own training defaults, those of XTTS v2 where it names none."""
+        known = TrainingDefaults.__dataclass_fields__
+        own = self.about.get("training", {})
+        return TrainingDefaults(**{key: _tupled(value) for key, value in own.items() if key in known})
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        return read_config(self.folder)
+
+    def tokenizer(self) -> Tokenizer:
+        """The base's tokenizer, read once."""
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer(self.vocab, amharic_g2p=self.amharic_g2p)
+
+    @property
+    def amharic_g2p(self) -> bool:
+        """Whether this model reads Amharic in its Latin form."""
+        return bool(self.about.get("amharic_g2p", False))
+
+    @property
+    def vocab(self) -> Path:
+        return self.folder / "vocab.json"
+
+    @property
+    def speakers(self) -> Path:
+        return self.folder / "speakers_xtts.pth"
+
+    def added_rows(self) -> tuple[int, ...] | None:
+        """Text rows of tokens that were added to the vocabulary since it was published; None where nobody knows.
+
+        Models keep them through fine-tuning and export: few steps of LoRA are not all that a new row needs.
+
+        Raises:
+            UserError: about.json names them wrongly.
+        """
+        spans = self.about.get(ADDED_ROWS)
+        if spans is not None:
+            return _rows_of(spans, self)
+        # One that an earlier version made names the base whose codes it was trained on.
+        origin = self.about.get("base", {}).get("folder")
+        if not origin or Path(origin) == self.folder:
+            return () if "kind" in self.about or self.tokenizer().num_rows == XTTS_ROWS else None
+        published = Base(where_it_lies(Path(origin), self.folder.parent))
+        inherited = published.added_rows() if published.vocab.is_file() else None
+        return None if inherited is None else (*inherited, *self.tokenizer().ids_beyond(published.tokenizer()))
+
+    def gpt_shape(self) -> GptShape:
+        return gpt_shape(self.config, self.tokenizer())
+
+    def decoder_shape(self) -> DecoderShape:
+        return decoder_shape(self.config)
+
+    @property
+    def can_speak(self) -> bool:
+        """Whether speech comes out: not of the tiny base's random weights, nor of a base without a decoder."""
+        if not self.about.get("speaks", self.about.get("kind") != "tiny"):
+            return False
+        if self.weights.suffix != ".safetensors":
+            return True
+        with safe_open(self.weights, framework="pt") as file:
+            return any(name.startswith("hifigan_decoder.") for name in file.keys())  # noqa: SIM118
+
+    @property
+    def weights(self) -> Path:
+        """The model's weight file.
+
+        Raises:
+            UserError: the folder has none.
+        """
+        return self._file("model.safetensors", "model.pth")
+
+    @property
+    def weight_files(self) -> list[Path]:
+        """Every file that `state` reads weights of the model from."""
+        return [self.weights]
+
+    def state(self) -> State:
+        """The model's tensors under stock's names: gpt.*, hifigan_decoder.*, mel_stats."""
+        return without_training_leftovers(read_weights(self.weights))
+
+    @property
+    def dvae(self) -> Path:
+        """The DVAE file: the folder's own, or for an exported model that of the base it was made from.
+
+        Raises:
+            UserError: neither is there.
+        """
+        origin = self.about.get("base", {}).get("folder")
+        if origin and not any((self.folder / name).is_file() for name in _DVAE_NAMES):
+            return Base(where_it_lies(Path(origin), self.folder.parent)).dvae
+        return self._file(*_DVAE_NAMES)
+
+    def mel_stats(self) -> Tensor:
+        """Scale of each mel channel, [80]."""
+        path = self.folder / "mel_stats.pth"
+        state = read_weights(path) if path.is_file() else self.state()
+        if "mel_stats" not in state or state["mel_stats"].shape != (NUM_MELS,):
+            raise UserError(what=f"no mel_stats of {NUM_MELS} channels", where=str(path), fix="get the base again")
+        return state["mel_stats"].float()
+
+    def _file(self, *names: str) -> Path:
+        for name in names:
+            if (self.folder / name).is_file():
+                return self.folder / name
+        raise UserError(
+            what=f"the model folder has no {' or '.join(names)}",
+            where=str(self.folder),
+            fix="download or make the base again, or name the folder that holds these files",
+        )
+
+
+def spans_of(rows: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each unbroken stretch of ids."""
+    spans: list[tuple[int, int]] = []
+    for row in sorted(set(rows)):
+        if spans and spans[-1][1] == row - 1:
+            spans[-1] = (spans[-1][0], row)
+        else:
+            spans.append((row, row))
+    return spans
+
+
+def _rows_of(spans: Any, base: Base) -> tuple[int, ...]:
+    try:
+        pairs = [(int(first), int(last)) for first, last in spans]
+    except (TypeError, ValueError):
+        pairs = [(-1, -1)]
+    if not all(0 <= first <= last < base.tokenizer().num_rows for first, last in pairs):
+        raise UserError(
+            what=f"{ADDED_ROWS} in about.json are no rows of this vocabulary: {spans}",
+            where=str(base.folder / "about.json"),
+            fix="use the about.json that belongs to this base, or take the line out",
+        )
+    return tuple(row for first, last in pairs for row in range(first, last + 1))
+
+
+_DVAE_NAMES = ("dvae.safetensors", "dvae.pth")
+
+
+def where_it_lies(folder: Path, *beside: Path) -> Path:
+    """A base's folder that was written down as an absolute path, or where it lies since its surroundings were moved.
+
+    Args:
+        folder: as it was.
+        beside: folders in which one of that name would be the same base, such as the project's.
+    """
+    places = (folder, *(place / folder.name for place in (*beside, bases_folder(), assets_folder())))
+    return next((place for place in places if has_weights(place)), folder)
+
+
+def without_training_leftovers(state: State) -> State:
+    """A model's tensors as stock's Xtts names them.
+
+    Checkpoints of stock's trainer prefix each name with `xtts.` and carry the DVAE and two spectrograms as well; some
+    published files repeat the GPT under gpt.gpt_inference (coqui-tts, Xtts.get_compatible_checkpoint_state_dict).
+    """
+    dropped = ("dvae.", "torch_mel_spectrogram", "gpt.gpt_inference.", "gpt.gpt.wte.")
+    named = {name.removeprefix("xtts."): tensor for name, tensor in state.items()}
+    return {name: tensor for name, tensor in named.items() if not name.startswith(dropped)}
+
+
+def _tupled(value: Any) -> Any:
+    """JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value

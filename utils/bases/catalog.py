@@ -1,0 +1,122 @@
+"""Which base models there are, where they lie and what they recommend; without loading torch."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from utils.config import STARTER
+from utils.project.paths import Project, assets_folder, bases_folder
+from utils.text.languages import plain_code
+
+DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
+"""Published XTTS v2 revisions."""
+EMBEDDED = (STARTER, "tiny")
+"""Bases that need no download."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseEntry:
+    """A base model by its name."""
+
+    name: str
+    folder: Path | None
+    """Where it lies; None when it is made on first use."""
+    is_here: bool
+    """Whether it can be used without a download."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """The folder's about.json; empty when there is none."""
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The base's own training defaults, as far as its about.json names them."""
+        own = self.about.get("training")
+        return own if isinstance(own, dict) else {}
+
+    @property
+    def license(self) -> str:
+        return str(self.about.get("license", "CPML" if self.name in DOWNLOADED else ""))
+
+
+def known_bases() -> list[BaseEntry]:
+    """Every base that can be named, those that need no download first."""
+    starter = assets_folder() / STARTER
+    entries = [_entry(STARTER, starter, is_here=True)] if (starter / "config.json").is_file() else []
+    entries.append(_entry("tiny", newest_tiny(), is_here=True))
+    for name in DOWNLOADED:
+        folder = bases_folder() / name
+        entries.append(_entry(name, folder, is_here=has_weights(folder)))
+    return entries
+
+
+def find_entry(name: str) -> BaseEntry | None:
+    """The known base of that name."""
+    return next((entry for entry in known_bases() if entry.name == name), None)
+
+
+def project_bases(project: Project) -> list[BaseEntry]:
+    """The bases that were made for a project by adding a language; each is named by its folder."""
+    folders = sorted(project.folder.glob("base-*")) if project.folder.is_dir() else []
+    # A link could lead out of the project.
+    return [
+        _entry(str(folder), folder, is_here=True)
+        for folder in folders
+        if not folder.is_symlink() and (folder / "config.json").is_file() and has_weights(folder)
+    ]
+
+
+def base_home(folder: Path, language: str, *, own_dvae: bool = False, another: bool = False) -> Path:
+    """Where a base that is made for a language lies in a project's folder.
+
+    Args:
+        folder: the project's.
+        language: code of the language.
+        own_dvae: it gets a DVAE of its own.
+        another: beside those that are there, under the first number that is free: base-ka, base-ka-2, base-ka-3, ...
+    """
+    first = folder / f"base-{plain_code(language)}{'-dvae' if own_dvae else ''}"
+    if not another:
+        return first
+    names = chain([first.name], (f"{first.name}-{number}" for number in count(2)))
+    # A link that leads nowhere takes its name, too.
+    return next(home for name in names if not ((home := folder / name).exists() or home.is_symlink()))
+
+
+def newest_made(project: Project, language: str) -> BaseEntry | None:
+    """The base that was made last for a project's language, one with a DVAE of its own not counted."""
+    name = re.compile(rf"base-{re.escape(plain_code(language))}(-\d+)?")
+    found = [entry for entry in project_bases(project) if entry.folder and name.fullmatch(entry.folder.name)]
+    return max(found, key=_made_at, default=None)
+
+
+def _made_at(entry: BaseEntry) -> tuple[int, int, str]:
+    """Orders bases by when they were made; of two of one moment the higher number is the later."""
+    assert entry.folder is not None
+    name = entry.folder.name
+    return (entry.folder / "config.json").stat().st_mtime_ns, len(name), name
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds a model that can be loaded."""
+    return any((folder / name).is_file() for name in ("model.safetensors", "model.pth"))
+
+
+def newest_tiny() -> Path | None:
+    """Folder of the tiny base, once it was made."""
+    made = sorted(bases_folder().glob("tiny-*/about.json"), key=lambda path: path.stat().st_mtime)
+    return made[-1].parent if made else None
+
+
+def _entry(name: str, folder: Path | None, *, is_here: bool) -> BaseEntry:
+    return BaseEntry(name=name, folder=folder, is_here=is_here, about=read_about(folder) if folder else {})
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """A model folder's about.json; empty when it is missing or spoiled."""
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return about if isinstance(about, dict) else {}

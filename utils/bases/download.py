@@ -1,0 +1,257 @@
+"""Download of the real XTTS v2 bases: licence accepted, resumed after a cut, verified, and whole or not there.
+
+Files are received in `<folder>/.incoming`, checked against the hub's own digests and moved in together; the lock file
+that marks the folder as whole comes last.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from utils.bases.base_lock import LOCK_NAME, BaseLock, FileEntry, read_lock, verify_base, write_json
+from utils.bases.hub import NEEDED_FILES, VERSIONS, Hub, choose_hub, is_offline
+from utils.bases.hub_errors import explained
+from utils.bases.license import LICENSE_ID, Ask, require_license
+from utils.errors import UserError
+
+__all__ = ["VERSIONS", "Progress", "download_base", "verify_base"]
+
+logger = logging.getLogger(__name__)
+
+INCOMING = ".incoming"
+ABOUT_NAME = "about.json"
+LICENSE_FILE = "LICENSE.txt"
+SPACE_MARGIN_BYTES = 64 * 2**20
+"""Left free on the disk beyond the files themselves."""
+TRAINING_DEFAULTS = {"learning_rate": 5e-6, "num_epochs": 10, "max_audio_length": 255_995, "max_text_length": 200}
+"""What XTTS v2 trains well with; lengths in samples at 22 050 Hz and in tokens."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the file being received, the bytes of the base that are on disk, and the bytes of the whole base."""
+
+
+def download_base(
+    version: str,
+    *,
+    folder: Path,
+    repository: str | None = None,
+    accept_license: bool = False,
+    ask: Ask | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Bring a base to disk, or find it there; a download that was cut is continued.
+
+    HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN are honoured. A folder that is whole costs no request.
+
+    Args:
+        version: revision of the repository: v2.0.2, v2.0.3 or main.
+        folder: the base's own folder; `license.json` is kept beside it.
+        repository: owner/name on the hub; $XTTS_STUDIO_REPOSITORY or coqui/XTTS-v2 when not given.
+        accept_license: the user accepts the model licence.
+        ask: shows the licence and returns whether the user accepts; used when it was not accepted before.
+        progress: told about the bytes as they arrive.
+
+    Returns:
+        `folder`, with every file verified.
+
+    Raises:
+        UserError: the licence is not accepted, the network, the hub or the disk failed, or a file is not what the hub
+            says it is. What was received so far is kept, except a file that proved wrong.
+    """
+    hub = choose_hub(version, repository)
+    with explained(hub, folder):
+        if _is_here(folder, hub):
+            return folder
+        _require_online(folder, hub)
+        with _one_process(folder):
+            # Another process may have finished it while this one waited.
+            if not _is_here(folder, hub):
+                lock = hub.describe()
+                _Download(hub, lock, folder, progress).run(accept_license=accept_license, ask=ask)
+    return folder
+
+
+class _Download:
+    """One run of a download, by the one process that may write to the folder."""
+
+    def __init__(self, hub: Hub, lock: BaseLock, folder: Path, progress: Progress | None) -> None:
+        self.hub = hub
+        self.lock = lock
+        self.folder = folder
+        self.incoming = folder / INCOMING
+        self.progress = progress
+
+    def run(self, *, accept_license: bool, ask: Ask | None) -> None:
+        entries = self.lock.files
+        has_text = any(entry.name == LICENSE_FILE for entry in entries)
+        link = f"{self.hub.page}/blob/{self.lock.commit}/{LICENSE_FILE}" if has_text else self.hub.page
+        missing = [entry for entry in entries if not self._is_received(entry)]
+        self._drop_leftovers()
+        self._require_space(missing)
+        require_license(
+            self.folder.parent,
+            repository=self.hub.repository,
+            link=link,
+            accept=accept_license,
+            ask=ask,
+            read_text=self._license_text,
+        )
+        for entry in missing:
+            self._receive(entry, report=self.progress)
+        self._finish()
+
+    def _is_received(self, entry: FileEntry) -> bool:
+        """Whether a verified copy of the file is on disk; a wrong one is removed from `.incoming`.
+
+        Raises:
+            UserError: the folder was not made by a download and holds another file of this name.
+        """
+        if entry.matches(self.folder / entry.name, hashes=True):
+            return True
+        if (self.folder / entry.name).exists() and read_lock(self.folder) is None:
+            raise UserError(
+                what=f"{entry.name} is there already and is not the one of {self.hub.repository} {self.hub.revision}",
+                where=str(self.folder),
+                fix="choose an empty folder, or move these files away",
+            )
+        if entry.matches(self.incoming / entry.name, hashes=True):
+            return True
+        (self.incoming / entry.name).unlink(missing_ok=True)
+        return False
+
+    def _drop_leftovers(self) -> None:
+        """Remove parts of files that the revision no longer holds, such as after `main` moved on."""
+        self.incoming.mkdir(parents=True, exist_ok=True)
+        wanted = {name for entry in self.lock.files for name in (entry.name, self._part(entry).name)}
+        for path in self.incoming.iterdir():
+            if path.name not in wanted:
+                path.unlink()
+
+    def _require_space(self, missing: list[FileEntry]) -> None:
+        need = sum(max(0, entry.size - _size(self._part(entry))) for entry in missing)
+        free = shutil.disk_usage(self.incoming).free
+        if missing and free < need + SPACE_MARGIN_BYTES:
+            raise UserError(
+                what=f"{_megabytes(need + SPACE_MARGIN_BYTES)} are needed but {_megabytes(free)} are free",
+                where=str(self.folder),
+                fix="free some space, or set XTTS_STUDIO_BASES to a folder on another disk",
+            )
+
+    def _license_text(self) -> str:
+        """The repository's own licence text, fetched to be shown; empty when it has none."""
+        for entry in self.lock.files:
+            if entry.name == LICENSE_FILE:
+                if not self._is_received(entry):
+                    # Without progress: the question that follows must not stand below a moving bar.
+                    self._receive(entry, report=None)
+                here = self.folder if (self.folder / entry.name).exists() else self.incoming
+                return (here / entry.name).read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    def _receive(self, entry: FileEntry, *, report: Progress | None) -> None:
+        """Fetch one file, or the rest of it, and check it.
+
+        Raises:
+            UserError: it is not what the hub said it is; it has been removed.
+        """
+        finished, part = self.incoming / entry.name, self._part(entry)
+        if finished.exists():
+            return
+        others = [other.name for other in self.lock.files if other != entry]
+        before = sum(_size(self.incoming / name) or _size(self.folder / name) for name in others)
+        total = sum(other.size for other in self.lock.files)
+
+        def received(here: int) -> None:
+            if report is not None:
+                report(entry.name, before + here, total)
+
+        self.hub.fetch(entry, commit=self.lock.commit, part=part, report=received)
+        if not entry.matches(part, hashes=True):
+            part.unlink()
+            raise UserError(
+                what=f"{entry.name} is not the file the hub describes: its {entry.algorithm} or size differs",
+                where=self.hub.page,
+                fix="it was removed; run again, and if it happens again use another HF_ENDPOINT or network",
+            )
+        _flush_to_disk(part)
+        part.replace(finished)
+
+    def _part(self, entry: FileEntry) -> Path:
+        """Where a file is received: named by its content, so that only the very same file is continued."""
+        return self.incoming / f"{entry.name}.{entry.digest[:16]}.part"
+
+    def _finish(self) -> None:
+        """Move the verified files in; the lock comes last, so nothing before it looks whole."""
+        for entry in self.lock.files:
+            if (self.incoming / entry.name).exists():
+                (self.incoming / entry.name).replace(self.folder / entry.name)
+        about = {"name": self.hub.revision, "kind": "xtts-v2", "license": LICENSE_ID}
+        source = {"repository": self.hub.repository, "commit": self.lock.commit}
+        write_json(self.folder / ABOUT_NAME, {**about, **source, "training": TRAINING_DEFAULTS})
+        self.lock.save(self.folder)
+        shutil.rmtree(self.incoming)
+        logger.info("%s %s is complete in %s", self.hub.repository, self.hub.revision, self.folder)
+
+
+def _is_here(folder: Path, hub: Hub) -> bool:
+    """Whether the folder holds this base whole, by its lock and its files' sizes.
+
+    Raises:
+        UserError: it holds another base.
+    """
+    lock = read_lock(folder)
+    if lock is None:
+        return False
+    if (lock.repository, lock.revision) != (hub.repository, hub.revision):
+        raise UserError(
+            what=f"the folder holds {lock.repository} {lock.revision}, not {hub.repository} {hub.revision}",
+            where=str(folder),
+            fix="choose another folder, or delete this one",
+        )
+    return not lock.damaged(folder, hashes=False) and (folder / ABOUT_NAME).is_file()
+
+
+def _require_online(folder: Path, hub: Hub) -> None:
+    if not is_offline():
+        return
+    missing = [name for name in (*NEEDED_FILES, LOCK_NAME) if not (folder / name).is_file()]
+    raise UserError(
+        what=f"{hub.revision} is not complete on this disk and HF_HUB_OFFLINE forbids the download"
+        + (f"; missing: {', '.join(missing)}" if missing else "; a file has the wrong size"),
+        where=str(folder),
+        fix="unset HF_HUB_OFFLINE, or run the download on a machine with a network and copy its folder here",
+    )
+
+
+@contextmanager
+def _one_process(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; a second process waits here until the first is done or dead."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.info("another process is downloading %s; waiting for it", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"

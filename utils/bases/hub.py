@@ -1,0 +1,177 @@
+"""The hub's side of a base: which files a revision holds, and their bytes, continued where they stopped.
+
+`hf_hub_download` is not used: huggingface_hub 1.x gives every attempt a file name of its own and deletes it on failure
+(its issue #4196), so a download cut at 1.8 of 1.9 GB would begin again. The hub serves every file, xet-stored ones
+too, over plain HTTP with ranges; its session, headers, token and error types are used for that.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from huggingface_hub import HfApi, constants, hf_hub_url, is_offline_mode
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.hf_api import RepoSibling
+from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
+
+from utils.bases.base_lock import BaseLock, FileEntry
+from utils.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_REPOSITORY = "coqui/XTTS-v2"
+REPOSITORY_VARIABLE = "XTTS_STUDIO_REPOSITORY"
+VERSIONS = ("v2.0.2", "v2.0.3", "main")
+"""Revisions of the repository that are known to train and export."""
+NEEDED_FILES = ("model.pth", "config.json", "vocab.json", "dvae.pth", "mel_stats.pth")
+OPTIONAL_FILES = ("speakers_xtts.pth", "LICENSE.txt", "README.md")
+
+MAX_FRUITLESS_TRIES = 5
+"""A transfer is given up after this many attempts in a row that brought no byte."""
+RETRY_WAIT_S = 1.0
+"""Pause before the first new attempt; it doubles with each further one."""
+LISTING_TIMEOUT_S = 30.0
+
+_TRANSIENT_STATUS = {408, 500, 502, 503, 504}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hub:
+    """One revision of one repository on one hub."""
+
+    endpoint: str
+    """Address of the hub, without a slash at the end."""
+    repository: str
+    """Repository as owner/name."""
+    revision: str
+    """Branch or tag."""
+
+    @property
+    def page(self) -> str:
+        """Address of the repository, for people."""
+        return f"{self.endpoint}/{self.repository}"
+
+    def describe(self) -> BaseLock:
+        """What the revision holds now: its commit, and size and digest of each file of a base.
+
+        Raises:
+            UserError: the revision lacks a file that a base needs, or what answers is not a hub.
+            httpx.HTTPError, HFValidationError: see `utils.bases.hub_errors.explained`.
+        """
+        api = HfApi(endpoint=self.endpoint)
+        try:
+            info = api.model_info(
+                self.repository, revision=self.revision, files_metadata=True, timeout=LISTING_TIMEOUT_S
+            )
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            fix = "check HF_ENDPOINT, and whether a proxy or a login page answers in its place"
+            raise UserError(what="what answers there is not a hub", where=self.endpoint, fix=fix) from error
+        entries = {sibling.rfilename: _entry(sibling) for sibling in info.siblings or []}
+        missing = [name for name in NEEDED_FILES if entries.get(name) is None]
+        if missing or not info.sha:
+            raise UserError(
+                what=f"revision {self.revision} is not an XTTS v2 base, it lacks: {', '.join(missing) or 'a commit'}",
+                where=self.page,
+                fix=f"choose another repository with --repository or {REPOSITORY_VARIABLE}",
+            )
+        files = tuple(entry for name in NEEDED_FILES + OPTIONAL_FILES if (entry := entries.get(name)) is not None)
+        return BaseLock(
+            repository=self.repository, revision=self.revision, commit=info.sha, endpoint=self.endpoint, files=files
+        )
+
+    def fetch(self, entry: FileEntry, *, commit: str, part: Path, report: Callable[[int], None]) -> None:
+        """Append to `part` until it has the file's size; what it holds already is not asked for again.
+
+        Args:
+            entry: the file wanted.
+            commit: commit to take it from.
+            part: file that receives the bytes; survives every failure.
+            report: called with the bytes of this file that are on disk.
+
+        Raises:
+            httpx.HTTPError: the hub refused, or the connection kept failing.
+            OSError: the disk is full or not writable.
+        """
+        url = hf_hub_url(self.repository, entry.name, revision=commit, endpoint=self.endpoint)
+        part.touch()
+        fruitless = 0
+        while (have := part.stat().st_size) < entry.size:
+            try:
+                _receive(url, part, size=entry.size, report=report)
+            except httpx.HTTPError as error:
+                fruitless = 0 if part.stat().st_size > have else fruitless + 1
+                if not _is_transient(error) or fruitless >= MAX_FRUITLESS_TRIES:
+                    raise
+                logger.warning("%s: %s; continuing at byte %d", entry.name, error, part.stat().st_size)
+                time.sleep(RETRY_WAIT_S * 2**fruitless)
+
+
+def choose_hub(version: str, repository: str | None = None) -> Hub:
+    """Where a version is downloaded from; HF_ENDPOINT and XTTS_STUDIO_REPOSITORY are read now, not at import.
+
+    Raises:
+        UserError: there is no such version.
+    """
+    if version not in VERSIONS:
+        raise UserError(
+            what=f"{version!r} is not a base that can be downloaded",
+            where="version",
+            fix=f"choose one of: {', '.join(VERSIONS)}",
+        )
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    chosen = repository or os.environ.get(REPOSITORY_VARIABLE) or DEFAULT_REPOSITORY
+    return Hub(endpoint=endpoint.rstrip("/"), repository=chosen, revision=version)
+
+
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE forbids requests; huggingface_hub itself looks only when it is imported."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in constants.ENV_VARS_TRUE_VALUES or is_offline_mode()
+
+
+def _receive(url: str, part: Path, *, size: int, report: Callable[[int], None]) -> None:
+    """One request for the rest of a file; redirects to the hub's storage are followed without the user's token."""
+    have = part.stat().st_size
+    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    # Only "too many requests" is waited out in there, as the hub asks; a failed transfer must come back to `fetch`.
+    with http_stream_backoff(
+        "GET",
+        url,
+        headers=headers,
+        timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
+        retry_on_exceptions=(),
+        retry_on_status_codes=(429,),
+    ) as response:
+        hf_raise_for_status(response)
+        # 200 instead of 206: this server knows no ranges and sends the file from its first byte.
+        with part.open("ab" if response.status_code == 206 else "wb") as file:
+            # No chunk size: whole chunks would be collected in memory and lost with the connection.
+            for chunk in response.iter_bytes():
+                file.write(chunk)
+                report(file.tell())
+                if file.tell() > size:
+                    return
+    if part.stat().st_size < size:
+        raise httpx.RemoteProtocolError(f"the connection closed early, at {part.stat().st_size} of {size} bytes")
+
+
+def _is_transient(error: httpx.HTTPError) -> bool:
+    if isinstance(error, HfHubHTTPError):
+        return error.response.status_code in _TRANSIENT_STATUS
+    return isinstance(error, httpx.NetworkError | httpx.TimeoutException | httpx.RemoteProtocolError)
+
+
+def _entry(sibling: RepoSibling) -> FileEntry | None:
+    """A listed file with the hub's own digest; None when the hub gave none."""
+    name = sibling.rfilename
+    if sibling.lfs is not None:
+        return FileEntry(name=name, size=sibling.lfs.size, algorithm="sha256", digest=sibling.lfs.sha256)
+    if sibling.size is None or sibling.blob_id is None:
+        return None
+    return FileEntry(name=name, size=sibling.size, algorithm="git_sha1", digest=sibling.blob_id)

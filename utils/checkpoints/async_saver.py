@@ -1,0 +1,202 @@
+"""Saving beside training: what changes is copied, then a thread writes the copy while the next steps run.
+
+The data is as safe as when training waits: a checkpoint counts only once it is whole and synced, and until then the one
+before it does. Where memory has no room for a copy, and for the last save of a run, training waits.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from utils.checkpoints.store import Checkpoints, NotSaved, Tensors
+from utils.checkpoints.tensor_file import num_bytes
+from utils.events.run_log import RunLog
+from utils.hardware import memory
+
+MEMORY_SHARE = 0.7
+"""A copy may take this share of the memory that is free."""
+RETRY_S = 60.0
+"""A save that failed is tried again after this time, when no other one comes first."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All that one checkpoint holds."""
+
+    step: int
+    files: Mapping[str, Tensors]
+    """Tensors by file; see `files_of`."""
+    state: dict[str, Any]
+    best_loss: float | None
+    """Evaluation loss of these weights when they are the best so far."""
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(map(num_bytes, self.files.values()))
+
+    def copied(self) -> "Snapshot":
+        """The same in memory of its own, on the CPU."""
+        return Snapshot(
+            step=self.step,
+            files={file: {name: _copy(t) for name, t in tensors.items()} for file, tensors in self.files.items()},
+            state=self.state,
+            best_loss=self.best_loss,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a save."""
+
+    snapshot: Snapshot
+    last: Path | None
+    best: Path | None
+    error: Exception | None
+    save_s: float
+    waited_s: float
+    """How long training stood still for it."""
+    num_bytes: int
+
+
+class Saver:
+    """Writes the checkpoints of a run, one at a time; a save that fails is told, and training goes on.
+
+    Args:
+        checkpoints: where.
+        run_log: told of each.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, run_log: RunLog) -> None:
+        self._checkpoints = checkpoints
+        self._log = run_log
+        self._thread: threading.Thread | None = None
+        self._outcomes: list[Outcome] = []
+        self._tried = time.monotonic()
+        self.failure: NotSaved | None = None
+        """Why the newest save failed; None when it did not."""
+        self.saved_step: int | None = None
+        """Step of the newest checkpoint."""
+        self.best_loss = float("inf")
+        """Evaluation loss of the best weights on disk."""
+        self.waited_s = 0.0
+        """How long training stood still for saving, in all."""
+        self.save_s = 0.0
+        """How long saving took in all, most of it beside training."""
+
+    @property
+    def minutes_since(self) -> float:
+        """Since the newest save was begun, or the run."""
+        return (time.monotonic() - self._tried) / 60
+
+    @property
+    def wants_retry(self) -> bool:
+        """Whether the newest save failed some time ago."""
+        return self.failure is not None and time.monotonic() - self._tried > RETRY_S
+
+    def save(self, snapshot: Snapshot, *, wait: bool = False) -> None:
+        """Write a checkpoint.
+
+        Args:
+            snapshot: live tensors; copied before this returns, unless it waits.
+            wait: return when it is written.
+        """
+        begun = time.perf_counter()
+        self._join()
+        self._tried = time.monotonic()
+        if wait or snapshot.num_bytes > MEMORY_SHARE * memory().available_bytes:
+            self._write(snapshot, begun, None)
+        else:
+            copy = snapshot.copied()
+            # A daemon: a second request to stop ends the process at once, whatever is half-written.
+            arguments = (copy, begun, time.perf_counter() - begun)
+            self._thread = threading.Thread(target=self._write, args=arguments, name="save", daemon=True)
+            self._thread.start()
+        self.waited_s += time.perf_counter() - begun
+
+    def poll(self) -> list[Path]:
+        """Tell what came of saves since the last call.
+
+        Returns:
+            The new checkpoints to go on from.
+        """
+        saved = []
+        while self._outcomes:
+            outcome = self._outcomes.pop(0)
+            self.save_s += outcome.save_s
+            if outcome.last is not None:
+                saved.append(outcome.last)
+            self._tell(outcome)
+            if outcome.error is not None and not isinstance(outcome.error, NotSaved):
+                raise outcome.error
+        return saved
+
+    def finish(self) -> list[Path]:
+        """Wait for what is being written; then as `poll`."""
+        begun = time.perf_counter()
+        self._join()
+        self.waited_s += time.perf_counter() - begun
+        return self.poll()
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _write(self, snapshot: Snapshot, begun: float, waited_s: float | None) -> None:
+        """Runs beside training: touches nothing of this object but the list of outcomes."""
+        last, best, error = None, None, None
+        try:
+            last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state)
+            if snapshot.best_loss is not None:
+                best = self._checkpoints.link_best(last)
+        except Exception as fault:  # noqa: BLE001 - raised by poll, in the thread of training
+            error = fault
+        save_s = time.perf_counter() - begun
+        self._outcomes.append(
+            Outcome(
+                snapshot=snapshot,
+                last=last,
+                best=best,
+                error=error,
+                save_s=save_s,
+                waited_s=save_s if waited_s is None else waited_s,
+                num_bytes=snapshot.num_bytes,
+            )
+        )
+
+    def _tell(self, outcome: Outcome) -> None:
+        step = outcome.snapshot.step
+        times = {"save_s": outcome.save_s, "waited_s": outcome.waited_s, "bytes": outcome.num_bytes}
+        if outcome.last is not None:
+            self._log.write("checkpoint", step=step, path=str(outcome.last), what="last", **times)
+            self.saved_step = step
+        if outcome.best is not None:
+            assert outcome.snapshot.best_loss is not None
+            self._log.write("checkpoint", step=step, path=str(outcome.best), what="best")
+            self.best_loss = outcome.snapshot.best_loss
+        before = self.failure
+        self.failure = outcome.error if isinstance(outcome.error, NotSaved) else None
+        if self.failure is not None and before is None:
+            kept = f"of step {self.saved_step} is kept" if self.saved_step is not None else "does not exist"
+            self._log.warn(
+                f"{self.failure.what.rstrip()}; the newest checkpoint {kept}. Training goes on and saves again as soon "
+                f"as it can: {self.failure.fix}",
+                source="disk",
+                step=step,
+                saved_step=self.saved_step,
+            )
+        elif before is not None and self.failure is None:
+            self._log.warn(f"saving works again: step {step} is saved", source="disk", step=step, saved_step=step)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)

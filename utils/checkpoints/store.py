@@ -1,0 +1,298 @@
+"""Checkpoints: written aside, synced, renamed, and marked complete, so that a kill never leaves a half-written one.
+
+checkpoints/step-00000012/ holds model.safetensors (the GPT), optimizer.safetensors, state.json and complete.json;
+checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss: the same file by another
+name where the file system has hard links. left-* are those that a resume from an earlier one went past.
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from utils.checkpoints.layout import (
+    ADAPTER_FILE,
+    ASIDE,
+    BEST,
+    COMPLETE_FILE,
+    LAST,
+    LEFT,
+    MODEL_FILE,
+    REMOVING,
+    STATE_FILE,
+    discard,
+    is_complete,
+)
+from utils.checkpoints.tensor_file import num_bytes, write_tensors
+from utils.errors import UserError
+from utils.model.weights import State, read_weights
+
+log = logging.getLogger(__name__)
+
+SMALL_FILES_BYTES = 2**20
+"""Room for everything of a checkpoint but its tensors."""
+
+Tensors = Mapping[str, Tensor]
+Hashes = dict[str, str]
+"""SHA-256 of files whose writer knows it already, by file name."""
+
+
+class NotSaved(UserError):
+    """A checkpoint could not be written; those before it are as they were."""
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: the run's checkpoints/ folder; created when absent.
+        keep: so many older checkpoints are kept beside the last one.
+    """
+
+    def __init__(self, folder: Path, *, keep: int = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.keep = keep
+
+    def write_last(self, step: int, files: Mapping[str, Tensors], state: dict[str, Any]) -> Path:
+        """Write a checkpoint to go on from; what exceeds the number to keep is removed after it is complete.
+
+        Args:
+            step: optimizer steps done.
+            files: tensors by file, from `utils.training.restore.files_of`.
+            state: JSON values: where the run is.
+
+        Raises:
+            NotSaved: the disk is full or fails; earlier checkpoints stay.
+        """
+
+        def fill(folder: Path) -> Hashes:
+            _write_state(folder, state, step)
+            return {name: write_tensors(folder / name, tensors) for name, tensors in files.items()}
+
+        return self._publish(LAST, step, fill, sum(map(num_bytes, files.values())))
+
+    def link_best(self, last: Path) -> Path:
+        """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
+
+        Raises:
+            NotSaved: the disk is full or fails; the former best stays.
+        """
+        state, marks = read_state(last), _marks(last)
+        names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
+
+        def fill(folder: Path) -> Hashes:
+            _write_state(folder, state, state["step"])
+            for name in names:
+                try:
+                    (folder / name).hardlink_to(last / name)
+                except OSError:
+                    # FAT and many network drives know no second name.
+                    shutil.copyfile(last / name, folder / name)
+            return {name: marks[name]["sha256"] for name in names}
+
+        return self._publish(BEST, state["step"], fill, 0)
+
+    def tidy(self) -> list[str]:
+        """Remove what a kill left half-written, and give whole checkpoints that lie aside their place.
+
+        Only for who runs the run: another process's save would be taken for a leftover.
+
+        Returns:
+            Names of what was removed.
+        """
+        removed = self._clear()
+        for aside in sorted(self.folder.glob(f"{ASIDE}*")):
+            final = aside.with_name(aside.name.removeprefix(ASIDE))
+            if is_complete(aside) and not is_complete(final):
+                _discard(final)
+                aside.rename(final)
+            else:
+                shutil.rmtree(aside, ignore_errors=True)
+                removed.append(aside.name)
+        return removed
+
+    def set_aside_after(self, step: int) -> list[str]:
+        """Rename checkpoints of later steps, so that a run that goes on from an earlier one does not mix with them.
+
+        Returns:
+            Their new names; nothing is removed.
+        """
+        names = []
+        for folder in self._of(LAST) + self._of(BEST):
+            if _step_of(folder) > step:
+                left = folder.with_name(f"{LEFT}{folder.name}")
+                number = 2
+                while left.exists():
+                    left = folder.with_name(f"{LEFT}{folder.name}-{number}")
+                    number += 1
+                folder.rename(left)
+                names.append(left.name)
+        return names
+
+    def last(self) -> Path | None:
+        """The newest complete checkpoint to go on from."""
+        return self._newest(LAST)
+
+    def best(self) -> Path | None:
+        """The complete checkpoint with the lowest evaluation loss."""
+        return self._newest(BEST)
+
+    def candidates(self, prefix: str = LAST) -> list[Path]:
+        """Folders that look like checkpoints, whole or not, the newest first."""
+        # A kill between removing a step's former folder and renaming the new one leaves the new one, complete, aside.
+        found = [*self._of(prefix), *(path for path in self.folder.glob(f"{ASIDE}{prefix}*") if is_complete(path))]
+        return sorted(found, key=_step_of, reverse=True)
+
+    def _newest(self, prefix: str) -> Path | None:
+        return next((folder for folder in self.candidates(prefix) if is_complete(folder)), None)
+
+    def _of(self, prefix: str) -> list[Path]:
+        found = self.folder.glob(f"{prefix}*")
+        return sorted(path for path in found if path.name[len(prefix) :].isdigit() and path.is_dir())
+
+    def _publish(self, prefix: str, step: int, fill: Callable[[Path], Hashes], size: int) -> Path:
+        aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
+        try:
+            self._clear()
+            self._require_room(size)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            _mark_complete(aside, fill(aside))
+            _discard(final)
+            aside.rename(final)
+            sync(self.folder)
+        except OSError as error:
+            # A complete one counts where it is: the folder whose place it was to take may be gone already.
+            if not is_complete(aside):
+                shutil.rmtree(aside, ignore_errors=True)
+            raise self._not_saved(step, error) from error
+        self._prune(prefix, final)
+        return final
+
+    def _require_room(self, size: int) -> None:
+        """Nothing is begun that cannot end.
+
+        Raises:
+            OSError: as the disk would, but before it is full.
+        """
+        if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
+
+    def _not_saved(self, step: int, error: OSError) -> NotSaved:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return NotSaved(
+            what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the checkpoint "
+            f"of step {step} was not written; earlier ones are kept",
+            where=str(self.folder),
+            fix="free some space" if is_full else "check the disk or its connection",
+        )
+
+    def _prune(self, prefix: str, newest: Path) -> None:
+        older = sorted((p for p in self._of(prefix) if p != newest), key=_step_of, reverse=True)
+        whole = [path for path in older if is_complete(path)]
+        # Kills of earlier versions left such: what is not whole and behind the newest is of no use any more.
+        broken = [path for path in older if path not in whole and _step_of(path) < _step_of(newest)]
+        for old in [*whole[self.keep if prefix == LAST else 0 :], *broken]:
+            _discard(old)
+
+    def _clear(self) -> list[str]:
+        """Go on with removals that were cut; gives their names."""
+        left = sorted(self.folder.glob(f"{REMOVING}*"))
+        for path in left:
+            _discard(path)
+        return [path.name for path in left]
+
+
+def _discard(folder: Path) -> None:
+    # What cannot be removed now is no reason to fail a save that is complete: it is tried again at the next one.
+    with suppress(OSError):
+        discard(folder)
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.rsplit("-", 1)[1])
+
+
+def load_checkpoint(folder: Path) -> State:
+    """The GPT weights of a checkpoint, checked against its marks.
+
+    Raises:
+        UserError: incomplete, or changed since it was written.
+    """
+    if not is_complete(folder):
+        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+    return _read_marked(folder / MODEL_FILE)
+
+
+def verify(folder: Path) -> None:
+    """Read a checkpoint through, and find it as it was written.
+
+    Raises:
+        UserError: incomplete, or changed since it was written; says which file.
+    """
+    if not is_complete(folder):
+        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+    for name, mark in _marks(folder).items():
+        _require_unchanged(folder / name, mark["sha256"])
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Where the run was at this checkpoint."""
+    state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+    return state
+
+
+def _read_marked(file: Path) -> State:
+    """Tensors of a checkpoint's file, if it is what was written."""
+    _require_unchanged(file, _marks(file.parent)[file.name]["sha256"])
+    return read_weights(file)
+
+
+def _require_unchanged(file: Path, sha256: str) -> None:
+    if _sha256(file) != sha256:
+        raise UserError(what=f"the checkpoint's {file.name} is damaged", where=str(file), fix="name another checkpoint")
+
+
+def _marks(folder: Path) -> dict[str, Any]:
+    marks: dict[str, Any] = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
+    return marks
+
+
+def _write_state(folder: Path, state: dict[str, Any], step: int) -> None:
+    (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
+
+
+def _mark_complete(folder: Path, known: Hashes) -> None:
+    """Sync every file, then write their sizes and hashes as the last one."""
+    marks = {}
+    for file in sorted(folder.iterdir()):
+        sync(file)
+        marks[file.name] = {"size": file.stat().st_size, "sha256": known.get(file.name) or _sha256(file)}
+    (folder / COMPLETE_FILE).write_text(json.dumps(marks), encoding="utf-8")
+    sync(folder / COMPLETE_FILE)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Have what was written to a file, or which files a folder holds, on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle for folders.
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

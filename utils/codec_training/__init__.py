@@ -1,0 +1,1 @@
+"""Training the DVAE that turns speech into codes."""

@@ -1,0 +1,156 @@
+"""What is in a dataset already: its report, with the metadata files as the authority, because people edit them."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from utils.audio.decode import load_audio
+from utils.audio.write import to_pcm16
+from utils.config import SAMPLE_RATE
+from utils.dataset.clips.sound import digest
+from utils.dataset.formats.locate import printable
+from utils.dataset.storage.manifest import Clip, read_manifest
+from utils.dataset.storage.report import ClipReport, Report, Split
+from utils.errors import UserError
+from utils.files import file_hash
+from utils.project.paths import Project
+
+_BY_HAND = ("removed by hand", "excluded", "replaced")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Existing:
+    """A dataset before a preparation."""
+
+    clips: list[ClipReport] = field(default_factory=list)
+    """What became of every clip it was ever given."""
+    splits: dict[str, Split] = field(default_factory=dict)
+    """The split of every sound it ever used, by audio hash."""
+
+    @cached_property
+    def by_id(self) -> dict[str, ClipReport]:
+        """Clips whose sound has been looked at, or that somebody took out, by their ids."""
+        return {clip.id: clip for clip in self._known if clip.id}
+
+    @cached_property
+    def by_sound(self) -> dict[str, ClipReport]:
+        """The same, by audio hash."""
+        return {clip.audio_hash: clip for clip in self._known if clip.audio_hash}
+
+    @cached_property
+    def by_place(self) -> dict[tuple[str, float, float | None], ClipReport]:
+        """Clips that have a wav, by the file they came from and the part of it."""
+        return {(clip.source, clip.start_s, clip.end_s): clip for clip in self._known if clip.clip}
+
+    @cached_property
+    def by_wav(self) -> dict[str, ClipReport]:
+        """Clips that have a wav, by the hash of its samples."""
+        return {clip.wav_hash: clip for clip in self._known if clip.clip and clip.wav_hash}
+
+    @cached_property
+    def _known(self) -> list[ClipReport]:
+        """Those in use last, because of clips with the same key the last one counts."""
+        looked_at = (clip for clip in self.clips if clip.audio_hash or clip.reason in _BY_HAND)
+        return sorted(looked_at, key=lambda clip: (clip.status == "used", bool(clip.clip)))
+
+
+def read_existing(project: Project, language: str) -> Existing:
+    """The dataset as it is on disk now.
+
+    A row's text, speaker and split are taken from the metadata files, a row that was taken out is "removed by hand",
+    and a row that was put in is a clip of its own.
+
+    Args:
+        project: may have no dataset yet.
+        language: code that the dataset must have.
+
+    Raises:
+        UserError: the dataset has another language, or is damaged.
+    """
+    if not _has_dataset(project):
+        return Existing()
+    if project.language() != language:
+        raise UserError(
+            what=f"the dataset is in {project.language()!r}, not {language!r}; one dataset has one language",
+            where=str(project.language_file),
+            fix=f"use --language {project.language()}, or another project name",
+        )
+    report = Report.load(project.report)
+    rows = dict(_rows(project))
+    # One that was dropped may share its wav with one in use (the same sound in two files): the row is that one's.
+    by_status = sorted(enumerate(report.clips), key=lambda item: item[1].status == "used")
+    owners = {clip.clip: number for number, clip in by_status}
+    clips = [
+        _as_edited(clip, rows.pop(clip.clip, None) if owners[clip.clip] == number else None, project)
+        for number, clip in enumerate(report.clips)
+    ]
+    clips += [_put_in(name, *row) for name, row in rows.items()]
+    edited = {clip.audio_hash: clip.split for clip in clips if clip.split}
+    return Existing(clips=clips, splits=report.splits | edited)
+
+
+def _has_dataset(project: Project) -> bool:
+    files = [project.language_file, project.report, project.train_csv, project.eval_csv]
+    missing = [path.name for path in files if not path.is_file()]
+    if missing and len(missing) < len(files):
+        raise UserError(
+            what=f"the dataset is damaged: {', '.join(missing)} missing",
+            where=str(project.dataset),
+            fix="restore the file, or prepare under another project name",
+        )
+    return not missing
+
+
+def _rows(project: Project) -> Iterator[tuple[str, tuple[Clip, Split]]]:
+    """Rows of both metadata files by their path below the dataset folder."""
+    splits: list[tuple[Path, Split]] = [(project.train_csv, "train"), (project.eval_csv, "eval")]
+    for csv, split in splits:
+        for clip in read_manifest(csv):
+            inside = clip.audio.is_relative_to(project.dataset.absolute())
+            name = clip.audio.relative_to(project.dataset.absolute()) if inside else clip.audio
+            yield name.as_posix(), (clip, split)
+
+
+def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Project) -> ClipReport:
+    """A clip of the report, with what its row says now."""
+    if not clip.clip:
+        return clip
+    if row is None and clip.status == "dropped":
+        # It had no row before either. What was taken out by hand stays out, even when its wav is deleted.
+        is_kept = clip.reason in _BY_HAND or (project.dataset / clip.clip).is_file()
+        return clip if is_kept else dataclasses.replace(clip, clip="")
+    if row is None:
+        removed = "its row was taken out of the metadata; put it back to use it again"
+        return dataclasses.replace(clip, status="dropped", reason="removed by hand", detail=removed, split="")
+    edited, split = row
+    clip = dataclasses.replace(clip, text=edited.text, speaker=edited.speaker)
+    if not (project.dataset / clip.clip).is_file():
+        # Only the sound is lost: made again from its source, the clip has its row's words and its side of the split.
+        gone = f"{clip.clip} is no longer in the dataset"
+        return dataclasses.replace(clip, status="dropped", reason="missing file", detail=gone, split="", clip="")
+    return dataclasses.replace(clip, status="used", reason="", detail="", split=split)
+
+
+def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
+    """A clip for a row that was added by hand."""
+    source = printable(row.audio)
+    if not row.audio.is_file():
+        detail = f"a row of the {split} metadata names it, but it is not there"
+        return ClipReport(source=source, status="dropped", reason="missing file", detail=detail, text=row.text)
+    pcm = to_pcm16(load_audio(row.audio, SAMPLE_RATE))
+    return ClipReport(
+        source=source,
+        clip=name,
+        status="used",
+        split=split,
+        text=row.text,
+        speaker=row.speaker,
+        source_text=row.text,
+        source_speaker=row.speaker,
+        num_samples=pcm.shape[1],
+        source_hash=file_hash(row.audio),
+        audio_hash=digest(pcm),
+        wav_hash=digest(pcm),
+    )

@@ -1,0 +1,229 @@
+"""One recording to one clip of the dataset, or to the reason why not: what there is to do, then what came of it."""
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from utils.dataset.clips.existing import Existing
+from utils.dataset.clips.sound import Sound, SoundSettings, SoundTask
+from utils.dataset.formats.locate import WAVS, printable
+from utils.dataset.quality.checks import Checks
+from utils.dataset.sources.recording import Recording
+from utils.dataset.storage.report import ClipReport, Fault, Span
+from utils.dataset.storage.work import Work, short_hash
+
+_NAME_LENGTH = 48
+BY_HAND = ("removed by hand", "excluded", "replaced")
+"""Reasons that people gave: they stand until they are taken back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A clip before its sound is known."""
+
+    clip: ClipReport
+    known: ClipReport | None = None
+    """What the dataset has of the same recording."""
+    fault: Fault | None = None
+    """Why there is no sound to look at."""
+    task: SoundTask | None = None
+    """How its sound is to be had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipMaker:
+    """Decides about clips one by one; their sound is made elsewhere, see `utils.dataset.clips.sound`."""
+
+    checks: Checks
+    existing: Existing
+    """What the dataset has already."""
+    work: Work
+    settings: SoundSettings
+    dataset: Path
+    """Folder of the dataset, where its wavs lie."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Name of each clip that was used, by its audio hash."""
+
+    def plan(self, recording: Recording) -> Draft:
+        """What there is to do for a recording."""
+        clip = ClipReport(
+            source=printable(recording.audio),
+            status="dropped",
+            start_s=recording.start_s,
+            end_s=recording.end_s,
+            joined=recording.joined,
+            made_from=recording.made_from,
+            origin=recording.origin,
+            text=recording.text,
+            speaker=recording.speaker,
+            source_text=recording.text,
+            source_speaker=recording.speaker,
+        )
+        if recording.fault:
+            return Draft(clip=clip, fault=recording.fault)
+        spans = (Span(audio=str(recording.audio), start_s=recording.start_s, end_s=recording.end_s), *recording.joined)
+        try:
+            hashes = [self.work.file_hash(Path(span.audio)) for span in spans]
+        except OSError as error:
+            return Draft(clip=clip, fault=Fault("unreadable audio", f"it cannot be opened: {error.strerror}"))
+        clip = replace(clip, source_hash=hashes[0], id=clip_id(spans, hashes))
+        known = self.existing.by_id.get(clip.id)
+        if known is None and (fault := self.checks.text(clip.text).fault):
+            # What nobody can train on need not be decoded.
+            return Draft(clip=self._read(clip)[0], fault=fault)
+        if known is not None and known.reason in BY_HAND:
+            return Draft(clip=clip, known=known)
+        item = f"sound:{self.settings.key}:{self.settings.quality}:{clip.id}"
+        return Draft(clip=clip, known=known, task=SoundTask(item=item, spans=spans))
+
+    def sound(self, draft: Draft) -> Sound | None:
+        """A draft's sound when it has been made; None when it is still to be made."""
+        assert draft.task is not None
+        kept = self.work.get(draft.task.item)
+        if kept is None:
+            return None
+        sound = Sound(**kept)
+        # What cannot be read may become readable, and what was cut may be wanted longer now.
+        if sound.fault or (sound.is_cut or (not sound.wav_hash and self._fits(sound))):
+            return None
+        return sound if not sound.wav_hash or self._has_wav(sound.wav_hash) else None
+
+    def finish(self, draft: Draft) -> ClipReport:
+        """What becomes of the recording, its sound made; called in the order of the input."""
+        clip, known = draft.clip, draft.known
+        if draft.fault:
+            return self._drop_unless_had(clip, draft.fault)
+        if draft.task is None:
+            assert known is not None
+            return self._as_before(clip, known)
+        sound = Sound(**self.work.get(draft.task.item))
+        if sound.fault:
+            return self._drop_unless_had(clip, Fault("unreadable audio", sound.fault))
+        known = known or self.existing.by_sound.get(sound.audio_hash)
+        clip = replace(
+            clip,
+            num_samples=sound.num_samples,
+            audio_hash=sound.audio_hash,
+            wav_hash=sound.wav_hash,
+            cleaning=self.settings.key if self.settings.changes_sound else "",
+            trimmed_s=round(sound.trimmed_s, 4),
+            gain_db=sound.gain_db,
+            measures=dict(sound.measures),
+            fingerprint=sound.fingerprint,
+        )
+        if known is not None:
+            clip = _with_edits(clip, known)
+            if known.reason in BY_HAND:
+                return self._as_before(clip, known)
+        return self._decide(clip, sound, known)
+
+    def check_again(self, clip: ClipReport) -> ClipReport:
+        """A clip in use, perhaps edited or made for another base: what does not fit is dropped, not trained on."""
+        if clip.status == "dropped":
+            return clip
+        read, fault = self._read(clip)
+        fault = fault or self.checks.length(clip.num_samples)
+        return _drop(read, fault) if fault else replace(read, notes=self.checks.notes(clip.text))
+
+    def _decide(self, clip: ClipReport, sound: Sound, known: ClipReport | None) -> ClipReport:
+        clip, fault = self._read(clip)
+        if sound.is_silent:
+            fault = fault or Fault("silent", "every sample is zero")
+        fault = fault or self._length(sound) or self._duplicate(clip)
+        if fault is None:
+            return self._use(clip, self._name(clip))
+        # With its wav and its text, so that under other limits it comes back as it was edited.
+        had = known.clip if known is not None and fault.reason != "duplicate audio" else ""
+        return replace(_drop(clip, fault), clip=had)
+
+    def _read(self, clip: ClipReport) -> tuple[ClipReport, Fault | None]:
+        """The clip with what the model reads in its text, and what is wrong with that."""
+        found = self.checks.text(clip.text)
+        return replace(clip, num_tokens=found.num_tokens, read=found.read, unknown=found.unknown), found.fault
+
+    def _length(self, sound: Sound) -> Fault | None:
+        if sound.is_cut:
+            return self.checks.length(self.checks.max_audio_length + 1)
+        return self.checks.length(sound.num_samples)
+
+    def _fits(self, sound: Sound) -> bool:
+        return not sound.is_silent and self.checks.length(sound.num_samples) is None
+
+    def _has_wav(self, digest: str) -> bool:
+        kept = self.existing.by_wav.get(digest)
+        return (kept is not None and (self.dataset / kept.clip).is_file()) or self.work.wav(digest).is_file()
+
+    def _drop_unless_had(self, clip: ClipReport, fault: Fault) -> ClipReport:
+        """A file that is gone, locked or no longer named is no reason to lose the clip that was made from it."""
+        known = self.existing.by_place.get(place(clip))
+        if known is None or fault.reason not in ("missing file", "unreadable audio", "no transcript"):
+            return _drop(clip, fault)
+        if fault.reason == "no transcript":
+            # The next table of a series names its own recordings only; the clip keeps what the earlier one said.
+            clip = replace(clip, source_text=known.source_text, source_speaker=known.source_speaker)
+        return self._as_before(clip, known)
+
+    def _as_before(self, clip: ClipReport, known: ClipReport) -> ClipReport:
+        """A recording that is not looked at now: its clip is as it was, with what the source says about it now."""
+        edited = _with_edits(clip, known)
+        clip = replace(
+            known,
+            source=clip.source,
+            text=edited.text,
+            speaker=edited.speaker,
+            source_text=clip.source_text,
+            source_speaker=clip.source_speaker,
+        )
+        if known.reason in BY_HAND:
+            return clip
+        clip, fault = self._read(clip)
+        fault = fault or self.checks.length(clip.num_samples)
+        if fault is None and not (clip.clip and (self.dataset / clip.clip).is_file()):
+            fault = Fault(
+                "missing file", f"{printable(Path(clip.source).name)} is gone, and so is the clip made from it"
+            )
+        if fault:
+            return _drop(clip, fault)
+        fault = self._duplicate(clip)
+        return replace(_drop(clip, fault), clip="") if fault else self._use(clip, clip.clip)
+
+    def _duplicate(self, clip: ClipReport) -> Fault | None:
+        # What differs in less than cleaning leaves over is the same sound too, and would be the same wav.
+        first = self.sources.get(clip.audio_hash) or self.sources.get(clip.wav_hash or clip.audio_hash)
+        return Fault("duplicate audio", f"the same sound as {first}") if first else None
+
+    def _use(self, clip: ClipReport, wav: str) -> ClipReport:
+        self.sources.update({digest: clip.name for digest in (clip.audio_hash, clip.wav_hash) if digest})
+        notes = self.checks.notes(clip.text)
+        return replace(clip, status="used", reason="", detail="", clip=wav, notes=notes)
+
+    def _name(self, clip: ClipReport) -> str:
+        """Where its wav lies or will lie: a name that people recognise and that no other sound has."""
+        kept = self.existing.by_wav.get(clip.wav_hash)
+        if kept is not None:
+            return kept.clip
+        stem = re.sub(r"[^\w-]+", "_", Path(clip.source).stem)[:_NAME_LENGTH]
+        return f"{WAVS}/{stem}-{clip.wav_hash[:12]}.wav"
+
+
+def clip_id(spans: tuple[Span, ...], hashes: list[str]) -> str:
+    """The same for the same parts of the same files, wherever they lie."""
+    return short_hash(*((digest, span.start_s, span.end_s) for span, digest in zip(spans, hashes, strict=True)))
+
+
+def place(clip: ClipReport) -> tuple[str, float, float | None]:
+    """Where a clip comes from: the file and the part of it."""
+    return clip.source, clip.start_s, clip.end_s
+
+
+def _with_edits(clip: ClipReport, known: ClipReport) -> ClipReport:
+    """Edits made in the dataset stand, unless the source changed as well."""
+    if clip.source_text == known.source_text:
+        clip = replace(clip, text=known.text)
+    if clip.source_speaker == known.source_speaker:
+        clip = replace(clip, speaker=known.speaker)
+    return replace(clip, accepted=known.accepted)
+
+
+def _drop(clip: ClipReport, fault: Fault) -> ClipReport:
+    return replace(clip, status="dropped", reason=fault.reason, detail=fault.detail, split="", flags=(), notes=())

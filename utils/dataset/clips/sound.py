@@ -1,0 +1,172 @@
+"""From a recording to a clip's sound: decode, clean, measure, write. What a worker process does, one clip at a time."""
+
+import hashlib
+import math
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from utils.audio.clean import Cleaning, clean
+from utils.audio.decode import decode
+from utils.audio.loudness import loudness
+from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_snr, fingerprint, speech_share
+from utils.audio.resample import resample
+from utils.audio.voice_activity import VAD_RATE, VoiceActivity, load_voice_activity
+from utils.audio.write import to_pcm16, write_wav
+from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, Channel
+from utils.dataset.quality.scorers import Judges
+from utils.dataset.quality.vectors import packed
+from utils.dataset.storage.report import Span
+from utils.dataset.storage.work import short_hash
+from utils.errors import UserError
+
+VERSION = 2
+"""Raised when the same settings would give other sound or other measures."""
+_EDGES_S = 10.0
+"""Decoded beyond the longest clip: silence that trimming may take away again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundSettings:
+    """What all clips of one preparation share."""
+
+    cleaning: Cleaning
+    channel: Channel = "mix"
+    quality: bool = True
+    """Measure how good the sound is."""
+    max_samples: int
+    """Longest clip, at 22 050 Hz."""
+
+    @property
+    def key(self) -> str:
+        """Changes when another sound would come out."""
+        return short_hash(VERSION, self.cleaning, self.channel)
+
+    @property
+    def changes_sound(self) -> bool:
+        """Whether clips come out otherwise than they were recorded."""
+        return self.cleaning.does_something or self.channel != "mix"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundTask:
+    """One clip to make."""
+
+    item: str
+    """What the result is kept under."""
+    spans: tuple[Span, ...]
+    """Parts that are joined to the clip."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sound:
+    """A clip's sound as it was made."""
+
+    fault: str = ""
+    """Why it could not be read; all else is then empty."""
+    audio_hash: str = ""
+    """Of its 16-bit samples at 22 050 Hz before cleaning: the same for copies in any lossless format."""
+    wav_hash: str = ""
+    """Of its samples after cleaning, as they were written; empty when nothing was, because of its length or silence."""
+    num_samples: int = 0
+    """After cleaning, at 22 050 Hz."""
+    is_silent: bool = False
+    is_cut: bool = False
+    """Decoding stopped at the longest clip, so the rest is not known."""
+    trimmed_s: float = 0.0
+    """Taken off the beginning, in seconds."""
+    gain_db: float = 0.0
+    """Amplification."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """See `utils.dataset.quality.measures`."""
+    fingerprint: str = ""
+    """Base64 of signed bytes."""
+
+
+@dataclass
+class SoundMaker:
+    """Makes clips; lives in a worker process.
+
+    Args:
+        settings: what all clips share.
+        folder: where wavs are written, by content.
+        judges: models that hear the finished clip.
+    """
+
+    settings: SoundSettings
+    folder: Path
+    judges: Judges
+
+    def make(self, task: SoundTask) -> dict[str, Any]:
+        """What came out, by the keys that it is kept under.
+
+        Raises:
+            OSError: the wav cannot be written.
+        """
+        try:
+            sound, wav = self._make(task)
+        except UserError as error:
+            return {task.item: vars(Sound(fault=error.what))}
+        judged = self.judges.judge(wav, sound.wav_hash) if sound.wav_hash else {}
+        return {task.item: vars(sound), **judged}
+
+    def _make(self, task: SoundTask) -> tuple[Sound, Tensor]:
+        heard = [self._decode(span) for span in task.spans]
+        wav = torch.cat([resample(part, rate, SAMPLE_RATE) for part, rate, _ in heard], dim=1)
+        raw = to_pcm16(wav)
+        sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=any(cut for _, _, cut in heard))
+        if not raw.numpy().any():
+            return replace(sound, is_silent=True), wav
+        done = clean(wav, SAMPLE_RATE, self.settings.cleaning)
+        pcm = to_pcm16(done.wav)
+        trimmed, gain = round(done.start / SAMPLE_RATE, 4), round(done.gain_db, 2)
+        sound = replace(sound, num_samples=pcm.shape[1], trimmed_s=trimmed, gain_db=gain)
+        if sound.is_cut or not MIN_CLIP_SECONDS * SAMPLE_RATE <= pcm.shape[1] <= self.settings.max_samples:
+            return sound, done.wav
+        sound = replace(sound, wav_hash=digest(pcm))
+        write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, SAMPLE_RATE)
+        if self.settings.quality:
+            clipping = max(clipped_share(part) for part, _, _ in heard)
+            measures = {"clipping": clipping, **measure(wav, done.wav)}
+            measures = {name: round(value, 4) for name, value in measures.items()}
+            sound = replace(sound, measures=measures, fingerprint=packed(fingerprint(done.wav, SAMPLE_RATE)))
+        return sound, done.wav
+
+    def _decode(self, span: Span) -> tuple[Tensor, int, bool]:
+        """A part's samples [1, N] at its own rate, the rate, and whether there was more than the longest clip takes."""
+        longest = self.settings.max_samples / SAMPLE_RATE + _EDGES_S
+        wanted = math.inf if span.end_s is None else span.end_s - span.start_s
+        heard, rate = decode(
+            Path(span.audio), start_s=span.start_s, max_seconds=min(longest, wanted), channel=self.settings.channel
+        )
+        limit = round(min(longest, wanted) * rate)
+        return heard[:, :limit], rate, wanted > longest and heard.shape[1] > limit
+
+
+def measure(raw: Tensor, cleaned: Tensor) -> dict[str, float]:
+    """How good a clip's sound is; both mono at 22 050 Hz, [1, N], before and after cleaning."""
+    speech, _ = _voice_activity()(resample(raw, SAMPLE_RATE, VAD_RATE))
+    begins, ends = edge_levels(cleaned, SAMPLE_RATE)
+    level = loudness(cleaned, SAMPLE_RATE)
+    return {
+        "dc": dc_offset(raw),
+        "snr": estimate_snr(raw, SAMPLE_RATE, speech),
+        "speech": speech_share(speech),
+        "loudness": level if math.isfinite(level) else -100.0,
+        "begins": begins,
+        "ends": ends,
+    }
+
+
+def digest(pcm: Tensor) -> str:
+    """Of int16 samples, [1, T], whatever file they came from: 32 hex digits."""
+    return hashlib.sha256(pcm.numpy().astype("<i2").tobytes()).hexdigest()[:32]
+
+
+@cache
+def _voice_activity() -> VoiceActivity:
+    return load_voice_activity()

@@ -1,0 +1,129 @@
+"""Make the sound of many clips, and ask the judges about them, over several processes and never twice."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from utils.audio.decode import load_audio
+from utils.config import SAMPLE_RATE
+from utils.dataset.clips.make_clip import ClipMaker
+from utils.dataset.clips.sound import SoundMaker, SoundTask
+from utils.dataset.quality.scorers import Judges
+from utils.dataset.sources.recording import Recording
+from utils.dataset.storage.parallel import num_processes, run_tasks
+from utils.dataset.storage.report import ClipReport
+from utils.dataset.storage.work import Work
+from utils.hardware.processor import usable_cpus
+
+Progress = Callable[[int, int], None]
+"""Called with (clips done, clips in all)."""
+
+
+def make_sounds(
+    recordings: Sequence[Recording],
+    maker: ClipMaker,
+    sounds: SoundMaker,
+    *,
+    workers: int | None,
+    progress: Progress | None,
+) -> list[ClipReport]:
+    """What becomes of each recording, in their order.
+
+    Args:
+        recordings: what was given.
+        maker: decides about clips.
+        sounds: makes their sound.
+        workers: processes; None decides by the number of clips.
+        progress: told (clips done, clips in all).
+
+    Raises:
+        OSError: a wav cannot be written.
+        UserError: a process died.
+    """
+    drafts = [maker.plan(recording) for recording in recordings]
+    # Copies of a file share one task.
+    missing = {d.task.item: d.task for d in drafts if d.task is not None and maker.sound(d) is None}
+    done = _Count(len(drafts), progress)
+    done.add(len(drafts) - len(missing))
+    tasks = _by_recording(list(missing.values()))
+    processes = num_processes(len(tasks), workers, usable_cpus())
+    for chunk, results in run_tasks(sounds.make, tasks, processes=processes):
+        for result in results:
+            maker.work.put(result)
+        done.add(len(chunk))
+    return [maker.finish(draft) for draft in drafts]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the judges say about clips, by wav hash."""
+
+    voices: dict[str, str] = field(default_factory=dict)
+    """Packed speaker embeddings."""
+    numbers: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Other answers, by measure."""
+
+
+def judge_clips(
+    clips: Sequence[ClipReport], judges: Judges, work: Work, dataset: Path, *, workers: int | None
+) -> Answers:
+    """The judges' answers about clips; those that they have not heard yet are read from disk.
+
+    Raises:
+        UserError: a wav cannot be read, or a process died.
+    """
+    with_hash = {clip.wav_hash: clip for clip in clips if clip.wav_hash}
+    unheard = [
+        (str(wav_of(clip, work, dataset)), digest)
+        for digest, clip in with_hash.items()
+        if any(work.get(key) is None for key in judges.keys(digest).values())
+    ]
+    for _, results in run_tasks(
+        _Hearing(judges), unheard, processes=num_processes(len(unheard), workers, usable_cpus())
+    ):
+        for result in results:
+            work.put(result)
+    answers = Answers()
+    for digest in with_hash:
+        for name, key in judges.keys(digest).items():
+            if name == "speaker":
+                answers.voices[digest] = work.get(key)
+            else:
+                answers.numbers[digest] = {name: work.get(key)}
+    return answers
+
+
+@dataclass
+class _Hearing:
+    """Judges a wav on disk; picklable."""
+
+    judges: Judges
+
+    def __call__(self, task: tuple[str, str]) -> dict[str, Any]:
+        path, digest = task
+        return self.judges.judge(load_audio(Path(path), SAMPLE_RATE), digest)
+
+
+class _Count:
+    """Tells how many clips are done, one by one."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done, self._total, self._progress = 0, total, progress
+
+    def add(self, count: int) -> None:
+        for _ in range(count):
+            self._done += 1
+            if self._progress is not None:
+                self._progress(self._done, self._total)
+
+
+def _by_recording(tasks: list[SoundTask]) -> list[SoundTask]:
+    """Parts of one recording one after the other: what the system has just read is still in memory."""
+    return sorted(tasks, key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
+
+
+def wav_of(clip: ClipReport, work: Work, dataset: Path) -> Path:
+    """Where a clip's sound lies now: in the dataset, or ready to be moved there."""
+    lies = dataset / clip.clip
+    return lies if lies.is_file() else work.wav(clip.wav_hash)

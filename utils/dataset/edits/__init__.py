@@ -1,0 +1,1 @@
+"""Edits of single clips: exclude, restore, trim, split, merge, change text."""

@@ -1,0 +1,142 @@
+"""Edit a dataset clip by clip: its transcript, or whether it is used; in the metadata files, which are the authority.
+
+What a person could do in an editor: a row's text is changed, a row is taken out, or put back. The next preparation
+finds it there (see `utils.dataset.clips.existing`) and keeps it. Loads no torch, so that the page can do it at once.
+"""
+
+import csv as csv_format
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+from filelock import FileLock
+
+from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
+from utils.dataset.storage.report import ClipReport, Report, Split
+from utils.errors import UserError, disk_errors
+from utils.project.paths import Project
+
+EXCLUDED = "its row was taken out of the metadata; restore it to use it again"
+MAX_TEXT = 2_000
+"""Characters; far more than any base can read."""
+
+
+def current_clips(project: Project) -> list[ClipReport]:
+    """The clips of the report as the metadata files have them now.
+
+    Raises:
+        UserError: the report or a metadata file cannot be read.
+    """
+    rows = {row.audio: (row, split) for split, table in _tables(project).items() for row in table}
+    return [_as_edited(clip, rows) for clip in Report.load(project.report).clips]
+
+
+def save_text(project: Project, clip: str, text: str) -> None:
+    """Give a clip another transcript.
+
+    Args:
+        project: with a dataset.
+        clip: path of its wav below the dataset folder, as the report has it.
+        text: what is said in it.
+
+    Raises:
+        UserError: the text is empty or far too long, or the clip is not in use.
+    """
+    wanted = clean(text)
+    if not wanted or len(wanted) > MAX_TEXT:
+        raise UserError(
+            what="the transcript is empty" if not wanted else f"the transcript has {len(wanted)} characters",
+            where=Path(clip).name,
+            fix=f"write what is said in the clip, in 1 to {MAX_TEXT} characters",
+        )
+    with _locked(project):
+        tables = _tables(project)
+        split = _split_of(tables, clip)
+        rows = [replace(row, text=wanted) if row.audio == clip else row for row in tables[split]]
+        _write(project, split, rows)
+
+
+def exclude(project: Project, clip: str) -> None:
+    """Take a clip out of the dataset; its wav stays, so that it can be restored.
+
+    Raises:
+        UserError: the clip is not in use, or its set would be empty.
+    """
+    with _locked(project):
+        tables = _tables(project)
+        split = _split_of(tables, clip)
+        rows = [row for row in tables[split] if row.audio != clip]
+        if not rows:
+            raise UserError(
+                what=f"it is the last clip of the set {split!r}", where=Path(clip).name, fix="keep it, or add others"
+            )
+        _write(project, split, rows)
+
+
+def restore(project: Project, clip: str) -> None:
+    """Put a clip back that was taken out, in the set it was in.
+
+    Raises:
+        UserError: it is in use already, or has no wav in the dataset.
+    """
+    with _locked(project):
+        tables, report = _tables(project), Report.load(project.report)
+        found = next((item for item in report.clips if item.clip == clip and clip), None)
+        if found is None or not (project.dataset / clip).is_file():
+            raise UserError(
+                what="the clip has no recording in the dataset",
+                where=Path(clip).name,
+                fix="mend its recording or transcript, then make the dataset again",
+            )
+        if any(row.audio == clip for rows in tables.values() for row in rows):
+            raise UserError(what="the clip is in use already", where=Path(clip).name)
+        split: Split = found.split or report.splits.get(found.audio_hash, "train")
+        speaker = found.speaker or DEFAULT_SPEAKER
+        _write(project, split, [*tables[split], Row(line=0, audio=clip, text=found.text, speaker=speaker)])
+
+
+def can_be_restored(clip: ClipReport) -> bool:
+    """Whether a clip was taken out by hand, so that nothing but its row is missing."""
+    return clip.status == "dropped" and clip.reason == "removed by hand" and bool(clip.clip)
+
+
+def _as_edited(clip: ClipReport, rows: dict[str, tuple[Row, Split]]) -> ClipReport:
+    found = rows.get(clip.clip) if clip.clip else None
+    if found is not None and (clip.status == "used" or can_be_restored(clip)):
+        row, split = found
+        return replace(clip, status="used", reason="", detail="", text=row.text, speaker=row.speaker, split=split)
+    if found is None and clip.status == "used":
+        return replace(clip, status="dropped", reason="removed by hand", detail=EXCLUDED, split="")
+    return clip
+
+
+def _split_of(tables: dict[Split, list[Row]], clip: str) -> Split:
+    split = next((name for name, rows in tables.items() if any(row.audio == clip for row in rows)), None)
+    if split is None:
+        raise UserError(what="the clip is not in use", where=Path(clip).name, fix="restore it first")
+    return split
+
+
+def _files(project: Project) -> dict[Split, Path]:
+    return {"train": project.train_csv, "eval": project.eval_csv}
+
+
+def _tables(project: Project) -> dict[Split, list[Row]]:
+    return {split: read_table(path) for split, path in _files(project).items()}
+
+
+@disk_errors()
+def _write(project: Project, split: Split, rows: list[Row]) -> None:
+    """Replace a metadata file in one move, in the layout of `utils.dataset.storage.manifest.write_manifest`."""
+    path = _files(project)[split]
+    columns = {AUDIO: [r.audio for r in rows], TEXT: [r.text for r in rows], SPEAKER: [r.speaker for r in rows]}
+    aside = path.with_name(f".{path.name}")
+    pd.DataFrame(columns, dtype=str).to_csv(
+        aside, sep="|", index=False, encoding="utf-8", quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
+    )
+    aside.replace(path)
+
+
+def _locked(project: Project) -> FileLock:
+    """Two browsers that save at once do so one after the other."""
+    return FileLock(project.dataset / ".edit.lock", timeout=10)

@@ -1,0 +1,220 @@
+"""Mend single clips of a dataset: exclude, accept, restore, edit text, trim, split, merge; kept for all later runs.
+
+A fix is noted in report.json with the clip it concerns, by an id that comes from the recording's content. Clips that
+are cut anew are made from the recordings, under the dataset's settings; preparing again makes the same again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from utils.config import SAMPLE_RATE, PrepareConfig
+from utils.dataset.build import as_recording, build
+from utils.dataset.clips.existing import read_existing
+from utils.dataset.sources.recording import Recording
+from utils.dataset.storage.report import ClipReport, Fault, Report, Span, clock
+from utils.errors import UserError
+from utils.project.paths import Project
+
+Change = Callable[[ClipReport], ClipReport]
+
+
+def exclude(project: Project, clip: str) -> Report:
+    """Leave a clip out until it is restored."""
+    return _change(project, clip, lambda c: _dropped(c, Fault("excluded", "left out by hand; restore it to use it")))
+
+
+def accept(project: Project, clip: str) -> Report:
+    """Use a clip whatever its flags: somebody listened."""
+    return _change(project, clip, lambda c: replace(_back(c), accepted=True))
+
+
+def restore(project: Project, clip: str) -> Report:
+    """Take back what was done to a clip by hand: exclusion, trimming, splitting, merging, acceptance; its text stays.
+
+    Clips that a fix made of it are taken out again.
+    """
+    found = _find(_load(project), clip)
+    if found.made_from:
+        names = ", ".join(found.made_from)
+        raise UserError(what="this clip was made by a fix", where=clip, fix=f"restore what it was made from: {names}")
+    return _rebuild(project, lambda clips: _restored(clips, found))
+
+
+def edit_text(project: Project, clip: str, text: str, *, speaker: str | None = None) -> Report:
+    """Write another transcript, and another speaker where one is given.
+
+    Raises:
+        UserError: no such clip.
+    """
+    return _change(project, clip, lambda c: replace(c, text=" ".join(text.split()), speaker=speaker or c.speaker))
+
+
+def trim(project: Project, clip: str, *, start_s: float, end_s: float) -> Report:
+    """Keep only a part of a clip.
+
+    Args:
+        project: whose dataset.
+        clip: id, or path of the wav.
+        start_s: where the part begins, in seconds of the clip as it sounds now.
+        end_s: where it ends.
+
+    Raises:
+        UserError: no such clip, or times outside it.
+    """
+    found = _find(_load(project), clip)
+    _check_time(found, start_s, end_s)
+    part = _part(found, start_s, end_s, found.text)
+    return _replace_clips(project, [found], [part], f"trimmed to {clock(start_s)}-{clock(end_s)}")
+
+
+def split(project: Project, clip: str, *, at_s: float, texts: tuple[str, str]) -> Report:
+    """Make two clips of one.
+
+    Args:
+        project: whose dataset.
+        clip: id, or path of the wav.
+        at_s: where to cut, in seconds of the clip as it sounds now.
+        texts: what is said before and after.
+
+    Raises:
+        UserError: no such clip, or a time outside it.
+    """
+    found = _find(_load(project), clip)
+    _check_time(found, 0.0, at_s)
+    _check_time(found, at_s, found.seconds)
+    parts = [_part(found, 0.0, at_s, texts[0]), _part(found, at_s, found.seconds, texts[1])]
+    return _replace_clips(project, [found], parts, f"split at {clock(at_s)}")
+
+
+def merge_with_next(project: Project, clip: str) -> Report:
+    """Join a clip with the one that follows it: of the same recording where it is a part, else in the report's order.
+
+    The two halves of a clip that was split become that clip again.
+
+    Raises:
+        UserError: no such clip, nothing follows, or somebody else speaks there.
+    """
+    clips = _load(project)
+    found = _find(clips, clip)
+    after = _next(clips, found)
+    if after.speaker != found.speaker:
+        what = f"the next clip, {after.name}, is spoken by {after.speaker}, not {found.speaker}"
+        raise UserError(what=what, where=clip, fix="merge clips of one speaker")
+    text = f"{found.text} {after.text}".strip()
+    if found.made_from and found.made_from == after.made_from:
+        return _rebuild(project, lambda clips: _whole_again(clips, found.made_from[0], text))
+    whole = as_recording(found)
+    if found.is_part and after.source == found.source and not found.joined and not after.joined:
+        # One piece of the recording, with the pause between them.
+        whole = replace(whole, end_s=after.end_s, text=text)
+    else:
+        second = Span(audio=after.source, start_s=after.start_s, end_s=after.end_s)
+        whole = replace(whole, joined=(*whole.joined, second, *after.joined), text=text)
+    made = replace(whole, made_from=(found.id, after.id))
+    return _replace_clips(project, [found, after], [made], f"merged {found.name} and {after.name}")
+
+
+def _part(clip: ClipReport, start_s: float, end_s: float, text: str) -> Recording:
+    """A part of a clip, in times of its recording."""
+    if clip.joined:
+        raise UserError(what="the clip was merged from several", where=clip.name, fix="restore its parts and cut those")
+    begin = clip.start_s + clip.trimmed_s
+    start, end = round(begin + start_s, 4), round(begin + end_s, 4)
+    return replace(as_recording(clip), start_s=start, end_s=end, text=" ".join(text.split()), made_from=(clip.id,))
+
+
+def _replace_clips(project: Project, old: Sequence[ClipReport], new: list[Recording], detail: str) -> Report:
+    """Put clips in the place of others, all or none.
+
+    Raises:
+        UserError: the recording is gone, or a new clip would be dropped; with the reason.
+    """
+    if gone := [clip for clip in old if not Path(clip.source).is_file()]:
+        raise UserError(
+            what=f"the recording of {gone[0].name} is not there any more", where=gone[0].source, fix="put it back"
+        )
+    ids = {clip.id for clip in old}
+    fault = Fault("replaced", f"{detail}; restore it to undo that")
+    return _rebuild(
+        project, lambda clips: [_dropped(clip, fault) if clip.id in ids else clip for clip in clips], new=new
+    )
+
+
+def _restored(clips: list[ClipReport], found: ClipReport) -> list[ClipReport]:
+    made = [clip for clip in clips if found.id in clip.made_from]
+    together = {found.id, *(parent for clip in made for parent in clip.made_from)}
+    unmade = {id(clip) for clip in made}
+    return [
+        replace(_back(clip), accepted=False) if clip.id in together and not clip.made_from else clip
+        for clip in clips
+        if id(clip) not in unmade
+    ]
+
+
+def _whole_again(clips: list[ClipReport], parent: str, text: str) -> list[ClipReport]:
+    """The clip that was split, with its halves taken out."""
+    restored = _restored(clips, _find(clips, parent))
+    return [replace(clip, text=text) if clip.id == parent else clip for clip in restored]
+
+
+def _back(clip: ClipReport) -> ClipReport:
+    by_hand = clip.reason in ("excluded", "replaced", "removed by hand", "flagged")
+    return replace(clip, status="used", reason="", detail="") if by_hand and clip.clip else clip
+
+
+def _dropped(clip: ClipReport, fault: Fault) -> ClipReport:
+    return replace(clip, status="dropped", reason=fault.reason, detail=fault.detail, split="", flags=())
+
+
+def _change(project: Project, clip: str, change: Change) -> Report:
+    found = _find(_load(project), clip)
+    return _rebuild(project, lambda clips: [change(c) if c.id == found.id else c for c in clips])
+
+
+def _rebuild(
+    project: Project, change: Callable[[list[ClipReport]], list[ClipReport]], *, new: list[Recording] | None = None
+) -> Report:
+    """The dataset with some clips changed; all others stay as they are, and nothing is decoded but what is new."""
+    settings = Report.load(project.report).settings
+    known = {name: settings[name] for name in PrepareConfig.__dataclass_fields__ if name in settings}
+    values = known | {"project": project.name, "output": project.output, "input": Path(settings["input"])}
+    config = PrepareConfig.from_values(values, where=str(project.report))
+    return build(config, new or [], progress=None, change=change)
+
+
+def _load(project: Project) -> list[ClipReport]:
+    return read_existing(project, project.language()).clips
+
+
+def _find(clips: list[ClipReport], name: str) -> ClipReport:
+    """The clip with this id or wav."""
+    wanted = name.replace("\\", "/").strip()
+    for clip in clips:
+        if clip.id and wanted in (clip.id, clip.clip, Path(clip.clip).name):
+            return clip
+    raise UserError(
+        what=f"the dataset has no clip {name!r}", fix="give the id that report.html shows, or the name of its wav"
+    )
+
+
+def _next(clips: list[ClipReport], found: ClipReport) -> ClipReport:
+    usable = [clip for clip in clips if clip.audio_hash and clip.reason not in ("replaced", "duplicate audio")]
+    if found.is_part:
+        later = [c for c in usable if c.source == found.source and c.start_s > found.start_s]
+        following = sorted(later, key=lambda clip: clip.start_s)
+    else:
+        at = next(n for n, clip in enumerate(usable) if clip.id == found.id)
+        following = usable[at + 1 :]
+    if not following:
+        raise UserError(what=f"no clip follows {found.name}", fix="merge the clip before it with this one")
+    return following[0]
+
+
+def _check_time(clip: ClipReport, start_s: float, end_s: float) -> None:
+    length = clip.num_samples / SAMPLE_RATE
+    if not 0 <= start_s < end_s <= length + 0.01:
+        raise UserError(
+            what=f"{start_s:g} to {end_s:g} s is no part of {clip.name}, which lasts {length:.2f} s",
+            fix="give times within the clip, in seconds",
+        )

@@ -1,0 +1,166 @@
+"""Read subtitles and labels: SRT, WebVTT with its voices, Audacity labels, and ASS or SSA through pysubs2.
+
+Every cue of a file comes back, in the file's order, also one that nobody can use: with what is wrong with it.
+"""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pysubs2
+
+from utils.dataset.formats.listing import Listing, composed
+from utils.dataset.formats.table import DEFAULT_SPEAKER, clean
+from utils.errors import UserError
+
+SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa")
+"""The likeliest first: the first that lies beside a recording is used."""
+
+_TIME = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[.,](\d{1,3}))?"
+_TIMES = re.compile(rf"^\s*(-?){_TIME}\s*-->\s*(-?){_TIME}(?:\s+.*)?$")
+_LABEL = re.compile(r"^\s*(-?\d+(?:[.,]\d+)?)\t(-?\d+(?:[.,]\d+)?)(?:\t(.*))?$")
+_VOICE = re.compile(r"<v(?:\.[^\s>]+)*\s+([^>]+)>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
+_BLANK_LINES = re.compile(r"\n[^\S\n]*\n+")
+_NOT_CUES = re.compile(r"(?:NOTE|STYLE|REGION|WEBVTT)(?:\s|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cue:
+    """A stretch of a recording and what is said in it."""
+
+    place: str
+    """Where it stands, such as "cue 3"."""
+    start_s: float = 0.0
+    end_s: float = 0.0
+    text: str = ""
+    speaker: str = DEFAULT_SPEAKER
+    problem: str = ""
+    """What makes it useless; times that cannot be read are 0."""
+
+
+def parse_cues(content: str, kind: str) -> list[Cue]:
+    """Cues of a subtitle file.
+
+    Args:
+        content: the whole file.
+        kind: ending of its name: .srt, .vtt, .ass, .ssa, or .txt for Audacity labels.
+
+    Raises:
+        UserError: it is no such file at all.
+    """
+    if kind == ".txt":
+        return list(_labels(content))
+    if kind in (".ass", ".ssa"):
+        return list(_styled(content, kind))
+    return list(_blocks(content))
+
+
+def is_labels(content: str) -> bool:
+    """Whether a text is an Audacity label track: every line holds two times and, after a tab, a label."""
+    lines = [line for line in content.split("\n") if line.strip() and not line.startswith("\\")]
+    return bool(lines) and all(map(_LABEL.match, lines))
+
+
+def _blocks(content: str) -> Iterator[Cue]:
+    """SRT and WebVTT: blocks of a number or name, a line of times, and text; an empty line ends a block."""
+    if "\0" in content:
+        raise UserError(what="the subtitles hold NUL characters", fix="save them as UTF-8 text")
+    number = 0
+    for block in _BLANK_LINES.split(content.strip("\n")):
+        lines = block.strip("\n").split("\n")
+        at = next((index for index, line in enumerate(lines[:2]) if "-->" in line), None)
+        if at is None:
+            if not _NOT_CUES.match(lines[0].lstrip("\ufeff")) and block.strip():
+                number += 1
+                yield Cue(place=f"cue {number}", text=_plain(block), problem="it has no line of times")
+            continue
+        # Some programs leave out the empty line between cues.
+        for part in _apart(lines):
+            number += 1
+            yield from _cue(part, f"cue {number}")
+
+
+def _apart(lines: list[str]) -> Iterator[list[str]]:
+    """The lines of a block from each line of times on, without the number of the cue that follows."""
+    starts = [index for index, line in enumerate(lines) if _TIMES.match(line)] or [
+        next(index for index, line in enumerate(lines) if "-->" in line)
+    ]
+    for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
+        part = lines[start:stop]
+        if stop < len(lines) and len(part) > 1 and part[-1].strip().isdigit():
+            part = part[:-1]
+        yield part
+
+
+def _cue(lines: list[str], place: str) -> Iterator[Cue]:
+    text = "\n".join(lines[1:])
+    times = _TIMES.match(lines[0])
+    if times is None:
+        yield Cue(place=place, text=_plain(text), problem=f"its times cannot be read: {lines[0].strip()[:80]!r}")
+        return
+    start, end = (_seconds(*times.groups()[index : index + 5]) for index in (0, 5))
+    voices = _VOICE.split(text)
+    if len(voices) == 1:
+        yield Cue(place=place, start_s=start, end_s=end, text=_plain(text))
+        return
+    names = {clean(html.unescape(name)) for name in voices[1::2]}
+    if len(names) > 1 or _plain(voices[0]):
+        problem = f"several voices share its times: {', '.join(sorted(names))}"
+        yield Cue(place=place, start_s=start, end_s=end, text=_plain(text), problem=problem)
+        return
+    yield Cue(
+        place=place,
+        start_s=start,
+        end_s=end,
+        text=_plain(" ".join(voices[2::2])),
+        speaker=names.pop() or DEFAULT_SPEAKER,
+    )
+
+
+def _labels(content: str) -> Iterator[Cue]:
+    """Audacity: start, end and label in seconds; lines that begin with a backslash hold frequencies."""
+    for number, line in enumerate(content.split("\n"), start=1):
+        if not line.strip() or line.startswith("\\"):
+            continue
+        found = _LABEL.match(line)
+        if found is None:
+            yield Cue(place=f"line {number}", text=clean(line), problem="it has not two times and a label")
+            continue
+        start, end = (float(time.replace(",", ".")) for time in found.groups()[:2])
+        yield Cue(place=f"line {number}", start_s=start, end_s=end, text=clean(found[3] or ""))
+
+
+def _styled(content: str, kind: str) -> Iterator[Cue]:
+    """ASS and SSA, whose dialogue lines name their speaker."""
+    try:
+        events = pysubs2.SSAFile.from_string(content, format_=kind[1:]).events
+    except (pysubs2.exceptions.Pysubs2Error, ValueError, KeyError, IndexError) as error:
+        raise UserError(what=f"the subtitles cannot be read: {error}", fix="save them as SRT") from error
+    for number, event in enumerate((event for event in events if not event.is_comment), start=1):
+        yield Cue(
+            place=f"cue {number}",
+            start_s=event.start / 1_000,
+            end_s=event.end / 1_000,
+            text=_plain(event.plaintext),
+            speaker=clean(event.name) or DEFAULT_SPEAKER,
+        )
+
+
+def _seconds(sign: str | None, hours: str | None, minutes: str, seconds: str, fraction: str | None) -> float:
+    total = int(hours or 0) * 3_600 + int(minutes) * 60 + int(seconds) + int((fraction or "0").ljust(3, "0")) / 1_000
+    return -total if sign else total
+
+
+def _plain(text: str) -> str:
+    """Words without tags; a tag that ends a line is no word of its own."""
+    return clean(html.unescape(_TAG.sub("", text)))
+
+
+def cue_files(audio: Path, files: Listing) -> list[Path]:
+    """Subtitle files that may belong to a recording: talk.srt, and talk.en.srt, for talk.mp3; the likeliest first."""
+    names = files.by_stem(str(audio.parent), SUBTITLE_SUFFIXES).get(composed(audio.stem), [])
+    found = [audio.with_name(name) for name in names]
+    return sorted(found, key=lambda path: (len(path.stem), SUBTITLE_SUFFIXES.index(path.suffix.lower())))

@@ -1,0 +1,78 @@
+"""Read a metadata table with one JSON object a line, as NeMo, Hugging Face and Whisper tools write them."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from utils.dataset.formats.table import DEFAULT_SPEAKER, clean
+
+_AUDIO = ("audio_file", "file_name", "audio_filepath", "audio_path", "audio", "path", "wav", "file")
+_TEXT = ("text", "transcript", "transcription", "sentence")
+_NORMALIZED = ("normalized_text", "text_normalized")
+_SPEAKER = ("speaker_name", "speaker", "speaker_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonRow:
+    """One line of such a table."""
+
+    line: int
+    """Counted from 1."""
+    audio: str = ""
+    text: str = ""
+    speaker: str = DEFAULT_SPEAKER
+    start_s: float = 0.0
+    """Where the clip begins in its recording (`offset` or `start`)."""
+    end_s: float | None = None
+    """Where it ends (`end`, or `offset` and `duration`); None is the end of the file."""
+    problem: str = ""
+    """Why the line cannot be used."""
+
+
+def parse_jsonl(content: str) -> list[JsonRow]:
+    """A row for every line that is not empty, also for one that cannot be used."""
+    return [_row(number, line) for number, line in enumerate(content.split("\n"), start=1) if line.strip()]
+
+
+def _row(number: int, line: str) -> JsonRow:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return JsonRow(line=number, problem=f"it is not JSON: {error}")
+    if not isinstance(values, dict):
+        return JsonRow(line=number, problem="it is not a JSON object")
+    audio = _named(values, _AUDIO)
+    if isinstance(audio, dict):
+        audio = audio.get("path")
+    text = _named(values, _NORMALIZED) or _named(values, _TEXT)
+    if not isinstance(audio, str) or not audio:
+        return JsonRow(line=number, text=_text(text), problem=f"it has no {_AUDIO[0]} with a file name")
+    row = JsonRow(
+        line=number, audio=audio, text=_text(text), speaker=_text(_named(values, _SPEAKER)) or DEFAULT_SPEAKER
+    )
+    return _with_times(row, values)
+
+
+def _with_times(row: JsonRow, values: dict[str, Any]) -> JsonRow:
+    start = values.get("offset", values.get("start", 0.0))
+    length, end = values.get("duration"), values.get("end")
+    times = [time for time in (start, length, end) if time is not None]
+    if not all(isinstance(time, (int, float)) and not isinstance(time, bool) and math.isfinite(time) for time in times):
+        return JsonRow(line=row.line, audio=row.audio, text=row.text, problem=f"its times are no numbers: {times}")
+    has_part = "offset" in values or "start" in values or end is not None
+    # A duration alone says how long the file is, not that a part of it is meant.
+    stop = float(end) if end is not None else float(start) + float(length) if has_part and length is not None else None
+    if start < 0 or (stop is not None and stop <= start):
+        return JsonRow(
+            line=row.line, audio=row.audio, text=row.text, problem=f"its times cannot be right: {start} to {stop} s"
+        )
+    return JsonRow(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, start_s=float(start), end_s=stop)
+
+
+def _named(values: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((values[name] for name in names if values.get(name) not in (None, "")), None)
+
+
+def _text(value: Any) -> str:
+    return clean(str(value)) if isinstance(value, (str, int, float)) else ""

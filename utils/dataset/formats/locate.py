@@ -1,0 +1,124 @@
+"""Find the recordings that a table names, and the files that lie in a folder."""
+
+# pathlib takes a minute where a hundred thousand files lie.
+# ruff: noqa: PTH118, PTH122
+
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from utils.audio.decode import AUDIO_SUFFIXES
+from utils.dataset.formats.listing import Listing, composed, real_path
+
+WAVS = "wavs"
+"""Folder beside a table where its recordings may lie, as in LJSpeech."""
+
+
+def find_audio(folder: Path, name: str, files: Listing) -> Path:
+    """The recording a row names: beside the table or in wavs/, with or without its file name ending.
+
+    Args:
+        folder: where the table lies.
+        name: file name or path as the table writes it; Windows separators are understood, and accents that a Mac
+            wrote as characters of their own (NFD) where the table has them composed (NFC), or the other way round.
+        files: what lies in the folders.
+
+    Returns:
+        Absolute path of the first candidate that exists; of the name as written when none does.
+    """
+    found = next(filter(files.is_file, _candidates(str(folder.absolute()), name)), None)
+    return folder.absolute() / name if found is None else Path(found)
+
+
+def find_text(audio: Path, files: Listing) -> Path:
+    """The text file beside a recording, whichever way its name writes accents; need not exist."""
+    text = audio.with_suffix(".txt")
+    return next((path for name in _spellings(text.name) if files.is_file(str(path := text.with_name(name)))), text)
+
+
+def is_inside(path: Path, folder: Path, files: Listing) -> bool:
+    """Whether the file really lies below the folder: `..` and symbolic links are followed.
+
+    A link to another folder counts as a part of this one when it lies in it directly: whoever gives the folder has put
+    it there, often because the recordings are on another disk. What lies behind it must not lead out of it again.
+    """
+    given = folder.absolute()
+    real, top = files.real(path), files.real_folder(str(given))
+    if real is None or top is None:
+        return False
+    if real == top or real.startswith(os.path.join(top, "")):
+        return True
+    if ".." in path.parts or not path.is_relative_to(given) or path == given:
+        return False
+    link = given / path.relative_to(given).parts[0]
+    return _is_linked_folder(link, given) and Path(real).is_relative_to(link.resolve())
+
+
+def files_in(folder: Path, suffixes: tuple[str, ...], files: Listing) -> list[Path]:
+    """Absolute paths of a folder's files with these endings, by name, subfolders included and hidden files left out.
+
+    Links to folders are followed only where `is_inside` trusts them.
+    """
+    return by_name(Path(path) for path in _named(folder.absolute(), suffixes, files) if files.is_file(path))
+
+
+def broken_links(folder: Path, suffixes: tuple[str, ...], files: Listing) -> list[Path]:
+    """Links with these endings in a folder that lead to no file, by name; see `files_in`."""
+    # What is a folder or anything else that is no file is not named a recording either.
+    named = (path for path in _named(folder.absolute(), suffixes, files) if not files.is_file(path))
+    return by_name(path for path in map(Path, named) if not path.exists())
+
+
+def stem(path: Path) -> str:
+    """The path without its ending, its accents composed (NFC): the same for files that belong together."""
+    return composed(os.path.splitext(str(path))[0])
+
+
+def printable(name: Path | str) -> str:
+    """A name as text that any file can hold: bytes that are not UTF-8 become \\xe9."""
+    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _named(given: Path, suffixes: tuple[str, ...], files: Listing) -> Iterator[str]:
+    """Paths of all that has one of these endings and is no folder."""
+    top = str(given)
+    linked = [os.path.join(top, name) for name in files.links(top) if _is_linked_folder(given / name, given)]
+    waiting = [top, *linked]
+    while waiting:
+        folder = waiting.pop()
+        for name in files.names(folder):
+            if os.path.splitext(name)[1].lower() in suffixes:
+                yield os.path.join(folder, name)
+        waiting += [os.path.join(folder, name) for name in files.folders(folder)]
+
+
+def by_name(paths: Iterable[Path]) -> list[Path]:
+    """Paths in their order, folder by folder, as they compare but without a comparison in Python for each pair."""
+    return sorted(paths, key=lambda path: path.parts)
+
+
+def _is_linked_folder(link: Path, folder: Path) -> bool:
+    """Whether it is a link to a folder elsewhere: one to a parent would make everything a part of this folder."""
+    target = real_path(link)
+    if target is None or not link.is_symlink() or not target.is_dir():
+        return False
+    return not target.is_relative_to(folder.resolve()) and not folder.resolve().is_relative_to(target)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """The name as it is, and with its accents composed and taken apart."""
+    if name.isascii():
+        return (name,)
+    return tuple(dict.fromkeys((name, unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name))))
+
+
+def _candidates(folder: str, name: str) -> Iterator[str]:
+    names = _spellings(name)
+    if "\\" in name:
+        names = tuple(dict.fromkeys((*names, *_spellings(name.replace("\\", "/")))))
+    for base in (folder, os.path.join(folder, WAVS)):
+        for written in names:
+            yield os.path.join(base, written)
+            if os.path.splitext(written)[1].lower() not in AUDIO_SUFFIXES:
+                yield from (os.path.join(base, f"{written}{suffix}") for suffix in AUDIO_SUFFIXES)

@@ -1,0 +1,212 @@
+"""Read a metadata table in the layouts people use, and say exactly where a broken one is broken.
+
+Layouts: a header with `audio_file` and `text` (`speaker_name` and `word_times` may follow), separated by `|`, comma,
+semicolon or tab; or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalised text`.
+"""
+
+import csv
+import io
+import math
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from utils.dataset.formats.normalized import is_normalized
+from utils.dataset.formats.textfile import read_text
+from utils.errors import UserError
+
+AUDIO, TEXT, SPEAKER, WORD_TIMES = "audio_file", "text", "speaker_name", "word_times"
+DEFAULT_SPEAKER = "speaker"
+"""Who speaks when the source does not say."""
+
+_SEPARATORS = "|,;\t"
+# First cells that show that a table has a header, though not ours.
+_HEADER_WORDS = frozenset(
+    {"audio", "audio_path", "clip", "file", "filename", "id", "path", "text", "transcript", "wav"}
+)
+_EXPECTED = f"{AUDIO}|{TEXT}|{SPEAKER}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One clip as a table names it."""
+
+    line: int
+    """Line of the file, counted from 1."""
+    audio: str
+    """File name or path as written."""
+    text: str
+    """Transcript: normalised text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
+    speaker: str
+    word_times: tuple[float, ...] = ()
+    """Second at which each word begins; empty where the table does not say."""
+    problem: str = ""
+    """Why the row cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layout:
+    separator: str
+    header: list[str] | None
+    """Column names in lower case; None is LJSpeech."""
+
+    @property
+    def quoting(self) -> Literal[0, 3]:
+        return csv.QUOTE_NONE if self.header is None else csv.QUOTE_MINIMAL
+
+    @property
+    def widths(self) -> set[int]:
+        """Numbers of fields that a row may have."""
+        return {2, 3} if self.header is None else {len(self.header)}
+
+
+def read_table(path: Path, encoding: str | None = None) -> list[Row]:
+    """All rows of a metadata table, in order.
+
+    Args:
+        path: text in one of the layouts above, in UTF-8 or UTF-16.
+        encoding: of a table that is neither.
+
+    Raises:
+        UserError: the file is missing, empty or not UTF-8, lacks the needed columns, has broken quoting, or half of its
+            rows or more are damaged; with the line.
+    """
+    content = _read_text(path, encoding)
+    layout = _find_layout(path, content)
+    rows = _read_fields(path, content, layout)[0 if layout.header is None else 1 :]
+    problems = {line: problem for line, fields in rows if (problem := _problem(fields, layout))}
+    if 2 * len(problems) >= max(1, len(rows)):
+        # So many: the table is meant otherwise than it is read here.
+        line, problem = next(iter(problems.items()))
+        raise UserError(what=problem, where=f"{path}, line {line}", fix=_how_to_write(layout))
+    whole = [(line, fields) for line, fields in rows if line not in problems]
+    read = _ljspeech_rows(path, whole) if layout.header is None else _named_rows(whole, layout.header)
+    damaged = [Row(line=line, audio="", text="", speaker=DEFAULT_SPEAKER, problem=p) for line, p in problems.items()]
+    return sorted([*read, *damaged], key=lambda row: row.line)
+
+
+def clean(text: str) -> str:
+    """Transcript with white space collapsed and characters composed (NFC), as vocabularies hold them."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _read_text(path: Path, encoding: str | None) -> str:
+    text = read_text(path, other=encoding)
+    if not text.strip():
+        raise UserError(
+            what="the table is empty", where=str(path), fix=f"give it a header {_EXPECTED} and a row a clip"
+        )
+    return text
+
+
+def _find_layout(path: Path, content: str) -> _Layout:
+    # The first line that `_read_fields` does not skip either.
+    first = next((line for line in content.split("\n") if line.strip().strip('"').strip()), "")
+    for separator in _SEPARATORS:
+        header = _cells(first, separator)
+        if {AUDIO, TEXT} <= set(header):
+            return _Layout(separator=separator, header=header)
+    cells = _cells(first, "|")
+    if len(cells) == 1 or AUDIO in cells or cells[0] in _HEADER_WORDS:
+        raise UserError(
+            what=f"the table has no columns {AUDIO} and {TEXT}; its first line is {first[:80]!r}",
+            where=f"{path}, line 1",
+            fix=f"begin the file with the line {_EXPECTED}, or use the LJSpeech layout: id|text|normalised text",
+        )
+    return _Layout(separator="|", header=None)
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return [cell.strip().strip('"').lower() for cell in line.split(separator)]
+
+
+def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, list[str]]]:
+    """Line number and fields of every row, the header too. Strict: pandas would mend broken rows in silence."""
+    reader = csv.reader(io.StringIO(content), delimiter=layout.separator, quoting=layout.quoting, strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    begin = 1
+    # Its own limit would stop the whole table for one long text; it holds for the process, so it is put back.
+    before = csv.field_size_limit(len(content) + 1)
+    try:
+        for fields in reader:
+            if any(map(str.strip, fields)) or len(fields) > 1:
+                rows.append((begin, fields))
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            what=f"the quoting is broken: {error}",
+            where=f"{path}, line {begin}",
+            fix='put text that holds quotes or separators in quotes, doubling the quotes inside: "He said ""yes"""',
+        ) from error
+    finally:
+        csv.field_size_limit(before)
+    return rows
+
+
+def _problem(fields: list[str], layout: _Layout) -> str:
+    if any("\0" in field for field in fields):
+        return "the row holds NUL characters"
+    if len(fields) not in layout.widths:
+        return f"the row has {len(fields)} fields instead of {' or '.join(map(str, sorted(layout.widths)))}"
+    if layout.header and WORD_TIMES in layout.header:
+        return _times_problem(fields[layout.header.index(WORD_TIMES)])
+    return ""
+
+
+def _times_problem(cell: str) -> str:
+    try:
+        times = _times(cell)
+    except ValueError:
+        return f"{WORD_TIMES} is {cell[:40]!r}; write seconds with spaces between, such as 0.00 0.31"
+    rising = all(math.isfinite(time) for time in times) and list(times) == sorted(times)
+    return "" if rising else f"{WORD_TIMES} do not rise: {cell[:40]!r}"
+
+
+def _times(cell: str) -> tuple[float, ...]:
+    return tuple(map(float, cell.split()))
+
+
+def _how_to_write(layout: _Layout) -> str:
+    quotes = f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}"
+    return f"save it as UTF-8 text; {quotes}"
+
+
+def _named_rows(rows: list[tuple[int, list[str]]], header: list[str]) -> list[Row]:
+    """Rows by column name; of columns with the same name the first counts."""
+    audio, text = header.index(AUDIO), header.index(TEXT)
+    speaker = header.index(SPEAKER) if SPEAKER in header else None
+    times = header.index(WORD_TIMES) if WORD_TIMES in header else None
+    return [
+        Row(
+            line=line,
+            audio=fields[audio].strip(),
+            text=clean(fields[text]),
+            speaker=(clean(fields[speaker]) if speaker is not None else "") or DEFAULT_SPEAKER,
+            word_times=() if times is None else _times(fields[times]),
+        )
+        for line, fields in rows
+    ]
+
+
+def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:
+    """Rows without a header; the third column counts where it is filled.
+
+    Raises:
+        UserError: the third column does not hold what the second says, so it names speakers.
+    """
+    named = [
+        (line, fields[0].strip(), clean(fields[1]), clean(fields[2] if len(fields) > 2 else ""))
+        for line, fields in rows
+    ]
+    if not is_normalized([(second, third) for _, _, second, third in named if third]):
+        line, third = next((line, third) for line, _, _, third in named if third)
+        raise UserError(
+            what=f"the third column, {third[:40]!r} in its first row, does not hold the words of the second: "
+            "speakers, not the normalised text of LJSpeech",
+            where=f"{path}, line {line}",
+            fix=f"begin the file with the line {_EXPECTED}",
+        )
+    return [
+        Row(line=line, audio=name, text=third or second, speaker=DEFAULT_SPEAKER) for line, name, second, third in named
+    ]

@@ -1,0 +1,191 @@
+"""What measures say about a dataset's clips: which stand out, and why, in words.
+
+Measures of one clip: dc (share of full scale), clipping (share of samples), snr (dB), speech (share of the time),
+loudness (LUFS), begins and ends (dB relative to the speech), rate (letters a second), mos (DNSMOS, 1 to 5), voice
+(likeness to the speaker's other clips, -1 to 1), cer (share of the letters that a recogniser heard otherwise).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from utils.dataset.quality.similar import near_copies
+from utils.dataset.quality.transcript import letters
+from utils.dataset.quality.vectors import unpacked
+from utils.dataset.storage.report import ClipReport, Flag
+
+_MAD = 1.4826
+"""From the median distance to the median to the standard deviation of a normal distribution."""
+_FEWEST = 8
+"""Clips that it takes to say that one stands out among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """From where on a measure is worth a look."""
+
+    dc: float = 0.02
+    clipping: float = 0.001
+    snr: float = 15.0
+    speech: float = 0.3
+    quieter: float = 3.0
+    """LU below the loudness asked for: a peak held the amplification back."""
+    edge: float = -8.0
+    """dB: a clip that begins or ends as loud as this begins or ends within a word."""
+    spread: float = 4.0
+    """Standard deviations from the others: speaking rate and voice."""
+    rate: float = 1.7
+    """Times faster or slower than usual: what is nearer may be a list, or a word or two."""
+    voice: float = 0.4
+    """Likeness above which a voice is never called another one."""
+    mos: float = 2.2
+    cer: float = 0.3
+    """Share of the transcript's letters that a recogniser heard otherwise."""
+
+
+def flag_clips(
+    clips: Sequence[ClipReport],
+    *,
+    fingerprints: dict[str, str],
+    voices: dict[str, str],
+    loudness: float | None,
+    limits: Limits | None = None,
+) -> list[ClipReport]:
+    """The clips with their rate and voice measured and everything flagged that stands out.
+
+    Args:
+        clips: those in use; none is left out or reordered.
+        fingerprints: packed, by wav hash; a clip without one is compared with none.
+        voices: packed speaker embeddings, by wav hash.
+        loudness: that was asked for, in LUFS.
+        limits: from where on a measure is worth a look.
+    """
+    limits = limits or Limits()
+    measured = [replace(clip, measures=clip.measures | _rate(clip)) for clip in clips]
+    measured = _with_voices(measured, voices)
+    flags: list[list[Flag]] = [_own_flags(clip, limits, loudness) for clip in measured]
+    for found in (
+        _rate_flags(measured, limits),
+        _voice_flags(measured, limits),
+        _same_texts(measured),
+        _near_copies(measured, fingerprints),
+    ):
+        for number, flag in found.items():
+            flags[number].append(flag)
+    return [replace(clip, flags=tuple(found)) for clip, found in zip(measured, flags, strict=True)]
+
+
+def outliers(values: NDArray[Any], spread: float) -> NDArray[np.bool_]:
+    """Which values lie more than `spread` standard deviations from the median; none of fewer than eight.
+
+    The deviation is estimated from the median distance to the median, which the outliers themselves do not move
+    (Hampel's identifier).
+    """
+    if len(values) < _FEWEST:
+        return np.zeros(len(values), dtype=bool)
+    distance = np.abs(values - np.median(values))
+    return distance > spread * max(_MAD * float(np.median(distance)), 1e-3)
+
+
+def _own_flags(clip: ClipReport, limits: Limits, loudness: float | None) -> list[Flag]:
+    """What a clip shows without the others."""
+    m = clip.measures
+    found: list[tuple[bool, str, str]] = [
+        (
+            m.get("snr", 99) < limits.snr,
+            "noise",
+            f"about {m.get('snr', 0):.0f} dB above the noise, less than {limits.snr:.0f}",
+        ),
+        (m.get("clipping", 0) > limits.clipping, "clipping", f"{m.get('clipping', 0):.2%} of the samples are clipped"),
+        (m.get("speech", 1) < limits.speech, "little speech", f"somebody speaks in {m.get('speech', 1):.0%} of it"),
+        (abs(m.get("dc", 0)) > limits.dc and not clip.cleaning, "offset", f"it lies {m.get('dc', 0):+.3f} beside zero"),
+        (m.get("begins", -99) > limits.edge, "cut beginning", "it begins at the loudness of speech"),
+        (m.get("ends", -99) > limits.edge, "cut end", "it ends at the loudness of speech"),
+        (
+            m.get("cer", 0) > limits.cer,
+            "transcript",
+            f"{m.get('cer', 0):.0%} of its letters were heard otherwise: {clip.heard[:120]!r}",
+        ),
+        (m.get("mos", 5) < limits.mos, "sound quality", f"DNSMOS gives {m.get('mos', 5):.1f}, less than {limits.mos}"),
+    ]
+    if loudness is not None and clip.cleaning and m.get("loudness", loudness) < loudness - limits.quieter:
+        found.append((True, "quiet", f"{m['loudness']:.0f} LUFS: a peak leaves no room for {loudness:.0f}"))
+    return [Flag(measure, detail) for is_flagged, measure, detail in found if is_flagged]
+
+
+def _rate(clip: ClipReport) -> dict[str, float]:
+    return {"rate": round(len(letters(clip.text)) / clip.seconds, 2)} if clip.seconds else {}
+
+
+def _rate_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:
+    """Texts far too long or short for their sound: the words of another clip, or half of them."""
+    rates = np.array([max(clip.measures.get("rate", 0.0), 0.01) for clip in clips])
+    usual = float(np.median(rates)) if len(rates) else 0.0
+    far = np.abs(np.log(rates / max(usual, 0.01))) > np.log(limits.rate)
+    return {
+        int(n): Flag("speaking rate", f"{rates[n]:.1f} letters a second, usual are {usual:.1f}: is it the right text?")
+        for n in np.flatnonzero(outliers(np.log(rates), limits.spread) & far)
+    }
+
+
+def _with_voices(clips: list[ClipReport], voices: dict[str, str]) -> list[ClipReport]:
+    """Each clip with its likeness to the middle of its speaker's other clips."""
+    likeness: dict[int, float] = {}
+    for numbers in _grouped(clips, lambda clip: clip.speaker if clip.wav_hash in voices else None):
+        vectors = unpacked([voices[clips[n].wav_hash] for n in numbers])
+        rest = vectors.sum(axis=0) - vectors
+        rest /= np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), 1e-9)
+        if len(numbers) > 1:
+            likeness |= dict(zip(numbers, (vectors * rest).sum(axis=1).tolist(), strict=True))
+    return [
+        replace(clip, measures=clip.measures | {"voice": round(likeness[n], 3)}) if n in likeness else clip
+        for n, clip in enumerate(clips)
+    ]
+
+
+def _voice_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:
+    """Clips that sound like somebody else than the speaker's other clips do."""
+    found = {}
+    for numbers in _grouped(clips, lambda clip: clip.speaker if "voice" in clip.measures else None):
+        values = np.array([clips[n].measures["voice"] for n in numbers])
+        usual = float(np.median(values))
+        for at in np.flatnonzero(outliers(values, limits.spread) & (values < min(usual, limits.voice))):
+            detail = (
+                f"likeness {values[at]:.2f} to the other clips of {clips[numbers[at]].speaker}, usual is {usual:.2f}"
+            )
+            found[numbers[at]] = Flag("another voice", detail)
+    return found
+
+
+def _same_texts(clips: list[ClipReport]) -> dict[int, Flag]:
+    found = {}
+    for numbers in _grouped(clips, lambda clip: letters(clip.text) or None):
+        for n in numbers[1:]:
+            found[n] = Flag("same text", f"{clips[numbers[0]].name} has the same words")
+    return found
+
+
+def _near_copies(clips: list[ClipReport], fingerprints: dict[str, str]) -> dict[int, Flag]:
+    numbers = [n for n, clip in enumerate(clips) if clip.wav_hash in fingerprints]
+    if not numbers:
+        return {}
+    vectors = unpacked([fingerprints[clips[n].wav_hash] for n in numbers])
+    seconds = np.array([clips[n].seconds for n in numbers])
+    return {
+        numbers[later]: Flag("nearly the same sound", f"likeness {like:.2f} to {clips[numbers[first]].name}")
+        for later, (first, like) in near_copies(vectors, seconds).items()
+    }
+
+
+def _grouped(clips: Sequence[ClipReport], key: Callable[[ClipReport], str | None]) -> list[list[int]]:
+    """Positions of clips with the same key, in order; those without one are left out."""
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for number, clip in enumerate(clips):
+        name = key(clip)
+        if name is not None:
+            groups[name].append(number)
+    return list(groups.values())

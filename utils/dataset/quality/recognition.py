@@ -1,0 +1,73 @@
+"""Let a recogniser hear finished clips, each once, so that transcripts can be compared with what is really said."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from utils.audio.decode import load_audio
+from utils.audio.voice_activity import VAD_RATE
+from utils.config import PrepareConfig
+from utils.dataset.quality.transcript import character_error_rate, letters
+from utils.dataset.segmentation.transcribe import Transcriber, TranscriberSettings
+from utils.dataset.storage.report import ClipReport
+from utils.dataset.storage.work import Work, short_hash
+
+log = logging.getLogger(__name__)
+
+_TELL_EVERY = 50
+"""Clips between two lines in the log: hearing a dataset takes long."""
+
+
+def clip_transcriber(config: PrepareConfig) -> Transcriber:
+    """The recogniser that checks transcripts; it listens in the dataset's language, whatever is spoken."""
+    assert config.transcriber is not None
+    return Transcriber(
+        TranscriberSettings(
+            model=config.transcriber,
+            language=config.language.split("-")[0].lower(),
+            device=config.transcriber_device,
+            compute_type=config.compute_type,
+            beam_size=config.beam_size,
+        )
+    )
+
+
+def hear_clips(
+    clips: Sequence[ClipReport], transcriber: Transcriber, work: Work, wav_of: Callable[[ClipReport], Path]
+) -> dict[str, str]:
+    """What is said in each clip, by wav hash.
+
+    Args:
+        clips: those in use.
+        transcriber: who listens; loaded only when a clip was not heard before.
+        work: keeps what was heard, clip by clip.
+        wav_of: where a clip's sound lies.
+
+    Raises:
+        UserError: the recogniser is not there, or a wav cannot be read.
+    """
+    key = short_hash("heard", 1, asdict(transcriber.settings))
+    unheard = {
+        clip.wav_hash: clip for clip in clips if clip.wav_hash and work.get(f"heard:{key}:{clip.wav_hash}") is None
+    }
+    for number, (digest, clip) in enumerate(unheard.items(), start=1):
+        wav = load_audio(wav_of(clip), VAD_RATE)[0].numpy()
+        work.put({f"heard:{key}:{digest}": transcriber.listen(wav)})
+        if number % _TELL_EVERY == 0 or number == len(unheard):
+            log.info("transcripts compared with what is said: %d of %d clips", number, len(unheard))
+    return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}
+
+
+def disagreement(text: str, heard: str, normalize: Callable[[str], str]) -> float:
+    """Share of a transcript's letters that was heard otherwise: as written, or as read where that is nearer.
+
+    A recogniser writes "1800" where the transcript says "eighteen hundred", or the other way round; that is no mistake.
+    """
+    if not letters(text):
+        return 0.0
+    rate = character_error_rate(text, heard)
+    read = normalize(text)
+    if not rate or not heard or not letters(read):
+        return rate
+    return min(rate, character_error_rate(read, normalize(heard)))

@@ -1,0 +1,86 @@
+"""Models that listen to finished clips: the base's speaker encoder, and DNSMOS where its package is installed."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from utils.audio.resample import resample
+from utils.config import SAMPLE_RATE
+
+ENCODER_RATE = 16_000
+"""What XTTS's speaker encoder and DNSMOS hear at, in Hz."""
+CROP_S = 3.0
+"""The speaker encoder hears all of a clip in crops this long, in seconds: one alone may be said in any manner."""
+
+
+@dataclass
+class Judges:
+    """What is asked of each clip; picklable, the models are loaded in the process that first needs them.
+
+    Args:
+        base: folder of the base whose speaker encoder listens; None asks nobody.
+        encoder: its fingerprint, because another encoder's answers mean nothing to this one.
+        dnsmos: ask DNSMOS.
+    """
+
+    base: Path | None = None
+    encoder: str = ""
+    dnsmos: bool = False
+
+    def keys(self, wav_hash: str) -> dict[str, str]:
+        """What the answers about a clip are kept under, by the judge's name."""
+        keys = {}
+        if self.base is not None:
+            keys["speaker"] = f"speaker:whole:{self.encoder}:{wav_hash}"
+        if self.dnsmos:
+            keys["mos"] = f"dnsmos:{wav_hash}"
+        return keys
+
+    def judge(self, wav: Tensor, wav_hash: str) -> dict[str, Any]:
+        """The answers about a clip, [1, N] at 22 050 Hz, by their keys."""
+        asked = {"speaker": self._voice, "mos": self._mos}
+        return {key: asked[name](wav) for name, key in self.keys(wav_hash).items()}
+
+    def _voice(self, wav: Tensor) -> str:
+        """The voice as a packed vector, the mean over the clip."""
+        from utils.dataset.quality.vectors import packed
+
+        with torch.inference_mode():
+            return packed(self._encoder(crops(wav), l2_norm=True).mean(dim=0))
+
+    def _mos(self, wav: Tensor) -> float:
+        """DNSMOS's overall opinion, 1 to 5."""
+        # Not a pinned requirement: whoever wants its opinion installs it.
+        dnsmos = import_module("speechmos.dnsmos")
+        heard = resample(wav, SAMPLE_RATE, ENCODER_RATE).clamp(-1, 1)[0].numpy()
+        return round(float(dnsmos.run(heard, sr=ENCODER_RATE)["ovrl_mos"]), 3)
+
+    @cached_property
+    def _encoder(self) -> Any:
+        from utils.bases.base import Base
+        from utils.bases.loading import load_speaker_encoder
+
+        assert self.base is not None
+        return load_speaker_encoder(Base(self.base))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("base", "encoder", "dnsmos")}
+
+
+def crops(wav: Tensor) -> Tensor:
+    """A clip, [1, N] at 22 050 Hz, as equally long parts that cover it, [C, M] at 16 000 Hz: `CROP_S` or all of it."""
+    length = min(wav.shape[1], round(CROP_S * SAMPLE_RATE))
+    count = -(-wav.shape[1] // length)
+    starts = torch.linspace(0, wav.shape[1] - length, count).round().long().tolist()
+    return torch.cat([resample(wav[:, start : start + length], SAMPLE_RATE, ENCODER_RATE) for start in starts])
+
+
+def has_dnsmos() -> bool:
+    """Whether the package that carries DNSMOS's models is installed; nothing is downloaded."""
+    return find_spec("speechmos") is not None and find_spec("onnxruntime") is not None

@@ -1,0 +1,1 @@
+"""From a long recording to clips: transcribe, align and cut."""

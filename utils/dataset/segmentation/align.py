@@ -1,0 +1,202 @@
+"""Give the words of a transcript their times in a recording, from what a recogniser heard there.
+
+Words are compared by their letters, in one case; scripts without spaces letter by letter. What the transcript says
+stands; where the recogniser heard otherwise, the deviation is counted, and a clip with too much of it is reported.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+from utils.dataset.segmentation.cut import Cut, Unit, joined_text
+from utils.dataset.segmentation.transcribe import Word
+from utils.dataset.storage.report import Fault
+from utils.text.case import same_case
+
+MOST_DEVIATION = 0.34
+"""Share of a clip's letters that may be heard otherwise: recognisers misspell names, speakers leave out sentences."""
+_MISSING = 4
+"""So many words in a row that only one side has are a passage of its own, not a mistake of the recogniser."""
+_BLOCK = 400
+"""Heard words compared at a time, with twice as many of the transcript: cost grows with the length, not its square."""
+_SHOWN = 12
+_TOKEN = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]", re.UNICODE
+)
+_LONE = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aligned:
+    """A transcript with times."""
+
+    units: list[Unit]
+    """Its words, and passages that only one side has as faults."""
+    deviations: dict[str, int]
+    """Letters heard otherwise, by a unit's place."""
+
+
+def word_units(words: Sequence[Word]) -> list[Unit]:
+    """Recognised words as units; what the recogniser wrote without a space before belongs to the word before."""
+    units: list[Unit] = []
+    for word in words:
+        text = word.text.strip()
+        if units and word.text[:1] != " " and not _LONE.match(text[:1]) and word.start_s - units[-1].end_s < 0.5:
+            units[-1] = replace(units[-1], text=units[-1].text + text, end_s=word.end_s)
+        elif text:
+            units.append(Unit(start_s=word.start_s, end_s=word.end_s, text=text, place=f"word {len(units) + 1}"))
+    # A dash or a quote on its own says nothing, but stands in the text.
+    merged: list[Unit] = []
+    for unit in units:
+        if merged and not any(map(str.isalnum, unit.text)):
+            merged[-1] = replace(merged[-1], text=f"{merged[-1].text} {unit.text}")
+        else:
+            merged.append(unit)
+    return [unit for unit in merged if any(map(str.isalnum, unit.text))]
+
+
+def align(transcript: str, words: Sequence[Word]) -> Aligned:
+    """Times for every word of a transcript.
+
+    Args:
+        transcript: plain text.
+        words: what was heard, by time.
+    """
+    said = _tokens(transcript)
+    heard = [(piece, word) for word in words for piece, _ in _tokens(word.text)]
+    units: list[Unit] = []
+    deviations: dict[str, int] = {}
+    for s0, s1, h0, h1, same in _blocks([key for key, _ in said], [key for key, _ in heard]):
+        before = units[-1].end_s if units else (heard[h0 - 1][1].end_s if h0 else 0.0)
+        if same:
+            for index in range(s1 - s0):
+                word = heard[h0 + index][1]
+                units.append(_unit(said, s0 + index, word.start_s, word.end_s))
+            continue
+        times = (heard[h0][1].start_s, heard[h1 - 1][1].end_s) if h1 > h0 else (before, _next_start(heard, h1, before))
+        if s1 - s0 >= _MISSING and h1 == h0:
+            text = joined_text([piece for _, piece in said[s0:s1]])
+            units.append(_fault(text, before, before, f"nobody was heard to say {_short(text)}"))
+        elif h1 - h0 >= _MISSING and s1 == s0:
+            text = joined_text([word.text.strip() for _, word in heard[h0:h1]])
+            units.append(_fault("", *times, f"heard, but not in the transcript: {_short(text)}"))
+        else:
+            extra = sum(len(key) for key, _ in heard[h0:h1])
+            units += _spread(said, s0, s1, times)
+            letters = max(extra, sum(len(key) for key, _ in said[s0:s1]))
+            if units:
+                deviations[units[-1].place] = deviations.get(units[-1].place, 0) + letters
+    return Aligned(units=_merged(units, deviations), deviations=deviations)
+
+
+def with_deviations(cuts: Sequence[Cut], aligned: Aligned, words: Sequence[Word]) -> list[Cut]:
+    """The clips, each in which too much was heard otherwise with what was heard."""
+    found = []
+    for cut in cuts:
+        letters = sum(sum(map(str.isalnum, unit.text)) for unit in cut.units)
+        share = sum(aligned.deviations.get(unit.place, 0) for unit in cut.units) / max(1, letters)
+        if cut.fault is None and share > MOST_DEVIATION:
+            heard = "".join(word.text for word in words if cut.start_s <= word.start_s < cut.end_s).strip()
+            fault = Fault("text differs", f"{share:.0%} of its letters were heard otherwise: {_short(heard)}")
+            cut = replace(cut, fault=fault)
+        found.append(cut)
+    return found
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """Words as (letters to compare, the word with what follows it up to the next one)."""
+    starts = []
+    for match in re.finditer(r"\S+", text):
+        letters = list(_TOKEN.finditer(match[0]))
+        lone = [letter.start() for letter in letters if _LONE.match(letter[0])]
+        if not letters:
+            continue
+        starts += [match.start() + at for at in sorted({*lone, *([0] if letters[0].start() not in lone else [])})]
+    if not starts:
+        return []
+    pieces = [text[a:b].strip() for a, b in zip(starts, [*starts[1:], len(text)], strict=True)]
+    if starts[0]:
+        pieces[0] = text[: starts[1] if len(starts) > 1 else len(text)].strip()
+    return [(_key(piece), piece) for piece in pieces]
+
+
+def _key(piece: str) -> str:
+    plain = unicodedata.normalize("NFKC", same_case(piece))
+    return "".join(char for char in plain if unicodedata.category(char)[0] in "LNM")
+
+
+def _blocks(said: list[str], heard: list[str]) -> list[tuple[int, int, int, int, bool]]:
+    """(first and last of said, first and last of heard, equal) that cover both, in order."""
+    found: list[tuple[int, int, int, int, bool]] = []
+    s = h = 0
+    while h < len(heard):
+        is_last = h + _BLOCK >= len(heard)
+        stop = len(said) if is_last else s + 2 * _BLOCK
+        matcher = SequenceMatcher(None, said[s:stop], heard[h : h + _BLOCK], autojunk=False)
+        matches = [block for block in matcher.get_matching_blocks() if block.size]
+        if not is_last:
+            # The end of a block may match better with what comes next: it is compared again there.
+            matches = matches[: max(1, len(matches) * 3 // 4)]
+        at_s, at_h = s, h
+        for block in matches:
+            found += _between(at_s, s + block.a, at_h, h + block.b)
+            at_s, at_h = s + block.a + block.size, h + block.b + block.size
+            found.append((s + block.a, at_s, h + block.b, at_h, True))
+        if is_last:
+            s, h = at_s, at_h
+            break
+        # Where nothing matches, what was heard is passed over, or the loop would not end.
+        s, h = at_s, max(at_h, h + (_BLOCK if at_h == h else 0))
+        if found and found[-1][3] < h:
+            found += _between(s, s, found[-1][3], h)
+    return found + _between(s, len(said), h, len(heard))
+
+
+def _between(s0: int, s1: int, h0: int, h1: int) -> list[tuple[int, int, int, int, bool]]:
+    return [(s0, s1, h0, h1, False)] if s1 > s0 or h1 > h0 else []
+
+
+def _next_start(heard: Sequence[tuple[str, Word]], index: int, before: float) -> float:
+    return heard[index][1].start_s if index < len(heard) else before
+
+
+def _unit(said: Sequence[tuple[str, str]], index: int, start_s: float, end_s: float) -> Unit:
+    return Unit(start_s=start_s, end_s=max(end_s, start_s + 0.02), text=said[index][1], place=f"word {index + 1}")
+
+
+def _fault(text: str, start_s: float, end_s: float, detail: str) -> Unit:
+    return Unit(start_s=start_s, end_s=end_s, text=text, place="a passage", fault=Fault("text differs", detail))
+
+
+def _spread(said: Sequence[tuple[str, str]], s0: int, s1: int, times: tuple[float, float]) -> list[Unit]:
+    """Words over a stretch of time, by their letters."""
+    letters = [max(1, len(key)) for key, _ in said[s0:s1]]
+    start_s, end_s = times
+    per_letter = max(0.0, end_s - start_s) / max(1, sum(letters))
+    units, done = [], 0
+    for index, count in enumerate(letters):
+        units.append(_unit(said, s0 + index, start_s + done * per_letter, start_s + (done + count) * per_letter))
+        done += count
+    return units
+
+
+def _merged(units: list[Unit], deviations: dict[str, int]) -> list[Unit]:
+    """Units of which one was heard within another (a word of several tokens) as one."""
+    found: list[Unit] = []
+    for unit in units:
+        last = found[-1] if found else None
+        if last and not last.fault and not unit.fault and unit.start_s < last.end_s - 0.02:
+            deviations[last.place] = deviations.get(last.place, 0) + deviations.pop(unit.place, 0)
+            text = joined_text([last.text, unit.text])
+            found[-1] = replace(last, text=text, end_s=max(last.end_s, unit.end_s))
+        else:
+            found.append(unit)
+    return found
+
+
+def _short(text: str) -> str:
+    words = text.split()
+    shown = " ".join(words[:_SHOWN])[:200]
+    return f"“{shown}{' …' if len(words) > _SHOWN or len(shown) < len(text) - 1 else ''}”"

@@ -1,0 +1,345 @@
+"""Cut a long recording into clips at its pauses: cues are merged and split, and no cut lies inside a word.
+
+A unit is what has times and a text: a subtitle's cue, or a recognised word. Between two units the recording may
+be cut where a pause lies near their common boundary; units without such a pause between them stay together. Of all ways
+to form clips of the wanted lengths the cheapest is taken (dynamic programming): sentences whole, lengths in mid-range.
+"""
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from utils.audio.pauses import Pause
+from utils.dataset.formats.table import DEFAULT_SPEAKER
+from utils.dataset.storage.report import Fault
+from utils.text.split import PAUSES, SENTENCE_ENDS, SPACED_ENDS
+
+_OVERLAP_S = 0.3
+"""Cues may overlap by so much: many programs show the next one a little early."""
+_MOST_GAP_S = 1.5
+"""Units further apart are no part of the same clip: what lies between is not in the text."""
+_LONG_PAUSE_S = 0.25
+"""A cue is split at pauses of this length only: readers make them between clauses."""
+_NO_SENTENCE_END = 3.0
+"""What a clip costs that ends in mid-sentence, in seconds that it is away from the best length."""
+_TOO_SHORT = 1_000.0
+_OUT_OF_LIMITS = 1_000_000.0
+# Chinese, Japanese, Thai, Lao, Burmese and Khmer letters: nothing stands between their words.
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
+_CLOSING = "\"'”’»)]}」』"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What clips may be like."""
+
+    shortest_s: float = 2.0
+    longest_s: float = 11.0
+    padding_s: float = 0.25
+    """Kept before the first and after the last sound, where the pause is long enough for both its neighbours."""
+    reach_s: float = 0.5
+    """How far from a unit's edge the pause may lie that it is cut at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """A stretch of a recording and what is said in it."""
+
+    start_s: float
+    end_s: float
+    text: str
+    speaker: str = DEFAULT_SPEAKER
+    place: str = ""
+    """Where it stands, such as "cue 3"."""
+    fault: Fault | None = None
+    """Why it cannot be used; its sound keeps its neighbours apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A clip to be, or units that cannot be one."""
+
+    start_s: float
+    end_s: float
+    text: str
+    speaker: str
+    units: tuple[Unit, ...]
+    """What it is made of; every unit is in exactly one cut."""
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True)
+class _Boundary:
+    """Between two units: where the one before may end and the one behind begin, None where it cannot be cut."""
+
+    end_s: float | None
+    start_s: float | None
+
+
+def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: float, limits: Limits) -> list[Cut]:
+    """Clips for units, in order of time.
+
+    Args:
+        units: in any order; those with impossible times are reported.
+        pauses: of the recording, in order.
+        duration_s: of the recording.
+        limits: what clips may be like.
+
+    Returns:
+        Cuts that hold every unit exactly once; those of a unit that was split share it.
+    """
+    checked = check_units(units, duration_s)
+    pauses = _with_ends(pauses, duration_s)
+    whole = [part for unit in checked for part in _parts(unit, pauses, limits)]
+    found: list[Cut] = []
+    for run in _runs(whole):
+        found += [_unusable(run[0], run[0].fault)] if run[0].fault else _clips(run, pauses, limits, whole)
+    return found
+
+
+def check_units(units: Sequence[Unit], duration_s: float) -> list[Unit]:
+    """The units by time, each that cannot be right with what is wrong with it."""
+    checked = []
+    for unit in sorted(units, key=lambda unit: unit.start_s):
+        fault = unit.fault or _impossible(unit, duration_s)
+        checked.append(
+            replace(unit, fault=fault, end_s=min(unit.end_s, duration_s)) if not fault else replace(unit, fault=fault)
+        )
+    usable = [index for index, unit in enumerate(checked) if not unit.fault]
+    latest = None
+    for index in usable:
+        if latest is not None:
+            before, unit = checked[latest], checked[index]
+            overlap = min(before.end_s, unit.end_s) - unit.start_s
+            if overlap > _OVERLAP_S:
+                # What is said in both is in the text of each: neither can be trained on.
+                for one, other in ((latest, unit), (index, before)):
+                    detail = f"{other.place} overlaps it by {overlap:.2f} s"
+                    checked[one] = replace(checked[one], fault=checked[one].fault or Fault("bad times", detail))
+        if latest is None or checked[index].end_s > checked[latest].end_s:
+            latest = index
+    return checked
+
+
+def joined_text(texts: Sequence[str]) -> str:
+    """Texts one after the other, with spaces where their script has them."""
+    whole = ""
+    for text in filter(None, texts):
+        apart = whole and not (_UNSPACED.match(whole[-1]) and _UNSPACED.match(text[0]))
+        whole += f" {text}" if apart else text
+    return whole
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether a text ends with the mark that ends a sentence in its script."""
+    return text.rstrip(_CLOSING + " ").endswith(tuple(SPACED_ENDS + SENTENCE_ENDS))
+
+
+def _impossible(unit: Unit, duration_s: float) -> Fault | None:
+    if unit.end_s <= unit.start_s:
+        return Fault("bad times", f"it ends at {unit.end_s:.2f} s, before it begins at {unit.start_s:.2f} s")
+    if unit.start_s < 0:
+        return Fault("bad times", f"it begins at {unit.start_s:.2f} s, before the recording")
+    if unit.start_s >= duration_s or unit.end_s > duration_s + 1:
+        times = f"{unit.start_s:.2f} to {unit.end_s:.2f} s"
+        return Fault("bad times", f"it lies at {times}, the recording ends at {duration_s:.2f} s")
+    if not any(map(str.isalnum, unit.text)):
+        return Fault("empty text", "it has no words")
+    return None
+
+
+def _with_ends(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:
+    """The pauses, with one at each end of the recording."""
+    return [Pause(0.0, 0.0), *(pause for pause in pauses if pause.end_s < duration_s), *_last(pauses, duration_s)]
+
+
+def _last(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:
+    if pauses and pauses[-1].end_s >= duration_s:
+        return [Pause(pauses[-1].start_s, duration_s)]
+    return [Pause(duration_s, duration_s)]
+
+
+def _runs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    """Neighbours that may share a clip: one speaker, nothing unusable between them, no long gap."""
+    run: list[Unit] = []
+    for unit in units:
+        if run and (
+            unit.fault or run[-1].fault or unit.speaker != run[-1].speaker or unit.start_s - run[-1].end_s > _MOST_GAP_S
+        ):
+            yield run
+            run = []
+        run.append(unit)
+    if run:
+        yield run
+
+
+def _clips(run: list[Unit], pauses: Sequence[Pause], limits: Limits, all_units: Sequence[Unit]) -> list[Cut]:
+    boundaries = _boundaries(run, pauses, limits)
+    cuttable = [index for index, at in enumerate(boundaries) if at.end_s is not None or at.start_s is not None]
+    # The outer edges count in any case, so that every unit comes out, if need be with a fault.
+    points = sorted({0, len(run), *cuttable})
+    costs, came_from = [0.0] + [math.inf] * (len(points) - 1), [0] * len(points)
+    for stop in range(1, len(points)):
+        for start in range(stop - 1, -1, -1):
+            cost = _cost(run[points[start] : points[stop]], boundaries[points[start]], boundaries[points[stop]], limits)
+            # A single piece is allowed whatever it costs; longer ones only within the limits.
+            if cost >= _OUT_OF_LIMITS and start < stop - 1:
+                break
+            if costs[start] + cost < costs[stop]:
+                costs[stop], came_from[stop] = costs[start] + cost, start
+    found, stop = [], len(points) - 1
+    while stop > 0:
+        start = came_from[stop]
+        first, last = points[start], points[stop]
+        found.append(_clip(run[first:last], boundaries[first], boundaries[last], limits))
+        stop = start
+    return found[::-1]
+
+
+def _cost(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: Limits) -> float:
+    if begin.start_s is None or end.end_s is None:
+        return _OUT_OF_LIMITS
+    seconds = end.end_s - begin.start_s
+    if seconds > limits.longest_s or seconds <= 0:
+        return _OUT_OF_LIMITS
+    best = (limits.shortest_s + limits.longest_s) / 2
+    cost = abs(seconds - best) * 0.5
+    if seconds < limits.shortest_s:
+        cost += _TOO_SHORT
+    return cost if ends_sentence(units[-1].text) else cost + _NO_SENTENCE_END
+
+
+def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: Limits) -> Cut:
+    start_s = units[0].start_s if begin.start_s is None else begin.start_s
+    end_s = max(unit.end_s for unit in units) if end.end_s is None else end.end_s
+    fault = None
+    if begin.start_s is None or end.end_s is None or end_s <= start_s:
+        side = "before it" if begin.start_s is None else "after it"
+        fault = Fault("no pause", f"there is no pause {side} within {limits.reach_s} s: a cut would go through a word")
+    elif end_s - start_s > limits.longest_s:
+        detail = (
+            f"{end_s - start_s:.1f} s without a pause at a place that the text shows; the limit is {limits.longest_s} s"
+        )
+        fault = Fault("too long", detail)
+    elif end_s - start_s < limits.shortest_s:
+        detail = f"{end_s - start_s:.2f} s and no neighbour to join; the least is {limits.shortest_s} s"
+        fault = Fault("too short", detail)
+    return Cut(
+        start_s=round(start_s, 3),
+        end_s=round(end_s, 3),
+        text=joined_text([unit.text for unit in units]),
+        speaker=units[0].speaker,
+        units=tuple(units),
+        fault=fault,
+    )
+
+
+def _unusable(unit: Unit, fault: Fault | None) -> Cut:
+    return Cut(
+        start_s=max(0.0, round(unit.start_s, 3)),
+        end_s=max(0.0, round(unit.end_s, 3)),
+        text=unit.text,
+        speaker=unit.speaker,
+        units=(unit,),
+        fault=fault,
+    )
+
+
+def _boundaries(run: Sequence[Unit], pauses: Sequence[Pause], limits: Limits) -> list[_Boundary]:
+    """Before the first unit, between each two, after the last: len(run) + 1."""
+    found = [_Boundary(None, _begin(_near(pauses, run[0].start_s, run[0].start_s, limits), limits))]
+    latest = found[0].start_s or 0.0
+    for before, after in pairwise(run):
+        first, last = sorted((before.end_s, after.start_s))
+        if last - first > 2 * limits.reach_s:
+            # Wide apart: what lies between them (a cough, music, an untitled word) belongs to neither.
+            end, start = _near(pauses, first, first, limits), _near(pauses, last, last, limits)
+        else:
+            end = start = _near(pauses, first, last, limits)
+        boundary = _Boundary(_end(end, limits), _begin(start, limits))
+        if boundary.end_s is None or boundary.start_s is None or boundary.end_s <= latest + 0.1:
+            boundary = _Boundary(None, None)
+        else:
+            latest = boundary.start_s or latest
+        found.append(boundary)
+    stop = max(unit.end_s for unit in run)
+    return [*found, _Boundary(_end(_near(pauses, stop, stop, limits), limits), None)]
+
+
+def _near(pauses: Sequence[Pause], first_s: float, last_s: float, limits: Limits) -> Pause | None:
+    """The best pause near a stretch: near it and long."""
+    at = bisect_left(pauses, first_s - limits.reach_s, key=lambda pause: pause.end_s)
+    best, best_score = None, math.inf
+    for pause in pauses[at:]:
+        if pause.start_s > last_s + limits.reach_s:
+            break
+        away = max(0.0, pause.start_s - last_s, first_s - pause.end_s)
+        score = away - 0.5 * min(pause.seconds, 0.6)
+        if score < best_score:
+            best, best_score = pause, score
+    return best
+
+
+def _begin(pause: Pause | None, limits: Limits) -> float | None:
+    return None if pause is None else max(pause.middle_s if pause.start_s else 0.0, pause.end_s - limits.padding_s)
+
+
+def _end(pause: Pause | None, limits: Limits) -> float | None:
+    return None if pause is None else min(pause.middle_s, pause.start_s + limits.padding_s)
+
+
+def _parts(unit: Unit, pauses: Sequence[Pause], limits: Limits) -> list[Unit]:
+    """A cue that is too long for a clip, split where its text and the recording both pause; else as it is.
+
+    Where in the text a pause belongs is told by how much of the speech lies before it. That is an estimate, so a mark
+    and a pause are taken for one another only when no other pause comes into question.
+    """
+    if unit.fault or unit.end_s - unit.start_s <= limits.longest_s:
+        return [unit]
+    marks = _marks(unit.text)
+    inner = [p for p in pauses if unit.start_s + 0.5 < p.start_s and p.end_s < unit.end_s - 0.5]
+    long = [pause for pause in inner if pause.seconds >= _LONG_PAUSE_S]
+    found: list[tuple[int, Pause]] = []
+    last = 0
+    for mark in marks:
+        share = _letters(unit.text[:mark]) / max(1, _letters(unit.text))
+        pause = _pause_at(unit, inner, long, share)
+        if pause is not None and (not found or pause.start_s > found[-1][1].end_s + 0.5):
+            found.append((mark, pause))
+    if not found:
+        return [unit]
+    pieces, start_s = [], unit.start_s
+    for mark, pause in found:
+        pieces.append(replace(unit, start_s=start_s, end_s=pause.start_s, text=unit.text[last:mark].strip()))
+        start_s, last = pause.end_s, mark
+    pieces.append(replace(unit, start_s=start_s, text=unit.text[last:].strip()))
+    return [replace(piece, place=f"{unit.place}, part {number}") for number, piece in enumerate(pieces, start=1)]
+
+
+def _pause_at(unit: Unit, inner: Sequence[Pause], long: Sequence[Pause], share: float) -> Pause | None:
+    """The one pause that this share of a unit's speech lies before; None when none or several could be meant."""
+    speech_s = unit.end_s - unit.start_s - sum(pause.seconds for pause in inner)
+    away = []
+    for pause in long:
+        before = pause.start_s - unit.start_s - sum(p.seconds for p in inner if p.start_s < pause.start_s)
+        away.append((abs(before - share * speech_s), pause))
+    away.sort(key=lambda one: one[0])
+    tolerance = 0.06 * speech_s
+    if not away or away[0][0] > tolerance or (len(away) > 1 and away[1][0] < 2 * tolerance):
+        return None
+    return away[0][1]
+
+
+def _marks(text: str) -> list[int]:
+    """Where a text may pause: behind sentence ends and commas of every script."""
+    ends = re.finditer(
+        rf"[{SPACED_ENDS}{PAUSES}][{re.escape(_CLOSING)}]*\s|[{SENTENCE_ENDS}][{re.escape(_CLOSING)}]*\s*", text
+    )
+    return [found.end() for found in ends if found.end() < len(text)]
+
+
+def _letters(text: str) -> int:
+    return sum(map(str.isalnum, text))

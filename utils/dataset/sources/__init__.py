@@ -1,0 +1,1 @@
+"""What the user gave, as a list of recordings."""

@@ -1,0 +1,362 @@
+"""What the user gave, as a list of clips to make: tables, recordings with texts or subtitles, archives of all these."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from utils.audio.decode import AUDIO_SUFFIXES, duration
+from utils.dataset.formats.archive import unpack
+from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
+from utils.dataset.formats.jsonl import JsonRow, parse_jsonl
+from utils.dataset.formats.listing import Listing, real_path
+from utils.dataset.formats.locate import (
+    broken_links,
+    by_name,
+    files_in,
+    find_audio,
+    find_text,
+    is_inside,
+    printable,
+    stem,
+)
+from utils.dataset.formats.table import clean, read_table
+from utils.dataset.formats.textfile import read_text
+from utils.dataset.segmentation.cut import Cut
+from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.segmentation.transcribe import NEEDS_WEIGHTS
+from utils.dataset.sources.recording import Reading, Recording
+from utils.dataset.storage.report import Fault
+from utils.errors import UserError
+
+_LONGEST_NAME = 4_096
+"""Characters; no system has longer paths."""
+_TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
+_TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
+_LISTS = (".csv", ".jsonl")
+"""Tables that are read where they lie in a folder; not .tsv: Common Voice has one of its refused clips."""
+_KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, ".txt", ".tsv", ".zip")
+_HOW_TO_ALLOW = "copy it in, or put a link to its folder directly into the folder you give"
+_LAYOUTS = (
+    "give a folder or zip with metadata.csv, or with recordings beside same-named .txt, .srt or .vtt files, "
+    "or the path of a CSV or JSONL table"
+)
+
+
+def read_sources(paths: Sequence[Path], reading: Reading) -> list[Recording]:
+    """Every recording, transcript, cue and row of what the user gave, in a fixed order.
+
+    Args:
+        paths: folders, zips, tables, recordings and subtitles, in any mixture.
+        reading: how to read them.
+
+    Raises:
+        UserError: nothing can be read: the inputs are not there, hold no recordings, have a damaged table, or are
+            archives that are not safe. Of several inputs one like that is reported, and the others are read.
+    """
+    found: list[Recording] = []
+    refused: list[UserError] = []
+    for path in paths:
+        try:
+            found += _read_one(path, reading)
+        except UserError as error:
+            if error.where == NEEDS_WEIGHTS:
+                raise
+            refused.append(error)
+            found.append(_refused(path.expanduser().absolute(), error))
+    if len(refused) == len(paths):
+        raise refused[0]
+    return found
+
+
+def require_inputs(paths: Iterable[Path]) -> None:
+    """Do nothing where every input is there: what takes long before they are read should not end in this.
+
+    Raises:
+        UserError: one does not exist.
+    """
+    for path in paths:
+        if not path.expanduser().exists():
+            raise UserError(what="the input does not exist", where=str(path), fix=_LAYOUTS)
+
+
+def read_source(path: Path, reading: Reading | None = None) -> list[Recording]:
+    """As `read_sources`, for one path."""
+    return _read_one(path, reading or Reading(long_audio=LongAudio(kept=path / ".kept")))
+
+
+def _read_one(path: Path, reading: Reading) -> list[Recording]:
+    # Of this moment: an archive may have been unpacked since, and folders change between two calls.
+    source, reading = path.expanduser(), replace(reading, files=Listing())
+    if source.is_dir():
+        found = _folder(source, reading)
+    elif source.is_file() and source.suffix.lower() == ".zip":
+        found = _folder(unpack(source.absolute(), reading.long_audio.kept), reading)
+    elif source.is_file() and source.suffix.lower() in (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES):
+        found = _alone(source.absolute(), reading)
+    elif source.is_file() and source.suffix.lower() in (*_TABLE_SUFFIXES, ".jsonl"):
+        found = _listed(source, source.parent, reading)
+    else:
+        what = "is neither a folder nor a metadata CSV" if source.exists() else "does not exist"
+        raise UserError(what=f"the input {what}", where=str(path), fix=_LAYOUTS)
+    if not found:
+        raise UserError(what="the input holds no recordings", where=str(path), fix=_LAYOUTS)
+    return found
+
+
+def _refused(path: Path, error: UserError) -> Recording:
+    """What stands in the report for an input of which nothing could be read."""
+    where = "" if error.where in ("", str(path)) else f" ({error.where})"
+    return Recording(audio=path, fault=Fault("unreadable input", f"{error.what}{where}; {error.fix or 'mend it'}"))
+
+
+def _folder(folder: Path, reading: Reading) -> list[Recording]:
+    """The rows of all tables of a folder and its subfolders, then all files that no row names."""
+    found: list[Recording] = []
+    read: list[Path] = []
+    refused: dict[Path, UserError] = {}
+    for table in _tables_in(folder, reading.files):
+        try:
+            _check_inside(table, folder, reading.files)
+            found += _listed(table, table.parent, reading)
+            read.append(table)
+        except UserError as error:
+            refused[table] = error
+    # Its rows were meant to be all there is: better mended first than told of after hours of recognition.
+    if not read and any(table.parent == folder.absolute() for table in refused):
+        raise next(iter(refused.values()))
+    found += [_refused(table, error) for table, error in refused.items()]
+    return found + _unnamed(folder, reading, found, read)
+
+
+def _tables_in(folder: Path, files: Listing) -> list[Path]:
+    """Every table below a folder, those called metadata first: of two rows for one recording the first counts."""
+    return sorted(files_in(folder, _LISTS, files), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
+
+
+def _check_inside(table: Path, folder: Path, files: Listing) -> None:
+    """Do nothing for a table of the folder; one directly in it may be a link, as whoever gives the folder put it there.
+
+    Raises:
+        UserError: a link in a subfolder that leads out of the folder.
+    """
+    if table.parent != folder.absolute() and not is_inside(table, folder, files):
+        raise UserError(what=f"a link that leads out of {folder}", where=str(table), fix="copy the table in")
+
+
+def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
+    """The rows of a table; one that leads out of `root` is not followed."""
+    found, files = [], reading.files
+    folder, root = table.parent.absolute(), root.absolute()
+    for row in _rows(table, reading):
+        place = f"{table.name}, line {row.line}"
+        # What no file can be called is not looked for; the row then stands for itself.
+        has_name = bool(row.audio) and len(row.audio) <= _LONGEST_NAME
+        audio = find_audio(folder, row.audio, files) if has_name else table.absolute()
+        fault = None
+        if row.problem:
+            fault = Fault("unreadable row", f"{place}: {row.problem}")
+        elif not row.audio:
+            fault = Fault("missing file", f"{place} names no file")
+        elif not has_name:
+            fault = Fault("missing file", f"{place} names {row.audio[:60]!r}..., {len(row.audio)} characters")
+        elif not is_inside(audio, root, files):
+            fault = _outside(place, audio, root)
+        elif not files.is_file(str(audio)):
+            fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is not there")
+        found.append(
+            Recording(
+                audio=audio,
+                text=row.text,
+                speaker=row.speaker,
+                origin=place,
+                fault=fault,
+                start_s=row.start_s,
+                end_s=row.end_s,
+            )
+        )
+    return found
+
+
+def _rows(table: Path, reading: Reading) -> list[JsonRow]:
+    """All rows of a table.
+
+    Raises:
+        UserError: it is no table of recordings.
+    """
+    if table.suffix.lower() == ".jsonl":
+        rows = parse_jsonl(read_text(table, other=reading.encoding))
+        # A log or the like: one entry says it better than one a line.
+        if rows and all(row.problem for row in rows):
+            fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or leave the file out'
+            raise UserError(what=f"no line names a recording: {rows[0].problem}", where=f"{table}, line 1", fix=fix)
+        return rows
+    return [
+        JsonRow(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, problem=row.problem)
+        for row in read_table(table, reading.encoding)
+    ]
+
+
+def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables: Sequence[Path]) -> list[Recording]:
+    """What no row names: recordings with what says their words, then texts, subtitles, archives and other tables.
+
+    Args:
+        folder: what was given.
+        reading: how to read it.
+        listed: what the rows of its tables name.
+        tables: those that could be read; each speaks for its folder and all below it.
+    """
+    files = reading.files
+    named, as_written = {files.real(recording.audio) for recording in listed}, {row.audio for row in listed}
+    # A table's own folder may hold a link to its recordings, which counts as part of that folder alone.
+    roots = dict.fromkeys((folder.absolute(), *(table.parent for table in tables)))
+    home = {path: root for root in roots for path in files_in(root, _KNOWN, files)}
+    known = by_name(home)
+    audio = [path for path in known if path.suffix.lower() in AUDIO_SUFFIXES]
+    links = by_name({path for root in roots for path in broken_links(root, _KNOWN, files)})
+    broken = [path for path in links if path not in as_written]
+    if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in known):
+        return []
+    found = [
+        recording
+        for path in audio
+        if files.real(path) not in named
+        for recording in _with_words(path, home[path], reading, _no_row(path, tables, reading))
+    ]
+    with_sound = set(map(stem, audio))
+    voiced = with_sound | set(map(stem, broken))
+    silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
+    found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
+    # A text that is a link like that is told of with its recording.
+    return found + [_broken(path) for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
+
+
+def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | None:
+    """What is wrong with a recording that should stand in a table; None where there is no table for it."""
+    names = [table.name for table in tables if audio.is_relative_to(table.parent)]
+    if not names:
+        return None
+    has_no_row = f"{names[0]} has no row for it" if len(names) == 1 else f"none of {', '.join(names)} has a row for it"
+    return Fault("no transcript", has_no_row + reading.no_transcript)
+
+
+def _without_recording(path: Path) -> Recording:
+    kind = path.suffix.lower()
+    if kind == ".zip":
+        fault = Fault("no recording", "an archive inside; give its path as well, or unpack it")
+    elif kind == ".tsv":
+        told = "a table that was not read; call it .csv to have it read, whatever separates its columns"
+        fault = Fault("unreadable input", told)
+    else:
+        fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
+    return Recording(audio=path, fault=fault)
+
+
+def _stems(path: Path) -> set[str]:
+    """What a recording of the same name may be called: film.en.srt goes with film.mp4."""
+    return {stem(path), stem(Path(stem(path)))}
+
+
+def _outside(what: str, path: Path, root: Path) -> Fault:
+    if real_path(path) is None:
+        return Fault("missing file", f"{what} names a link that leads to itself")
+    return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
+
+
+def _broken(path: Path) -> Recording:
+    return Recording(audio=path, fault=Fault("missing file", "a link to a file that is not there, or to itself"))
+
+
+def _alone(path: Path, reading: Reading) -> list[Recording]:
+    """A recording or a subtitle file that was given by itself, with its companion beside it."""
+    if path.suffix.lower() in AUDIO_SUFFIXES:
+        return _with_words(path, path.parent, reading, None)
+    beside = (other for other in sorted(path.parent.iterdir()) if other.suffix.lower() in AUDIO_SUFFIXES)
+    audio = next(
+        (other for other in beside if path.stem in (other.stem, f"{other.stem}{Path(path.stem).suffix}")), None
+    )
+    if audio is None:
+        return [Recording(audio=path, fault=Fault("no recording", "no recording of the same name beside it"))]
+    return _with_words(audio, path.parent, reading, None)
+
+
+def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | None) -> list[Recording]:
+    """The clips of a recording: by its subtitles, its text file, or what a recogniser hears.
+
+    Args:
+        audio: absolute path.
+        folder: what it must lie in.
+        reading: how to read it.
+        missing: the fault of a recording without words; says that its text file is missing when None.
+    """
+    fault = _name_fault(audio)
+    if not fault and not is_inside(audio, folder, reading.files):
+        fault = _outside("a link that", audio, folder)
+    if fault:
+        return [Recording(audio=audio, fault=fault)]
+    try:
+        return _by_companion(audio, folder, reading, missing)
+    except UserError as error:
+        if not reading.files.is_file(str(audio)) or error.where == NEEDS_WEIGHTS:
+            raise
+        return [Recording(audio=audio, fault=Fault("unreadable audio", error.what))]
+
+
+def _by_companion(audio: Path, folder: Path, reading: Reading, missing: Fault | None) -> list[Recording]:
+    files = reading.files
+    cues_beside, text = cue_files(audio, files), find_text(audio, files)
+    companion = cues_beside[0] if cues_beside else text if files.is_file(str(text)) else None
+    if companion is None and not files.is_link(str(text)):
+        if reading.long_audio.transcriber:
+            return _cut(audio, reading.long_audio.by_words(audio), "")
+        lacking = Fault("no transcript", f"no file {text.name} beside it{reading.no_transcript}")
+        return [Recording(audio=audio, fault=missing or lacking)]
+    if companion is None or not is_inside(companion, folder, files):
+        name = text if companion is None else companion
+        fault = _outside(f"{name.name} is a link that", name, folder)
+        if real_path(name) is None:
+            fault = Fault("no transcript", f"{name.name} is a link that leads to itself")
+        return [Recording(audio=audio, fault=fault)]
+    try:
+        content = read_text(companion, other=reading.encoding)
+        kind = companion.suffix.lower()
+        cues = parse_cues(content, kind) if kind != ".txt" or is_labels(content) else None
+    except UserError as error:
+        return [Recording(audio=audio, fault=Fault("no transcript", f"{companion.name}: {error.what}"))]
+    if cues is not None:
+        if not cues:
+            return [Recording(audio=audio, fault=Fault("no transcript", f"{companion.name} holds no cues"))]
+        return _cut(audio, reading.long_audio.by_cues(audio, cues), companion.name)
+    long = reading.long_audio
+    if long.transcriber and (seconds := duration(audio)) and seconds > long.limits.longest_s:
+        return _cut(audio, long.by_words(audio, clean(content)), companion.name)
+    return [Recording(audio=audio, text=clean(content), origin=companion.name)]
+
+
+def _cut(audio: Path, cuts: Sequence[Cut], file: str) -> list[Recording]:
+    """Cuts of a recording as clips to make."""
+    return [
+        Recording(
+            audio=audio,
+            text=cut.text,
+            speaker=cut.speaker,
+            origin=f"{file}, {_places(cut)}" if file else f"recognised, {_places(cut)}",
+            fault=cut.fault,
+            start_s=cut.start_s,
+            # A fault may have no end, and an end of 0 would be one.
+            end_s=cut.end_s,
+        )
+        for cut in cuts
+    ]
+
+
+def _places(cut: Cut) -> str:
+    """The units of a cut in words: cue 3, or cue 3 to cue 5."""
+    first, last = cut.units[0].place, cut.units[-1].place
+    return first if first == last else f"{first} to {last}"
+
+
+def _name_fault(path: Path) -> Fault | None:
+    """Names in another encoding than UTF-8 can be neither opened by libsndfile nor written to the metadata."""
+    if printable(path) == str(path):
+        return None
+    return Fault("unreadable audio", f"{printable(path.name)} is not a UTF-8 name; rename the file")

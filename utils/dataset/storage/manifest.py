@@ -1,0 +1,69 @@
+"""The list of clips that training reads: `audio_file|text|speaker_name`, UTF-8, paths relative to the file.
+
+A fourth column, `word_times`, may say at which second each word begins: `0.00 0.31 0.74`.
+"""
+
+import csv as csv_format
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from utils.dataset.formats.listing import Listing
+from utils.dataset.formats.locate import find_audio
+from utils.dataset.formats.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, read_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clip:
+    """One recording and what is said in it."""
+
+    audio: Path
+    """Absolute path."""
+    text: str
+    speaker: str
+    word_times: tuple[float, ...] = ()
+    """Second at which each word begins; empty where the manifest does not say."""
+
+
+def read_manifest(csv: Path) -> list[Clip]:
+    """The clips of a manifest, in order; whether their files exist is not checked.
+
+    Args:
+        csv: a manifest, a comma-separated table with the same header, or an LJSpeech metadata.csv.
+
+    Raises:
+        UserError: the file is missing, not UTF-8, lacks columns or is broken; with the line.
+    """
+    folder, files = csv.parent.absolute(), Listing()
+    return [
+        Clip(
+            audio=find_audio(folder, row.audio, files),
+            text=row.text,
+            speaker=row.speaker,
+            word_times=row.word_times,
+        )
+        for row in read_table(csv)
+    ]
+
+
+def write_manifest(csv: Path, clips: list[Clip], *, folder: Path | None = None) -> None:
+    """Write clips so that `read_manifest` gives them back, whatever characters their text holds.
+
+    Args:
+        csv: file to write.
+        clips: in the order wanted.
+        folder: the folder that paths are written relative to, when `csv` is moved there later; that of `csv` if None.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    base = (folder or csv.parent).absolute()
+    # Forward slashes are read on every system.
+    paths = [Path(os.path.relpath(clip.audio, base)).as_posix() for clip in clips]
+    columns = {AUDIO: paths, TEXT: [clip.text for clip in clips], SPEAKER: [clip.speaker for clip in clips]}
+    if any(clip.word_times for clip in clips):
+        columns[WORD_TIMES] = [" ".join(f"{time:.3f}" for time in clip.word_times) for clip in clips]
+    frame = pd.DataFrame(columns, dtype=str)
+    frame.to_csv(csv, sep="|", index=False, encoding="utf-8", quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n")

@@ -1,0 +1,305 @@
+"""What became of every clip: report.json and the table that people read."""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from utils.config import SAMPLE_RATE
+from utils.errors import UserError
+from utils.text.unknown import UnknownCharacter, count_unknown
+
+Status = Literal["used", "dropped"]
+Split = Literal["train", "eval"]
+Reason = Literal[
+    "missing file",
+    "outside the folder",
+    "no transcript",
+    "no recording",
+    "unreadable audio",
+    "silent",
+    "too short",
+    "too long",
+    "empty text",
+    "text too long",
+    "unreadable text",
+    "unknown characters",
+    "duplicate audio",
+    "unreadable input",
+    "unreadable row",
+    "bad times",
+    "no pause",
+    "text differs",
+    "other language",
+    "removed by hand",
+    "excluded",
+    "replaced",
+    "flagged",
+]
+_SHOWN = 20
+"""Dropped clips that the table names one by one; report.json names all."""
+
+
+class Fault(NamedTuple):
+    """Why a clip cannot be used."""
+
+    reason: Reason
+    detail: str
+    """One sentence with the offending value and the limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A part of a recording."""
+
+    audio: str
+    """Absolute path."""
+    start_s: float = 0.0
+    """Where it begins, in seconds."""
+    end_s: float | None = None
+    """Where it ends, in seconds; None is the end of the file."""
+
+
+class Flag(NamedTuple):
+    """Why a clip deserves a look."""
+
+    measure: str
+    """What was measured: noise, clipping, speaker, ..."""
+    detail: str
+    """One sentence with the value and the limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipReport:
+    """What became of one clip."""
+
+    source: str
+    """Absolute path of the file the user gave."""
+    id: str = ""
+    """Of the part of the recording it was made from, by content: stays when settings, texts or file names change."""
+    start_s: float = 0.0
+    """Where it begins in the recording, in seconds."""
+    end_s: float | None = None
+    """Where it ends, in seconds; None is the end of the file."""
+    joined: tuple[Span, ...] = ()
+    """Further parts that follow it without a pause."""
+    made_from: tuple[str, ...] = ()
+    """Ids of the clips that a fix made it from."""
+    origin: str = ""
+    """What it was made of, for people: which cues of which subtitles, which line of a table."""
+    clip: str = ""
+    """Path of the wav below the dataset folder; empty when none was made."""
+    status: Status
+    reason: Reason | Literal[""] = ""
+    """Why it was dropped."""
+    detail: str = ""
+    """The offending value and the limit."""
+    split: Split | Literal[""] = ""
+    text: str = ""
+    """Transcript in the dataset."""
+    read: str = ""
+    """The transcript as the base's tokenizer sees it: numbers and symbols as words, lower case."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Characters that the base has no token for, each with what to do about it."""
+    heard: str = ""
+    """What a recogniser heard, where transcripts are checked."""
+    speaker: str = ""
+    source_text: str = ""
+    """Transcript as the source had it: differs from `text` when the dataset was edited by hand."""
+    source_speaker: str = ""
+    notes: tuple[str, ...] = ()
+    """What of its text has no rule in this language, and is read literally or left out; of clips in use."""
+    num_tokens: int = 0
+    num_samples: int = 0
+    """Length at 22 050 Hz."""
+    source_hash: str = ""
+    """Of the file's bytes: an unchanged file is not decoded again."""
+    audio_hash: str = ""
+    """Of the 16-bit samples at 22 050 Hz before cleaning: tells duplicates, decides the split."""
+    wav_hash: str = ""
+    """Of the samples of its wav."""
+    cleaning: str = ""
+    """Changes with the cleaning settings that its wav was made with; empty is none."""
+    trimmed_s: float = 0.0
+    """Silence taken off its beginning, in seconds."""
+    gain_db: float = 0.0
+    """Amplification."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """What was measured; see `utils.dataset.quality.measures`."""
+    fingerprint: str = ""
+    """Of its sound, as `utils.dataset.clips.sound` packs it: copies have nearly the same."""
+    flags: tuple[Flag, ...] = ()
+    """Measures that deserve a look."""
+    accepted: bool = False
+    """Somebody looked and found it good: it is used whatever its flags."""
+
+    @property
+    def seconds(self) -> float:
+        """Duration, in seconds."""
+        return self.num_samples / SAMPLE_RATE
+
+    @property
+    def name(self) -> str:
+        """What people know it by: its file, and the time in it where it is a part."""
+        name = Path(self.source).name
+        if self.end_s is None and not self.start_s:
+            return name
+        return f"{name} {clock(self.start_s)}-{clock(self.end_s) if self.end_s is not None else 'end'}"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is cut from a longer recording."""
+        return self.start_s > 0 or self.end_s is not None
+
+    @classmethod
+    def load(cls, values: dict[str, Any]) -> Self:
+        """A clip of report.json; fields of later versions are ignored."""
+        known = {item.name for item in fields(cls)}
+        clip = {key: value for key, value in values.items() if key in known}
+        clip["joined"] = tuple(Span(**span) for span in clip.get("joined", ()))
+        clip["flags"] = tuple(Flag(*flag) for flag in clip.get("flags", ()))
+        clip["made_from"] = tuple(clip.get("made_from", ()))
+        clip["notes"] = tuple(clip.get("notes", ()))
+        return cls(**clip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Every clip the dataset was ever given, what is in it now, and the settings of the last preparation."""
+
+    clips: list[ClipReport]
+    settings: dict[str, Any]
+    added: int = 0
+    """Clips that the last preparation brought in."""
+    unchanged: int = 0
+    """Clips that it found again as they were."""
+    splits: dict[str, Split] = field(default_factory=dict)
+    """The split of every sound the dataset ever used, by audio hash: one that comes back goes where it was."""
+
+    @property
+    def used(self) -> list[ClipReport]:
+        return [clip for clip in self.clips if clip.status == "used"]
+
+    @property
+    def dropped(self) -> list[ClipReport]:
+        return [clip for clip in self.clips if clip.status == "dropped"]
+
+    def in_split(self, split: Split) -> list[ClipReport]:
+        return [clip for clip in self.used if clip.split == split]
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """Counts of clips and the seconds of speech in use."""
+        reasons = Counter(clip.reason for clip in self.dropped)
+        return {
+            "clips": len(self.clips),
+            "used": len(self.used),
+            "dropped": len(self.dropped),
+            "train": len(self.in_split("train")),
+            "eval": len(self.in_split("eval")),
+            "added": self.added,
+            "unchanged": self.unchanged,
+            "seconds": round(sum(clip.seconds for clip in self.used), 3),
+            "flagged": sum(bool(clip.flags) and not clip.accepted for clip in self.used),
+            "flags": dict(Counter(flag.measure for clip in self.used for flag in clip.flags).most_common()),
+            "noted": sum(bool(clip.notes) for clip in self.used),
+            "reasons": dict(reasons.most_common()),
+            "unknown_characters": [asdict(found) for found in self.unknown_characters],
+        }
+
+    @property
+    def unknown_characters(self) -> list[UnknownCharacter]:
+        """What the base cannot read in the transcripts given, the most frequent first."""
+        return count_unknown((clip.read, clip.unknown) for clip in self.dropped if clip.unknown)
+
+    def save(self, path: Path) -> None:
+        """Write report.json.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        clips = [asdict(clip) | {"seconds": round(clip.seconds, 3)} for clip in self.clips]
+        content = {"totals": self.totals, "settings": self.settings, "clips": clips, "splits": self.splits}
+        path.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a report.json; fields of later versions are ignored.
+
+        Raises:
+            UserError: the file is missing or not such a report.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            clips = [ClipReport.load(clip) for clip in content["clips"]]
+            totals = content["totals"]
+            return cls(
+                clips=clips,
+                settings=content["settings"],
+                added=totals["added"],
+                unchanged=totals["unchanged"],
+                splits=content["splits"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                what=f"the dataset's report cannot be read: {error!r}",
+                where=str(path),
+                fix="restore the file, or prepare under another project name",
+            ) from error
+
+    def table(self) -> str:
+        """The report as text, for the terminal and the log."""
+        lines = [_row("", "clips", "minutes"), *(_row(*cells) for cells in self._counts())]
+        if flagged := [clip for clip in self.used if clip.flags and not clip.accepted]:
+            lines += ["", "used, but have a look"]
+            lines += [f"  {clip.name}: {clip.flags[0].measure}: {clip.flags[0].detail}" for clip in flagged[:_SHOWN]]
+            if len(flagged) > _SHOWN:
+                lines.append(f"  and {len(flagged) - _SHOWN} more, all in report.html")
+        if noted := [clip for clip in self.used if clip.notes]:
+            lines += ["", "used, but without a rule for all of the text"]
+            lines += [f"  {clip.name}: {'; '.join(clip.notes)}" for clip in noted[:_SHOWN]]
+            if len(noted) > _SHOWN:
+                lines.append(f"  and {len(noted) - _SHOWN} more, all in report.html")
+        if unknown := self.unknown_characters:
+            lines += ["", "characters that the base cannot read"]
+            lines += [f"  {found.line}" for found in unknown[:_SHOWN]]
+            if len(unknown) > _SHOWN:
+                lines.append(f"  and {len(unknown) - _SHOWN} more, all in report.html")
+        if self.dropped:
+            lines += ["", "dropped"] + [f"  {explain(clip)}" for clip in self.dropped[:_SHOWN]]
+        if len(self.dropped) > _SHOWN:
+            lines.append(f"  and {len(self.dropped) - _SHOWN} more, all in report.json")
+        return "\n".join(lines)
+
+    def _counts(self) -> list[tuple[str, str, str]]:
+        train, held_out = self.in_split("train"), self.in_split("eval")
+        rows: list[tuple[str, int, list[ClipReport] | None]] = [
+            ("given", len(self.clips), None),
+            ("used", len(self.used), self.used),
+            ("  for training", len(train), train),
+            ("  for evaluation", len(held_out), held_out),
+            ("dropped", len(self.dropped), None),
+            *((f"  {reason}", count, None) for reason, count in self.totals["reasons"].items()),
+        ]
+        return [(name, str(count), _minutes(clips)) for name, count, clips in rows]
+
+
+def explain(clip: ClipReport) -> str:
+    """A dropped clip in one line: file, reason, detail."""
+    return f"{clip.name}: {clip.reason}: {clip.detail}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as people read them on a player: 1:02:03.45."""
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours}:{minutes:02}:{rest:05.2f}" if hours else f"{minutes}:{rest:05.2f}"
+
+
+def _minutes(clips: list[ClipReport] | None) -> str:
+    return "" if clips is None else f"{sum(clip.seconds for clip in clips) / 60:.1f}"
+
+
+def _row(name: str, count: str, minutes: str) -> str:
+    return f"{name:<24}{count:>8}{minutes:>10}".rstrip()

@@ -1,0 +1,1 @@
+"""Training the decoder that turns GPT latents into sound."""

@@ -1,0 +1,195 @@
+"""Train the decoder that turns GPT latents and a speaker embedding into sound at 24 000 Hz.
+
+Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width, E speaker embedding width, N samples at
+24 000 Hz.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
+
+from utils.audio.pitch import track_pitch
+from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
+from utils.decoder_training.decoder_clips import (
+    OUTPUT_RATE,
+    SAMPLES_PER_LATENT,
+    DecoderClip,
+    DecoderClips,
+    DecoderTraining,
+)
+from utils.decoder_training.spectral import SpectralDiscriminator, SpectralLoss, discriminator_loss, generator_losses
+from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, Outline
+from utils.model.decoder.harmonic import HarmonicGenerator, pitch_losses
+
+log = logging.getLogger(__name__)
+
+OnLog = Callable[[int, dict[str, float]], None]
+"""Called with (step, mean of each loss since the last call)."""
+
+
+def frames_of(decoder: HifiDecoder, latents: Tensor) -> Tensor:
+    """Latents [B, M, D] at the decoder's own rate, [B, D, T].
+
+    Source: coqui-tts, HifiDecoder.forward, which squeezes the batch away where it has one row.
+    """
+    steps = decoder.ar_mel_length_compression / decoder.output_hop_length
+    z = F.interpolate(latents.transpose(1, 2), scale_factor=steps, mode="linear")
+    return F.interpolate(z, scale_factor=decoder.output_sample_rate / decoder.input_sample_rate, mode="linear")
+
+
+def decode(decoder: HifiDecoder, latents: Tensor, speakers: Tensor) -> Tensor:
+    """Sound of a batch: latents [B, M, D] and speakers [B, E, 1] to [B, 1, N]."""
+    return decoder.waveform_decoder(frames_of(decoder, latents), g=speakers)
+
+
+def train_decoder(
+    decoder: HifiDecoder,
+    clips: Sequence[DecoderClip],
+    *,
+    settings: DecoderTraining,
+    folder: Path,
+    on_log: OnLog | None = None,
+) -> None:
+    """Train the waveform decoder in place; goes on from the checkpoint in `folder` when there is one.
+
+    The speaker encoder within `decoder` is left as it is. First the distance between spectrograms is all that counts;
+    from `adversarial_from` on a discriminator says what still sounds made.
+
+    Args:
+        decoder: on the device to train on, weight norm still in place.
+        clips: what to learn from.
+        settings: steps, learning rates and the rest.
+        folder: gets decoder_training.pt every `checkpoint_every` steps.
+        on_log: told how it goes every `log_every` steps.
+
+    Raises:
+        UserError: no clip is long enough.
+    """
+    source, trainer = DecoderClips(clips, settings), _Trainer(decoder, settings)
+    history: list[dict[str, float]] = []
+    last = trainer.trunk_steps + settings.steps
+    decoder.waveform_decoder.train()
+    for step in range(load_progress(folder / "decoder_training.pt", **trainer.parts), last):
+        rng = np.random.default_rng((settings.seed, step))
+        size = settings.trunk_batch_size if step < trainer.trunk_steps else settings.batch_size
+        batch = [tensor.to(decoder.device) for tensor in source.batch(size, rng)]
+        history.append(trainer.step(step, *batch))
+        if (step + 1) % settings.log_every == 0:
+            means = {name: float(np.mean([one[name] for one in history if name in one])) for name in history[-1]}
+            told = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
+            log.info("decoder step %d of %d: %s", step + 1, last, told)
+            if on_log is not None:
+                on_log(step + 1, means)
+            history.clear()
+        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == last:
+            save_progress(folder / "decoder_training.pt", step + 1, **trainer.parts)
+    decoder.eval()
+
+
+class _Trainer:
+    """Decoder, discriminator and their optimizers."""
+
+    def __init__(self, decoder: HifiDecoder, settings: DecoderTraining) -> None:
+        self.decoder, self.settings = decoder, settings
+        self.generator: nn.Module = decoder.waveform_decoder
+        self.spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.discriminator = SpectralDiscriminator().to(decoder.device)
+        self.optimizer = torch.optim.AdamW(self.generator.parameters(), betas=(0.8, 0.99))
+        judge = self.discriminator.parameters()
+        self.judge_optimizer = torch.optim.AdamW(judge, lr=settings.discriminator_learning_rate, betas=(0.8, 0.99))
+        self.parts = {
+            "generator": self.generator,
+            "discriminator": self.discriminator,
+            "optimizer": self.optimizer,
+            "judge_optimizer": self.judge_optimizer,
+        }
+
+    @property
+    def trunk_steps(self) -> int:
+        """Steps before sound is made; none where there is no trunk to teach."""
+        has_trunk = isinstance(self.generator, HarmonicGenerator) and self.generator.has_trunk
+        return self.settings.trunk_steps if has_trunk else 0
+
+    def step(self, step: int, latents: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
+        """One optimizer step, of the discriminator too when it is its time; returns the losses by name."""
+        settings, frames = self.settings, frames_of(self.decoder, latents)
+        if step < self.trunk_steps:
+            return self._trunk_step(step, frames, speakers, sound)
+        step -= self.trunk_steps
+        self._set_learning_rate(step, settings.steps)
+        made, losses = self._decode(frames, speakers, sound)
+        made, real = self._inner(made), self._inner(sound)
+        losses = self.spectral(made, real) | losses
+        total = torch.stack(list(losses.values())).sum()
+        if settings.adversarial_from is not None and step >= settings.adversarial_from:
+            losses["judge"] = self._judge(made.detach(), real)
+            losses["verdict"], losses["features"] = generator_losses(self.discriminator, made, real)
+            total = total + settings.adversarial_weight * (losses["verdict"] + losses["features"])
+        _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
+        return {name: loss.item() for name, loss in losses.items()}
+
+    def _trunk_step(self, step: int, frames: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
+        """One step of the trunk alone."""
+        assert isinstance(self.generator, HarmonicGenerator)
+        self._set_learning_rate(step, self.trunk_steps)
+        losses = self._outline_losses(self.generator.trunk(frames, speakers), sound, self._pitch(sound, frames))
+        _descend(self.optimizer, torch.stack(list(losses.values())).sum(), self.generator, self.settings.grad_clip_norm)
+        return {name: loss.item() for name, loss in losses.items()}
+
+    def _set_learning_rate(self, step: int, steps: int) -> None:
+        share = learning_rate_share(step, steps=steps, warmup_steps=self.settings.warmup_steps)
+        set_learning_rate(self.optimizer, self.settings.learning_rate * share)
+
+    def _decode(self, frames: Tensor, speakers: Tensor, sound: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Decoded sound; and, where the decoder has a harmonic source, what it gets wrong of the outline.
+
+        The source is given the true pitch: harmonics then lie where the recording's are, and only there a distance of
+        spectra says in which direction to go.
+        """
+        if not isinstance(self.generator, HarmonicGenerator):
+            return self.generator(frames, g=speakers), {}
+        pitch = self._pitch(sound, frames)
+        made, outline = self.generator.speak(frames, speakers, pitch)
+        return made, self._outline_losses(outline, sound, pitch)
+
+    def _pitch(self, sound: Tensor, frames: Tensor) -> Tensor:
+        """The true pitch of each frame [B, C, T] in Hz, [B, T]."""
+        pitch = track_pitch(sound[:, 0], OUTPUT_RATE, HOP)[:, : frames.shape[2]]
+        return F.pad(pitch, (0, frames.shape[2] - pitch.shape[1]))
+
+    def _outline_losses(self, outline: Outline, sound: Tensor, pitch: Tensor) -> dict[str, Tensor]:
+        """How wrong an outline is of sounds [B, 1, N] with this pitch [B, T]; margins do not count in the mel."""
+        losses = pitch_losses(outline.pitch, pitch)
+        if outline.mel is not None:
+            # A frame's middle is half a frame after its beginning.
+            heard = self.spectral.log_mel(sound[..., HOP // 2 :])[..., : outline.mel.shape[2]]
+            cut = round(self.settings.margin_latents * FRAMES_PER_LATENT)
+            inner = slice(cut, heard.shape[2] - cut)
+            losses["outline"] = F.l1_loss(outline.mel[..., inner], heard[..., inner])
+        return losses
+
+    def _judge(self, made: Tensor, real: Tensor) -> Tensor:
+        """One step of the discriminator; returns its loss."""
+        loss = discriminator_loss(self.discriminator, made, real)
+        _descend(self.judge_optimizer, loss, self.discriminator, self.settings.grad_clip_norm)
+        return loss.detach()
+
+    def _inner(self, sound: Tensor) -> Tensor:
+        """[B, 1, N] without the margins: what decoded sound and recording both hold, [B, 1, n]."""
+        start = round(self.settings.margin_latents * SAMPLES_PER_LATENT)
+        return sound[..., start : start + int(self.settings.crop_latents * SAMPLES_PER_LATENT)]
+
+
+def _descend(optimizer: torch.optim.Optimizer, loss: Tensor, module: nn.Module, norm: float) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(module.parameters(), norm)
+    optimizer.step()

@@ -1,0 +1,134 @@
+"""A run in lines for people: what it does, how far it is, and what each switch was seen to do."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from utils.events.progress import Progresses
+
+EVERY_S = 5.0
+"""Lines of the same kind come no closer."""
+RECENT = 30
+"""Steps whose pace says how long the rest will take."""
+LABELS = {
+    "sdpa": "SDPA",
+    "gradient_checkpointing": "gradient checkpointing",
+    "mixed_precision": "mixed precision",
+    "compile": "torch.compile",
+    "eight_bit_optimizer": "8-bit AdamW",
+    "offload_optimizer": "optimizer state in CPU memory",
+    "lora": "LoRA",
+    "freeze_conditioning": "frozen conditioning encoder",
+    "cuda_memory_fraction": "CUDA memory limit",
+    "tf32": "TF32",
+}
+"""Switches and what people call them; those people ask for first come first."""
+ALWAYS_TOLD = ("sdpa", "gradient_checkpointing", "mixed_precision")
+
+
+def proof_lines(switches: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """One line for each switch that was seen to work, or that is off although it was requested.
+
+    Args:
+        switches: of an `optimizations` event; a switch reads on only after a step showed it.
+    """
+    lines = []
+    for name, label in LABELS.items():
+        state = switches.get(name, {})
+        if state.get("state") == "on":
+            lines.append(f"{label} enabled: {state.get('summary') or state.get('observed')}")
+        elif state.get("reason"):
+            lines.append(f"{label} off: {state['reason']}")
+        elif state and name in ALWAYS_TOLD:
+            lines.append(f"{label} off: not requested")
+    return lines
+
+
+class Narration:
+    """Lines of a run, from what it reports.
+
+    Args:
+        write: called with each line.
+        clock: seconds.
+    """
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write, self._clock = write, clock
+        self._phase = ""
+        self._next = 0.0
+        self._pace: deque[tuple[float, int]] = deque(maxlen=RECENT)
+        self._total, self._epochs = 0, 0
+
+    def joined(self, progress: Progresses | None) -> Progresses:
+        """What a run reports to: these lines, and a caller's own functions in place of the lines they stand for."""
+        given = progress or Progresses()
+        shows_steps = given.steps is None
+
+        def event(kind: str, fields: dict[str, Any]) -> None:
+            if given.events is not None:
+                given.events(kind, fields)
+            if kind != "step" or shows_steps:
+                self.event(kind, fields)
+
+        return Progresses(data=given.data or self.phase, steps=given.steps, events=event)
+
+    def phase(self, what: str, done: int, total: int | None) -> None:
+        """Work before training, now and then and at its end."""
+        now, line = self._clock(), _amount(what, done, total)
+        if (done != total and now < self._next) or line == self._phase:
+            return
+        self._phase, self._next = line, now + EVERY_S
+        self._write(line)
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """An event of the run's log; those that say nothing to a person who waits are passed over."""
+        if kind == "step":
+            self._step(fields)
+        elif kind == "optimizations":
+            for line in proof_lines(fields["switches"]):
+                self._write(line)
+        elif kind == "started":
+            self._started(fields)
+        elif kind == "eval":
+            best = ", the best so far" if fields["is_best"] else ""
+            self._write(f"evaluation after step {fields['step']}: loss {fields['loss']:.3f}{best}")
+            self._next = 0.0
+        elif kind in ("finished", "stopped"):
+            self._write(f"{kind} after step {fields['step']}")
+
+    def _started(self, fields: Mapping[str, Any]) -> None:
+        self._total, self._epochs, self._next = fields["total_steps"], fields["config"]["num_epochs"], 0.0
+        unused = len(fields["dropped"])
+        self._write(
+            f"training base {fields['base']} on {fields['device']}: {fields['clips']} clips, {fields['eval_clips']} "
+            f"for evaluation, {unused} not used; {self._epochs} epochs, up to step {self._total}"
+        )
+
+    def _step(self, fields: Mapping[str, Any]) -> None:
+        now, step = self._clock(), fields["step"]
+        self._pace.append((now, step))
+        if now < self._next and step != self._total:
+            return
+        self._next = now + EVERY_S
+        took = fields["step_s"] + fields["data_s"]
+        parts = [f"loss {fields['loss']:.3f}", f"{took:.2f} s a step"]
+        if took > 0:
+            parts.append(f"{fields['audio_s'] / took:.1f} s of audio a second")
+        (begun, first), left = self._pace[0], self._total - step
+        if step > first and left > 0:
+            parts.append(f"{_duration((now - begun) / (step - first) * left)} left")
+        self._write(f"epoch {fields['epoch'] + 1} of {self._epochs}, step {step} of {self._total}: {', '.join(parts)}")
+
+
+def _amount(what: str, done: int, total: int | None) -> str:
+    name, unit = what.removesuffix(" (bytes)"), ""
+    if name != what:
+        done, total, unit = done // 10**6, total and total // 10**6, " MB"
+    return f"{name}: {done}{unit}" if total is None else f"{name}: {done} of {total}{unit}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"

@@ -1,0 +1,140 @@
+"""The process that speaks samples of a run in training: slowly, beside it, and never longer than it.
+
+Reads requests from its input, one JSON object a line: {step, checkpoint, sentences, language}. Writes wavs to
+runs/<id>/samples/, and what came of each request to samples.jsonl there: a `sample` event for each wav, then
+`finished`; or `failed` with the reason; or `stopped` when the checkpoint was replaced before it was read.
+"""
+
+import argparse
+import json
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from utils.errors import UserError
+from utils.events import EventWriter
+from utils.training.samples import SAMPLES_FILE, SAMPLES_FOLDER
+
+if TYPE_CHECKING:
+    from utils.inference.engine import Synthesizer
+
+NICE = 10
+SEED = 1
+"""The same for every sample, so that they differ by their weights only."""
+
+log = logging.getLogger(__name__)
+
+Request = dict[str, Any]
+
+
+class Speaker:
+    """The run's model, loaded once and given new weights for each request.
+
+    Args:
+        run: the run's folder.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._synthesizer: Synthesizer | None = None
+
+    def speak(self, request: Request, events: EventWriter) -> None:
+        """Write the wavs of one request, and an event for each.
+
+        Raises:
+            UserError: the checkpoint is gone or damaged, or a sentence cannot be read by this model.
+            OSError: a wav cannot be written.
+        """
+        # Imported late, here and below: loading takes seconds, in which the end of the trainer must be heard.
+        from utils.audio.write import write_wav
+        from utils.inference.vocoder import OUTPUT_RATE
+        from utils.training.run_folder import REFERENCE_FILE
+
+        synthesizer = self._with_weights(Path(request["checkpoint"]))
+        # The weights of training also hear the reference: its voice is another one after each evaluation.
+        voice = synthesizer.voice(self._run / REFERENCE_FILE)
+        for number, text in enumerate(request["sentences"], start=1):
+            begun = time.perf_counter()
+            wav = synthesizer.speak(text, language=request["language"], voice=voice, seed=SEED)
+            path = Path(SAMPLES_FOLDER) / f"step-{request['step']:08d}-{number}.wav"
+            write_wav(self._run / path, wav, OUTPUT_RATE)
+            events.write(
+                "sample",
+                step=request["step"],
+                sentence=number,
+                text=text,
+                path=path.as_posix(),
+                audio_s=wav.shape[1] / OUTPUT_RATE,
+                took_s=time.perf_counter() - begun,
+            )
+
+    def _with_weights(self, checkpoint: Path) -> "Synthesizer":
+        import torch
+
+        from utils.checkpoints.store import load_checkpoint
+        from utils.inference.engine import Synthesizer
+        from utils.training.run_folder import run_base
+
+        torch.set_num_threads(1)
+        state = load_checkpoint(checkpoint)
+        if self._synthesizer is None:
+            self._synthesizer = Synthesizer(run_base(self._run), gpt_state=state)
+        else:
+            self._synthesizer.gpt.load_state_dict(state)
+        return self._synthesizer
+
+
+def main() -> None:
+    """Serve requests until the input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", type=Path, required=True, help="the run's folder")
+    run = parser.parse_args().run
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    # The second name exists on Windows only.
+    psutil.Process().nice(NICE if os.name == "posix" else getattr(psutil, "BELOW_NORMAL_PRIORITY_CLASS"))  # noqa: B009
+    speaker, events = Speaker(run), EventWriter(run / SAMPLES_FOLDER / SAMPLES_FILE)
+    for request in requests():
+        serve(speaker, request, events)
+
+
+def serve(speaker: Speaker, request: Request, events: EventWriter) -> None:
+    """Speak, and say how it went; what fails here is a warning to training, nothing more."""
+    step, checkpoint = request["step"], Path(request["checkpoint"])
+    try:
+        speaker.speak(request, events)
+    except Exception as error:
+        log.exception("step %d", step)
+        if checkpoint.is_dir():
+            what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            events.write("failed", step=step, error=what)
+        else:
+            events.write("stopped", step=step, error="its checkpoint was replaced before it was read")
+    else:
+        events.write("finished", step=step)
+
+
+def requests() -> Iterator[Request]:
+    """Requests in their order; this process ends with its input, in the middle of a word if need be."""
+    lines: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_read_input, args=(lines,), daemon=True).start()
+    while True:
+        yield json.loads(lines.get())
+
+
+def _read_input(lines: queue.Queue[str]) -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    # The trainer closed the pipe, or died: wavs appear whole or not at all, so nothing needs to be tidied up.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

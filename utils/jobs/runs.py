@@ -1,0 +1,192 @@
+"""What lies in a project's run folders, and removing what someone chose to remove; without loading torch."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils import jobs
+from utils.checkpoints.layout import (
+    ASIDE,
+    CHECKPOINTS,
+    LEFT,
+    REMOVING,
+    CheckpointFolder,
+    checkpoints_of,
+    discard,
+    find_run,
+    freed_by,
+)
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.events import Event, events_backwards, number_of, tail
+from utils.project.disk import size_of
+from utils.project.paths import Project
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """What a run's folder says."""
+
+    job: jobs.Job
+    step: int
+    """Optimizer steps done."""
+    total_steps: int | None
+    """None before training began."""
+    loss: float | None
+    """Of the last step; None when there is none, or it was not finite."""
+    best_loss: float | None
+    """Lowest evaluation loss; None before the first evaluation."""
+    proof: Event
+    """The newest `optimizations` event of the process that trained last; empty before its first step."""
+    checkpoints: list[CheckpointFolder]
+    num_bytes: int
+    """Of the whole folder."""
+    last_write: float
+    """When the run wrote something last, in seconds since 1970."""
+
+    @property
+    def folder(self) -> Path:
+        return self.job.folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """A folder that can go."""
+
+    path: Path
+    what: str
+    """What it is, for people."""
+    run: Path
+    """The run it belongs to."""
+    num_bytes: int
+
+
+def list_runs(project: Project) -> list[RunInfo]:
+    """The runs of a project, the newest first."""
+    return [read_run(job.folder) for job in jobs.list(project) if job.folder.parent == project.runs]
+
+
+def read_run(folder: Path) -> RunInfo:
+    """What a run's folder says.
+
+    Raises:
+        UserError: the folder holds no run.
+    """
+    job = jobs.status(folder)
+    started = next(iter(tail(job.events, 1, kind="started")), {})
+    step = next(iter(tail(job.events, 1, kind="step")), {})
+    proof = next(iter(tail(job.events, 1, kind="optimizations", start=job.events_offset)), {})
+    best = next((event for event in events_backwards(job.events, kind="eval") if event.get("is_best")), {})
+    return RunInfo(
+        job=job,
+        step=int(number_of(step, "step") or 0),
+        total_steps=started.get("total_steps"),
+        loss=_number(step, "loss"),
+        best_loss=_number(best, "loss"),
+        # What an earlier process of a resumed run observed is not true of the present one.
+        proof=proof if proof.get("time", 0) >= started.get("time", 0) else {},
+        checkpoints=checkpoints_of(folder),
+        num_bytes=size_of(folder),
+        last_write=jobs.last_write(folder),
+    )
+
+
+def changed_settings(run: Path) -> dict[str, Any]:
+    """The settings of a run that are not their defaults.
+
+    Raises:
+        UserError: the run's config.yaml cannot be read.
+    """
+    config = TrainConfig.load(run / "config.yaml")
+    plain = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    changed = {name: value for name, value in vars(config).items() if value != plain[name]}
+    # These say where the run lies, not what it is.
+    return {name: value for name, value in changed.items() if name not in ("project", "output", "run_id")}
+
+
+def plan_removal(project: Project, names: Sequence[str], *, keep_best: bool) -> list[Removal]:
+    """What would go; nothing is removed.
+
+    Args:
+        project: whose runs.
+        names: the runs meant; with `keep_best`, all when none is named.
+        keep_best: only what the best weights can do without: other checkpoints, and what a kill left behind.
+
+    Raises:
+        UserError: a named run does not exist, or is still running.
+    """
+    folders = [find_run(project, name) for name in dict.fromkeys(names)]
+    for folder in folders:
+        require_ended(folder)
+    if keep_best and not folders:
+        folders = [info.folder for info in list_runs(project) if not info.job.alive]
+    plan = _left_by_clean(project.runs) if folders or (keep_best and not names) else []
+    for folder in folders:
+        plan += _all_but_best(folder) if keep_best else [_removal(folder, "the whole run", folder)]
+    return plan
+
+
+def remove(removal: Removal) -> None:
+    """Remove one folder of a plan.
+
+    Raises:
+        UserError: its run was started again meanwhile.
+        OSError: the system does not allow it.
+    """
+    # A run that is half gone has ended, and may have nothing left that says so.
+    if removal.run.exists() and not removal.run.name.startswith(REMOVING):
+        require_ended(removal.run)
+    discard(removal.path)
+
+
+def require_ended(run: Path) -> None:
+    """Do nothing when no process works in a run's folder.
+
+    Raises:
+        UserError: one does, or may.
+    """
+    job = jobs.status(run)
+    if job.alive or job.process_alive:
+        raise UserError(
+            what=f"run {run.name!r} is {job.state}", where=str(run), fix="stop it, or wait until it has ended"
+        )
+
+
+def _all_but_best(run: Path) -> list[Removal]:
+    checkpoints = checkpoints_of(run)
+    complete = [checkpoint for checkpoint in checkpoints if checkpoint.is_complete]
+    # Without an evaluation the last checkpoint holds the only weights there are.
+    kept = next((c for c in reversed(complete) if c.is_best), complete[-1] if complete else None)
+    others = [checkpoint for checkpoint in checkpoints if checkpoint is not kept]
+    plan = [_removal(c.path, "weights" if c.is_best else "checkpoint to resume from", run) for c in others]
+    whole = [checkpoint.path for checkpoint in checkpoints]
+    leftovers = [path for path in (run / CHECKPOINTS).glob(f"{ASIDE}*") if path.is_dir() and path not in whole]
+    passed = [path for path in (run / CHECKPOINTS).glob(f"{LEFT}*") if path.is_dir()]
+    return [
+        *plan,
+        *(_removal(path, "unfinished checkpoint", run) for path in leftovers),
+        *(_removal(path, "checkpoint that a resume went past", run) for path in passed),
+    ]
+
+
+def _left_by_clean(runs: Path) -> list[Removal]:
+    """What a removal that was cut has left; a run that is alive may just be removing a checkpoint."""
+    found = [(path, path) for path in runs.glob(f"{REMOVING}*")]
+    for path in runs.glob(f"*/{CHECKPOINTS}/{REMOVING}*"):
+        run = path.parents[1]
+        job = jobs.status_or_none(run)
+        if not run.name.startswith(REMOVING) and (job is None or not (job.alive or job.process_alive)):
+            found.append((path, run))
+    return [_removal(path, "left by a removal that was cut", run) for path, run in found]
+
+
+def _removal(path: Path, what: str, run: Path) -> Removal:
+    return Removal(path=path, what=what, run=run, num_bytes=size_of(path) if path == run else freed_by(path))
+
+
+def _number(event: Event, name: str) -> float | None:
+    value = event.get(name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,32 @@
+"""HiFi-GAN and speaker encoder of a base's sizes, stock's or the starter's."""
+
+from torch import nn
+
+from utils.model.shapes import DecoderShape
+
+
+def build_decoder(shape: DecoderShape) -> nn.Module:
+    """HiFi-GAN and speaker encoder of these sizes, with random weights."""
+    from TTS.encoder.models.resnet import ResNetSpeakerEncoder
+    from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
+
+    decoder = HifiDecoder(
+        decoder_input_dim=shape.latent_width,
+        d_vector_dim=shape.speaker_width,
+        upsample_initial_channel_decoder=shape.initial_channels,
+    )
+    if shape.harmonic_source:
+        from utils.model.decoder.harmonic import harmonic_generator
+
+        decoder.waveform_decoder = harmonic_generator(shape)
+    if not shape.is_stock:
+        decoder.speaker_encoder = ResNetSpeakerEncoder(
+            input_dim=64,
+            proj_dim=shape.speaker_width,
+            layers=list(shape.speaker_layers),
+            num_filters=list(shape.speaker_filters),
+            log_input=True,
+            use_torch_spec=True,
+            audio_config=decoder.speaker_encoder_audio_config,
+        )
+    return decoder

@@ -1,0 +1,154 @@
+"""HiFi-GAN with a harmonic source: it is told the hum, and learns only how the hum is to sound.
+
+Plain HiFi-GAN has to find the phase of every harmonic by itself, which takes days of a GPU. After hours of a CPU it
+hums at the rate of its own frames, whatever the voice's pitch. Here the pitch is read from the latents, a source of
+that pitch is made by formula, and each stage of the generator hears it.
+
+Shapes: B sounds, T frames of 256 samples, N = 256 T samples at 24 000 Hz.
+Source: Wang, Takaki and Yamagishi 2019, Neural source-filter waveform models, section II.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
+
+from utils.model.decoder.acoustic import AcousticTrunk, Outline
+from utils.model.decoder.envelope import EnvelopeFilter
+from utils.model.shapes import NUM_MELS, DecoderShape
+
+SAMPLE_RATE = 24_000
+MIDDLE_HZ = 150.0
+"""Pitches are told in octaves from here."""
+LEAST_HZ, MOST_HZ = 50.0, 500.0
+HIGHEST_HARMONIC_HZ = 10_000.0
+SOURCES = 3
+"""A sine, all its harmonics, and noise."""
+HIDDEN = 64
+
+
+class HarmonicGenerator(HifiganGenerator):
+    """Takes HifiganGenerator's own arguments; `forward` is the same to its callers.
+
+    Args:
+        trunk: says how each frame shall sound, and a filter sees to it; without one a small head reads the pitch.
+    """
+
+    def __init__(self, *args: Any, trunk: AcousticTrunk | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        width = self.ups[0].in_channels
+        if trunk is not None:
+            self.trunk = trunk
+            self.listen = nn.Conv1d(NUM_MELS, width, 7, padding=3)
+            self.envelope = EnvelopeFilter()
+        else:
+            self.pitch_head = nn.Sequential(
+                nn.Conv1d(width, HIDDEN, 5, padding=2), nn.LeakyReLU(LRELU_SLOPE), nn.Conv1d(HIDDEN, 2, 5, padding=2)
+            )
+        strides = [up.stride[0] for up in self.ups]
+        self.hop = math.prod(strides)
+        self.sources = nn.ModuleList(
+            _source_layer(up.out_channels, math.prod(strides[stage + 1 :])) for stage, up in enumerate(self.ups)
+        )
+
+    def forward(self, x: Tensor, g: Tensor) -> Tensor:
+        """Sound [B, 1, N] of frames [B, C, T] (or [C, T]) and a voice [B, E, 1]."""
+        return self.speak(x, g)[0]
+
+    def speak(self, x: Tensor, g: Tensor, pitch: Tensor | None = None) -> tuple[Tensor, Outline]:
+        """Sound [B, 1, N], and how it was meant to sound.
+
+        Args:
+            x: frames, [B, C, T]; also [C, T], as stock's decoder gives them where there is one sound.
+            g: voices, [B, E, 1].
+            pitch: the true one in Hz, 0 where unvoiced, [B, T]; read from the frames when not given.
+        """
+        x = x if x.dim() == 3 else x[None]
+        o = self.conv_pre(x) + self.cond_layer(g)
+        outline = self.trunk(x, g) if self.has_trunk else Outline(pitch=self.pitch_head(o))
+        if outline.mel is not None:
+            o = o + self.listen(outline.mel)
+        source = make_source(pitch_of(outline.pitch) if pitch is None else pitch, self.hop)
+        for stage, (up, condition, listen) in enumerate(zip(self.ups, self.conds, self.sources, strict=True)):
+            o = up(F.leaky_relu(o, LRELU_SLOPE)) + condition(g) + listen(source)
+            blocks = self.resblocks[stage * self.num_kernels : (stage + 1) * self.num_kernels]
+            o = torch.stack([block(o) for block in blocks]).mean(0)
+        sound = torch.tanh(self.conv_post(F.leaky_relu(o)))
+        return sound if outline.mel is None else self.envelope(sound, outline.mel), outline
+
+    @property
+    def has_trunk(self) -> bool:
+        """Whether an acoustic trunk says how each frame shall sound."""
+        return hasattr(self, "trunk")
+
+
+def harmonic_generator(shape: DecoderShape) -> HarmonicGenerator:
+    """A generator of these sizes with random weights; the rest is as stock fixes it (coqui-tts, HifiDecoder)."""
+    blocks = shape.trunk_blocks
+    return HarmonicGenerator(
+        shape.latent_width,
+        1,
+        "1",
+        [[1, 3, 5]] * 3,
+        [3, 7, 11],
+        [16, 16, 4, 4],
+        shape.initial_channels,
+        [8, 8, 2, 2],
+        inference_padding=0,
+        cond_channels=shape.speaker_width,
+        conv_pre_weight_norm=False,
+        conv_post_weight_norm=False,
+        conv_post_bias=False,
+        cond_in_each_up_layer=True,
+        trunk=AcousticTrunk(shape.latent_width, shape.speaker_width, blocks) if blocks else None,
+    )
+
+
+def pitch_of(told: Tensor) -> Tensor:
+    """Pitch in Hz of each frame, 0 where unvoiced, [B, T], as the pitch head [B, 2, T] tells it."""
+    hertz = (MIDDLE_HZ * 2 ** told[:, 0].float()).clamp(LEAST_HZ, MOST_HZ)
+    return torch.where(told[:, 1] > 0, hertz, 0.0)
+
+
+def pitch_losses(told: Tensor, pitch: Tensor) -> dict[str, Tensor]:
+    """How wrong the pitch head [B, 2, T] is: octaves where the truth [B, T] is voiced, and being voiced at all."""
+    voiced = pitch > 0
+    truth = (pitch.clamp(min=LEAST_HZ) / MIDDLE_HZ).log2()
+    octaves = ((told[:, 0] - truth).abs() * voiced).sum() / voiced.sum().clamp(min=1)
+    return {"pitch": octaves, "voiced": F.binary_cross_entropy_with_logits(told[:, 1], voiced.float())}
+
+
+def make_source(pitch: Tensor, hop: int) -> Tensor:
+    """Sine, harmonics and noise of a pitch in Hz [B, T]: [B, 3, hop * T]; the noise is always the same."""
+    voiced, places = pitch > 0, torch.arange(pitch.shape[1], device=pitch.device)
+    # Where nothing is voiced the last pitch goes on, silently: its phase then never jumps.
+    held = pitch.gather(1, torch.where(voiced, places, 0).cummax(1).values).clamp(min=LEAST_HZ)
+    gate = F.interpolate(voiced[:, None].to(pitch.dtype), scale_factor=hop, mode="linear")
+    hertz = F.interpolate(held[:, None], scale_factor=hop, mode="linear")
+    phase = ((hertz.double() / SAMPLE_RATE).cumsum(-1) % 1).float()
+    number = F.interpolate((HIGHEST_HARMONIC_HZ / held).floor()[:, None], scale_factor=hop, mode="nearest")
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(1, 1, phase.shape[-1], generator=generator).to(phase).expand_as(phase)
+    return torch.cat([gate * (2 * torch.pi * phase).sin(), gate * _harmonics(phase, number), noise], dim=1)
+
+
+def _harmonics(phase: Tensor, number: Tensor) -> Tensor:
+    """Sum of the first `number` cosines at a phase (in turns), brought to a root mean square of 1.
+
+    Source: the Dirichlet kernel, 1 + 2 sum cos(2 pi k x) = sin((2 K + 1) pi x) / sin(pi x).
+    """
+    below = (torch.pi * phase).sin()
+    near = below.abs() < 1e-4
+    kernel = ((2 * number + 1) * torch.pi * phase).sin() / torch.where(near, 1.0, below)
+    cosines = (torch.where(near, 2 * number + 1, kernel) - 1) / 2
+    return cosines * (2 / number.clamp(min=1)).sqrt()
+
+
+def _source_layer(channels: int, stride: int) -> nn.Conv1d:
+    """Brings the source to a stage's rate and channels."""
+    if stride == 1:
+        return nn.Conv1d(SOURCES, channels, 7, padding=3)
+    return nn.Conv1d(SOURCES, channels, 2 * stride, stride=stride, padding=stride // 2)

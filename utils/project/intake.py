@@ -1,0 +1,197 @@
+"""Recordings and transcripts that were uploaded for a dataset, under safe names in <project>/uploads/dataset/."""
+
+import re
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.errors import UserError, disk_errors
+from utils.project.paths import Project, unreserved
+from utils.project.uploads import DEFAULT_QUOTA_BYTES, UPLOADS_FOLDER, check_room
+
+SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".aiff", ".aif")
+VIDEOS = (".mp4", ".webm", ".mkv", ".mov")
+TRANSCRIPTS = (".txt", ".srt", ".vtt", ".ass", ".ssa")
+TABLES = (".csv", ".tsv", ".jsonl")
+ARCHIVES = (".zip",)
+ACCEPTED = SOUNDS + VIDEOS + TRANSCRIPTS + TABLES + ARCHIVES
+CORPORA = (".txt", ".csv", ".json", ".jsonl")
+"""Texts of a language."""
+RECORDINGS_FOLDER = "wavs"
+"""Recordings lie in it, where tables look for them whether or not they write `wavs/` before the name."""
+MAX_STEM_BYTES = 150
+_UNSAFE = re.compile(r"[^\w .()+,'-]")
+_TABLE_STEMS = ("metadata", "train", "eval", "transcript", "transcripts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uploads:
+    """What lies in a project's uploads folder."""
+
+    folder: Path
+    recordings: int
+    transcripts: int
+    tables: int
+    archives: int
+    num_bytes: int
+
+    @property
+    def num_files(self) -> int:
+        return self.recordings + self.transcripts + self.tables + self.archives
+
+
+def uploads_folder(project: Project) -> Path:
+    """Where a project's uploaded recordings, transcripts and tables lie; it need not exist."""
+    return project.folder / UPLOADS_FOLDER / "dataset"
+
+
+def archives_folder(project: Project) -> Path:
+    """Where a project's uploaded archives lie; beside the others, because an archive is an input of its own."""
+    return project.folder / UPLOADS_FOLDER / "archives"
+
+
+def upload_sources(project: Project) -> list[Path]:
+    """What a dataset is made from: the folder of plain files, if it holds any, and each archive."""
+    folder, archives = uploads_folder(project), archives_folder(project)
+    has_files = any(path.is_file() for path in folder.rglob("*")) if folder.is_dir() else False
+    zips = sorted(archives.glob("*.zip")) if archives.is_dir() else []
+    return [*([folder] if has_files else []), *zips]
+
+
+@disk_errors()
+def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> list[Path]:
+    """Move files into the project; a file of the same name that was uploaded before is replaced.
+
+    Args:
+        project: whose uploads.
+        files: uploaded files under the names that the user gave them.
+        quota_bytes: all uploads of the project together may take so much.
+
+    Returns:
+        Where they lie now, in order.
+
+    Raises:
+        UserError: a kind of file that is not used here, one that is gone or no plain file, two that would be one, or
+            more than the quota or the disk has room for; before any was moved.
+    """
+    refused = [path.name for path in files if path.suffix.lower() not in ACCEPTED]
+    if refused:
+        raise UserError(
+            what=f"{len(refused)} of {len(files)} files cannot be used, the first is {refused[0]!r}",
+            where="upload",
+            fix=f"upload recordings, transcripts, tables or a zip: {' '.join(ACCEPTED)}",
+        )
+    # A link could bring in any file of this computer.
+    gone = [path.name for path in files if path.is_symlink() or not path.is_file()]
+    if gone:
+        raise UserError(what=f"an uploaded file is gone: {gone[0]!r}", where="upload", fix="upload it again")
+    _check_apart(project, files)
+    check_room(project, sum(path.stat().st_size for path in files), quota_bytes)
+    return [_move(path, _place(project, path.name)) for path in files]
+
+
+def to_be_replaced(project: Project, files: Sequence[Path]) -> list[str]:
+    """Names of the files that `add_uploads` of these would replace."""
+    places = [_place(project, path.name) for path in files]
+    return [place.name for place in places if place.is_file()]
+
+
+def survey(project: Project) -> Uploads:
+    """What was uploaded so far."""
+    folder = uploads_folder(project)
+    folders = [place for place in (folder, archives_folder(project)) if place.is_dir()]
+    files = [path for place in folders for path in place.rglob("*") if path.is_file()]
+    kinds = [path.suffix.lower() for path in files]
+    return Uploads(
+        folder=folder,
+        recordings=sum(kind in SOUNDS + VIDEOS for kind in kinds),
+        transcripts=sum(kind in TRANSCRIPTS for kind in kinds),
+        tables=sum(kind in TABLES for kind in kinds),
+        archives=sum(kind in ARCHIVES for kind in kinds),
+        num_bytes=sum(path.stat().st_size for path in files),
+    )
+
+
+@disk_errors()
+def keep_corpus(project: Project, file: Path, *, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> Path:
+    """Copy an uploaded text of the project's language into the project, in place of the one before.
+
+    Args:
+        project: whose.
+        file: the upload, under the name that the user gave it.
+        quota_bytes: all uploads of the project together may take so much.
+
+    Raises:
+        UserError: no kind of text, gone or no plain file, or too large.
+    """
+    if file.suffix.lower() not in CORPORA:
+        raise UserError(what=f"{file.name!r} cannot be read as text", where="upload", fix=f"use {' '.join(CORPORA)}")
+    if file.is_symlink() or not file.is_file():
+        raise UserError(what=f"an uploaded file is gone: {file.name!r}", where="upload", fix="upload it again")
+    check_room(project, file.stat().st_size, quota_bytes)
+    folder = project.folder / UPLOADS_FOLDER / "corpus"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"corpus{file.suffix.lower()}"
+    # The browser's form still holds the upload: it may be looked at again.
+    shutil.copyfile(file, target)
+    return target
+
+
+@disk_errors()
+def remove_uploads(project: Project) -> None:
+    """Remove all that was uploaded; the dataset made from it stays.
+
+    Raises:
+        UserError: the system does not allow it.
+    """
+    for folder in (uploads_folder(project), archives_folder(project)):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
+
+def safe_name(name: str) -> str:
+    """A file name that every system takes and that leads nowhere else, as near to the given one as that allows."""
+    composed = unicodedata.normalize("NFC", name.replace("\\", "/").rsplit("/", 1)[-1])
+    stem, dot, suffix = composed.rpartition(".")
+    stem, suffix = (stem, dot + suffix.lower()) if dot else (composed, "")
+    stem = _UNSAFE.sub("_", stem).strip(" .") or "file"
+    while len(stem.encode()) > MAX_STEM_BYTES:
+        stem = stem[:-1]
+    return unreserved(stem.rstrip(" .") + _UNSAFE.sub("_", suffix))
+
+
+def _check_apart(project: Project, files: Sequence[Path]) -> None:
+    """Of two files of one upload that would be one, neither may be lost.
+
+    Raises:
+        UserError: there are such files: of one name, or of names that some systems do not tell apart.
+    """
+    taken: dict[str, Path] = {}
+    for path in files:
+        place = str(_place(project, path.name)).casefold()
+        if place in taken:
+            raise UserError(
+                what=f"two of the files would have the same name: {taken[place].name!r} and {path.name!r}",
+                where="upload",
+                fix="rename one of them; tables may have any name, and all of them are read",
+            )
+        taken[place] = path
+
+
+def _place(project: Project, name: str) -> Path:
+    """Recordings and the transcripts beside them in one folder, tables above it, archives apart."""
+    safe, folder = Path(safe_name(name)), uploads_folder(project)
+    if safe.suffix in ARCHIVES:
+        return archives_folder(project) / safe
+    is_table = safe.suffix in TABLES or (safe.suffix == ".txt" and safe.stem.lower() in _TABLE_STEMS)
+    # A folder's table is looked for by its ending; what separates the columns, its reader sees.
+    table = safe if safe.suffix == ".jsonl" else safe.with_suffix(".csv")
+    return folder / table if is_table else folder / RECORDINGS_FOLDER / safe
+
+
+def _move(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(source, target)
+    return target

@@ -1,0 +1,42 @@
+"""How much may be uploaded: a quota for each project, and a part of the disk that stays free."""
+
+from utils.errors import UserError
+from utils.hardware import disk_free
+from utils.project.disk import size_of
+from utils.project.paths import Project
+
+UPLOADS_FOLDER = "uploads"
+GIB = 2**30
+DEFAULT_QUOTA_BYTES = 50 * GIB
+"""All uploads of one project together."""
+KEPT_FREE_BYTES = GIB
+"""So much of the disk is left for training, whatever the quota allows."""
+
+
+def uploaded_bytes(project: Project) -> int:
+    """Size of all uploads of a project."""
+    return size_of(project.folder / UPLOADS_FOLDER)
+
+
+def check_room(project: Project, wanted: int, quota_bytes: int) -> None:
+    """Do nothing when so many more bytes may be stored in a project.
+
+    Raises:
+        UserError: its quota or the disk has no room for them.
+    """
+    taken = uploaded_bytes(project)
+    if taken + wanted > quota_bytes:
+        raise UserError(
+            what=f"the upload of {wanted / 1e6:.1f} MB does not fit: the project has {taken / 1e6:.1f} MB of uploads "
+            f"and may have {quota_bytes / 1e6:.1f} MB",
+            where=str(project.folder / UPLOADS_FOLDER),
+            fix="remove uploads that were prepared already, or start the app with a larger --project-quota-gb",
+        )
+    # The output folder comes with the first project.
+    free = disk_free(project.output)
+    if wanted + KEPT_FREE_BYTES > free:
+        raise UserError(
+            what=f"the disk has {free / 1e9:.1f} GB free; the upload takes {wanted / 1e9:.1f} GB and 1 GB stays free",
+            where=str(project.folder),
+            fix="free some space",
+        )

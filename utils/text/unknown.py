@@ -1,0 +1,82 @@
+"""Characters that a base has no token for: how often they stand in a dataset, and what could be written instead."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from utils.config import STARTER
+from utils.project.advice import CODE, extend_command
+
+_INSTEAD = {
+    **dict.fromkeys("“”„‟«»＂″", '"'),
+    **dict.fromkeys("‘’‚‛`´ʼʹ′", "'"),
+    **dict.fromkeys("–—―−‐‑‒", "-"),
+    **{"…": "...", "•": ",", "·": ",", "／": "/", "_": " ", "|": ","},
+    **{"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i"},
+}
+"""What people mean by characters that Unicode does not take apart."""
+
+
+@dataclass(frozen=True)
+class UnknownCharacter:
+    """One character in all transcripts that hold it."""
+
+    character: str
+    name: str
+    """Its code point and Unicode name."""
+    count: int
+    clips: int
+    instead: str
+    """What to do about it, in words."""
+
+    @property
+    def line(self) -> str:
+        """All of it, for people."""
+        times = f"{self.count} time{'s' * (self.count != 1)} in {self.clips} clip{'s' * (self.clips != 1)}"
+        return f"{self.character} ({self.name}): {times}; {self.instead}"
+
+
+def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str = "") -> str:
+    """What to write instead of a character, in words.
+
+    Args:
+        character: that the vocabulary lacks.
+        is_known: whether it can express a text.
+        extend: command that adds the language's letters to the base; with placeholders when not given.
+    """
+    plain = "".join(c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c))
+    for text in (_INSTEAD.get(character), plain, _INSTEAD.get(plain)):
+        if text and text != character and is_known(text):
+            return f"write {text!r}" if text.strip() else "write a space"
+    kind = unicodedata.category(character[0])[0] if character else "S"
+    if kind in "LM":
+        return f"add the language's letters to the base: {extend or extend_command(CODE, STARTER)}"
+    return "write the word that is said for it, or leave it out"
+
+
+def code_and_name(character: str) -> str:
+    """Such as U+00DF latin small letter sharp s."""
+    if len(character) != 1:
+        return ""
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'unnamed').lower()}"
+
+
+def count_unknown(texts: Iterable[tuple[str, dict[str, str]]]) -> list[UnknownCharacter]:
+    """Every character that is lacking, the most frequent first.
+
+    Args:
+        texts: of each clip, what the tokenizer reads, and its unknown characters with what to do about them.
+    """
+    counts: Counter[str] = Counter()
+    clips: Counter[str] = Counter()
+    instead: dict[str, str] = {}
+    for text, unknown in texts:
+        for character, fix in unknown.items():
+            counts[character] += max(1, text.count(character))
+            clips[character] += 1
+            instead[character] = fix
+    return [
+        UnknownCharacter(character, code_and_name(character), count, clips[character], instead[character])
+        for character, count in counts.most_common()
+    ]

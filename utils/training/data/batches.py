@@ -1,0 +1,338 @@
+"""Clips to batches, the same ones for the same seed, epoch and place, whatever the number of workers.
+
+Shapes: B clips, S samples of conditioning audio.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from utils.audio.decode import load_audio
+from utils.audio.segment import read_segment
+from utils.bases.base import XTTS_CROP
+from utils.config import CODE_SAMPLES, SAMPLE_RATE, Conditioning
+from utils.errors import UserError
+from utils.jobs.stopping import leave_stops_to_trainer
+from utils.model.packing import NO_ROOM, Layout, PackedBatch, Room, pack
+from utils.model.shapes import GptShape
+from utils.training.data.clips import TrainingClip
+
+BUCKET_BATCHES = 50
+"""Batches whose clips are sorted by length among themselves."""
+LENGTH_JITTER = 0.15
+"""Share by which lengths are blurred before sorting: a small dataset then still meets in new batches each epoch."""
+
+Place = tuple[int, int]
+"""(epoch, clip): all that a sample's randomness depends on, beside the seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One micro-batch."""
+
+    packed: PackedBatch
+    heard: Tensor
+    """Conditioning audio of each clip, zero-padded, [B, S]; rows of silence follow where there is room for more."""
+    audio_seconds: float
+    """Speech in this batch, without padding."""
+    names: list[str]
+    """File names of the clips, for messages."""
+    places: list[Place]
+    """Which clips these are, so that the batch can be made again in smaller ones."""
+    text_lengths: list[int]
+    """Text tokens of each clip."""
+    code_lengths: list[int]
+    """Codes of each clip."""
+    lost: list[str]
+    """Clips that could not be read, each with the reason; such a batch is not to be trained on."""
+
+    def pin_memory(self) -> Self:
+        """The same batch in page-locked memory; the loader calls this."""
+        return replace(self, packed=self.packed.pin_memory(), heard=self.heard.pin_memory())
+
+
+class Sample(NamedTuple):
+    """A clip and what of it is heard."""
+
+    place: Place
+    clip: TrainingClip
+    heard: Tensor
+    """The crop, padded to the longest, [S]."""
+    span: tuple[int, int] | None
+    """The crop's (start, end) in samples of the clip itself; None where another clip is heard."""
+    fault: str = ""
+    """Why the crop could not be read; it is silent then."""
+
+
+class ClipDataset(Dataset[Sample]):
+    """Clips with a conditioning crop each.
+
+    Args:
+        clips: the clips.
+        seed: with epoch and clip number it fixes the crop.
+        training: random crops; otherwise always a clip's beginning, so that evaluations compare.
+        crop: shortest and longest crop, in samples; XTTS v2 was trained with 3 to 6 s (coqui-tts, GPTArgs).
+        conditioning: whether the crop is of the clip itself or of another one by the same speaker.
+    """
+
+    def __init__(
+        self,
+        clips: list[TrainingClip],
+        *,
+        seed: int,
+        training: bool,
+        crop: tuple[int, int] = XTTS_CROP,
+        conditioning: Conditioning = "own",
+    ) -> None:
+        self.clips = clips
+        self.seed = seed
+        self.training = training
+        self.crop = crop
+        self._peers = _peers(clips) if conditioning == "other" else [np.array([number]) for number in range(len(clips))]
+
+    def __getitem__(self, place: Place) -> Sample:
+        """The clip with its crop.
+
+        A recording that is gone or shorter than it was is told in the sample, not raised: an error of a worker process
+        loses its kind on the way.
+        """
+        clip, (source, (start, end)) = self.clips[place[1]], self._crop(place)
+        heard, span = torch.zeros(self.crop[1]), (start, end) if source is clip else None
+        try:
+            crop = _read(source, start, end - start)
+        except UserError as error:
+            return Sample(place, clip, heard, span, fault=error.what)
+        if len(crop) != end - start:
+            return Sample(place, clip, heard, span, fault=f"{source.audio.name} is shorter than it was")
+        heard[: len(crop)] = crop
+        return Sample(place, clip, heard, span)
+
+    def span(self, place: Place) -> tuple[int, int] | None:
+        """Where in the clip itself the crop lies, (start, end) in samples; None where another clip is heard."""
+        source, span = self._crop(place)
+        return span if source is self.clips[place[1]] else None
+
+    def _crop(self, place: Place) -> tuple[TrainingClip, tuple[int, int]]:
+        """Which clip is heard at a place, and where in it, (start, end) in samples; always the same."""
+        random, peers = np.random.default_rng([self.seed, *place]), self._peers[place[1]]
+        own = int(np.searchsorted(peers, place[1]))
+        # Only where there is a choice: the crops of clips that hear themselves stay what they were.
+        ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
+        source = self.clips[peers[(own + ahead) % len(peers)]]
+        return source, self._span(source.num_samples, random)
+
+    def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
+        """Where the crop lies; of a clip shorter than the crop, half is heard (coqui-tts, get_prompt_slice)."""
+        shortest, longest = self.crop
+        wanted = int(random.integers(shortest, longest + 1)) if self.training else (shortest + longest) // 2
+        size = wanted if wanted <= length else length // 2
+        start = int(random.integers(0, length - size + 1)) if self.training else 0
+        return start, start + size
+
+
+class EpochBatches:
+    """Which clips form which batch: a new shuffle each epoch, fixed by the seed, clips of like length together.
+
+    Args:
+        lengths: of each clip's row, in positions.
+        batch_size: clips a batch.
+        seed: of the shuffle; None keeps the order.
+        balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
+            Otherwise clips of like length come together: rows of their own then need little padding.
+        rank, world: this process and their number; each takes every `world`-th batch, and all get equally many.
+    """
+
+    def __init__(
+        self,
+        lengths: list[int],
+        batch_size: int,
+        *,
+        seed: int | None,
+        balanced: bool = False,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.lengths = np.array(lengths)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.balanced = balanced
+        self.rank = rank
+        self.world = world
+
+    def __len__(self) -> int:
+        """Batches an epoch for this process."""
+        return math.ceil(len(self.lengths) / (self.batch_size * self.world))
+
+    def longest(self, num_epochs: int) -> int:
+        """Positions of the longest batch of so many epochs, for all processes."""
+        # Counted, in a tenth of a second for an epoch of 72 000 clips: as many of the longest clips are far more.
+        length_of = self.lengths.tolist().__getitem__
+        return max(sum(map(length_of, batch)) for epoch in range(num_epochs) for batch in self._batches(epoch))
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
+        """The epoch's batches for this process, from batch `start` on."""
+        for batch in self.everywhere(number)[self.rank :: self.world][start:]:
+            yield [(number, clip) for clip in batch]
+
+    def everywhere(self, number: int) -> list[list[int]]:
+        """The clips of an epoch's batches, dealt to the processes in turn; the same list in each of them."""
+        # Processes must take equally many steps: the last round is filled up from the beginning.
+        return list(islice(cycle(self._batches(number)), len(self) * self.world))
+
+    def _batches(self, number: int) -> list[list[int]]:
+        """The epoch's batches, each clip once."""
+        if self.seed is None:
+            return _chunks(list(range(len(self.lengths))), self.batch_size)
+        random = np.random.default_rng([self.seed, number])
+        order = random.permutation(len(self.lengths))
+        jitter = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, len(self.lengths))
+        blurred = (self.lengths * jitter).tolist().__getitem__
+        buckets = _chunks(order.tolist(), BUCKET_BATCHES * self.batch_size)
+        divide = _dealt if self.balanced else _chunks
+        batches = [batch for bucket in buckets for batch in divide(sorted(bucket, key=blurred), self.batch_size)]
+        return [batches[place] for place in random.permutation(len(batches))]
+
+
+class Collate:
+    """Samples to one packed batch; an object, because worker processes must be able to receive it.
+
+    Args:
+        shape: of the model.
+        mask_heard: leave out the codes that a clip's own crop covers (training); evaluation scores all codes.
+        learn_reading: say where in the text each code is, for clips with word times.
+        layout: a row a clip, or one packed row.
+        room: what a batch is filled up to, so that all have one shape.
+    """
+
+    def __init__(
+        self,
+        shape: GptShape,
+        *,
+        mask_heard: bool,
+        learn_reading: bool = False,
+        layout: Layout = "rows",
+        room: Room = NO_ROOM,
+    ) -> None:
+        self.shape = shape
+        self.mask_heard = mask_heard
+        self.learn_reading = learn_reading
+        self.layout = layout
+        self.room = room
+
+    def __call__(self, samples: list[Sample]) -> Batch:
+        clips = [sample.clip for sample in samples]
+        spans = [_codes_in(sample.span) for sample in samples]
+        heard = torch.stack([sample.heard for sample in samples])
+        packed = pack(
+            [clip.tokens for clip in clips],
+            [torch.from_numpy(np.array(clip.codes)) for clip in clips],
+            self.shape,
+            heard=spans if self.mask_heard else None,
+            reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if self.learn_reading else None,
+            layout=self.layout,
+            room=self.room,
+        )
+        return Batch(
+            packed=packed,
+            heard=F.pad(heard, (0, 0, 0, max(self.room.clips - len(samples), 0))),
+            audio_seconds=sum(clip.seconds for clip in clips),
+            names=[clip.audio.name for clip in clips],
+            places=[sample.place for sample in samples],
+            text_lengths=[len(clip.tokens) for clip in clips],
+            code_lengths=[len(clip.codes) for clip in clips],
+            lost=[sample.fault for sample in samples if sample.fault],
+        )
+
+
+def _peers(clips: list[TrainingClip]) -> list[NDArray[np.int64]]:
+    """For each clip the numbers of all clips by its speaker, its own among them, ascending."""
+    numbers: dict[str, list[int]] = {}
+    for number, clip in enumerate(clips):
+        numbers.setdefault(clip.speaker, []).append(number)
+    arrays = {speaker: np.array(own) for speaker, own in numbers.items()}
+    return [arrays[clip.speaker] for clip in clips]
+
+
+def _codes_in(span: tuple[int, int] | None) -> tuple[int, int]:
+    """Codes [start, end) of a span of samples; none where there is none."""
+    return (0, 0) if span is None else (span[0] // CODE_SAMPLES, span[1] // CODE_SAMPLES)
+
+
+def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:
+    """The same clips, heard the same, in batches of `max_clips` or fewer; nothing is read again."""
+    if len(batch.places) <= max_clips:
+        return [batch]
+    samples = [
+        Sample(place, dataset.clips[place[1]], heard, dataset.span(place))
+        for place, heard in zip(batch.places, batch.heard[: len(batch.places)], strict=True)
+    ]
+    return [collate(samples[at : at + max_clips]) for at in range(0, len(samples), max_clips)]
+
+
+class PlacedBatches:
+    """The batches a loader is to bring next; one loader, with its processes, then serves all epochs.
+
+    Args:
+        places: batches of an epoch, by its number and the first batch wanted.
+    """
+
+    def __init__(self, places: Callable[[int, int], Iterator[list[Place]]]) -> None:
+        self.places = places
+        self.epoch = 0
+        self.start = 0
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        return self.places(self.epoch, self.start)
+
+
+def make_loader(
+    dataset: ClipDataset,
+    batches: list[list[Place]] | PlacedBatches,
+    collate: Collate,
+    *,
+    num_workers: int = 0,
+    prefetch_factor: int | None = None,
+    pin_memory: bool = False,
+    persistent_workers: bool = False,
+) -> DataLoader:
+    """A loader that yields exactly these batches in this order; the rest as of torch's DataLoader."""
+    return DataLoader(
+        dataset,
+        batch_sampler=batches,  # type: ignore[arg-type]  # torch asks for a length that it never uses here
+        collate_fn=collate,
+        worker_init_fn=leave_stops_to_trainer,
+        num_workers=num_workers,
+        prefetch_factor=prefetch_factor,
+        pin_memory=pin_memory,
+        persistent_workers=persistent_workers,
+    )
+
+
+def _chunks(clips: list[int], size: int) -> list[list[int]]:
+    return [clips[at : at + size] for at in range(0, len(clips), size)]
+
+
+def _dealt(clips: list[int], size: int) -> list[list[int]]:
+    """Clips sorted by length, dealt to batches like cards, each round in the other direction."""
+    count = math.ceil(len(clips) / size)
+    hands: list[list[int]] = [[] for _ in range(count)]
+    for number, turn in enumerate(_chunks(clips, count)):
+        for hand, clip in zip(hands if number % 2 == 0 else hands[::-1], turn, strict=False):
+            hand.append(clip)
+    return hands
+
+
+def _read(clip: TrainingClip, start: int, count: int) -> Tensor:
+    """Samples [start, start + count) of a clip, [count]; a clip of a foreign format is decoded whole each time."""
+    if clip.is_native:
+        return read_segment(clip.audio, start, count)[0]
+    return load_audio(clip.audio, SAMPLE_RATE)[0, start : start + count]

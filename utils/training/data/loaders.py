@@ -1,0 +1,171 @@
+"""A run's batches: which clips, in which layout, by how many processes, for training and for evaluation."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import partial
+
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+from utils.bases.base import Base
+from utils.config import TrainConfig
+from utils.model.packing import NO_ROOM, Room, round_up, row_length
+from utils.performance_utils import LoaderSettings, loader_settings
+from utils.training.data.batches import (
+    Batch,
+    ClipDataset,
+    Collate,
+    EpochBatches,
+    PlacedBatches,
+    make_loader,
+    split_batch,
+)
+from utils.training.data.clips import TrainingClip
+from utils.training.data.load import TrainingData
+from utils.training.optimizations.switches import Switches
+
+CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Ways of compiling that record CUDA graphs."""
+SHAPE_STEP = 256
+"""Batches of one shape are filled up to a multiple of this many positions."""
+
+
+class Loaders:
+    """Makes the batches of a run.
+
+    Args:
+        config: settled settings.
+        base: whose tokens and crops the clips have.
+        data: the clips.
+        accelerator: which process this is, of how many.
+        switches: the layout that the attention kernel wants.
+    """
+
+    def __init__(
+        self, config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, switches: Switches
+    ) -> None:
+        self._config, self._base, self._data, self._switches = config, base, data, switches
+        self._batches = EpochBatches(
+            _lengths(data.train),
+            config.batch_size,
+            seed=config.seed,
+            balanced=switches.layout == "packed",
+            rank=accelerator.process_index,
+            world=accelerator.num_processes,
+        )
+        # In the order of the manifest.
+        self._eval_batches = EpochBatches(_lengths(data.evaluate), config.eval_batch_size, seed=None)
+        self._rooms = {True: self._room_to_train(), False: self._room_of(self._eval_batches, num_epochs=1)}
+        """What every batch has room for, by whether it trains."""
+        self._places = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
+        self._device = accelerator.device
+        self.settings = self._settings()
+        if self.settings.off:
+            switches.off["loader"] = "; ".join(self.settings.off)
+        self._train = make_loader(
+            self._dataset(training=True),
+            self._places,
+            self._collate(self._rooms[True], training=True),
+            num_workers=self.settings.num_workers,
+            prefetch_factor=self.settings.prefetch_factor,
+            pin_memory=self.settings.pin_memory,
+            persistent_workers=self.settings.persistent_workers,
+        )
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Micro-batches of training an epoch, for this process."""
+        return len(self._batches)
+
+    def plan_of(self, epoch: int) -> str:
+        """Fingerprint of which clips form which batches of an epoch, in which process; the same in all of them.
+
+        The clips, their lengths, the layout that the attention kernel wants and the number of processes decide it.
+        """
+        batches, world = self._batches.everywhere(epoch), self._batches.world
+        plan = batches if world == 1 else [world, *batches]
+        return hashlib.sha256(json.dumps(plan).encode()).hexdigest()[:16]
+
+    def train(self, epoch: int, start: int) -> DataLoader:
+        """Micro-batches of an epoch, from batch `start` on; always the same loader, whose processes live on."""
+        self._places.epoch, self._places.start = epoch, start
+        return self._train
+
+    def close(self) -> None:
+        """End the processes that read. Left to the garbage collector, torch waits five seconds for each of them: it
+        closes the queue first, through which they would be told."""
+        iterator, self._train._iterator = self._train._iterator, None
+        if iterator is not None and self.settings.num_workers:
+            iterator._shutdown_workers()  # type: ignore[attr-defined]  # torch has no public way
+
+    def evaluate(self) -> DataLoader:
+        """Evaluation batches in a fixed order."""
+        collate = self._collate(self._rooms[False], training=False)
+        return make_loader(self._dataset(training=False), list(self._eval_batches.epoch(0)), collate)
+
+    def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
+        """Makes smaller batches of one."""
+        # Of whatever size: a batch is made smaller because memory is short.
+        room = Room(longest=self._rooms[training].longest) if self._switches.layout == "packed" else NO_ROOM
+        return partial(_split, self._dataset(training=training), self._collate(room, training=training))
+
+    def _dataset(self, *, training: bool) -> ClipDataset:
+        """Clips that are cropped at random where they train."""
+        clips: list[TrainingClip] = self._data.train if training else self._data.evaluate
+        return ClipDataset(
+            clips,
+            seed=self._config.seed,
+            training=training,
+            crop=self._base.defaults.crop,
+            # Checkpoints from before there was a choice name none.
+            conditioning=self._config.conditioning or self._base.defaults.conditioning,
+        )
+
+    def _collate(self, room: Room, *, training: bool) -> Collate:
+        return Collate(
+            self._base.gpt_shape(),
+            mask_heard=training,
+            learn_reading=training and self._config.reading_weight > 0,
+            layout=self._switches.layout,
+            room=room,
+        )
+
+    def _room_to_train(self) -> Room:
+        config = self._config
+        if config.max_mel_length:
+            assert config.max_text_length
+            clip, size = row_length(config.max_text_length, config.max_mel_length), config.batch_size
+            return Room(clips=size, longest=clip, total=round_up(clip * size, SHAPE_STEP))
+        assert config.num_epochs
+        return self._room_of(self._batches, num_epochs=config.num_epochs)
+
+    def _room_of(self, batches: EpochBatches, *, num_epochs: int) -> Room:
+        """What batches have room for that compiled blocks are to compute with."""
+        mode, longest = self._switches.compile, int(batches.lengths.max())
+        if mode in CUDA_GRAPHS:
+            # They are recorded for one shape. Batches are balanced: the longest is little longer than the others.
+            clips, total = min(batches.batch_size, len(batches.lengths)), batches.longest(num_epochs)
+            return Room(clips=clips, longest=longest, total=round_up(total, SHAPE_STEP))
+        # The variable-length kernel is told the longest clip as a number, which code is compiled for.
+        return Room(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_ROOM
+
+    def _settings(self) -> LoaderSettings:
+        config, files = self._config, {clip.audio for clip in self._data.train}
+        return loader_settings(
+            num_clips=len(self._data.train),
+            device=self._device.type,
+            dataset_bytes=sum(file.stat().st_size for file in files),
+            num_workers=config.num_workers,
+            prefetch_factor=config.prefetch_factor,
+            pin_memory=config.pin_memory,
+        )
+
+
+def _lengths(clips: list[TrainingClip]) -> list[int]:
+    """Positions of each clip's row."""
+    return [row_length(len(clip.tokens), len(clip.codes)) for clip in clips]
+
+
+def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
+    return split_batch(batch, dataset, collate, max_clips=max_clips)

@@ -1,0 +1,1 @@
+"""The optimization switches: resolve, apply, prove and report them."""

@@ -1,0 +1,263 @@
+"""What a training step really did: read from the operations of one of its micro-batches, not from the settings."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import profiler_legacy
+from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd.profiler_util import EventList, FunctionEvent
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
+
+from utils.model.activation_checkpointing import saved_operations
+from utils.model.gpt import XttsGpt, unwatched
+from utils.training.optimizations.compiler import num_graphs, num_skips
+
+KERNELS = {
+    "aten::_scaled_dot_product_flash_attention": "flash",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "flash (CPU)",
+    "aten::_scaled_dot_product_efficient_attention": "memory-efficient",
+    "aten::_scaled_dot_product_cudnn_attention": "cuDNN",
+    "aten::_scaled_dot_product_attention_math": "math",
+    "torch_attn::_varlen_attn": "varlen flash",
+    "MatrixAttention": "matrix products (CPU)",
+    "PackedMatrixAttention": "matrix products (CPU)",
+    # What is left to see of `MatrixAttention` in compiled code; nothing else in a block computes with it.
+    "aten::baddbmm": "matrix products (CPU)",
+}
+"""Operations that attention is dispatched to, and what people call them."""
+EXPLICIT = "explicit softmax"
+SLOW = frozenset({"math", EXPLICIT})
+"""Kernels that write the attention weights out in several passes: with one of these SDPA is off."""
+_SOFTMAX = "aten::_softmax"
+"""Tells explicit attention apart, where it is not a part of one of the kernels above."""
+_BLOCK = "transformer block"
+"""What a pass of a block is called among the recorded operations."""
+_COMPILED = "Torch-Compiled Region"
+"""Begins the name of what torch.compile made of a function, where it runs."""
+_COMPILING = "(dynamo_timed)"
+"""Ends the names of torch.compile's phases: operations within are tried on tensors without numbers, not run."""
+
+
+@dataclass(kw_only=True)
+class StepRecord:
+    """What one micro-batch did, forward and backward."""
+
+    kernels: Counter[str] = field(default_factory=Counter)
+    """How often each attention kernel ran in the transformer blocks, recomputations included."""
+    other_kernels: Counter[str] = field(default_factory=Counter)
+    """The same of the conditioning encoder and the perceiver."""
+    passes: int = 0
+    """Passes of single blocks that were watched."""
+    compiled: int = 0
+    """Those of them that ran compiled code."""
+    hidden: int = 0
+    """Those of them in which no attention kernel was seen: compiled code may have one of its own."""
+    forward_runs: int = 0
+    """Forward passes of single transformer blocks that the forward pass itself needs."""
+    recomputed: int = 0
+    """Forward passes of single transformer blocks made once more in the backward pass."""
+    conditioning_recomputed: int = 0
+    """The same of the conditioning encoder's blocks."""
+    block_bytes: int = 0
+    """What one block keeps for its backward pass without checkpointing."""
+    kept_bytes: int = 0
+    """What it keeps as it ran."""
+    product_dtype: torch.dtype | None = None
+    """Data type of the matrix products, seen at the code head."""
+    stream_dtype: torch.dtype | None = None
+    """Data type of the last block's output."""
+    num_graphs: int = 0
+    """Graphs compiled in the step that the micro-batch is of."""
+    num_skips: int = 0
+    """Times in that step that Inductor went without CUDA graphs although they were asked for."""
+
+
+@dataclass(kw_only=True)
+class _Seen:
+    """What the hooks saw while the micro-batch ran."""
+
+    passes: int = 0
+    block_inputs: tuple[Any, ...] = ()
+
+
+@contextmanager
+def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
+    """Watch the operations of a forward and backward pass; the record is complete when the block ends.
+
+    Each operation takes time to note and memory until the end: a step is watched in one of its micro-batches only.
+
+    Args:
+        gpt: the model that is trained; small hooks are attached for that time.
+    """
+    record, seen = StepRecord(), _Seen()
+    hooks = _attach(gpt, record, seen)
+    gpt.watch = partial(_block_pass, seen)
+    before = gpt.block_runs, gpt.conditioning_runs, num_graphs(), num_skips()
+    try:
+        with _operations(gpt.mel_head.weight.device) as events:
+            yield record
+    finally:
+        gpt.watch = unwatched
+        for hook in hooks:
+            hook.remove()
+    count_kernels(events, record)
+    record.forward_runs = seen.passes * gpt.shape.layers
+    record.recomputed = gpt.block_runs - before[0] - record.forward_runs
+    listeners = seen.passes * len(gpt.conditioning_encoder.attn)
+    record.conditioning_recomputed = gpt.conditioning_runs - before[1] - listeners
+    record.num_graphs, record.num_skips = num_graphs() - before[2], num_skips() - before[3]
+    if seen.block_inputs:
+        gpus = [x.device for x in seen.block_inputs[:1] if x.is_cuda]
+        # Later micro-batches of the step must draw what they would have drawn without this.
+        with torch.random.fork_rng(gpus):
+            record.block_bytes, record.kept_bytes = _block_bytes(gpt, seen.block_inputs, record)
+
+
+@contextmanager
+def _operations(device: torch.device) -> Iterator[list[FunctionEvent]]:
+    """The operations that ran on `device`'s behalf; the list is filled when the block ends."""
+    events: list[FunctionEvent] = []
+    if device.type == "cpu":
+        # Without Kineto: that asks CUDA for GPUs, and prints an error where there is no driver.
+        profiler_legacy._enable_profiler_legacy(profiler_legacy.profile().config())
+        records: list[list[Any]] = []
+        try:
+            yield events
+        finally:
+            records = profiler_legacy._disable_profiler_legacy()
+        operations = EventList(profiler_legacy._parse_legacy_records([_paired(thread) for thread in records]))
+        operations._build_tree()
+        events.extend(operations)
+    else:
+        with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
+            yield events
+        events.extend(watched.events())
+
+
+def _paired(records: list[Any]) -> list[Any]:
+    """A thread's records without ends of what began before or in another thread, such as DDP's exchanges of gradients.
+
+    Torch's own reader of these records takes such an end for a fault of its own.
+    """
+    open_ranges: set[tuple[int, int]] = set()
+    kept = []
+    for record in records:
+        key = record.handle(), record.node_id()
+        if record.kind() == "push":
+            open_ranges.add(key)
+        elif record.kind() == "pop":
+            if key not in open_ranges:
+                continue
+            open_ranges.remove(key)
+        kept.append(record)
+    return kept
+
+
+def _attach(gpt: XttsGpt, record: StepRecord, seen: _Seen) -> list[RemovableHandle]:
+    def heads(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        seen.passes += 1
+        record.product_dtype = output.dtype
+
+    def stream(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        record.stream_dtype = inputs[0].dtype
+
+    return [gpt.mel_head.register_forward_hook(heads), gpt.gpt.ln_f.register_forward_pre_hook(stream)]
+
+
+def _block_pass(seen: _Seen, *inputs: Any) -> AbstractContextManager[Any]:
+    # A recomputation in the backward pass comes here too; any of them will do.
+    seen.block_inputs = (inputs[0].detach(), *inputs[1:])
+    return record_function(_BLOCK)
+
+
+def _block_bytes(gpt: XttsGpt, inputs: tuple[Any, ...], record: StepRecord) -> tuple[int, int]:
+    """What one block keeps without checkpointing, and as it ran: from its operations, run once more."""
+    x = inputs[0].detach().requires_grad_()
+    block = gpt.gpt.h[0].forward
+    dtype = record.product_dtype or torch.float32
+    with torch.autocast(x.device.type, dtype=dtype, enabled=dtype != torch.float32):
+        everything = saved_bytes(lambda: block(x, *inputs[1:]), but=gpt.gpt.h[0].parameters())
+        if record.recomputed == 0:
+            return everything, everything
+        if gpt.options.checkpointing == "full":
+            return everything, x.nbytes
+        with _KeptOutputs() as kept:
+            block(x, *inputs[1:])
+    return everything, x.nbytes + kept.num_bytes
+
+
+class _KeptOutputs(TorchDispatchMode):
+    """Adds up the outputs of the operations that selective checkpointing keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = set(saved_operations())
+        self.num_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func in self.kept:
+            self.num_bytes += sum(t.nbytes for t in tree_leaves(out) if isinstance(t, Tensor))
+        return out
+
+
+def saved_bytes(forward: Callable[[], Tensor], *, but: Iterable[Tensor] = ()) -> int:
+    """Memory that a forward pass keeps for its backward pass, in bytes; storages that are kept twice count once.
+
+    Args:
+        forward: computes something that requires gradients; what it saves is measured, then dropped.
+        but: what does not count: the weights, which are there anyway, those that do not learn among them.
+    """
+    storages: dict[int, int] = {}
+    weights = {tensor.untyped_storage().data_ptr() for tensor in but}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        kept = forward()
+    del kept
+    return sum(storages.values())
+
+
+def count_kernels(events: Iterable[FunctionEvent], record: StepRecord) -> None:
+    """Attention kernels of the blocks, pass by pass, and of all else."""
+    passes: dict[int, Counter[str]] = {}
+    compiled: set[int] = set()
+    for event in events:
+        if event.name == _BLOCK:
+            passes.setdefault(id(event), Counter())
+        around = list(_ancestors(event))
+        block = next((id(outer) for outer in around if outer.name == _BLOCK), None)
+        if block is not None and event.name.startswith(_COMPILED):
+            compiled.add(block)
+        kernel = KERNELS.get(event.name, EXPLICIT if event.name == _SOFTMAX else None)
+        if kernel is None:
+            continue
+        if any(outer.name in KERNELS or outer.name.endswith(_COMPILING) for outer in around):
+            continue  # A part of a kernel that is counted, or an operation that was only tried.
+        seen = record.other_kernels if block is None else passes.setdefault(block, Counter())
+        seen[kernel] += 1
+    record.passes, record.compiled = len(passes), len(compiled)
+    record.hidden = sum(not kernels for kernels in passes.values())
+    record.kernels = sum(passes.values(), Counter())
+
+
+def _ancestors(event: FunctionEvent) -> Iterator[FunctionEvent]:
+    """The operations that an operation is a part of, the innermost first."""
+    outer = event.cpu_parent
+    while outer is not None:
+        yield outer
+        outer = outer.cpu_parent

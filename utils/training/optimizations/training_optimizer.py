@@ -1,0 +1,348 @@
+"""TrainingOptimizer: the switches of a training run, what they changed, and the proof that they did."""
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import torch
+from torch import nn
+
+from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
+from utils.errors import UserError
+from utils.events.console import say
+from utils.hardware import Recommendation, process_memory, recommend
+from utils.model.attention import AttentionKind
+from utils.model.gpt import XttsGpt
+from utils.model.lora import add_lora
+from utils.performance_utils.settings import optimize_torch_settings
+from utils.training.optimizations.compiler import (
+    compile_blocks,
+    failure,
+    failures,
+    num_graphs,
+    num_skips,
+    uncompile_blocks,
+)
+from utils.training.optimizations.proof import StepRecord, record_step
+from utils.training.optimizations.report import LOADING, Report, report
+from utils.training.optimizations.switches import Switches, device_index, resolve
+from utils.training.optimizer.make import make_optimizer
+
+if TYPE_CHECKING:
+    from utils.training.optimizations.foreign import ForeignModel
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+GB = 1e9
+
+
+class TrainingOptimizer:
+    """Takes a GPT and makes it train as asked; what took effect is told by `report`, after the first step.
+
+    Args:
+        enable_gradient_checkpointing, enable_grad_checkpoint: recompute activations; True is "full". Two names of one
+            switch.
+        enable_sdpa: fused attention over tight rows; False is explicit softmax attention, the reference.
+        enable_mixed_precision: half-precision products; True is "auto", False "fp32".
+        compile_mode: torch.compile of the blocks.
+        eight_bit_optimizer, offload_optimizer: where and how AdamW keeps its moments.
+        lora_rank: train low-rank additions only; 0 trains all weights.
+        freeze_conditioning: leave the conditioning encoder as it is.
+        cuda_memory_fraction: share of the GPU's memory that may be taken.
+        dropout: share of embeddings and residuals dropped.
+        seed: of the first values of LoRA's additions.
+        device: where training runs; a CUDA GPU when there is one.
+
+    Raises:
+        UserError: an impossible combination.
+    """
+
+    def __init__(
+        self,
+        enable_gradient_checkpointing: bool | Checkpointing | None = None,
+        enable_sdpa: bool = True,
+        enable_mixed_precision: bool | Precision = False,
+        *,
+        enable_grad_checkpoint: bool | Checkpointing | None = None,
+        compile_mode: CompileMode = "off",
+        eight_bit_optimizer: bool = False,
+        offload_optimizer: bool = False,
+        lora_rank: int = 0,
+        freeze_conditioning: bool = False,
+        cuda_memory_fraction: float | None = None,
+        dropout: float = 0.0,
+        seed: int = TrainConfig.seed,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        modes: dict[bool, Checkpointing] = {False: "none", True: "full"}
+        precisions: dict[bool, Precision] = {False: "fp32", True: "auto"}
+        checkpointing = _one_of(enable_gradient_checkpointing, enable_grad_checkpoint)
+        precision = enable_mixed_precision
+        self.asked = TrainConfig(
+            project="",
+            gradient_checkpointing=modes[checkpointing] if isinstance(checkpointing, bool) else checkpointing,
+            sdpa=enable_sdpa,
+            mixed_precision=precisions[precision] if isinstance(precision, bool) else precision,
+            compile=compile_mode,
+            eight_bit_optimizer=eight_bit_optimizer,
+            offload_optimizer=offload_optimizer,
+            lora_rank=lora_rank,
+            freeze_conditioning=freeze_conditioning,
+            cuda_memory_fraction=cuda_memory_fraction,
+            dropout=dropout,
+            seed=seed,
+            device="cuda" if self.device.type == "cuda" else "cpu",
+        ).validate(where="training optimizations")
+        self.switches: Switches = resolve(self.asked, self.device)
+        self.changed: dict[str, Any] = {}
+        """torch's global settings that were changed."""
+        self.record: StepRecord | None = None
+        """What was watched: a micro-batch of the first step, and of the first after each change; None before it."""
+        self.has_news = False
+        """Whether `report` would tell something that was not told yet."""
+        self.foreign: ForeignModel | None = None
+        """The model that was optimized, if it is none of ours."""
+        self._watched: tuple[Any, ...] | None = None
+
+    @classmethod
+    def from_config(cls, config: TrainConfig, device: torch.device) -> "TrainingOptimizer":
+        """The optimizer for a run's settled settings."""
+        made = cls(
+            config.gradient_checkpointing,
+            config.sdpa,
+            config.mixed_precision,
+            compile_mode=config.compile,
+            eight_bit_optimizer=config.eight_bit_optimizer,
+            offload_optimizer=config.offload_optimizer,
+            lora_rank=config.lora_rank,
+            freeze_conditioning=config.freeze_conditioning,
+            cuda_memory_fraction=config.cuda_memory_fraction,
+            dropout=config.dropout or 0.0,
+            seed=config.seed,
+            device=device,
+        )
+        loading = {name: getattr(config, name) for name in LOADING}
+        made.asked = replace(made.asked, **loading)
+        return made
+
+    @overload
+    def optimize_model(self, model: XttsGpt) -> XttsGpt: ...
+
+    @overload
+    def optimize_model(self, model: nn.Module) -> nn.Module: ...
+
+    def optimize_model(self, model: nn.Module) -> nn.Module:
+        """Set the model up in place, and torch for the device; the model comes back on the device.
+
+        Another model than ours, such as stock coqui-tts' or a Hugging Face one, gets what can be done to it; `states`
+        says what was seen of it, and why the rest is off.
+
+        Raises:
+            UserError: it is no module.
+        """
+        if not isinstance(model, nn.Module):
+            what = f"optimize_model was given a {type(model).__name__}, and takes a torch.nn.Module"
+            raise UserError(what=what, where="TrainingOptimizer", fix="give it the model itself")
+        self._set_up_torch()
+        if not isinstance(model, XttsGpt):
+            from utils.training.optimizations.foreign import (
+                ForeignModel,  # with transformers' own models: takes seconds to load
+            )
+
+            model.to(self.device)
+            self.foreign = ForeignModel(model, self.asked, self.switches)
+            return model
+        return self._optimize_own(model)
+
+    def _set_up_torch(self) -> None:
+        self.changed = optimize_torch_settings(self.device)
+        if self.device.type == "cuda":
+            # Of the whole process: a limit that an earlier run set must not stay.
+            torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction or 1.0, device_index(self.device))
+
+    def _optimize_own(self, model: XttsGpt) -> XttsGpt:
+        attention: AttentionKind = self.switches.attention
+        model.options.attention = attention
+        model.options.checkpointing = self.switches.checkpointing
+        model.options.dropout = self.asked.dropout or 0.0
+        if self.switches.lora_rank:
+            add_lora(model, self.switches.lora_rank, seed=self.asked.seed)
+            if model.added_rows is None:
+                log.warning(
+                    "LoRA leaves all text rows as they are: the base's about.json does not say which were added"
+                )
+        if self.switches.freeze_conditioning:
+            for part in (model.conditioning_encoder, model.conditioning_perceiver):
+                part.requires_grad_(False)
+        model.to(self.device)
+        if self.switches.compile != "off":
+            compile_blocks(model, self.switches.compile)
+        return model
+
+    @property
+    def states(self) -> Report:
+        """Of a model that is not ours: each switch, on only where a training step showed it, else off with why."""
+        return self.foreign.states() if self.foreign is not None else {}
+
+    def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+        """AdamW of the chosen kind over the parameters that learn."""
+        kind = self.switches.optimizer
+        return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
+
+    def step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result:
+        """Do a step of training, which puts each of its micro-batches into `micro_batch`.
+
+        Args:
+            model: from `optimize_model`.
+            step: the step; it must compute the same when it is called again after `undo`.
+            undo: takes back what a step that failed half-way has left.
+        """
+        if self.foreign is not None:
+            return step()
+        record, before = self.record, (num_graphs(), num_skips())
+        result = self.attempt(model, step, undo)
+        if self.record is not None and self.record is not record:
+            # Later micro-batches may have shapes of their own to compile for.
+            self.record.num_graphs, self.record.num_skips = num_graphs() - before[0], num_skips() - before[1]
+        return result
+
+    @contextmanager
+    def micro_batch(self, model: XttsGpt) -> Iterator[None]:
+        """Around a forward and backward pass; the first is watched, and the first that computes in another way."""
+        if self.foreign is not None:
+            yield
+            return
+        way = replace(model.options), "compile" in self.switches.off
+        if way == self._watched:
+            yield
+            return
+        with record_step(model) as record:
+            yield
+        self.record, self._watched, self.has_news = record, way, True
+
+    def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result:
+        """Do something with the model; when compiling fails, do it once more with the blocks as they are written.
+
+        Compiling can fail at any time: code is compiled anew for shapes that are new, and for evaluation. Not where it
+        ran out of the GPU's memory: that is passed on, as of every other work.
+
+        Args:
+            model, work, undo: as of `step`.
+        """
+        if self.switches.compile == "off" or "compile" in self.switches.off:
+            return work()
+        try:
+            return work()
+        except failures() as error:
+            if isinstance(getattr(error, "inner_exception", None), torch.OutOfMemoryError):
+                raise  # Blocks as they are written need no less: smaller batches mend it, and they can be compiled.
+            self._stop_compiling(model, error)
+        # Outside the handler: the traceback held on to the activations of the failed forward.
+        undo()
+        return work()
+
+    def _stop_compiling(self, model: XttsGpt, error: BaseException) -> None:
+        log.warning("torch.compile failed; training goes on without it: %s", str(error))
+        self.switches.off["compile"] = f"compiling failed: {failure(error)}"
+        uncompile_blocks(model)
+        self.has_news = self.record is not None
+
+    def report(self, model: XttsGpt, optimizer: torch.optim.Optimizer, *, scaler: bool, loader: object) -> Report:
+        """Each switch: what was asked, what the watched step showed, and why it is off if it is.
+
+        Args:
+            model, optimizer: as trained.
+            scaler: whether a gradient scaler is active.
+            loader: the training DataLoader.
+        """
+        if self.foreign is not None:
+            return self.states
+        assert self.record is not None, "report before the first step"
+        return report(
+            asked=self.asked,
+            switches=self.switches,
+            record=self.record,
+            model=model,
+            optimizer=optimizer,
+            scaler=scaler,
+            loader=loader,
+        )
+
+    @staticmethod
+    def log_off(told: Report) -> None:
+        """Warn of each switch that was asked for and is off."""
+        for name, state in told.items():
+            if state["reason"]:
+                log.warning("%s is off: %s", name, state["reason"])
+
+    @staticmethod
+    def get_memory_stats() -> dict[str, Any]:
+        """Bytes in use now, by this process and on its GPU; may be called from any thread, and without a GPU.
+
+        Returns:
+            device; rss_bytes and peak_rss_bytes of the process; with CUDA also allocated_bytes, reserved_bytes,
+            peak_bytes (allocated at most), free_bytes and total_bytes of the GPU that it holds most of.
+        """
+        stats: dict[str, Any] = {"device": "cpu", "rss_bytes": process_memory(), "peak_rss_bytes": _peak_rss()}
+        # A GPU that was not used yet is not woken up: that alone would take hundreds of megabytes of it.
+        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+            return stats
+        # The current GPU is each thread's own, the first one in a new thread: asking about that would wake it up.
+        places = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
+        device = max(places, key=torch.cuda.memory_reserved)
+        free, total = torch.cuda.mem_get_info(device)
+        return stats | {
+            "device": f"cuda:{device}",
+            "allocated_bytes": torch.cuda.memory_allocated(device),
+            "reserved_bytes": torch.cuda.memory_reserved(device),
+            "peak_bytes": torch.cuda.max_memory_allocated(device),
+            "free_bytes": free,
+            "total_bytes": total,
+        }
+
+    @staticmethod
+    def print_memory_stats() -> None:
+        """Show `get_memory_stats` in GB, one line: logged where logging is set up, printed where it is not."""
+        stats = TrainingOptimizer.get_memory_stats()
+        amounts = {name: value for name, value in stats.items() if name.endswith("_bytes")}
+        told = ", ".join(f"{name.removesuffix('_bytes')} {value / GB:.2f} GB" for name, value in amounts.items())
+        say(log, f"memory on {stats['device']}: {told}")
+
+    @staticmethod
+    def recommend(*args: Any, **options: Any) -> Recommendation:
+        """Settings for this machine and purpose; see `utils.hardware.recommend`."""
+        return recommend(*args, **options)
+
+
+def _one_of(first: bool | Checkpointing | None, second: bool | Checkpointing | None) -> bool | Checkpointing:
+    """The value of a switch that has two names; off where neither is given.
+
+    Raises:
+        UserError: they contradict each other.
+    """
+    given = [value for value in (first, second) if value is not None]
+    if len(set(given)) > 1:
+        raise UserError(
+            what=f"enable_gradient_checkpointing is {first} and enable_grad_checkpoint is {second}: one switch",
+            where="TrainingOptimizer",
+            fix="give one of them",
+        )
+    return given[0] if given else False
+
+
+def _peak_rss() -> int:
+    """The most this process has held, in bytes; what it holds now where the system does not say.
+
+    Read from the process' own memory map: Linux hands `ru_maxrss` on from parent to child.
+    """
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return process_memory()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="ascii"))
+    return int(found[1]) * 1024 if found else process_memory()
