@@ -8,10 +8,12 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
+from tests.sounds import make_project
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
@@ -50,8 +52,10 @@ def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(project: P
     assert "products float32" in seen["mixed_precision"]["observed"]
 
 
-def test_the_three_switches_read_on_with_what_was_observed(project: Project) -> None:
-    seen = told(run(project, gradient_checkpointing="full", mixed_precision="bf16"))
+def test_the_three_switches_read_on_with_what_was_observed(tmp_path: Path) -> None:
+    # One batch and no more: a CPU without units for bf16 takes seconds for each.
+    project = make_project(tmp_path, num_train=2, num_eval=1)
+    seen = told(run(project, gradient_checkpointing="full", mixed_precision="bf16", sample_text=""))
     assert {seen[name]["state"] for name in ("gradient_checkpointing", "sdpa", "mixed_precision")} == {"on"}
     assert "matrix products (CPU)" in seen["sdpa"]["observed"], "what bf16 takes on a CPU"
     assert (
