@@ -68,6 +68,10 @@ format: $(DEV) ## let ruff mend and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+.PHONY: messages
+messages: $(MADE) ## extract the page's texts into webui/text/messages.pot, for translators
+	$(BIN)/python scripts/messages.py
+
 .PHONY: lock
 lock: $(MADE) ## resolve the requirements afresh into requirements.lock
 	$(BIN)/python scripts/lock.py write

@@ -107,10 +107,10 @@ def test_the_operators_login_comes_before_a_made_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({LOGIN: "anna:hush-hush", LOGIN_FILE: "/run/secrets/login"}, "two logins are given"),
+        ({LOGIN: "anna:hush-hush", LOGIN_FILE: "/run/secrets/login"}, "two logins are set"),
         ({LOGIN: "anna:hush"}, "the password of 'anna' is too short"),
-        ({LOGIN: "hush-hush-hush"}, "that is no NAME:PASSWORD"),
-        ({LOGIN: "@anna-hush-hush"}, "that is no NAME:PASSWORD"),
+        ({LOGIN: "hush-hush-hush"}, "the login is not in the form NAME:PASSWORD"),
+        ({LOGIN: "@anna-hush-hush"}, "the login is not in the form NAME:PASSWORD"),
         ({LOGIN_FILE: "/nowhere/login"}, "the passwords cannot be read"),
     ],
 )
@@ -128,5 +128,5 @@ def test_a_made_login_that_was_damaged_is_named_and_not_replaced(tmp_path: Path)
     again, said = find_login("", {}, tmp_path, make=True)
     assert again == first and first[0][1] not in said
     (tmp_path / MADE_FILE).write_text("")
-    with pytest.raises(UserError, match=r"remove .*\.login"):
+    with pytest.raises(UserError, match=r"delete .*\.login"):
         find_login("", {}, tmp_path, make=True)

@@ -12,15 +12,21 @@ def read_flags() -> Flags:
     about = "The web app of XTTS Fine-tuning Studio."
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on; any but this computer's own needs --auth")
+    add("--host", default="127.0.0.1", help="address to listen on; any other than loopback requires --auth")
     add("--port", type=int, default=7860, help="port to listen on")
     add("--output", type=Path, default=Path("output"), help="folder of all projects")
-    add("--input-root", type=Path, action="append", default=[], help="folder that recordings may be taken from")
-    login = "login, or @FILE with one NAME:PASSWORD a line; XTTS_STUDIO_LOGIN or XTTS_STUDIO_LOGIN_FILE give one, too"
+    add(
+        "--input-root",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder that recordings may be read from; can be repeated",
+    )
+    login = "login, or @FILE with one NAME:PASSWORD per line; default: XTTS_STUDIO_LOGIN or XTTS_STUDIO_LOGIN_FILE"
     add("--auth", default="", metavar="NAME:PASSWORD", help=login)
-    add("--make-login", action="store_true", help="where no login is given, make one, keep it and print it once")
-    add("--share", action="store_true", help="make a public address through gradio.live; needs --auth")
-    add("--trusted-host", action="append", default=[], help="name the page is reached by, as behind a proxy")
-    add("--max-upload-gb", type=float, default=2.0, help="largest file that can be uploaded, in GiB")
-    add("--project-quota-gb", type=float, default=50.0, help="all uploads of one project together, in GiB")
+    add("--make-login", action="store_true", help="without a login, create one, save it, and print it once")
+    add("--share", action="store_true", help="create a public address through gradio.live; requires --auth")
+    add("--trusted-host", action="append", default=[], help="additional host name of the page, such as behind a proxy")
+    add("--max-upload-gb", type=float, default=2.0, help="maximum size of an uploaded file, in GiB")
+    add("--project-quota-gb", type=float, default=50.0, help="maximum size of all uploads of a project, in GiB")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""Between what a form holds and settings dataclasses: the only translation, with every fault told together."""
+"""Between what a form holds and settings dataclasses: the only translation, with all faults reported together."""
 
 import math
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def parse(field: Field, value: Any) -> Any:
     if field.name in IN_SECONDS:
         return round(number * SAMPLE_RATE)
     if field.kind == "int" and number != int(number):
-        raise ValueError(f"{text.label(field.name)} is {value}; use a whole number")
+        raise ValueError(text.not_whole(field.name, value))
     return int(number) if field.kind == "int" else number
 
 
@@ -121,14 +121,14 @@ def by_field(values: Values, prefix: str) -> dict[str, Any]:
 
 def _choice(field: Field, value: Any) -> str:
     if str(value) not in field.choices:
-        raise ValueError(f"{text.label(field.name)} is {value!r}; use {' or '.join(field.choices)}")
+        raise ValueError(text.not_a_choice(field.name, value, field.choices))
     return str(value)
 
 
 def _number(field: Field, value: Any) -> float:
-    wanted = "a whole number" if field.kind == "int" else "a number such as 5e-6 or 0.1"
+    refused = ValueError(text.not_a_number(field.name, value, whole=field.kind == "int"))
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{text.label(field.name)} is {value!r}; use {wanted}")
+        raise refused
     written = str(value).replace(" ", "")
     for sign, minus in MINUS_SIGNS.items():
         written = written.replace(sign, minus)
@@ -139,5 +139,5 @@ def _number(field: Field, value: Any) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{text.label(field.name)} is {value!r}; use {wanted}")
+        raise refused
     return number

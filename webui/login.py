@@ -39,7 +39,7 @@ def find_login(auth: str, environment: MutableMapping[str, str], output: Path, *
     if auth:
         return read_auth(auth), ""
     if given and file:
-        raise UserError(what="two logins are given", where=f"{LOGIN} and {LOGIN_FILE}", fix="unset one of them")
+        raise UserError(what="two logins are set", where=f"{LOGIN} and {LOGIN_FILE}", fix="unset one of them")
     if given:
         # A value that begins with @ is a login here, never a file: a message about the file would show it.
         return read_auth(given, where=LOGIN, is_text=True), ""
@@ -57,11 +57,11 @@ def _made(output: Path) -> tuple[Login, str]:
         # Readable by its owner only from the first byte on.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        kept = f"remove {path} to have a new login made, or give one: {LOGIN}"
-        return read_auth(f"@{path}", where=str(path), fix=kept), f"The login is the one in {path}."
+        kept = f"delete {path} to create a new login, or set one in {LOGIN}"
+        return read_auth(f"@{path}", where=str(path), fix=kept), f"The login is stored in {path}."
     line = f"{MADE_NAME}:{secrets.token_urlsafe(PASSWORD_BYTES)}"
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(line + "\n")
         file.flush()
         os.fsync(file.fileno())
-    return read_auth(line), f"A login was made, and is printed this once: {line}\nIt is kept in {path}."
+    return read_auth(line), f"New login, printed only this once: {line}\nIt is stored in {path}."

@@ -85,15 +85,19 @@ class Access:
         if not self.auth and (self.share or not is_loopback(self.host)):
             where = "--share" if self.share else f"--host {self.host}"
             raise UserError(
-                what="others could use this page, and everything it can do, without a password",
+                what="everyone who can reach this address could use the app without a password",
                 where=where,
-                fix="add --auth NAME:PASSWORD, --auth @FILE with one NAME:PASSWORD a line, or --make-login",
+                fix="add --auth NAME:PASSWORD, --auth @FILE with one NAME:PASSWORD per line, or --make-login",
             )
         check_passwords(self.auth, where="--auth")
         if not 0 < self.port <= MAX_PORT:
-            raise UserError(what=f"{self.port} is no port", where="--port", fix=f"use a number from 1 to {MAX_PORT}")
+            raise UserError(
+                what=f"{self.port} is not a valid port", where="--port", fix=f"use a number from 1 to {MAX_PORT}"
+            )
         if self.max_upload_bytes <= 0:
-            raise UserError(what="no file could be uploaded", where="--max-upload-gb", fix="use a positive number")
+            raise UserError(
+                what="the maximum upload size is not positive", where="--max-upload-gb", fix="use a positive number"
+            )
         return self
 
     def launch_options(self, output: Path, *, secrets: Sequence[Path] = ()) -> dict[str, Any]:
@@ -176,7 +180,9 @@ def gibibytes(value: float, *, flag: str) -> int:
         UserError: it is no size: zero, negative, infinite or no number.
     """
     if not 0 < value < MAX_GIB:
-        raise UserError(what=f"{value} GiB is no size", where=flag, fix=f"use a number above 0 and below {MAX_GIB}")
+        raise UserError(
+            what=f"{value} GiB is not a valid size", where=flag, fix=f"use a number above 0 and below {MAX_GIB}"
+        )
     return int(value * GIB)
 
 
@@ -209,7 +215,7 @@ def read_auth(
     pairs = [tuple(line.strip().split(":", 1)) for line in lines if line.strip()]
     if not pairs or any(len(pair) < 2 or not pair[0] for pair in pairs):
         # The line is not quoted: it may hold a password.
-        raise UserError(what="that is no NAME:PASSWORD", where=where, fix=fix)
+        raise UserError(what="the login is not in the form NAME:PASSWORD", where=where, fix=fix)
     return check_passwords(tuple((name, password) for name, password in pairs), where=where)
 
 
@@ -276,7 +282,7 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self.access.is_trusted(hostname(host)):
-            return 421, "This is not a name of this app. Use http://127.0.0.1, or start it with --trusted-host NAME."
+            return 421, "Unknown host name. Use http://127.0.0.1, or start the app with --trusted-host NAME."
         if not self._is_own_origin(headers, host):
             return 403, "This request comes from another site."
         path = "/" + scope["path"].lstrip("/")
@@ -286,10 +292,10 @@ class Guard:
         if not length.isdigit() or int(length) > self.limit(scope):
             return (
                 413,
-                "The request is too large. Upload fewer or smaller files, or start with a larger --max-upload-gb.",
+                "The request is too large. Upload fewer or smaller files, or increase --max-upload-gb.",
             )
         if path == UPLOAD_PATH and not _has_room(int(length)):
-            return 507, "The disk has no room for this upload."
+            return 507, "The disk does not have enough free space for this upload."
         return None
 
     def limit(self, scope: Scope) -> int:

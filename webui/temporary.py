@@ -61,7 +61,7 @@ def remove_left(place: Path) -> None:
         except (Timeout, OSError):
             # It lives, or is another user's.
             continue
-        log.info("removing what an app that is gone has left: %s", file.stem)
+        log.info("removing temporary files of an app that has ended: %s", file.stem)
         shutil.rmtree(file.with_suffix(""), ignore_errors=True)
         _let_go(lock)
 

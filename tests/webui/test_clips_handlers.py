@@ -116,7 +116,7 @@ def test_words_that_changed_on_disk_replace_those_that_are_shown(studio, project
 def test_words_that_another_tab_changed_are_not_written_over(studio, project):
     seen = on_page(shown(studio, "a"))
     clips.save(studio, seen | {"data.transcript": "One, too"})
-    with pytest.raises(UserError, match="changed meanwhile"):
+    with pytest.raises(UserError, match="was changed in another tab"):
         clips.save(studio, seen | {"data.transcript": "One, two"})
     assert "One, too" in project.train_csv.read_text()
     by_script = {key: value for key, value in seen.items() if key != "data.shown"}

@@ -75,7 +75,7 @@ def make_base(project: Project, name: str) -> Path:
 
 def test_a_base_made_for_a_project_is_offered_to_it_alone_and_can_be_used(studio, project):
     create_project("other", project.output, ProjectSettings(language="en", base="tiny"))
-    with pytest.raises(UserError, match="no base was made"):
+    with pytest.raises(UserError, match="no extended base"):
         language.adopt(studio, NAME)
     made = str(make_base(project, "base-en"))
     assert language.adopt(studio, NAME)["project.base"].properties["value"] == made
@@ -109,7 +109,7 @@ def test_an_upload_says_what_it_replaced(studio, project, tmp_path):
 def test_files_that_came_before_the_project_are_added_to_it_once_it_is_created(studio, tmp_path):
     (tmp_path / "a.txt").write_text("Hello.", encoding="utf-8")
     waiting = {"data.files": [str(tmp_path / "a.txt")]}
-    with pytest.raises(UserError, match="no project is chosen") as caught:
+    with pytest.raises(UserError, match="no project is selected") as caught:
         data.upload(studio, {"project.project": "", **waiting})
     assert "the files are then added" in caught.value.fix
     assert data.take_waiting(studio, {"project.project": "", **waiting}) == {}
@@ -162,7 +162,7 @@ def test_a_base_that_exists_stays_and_the_next_has_a_name_of_its_own_that_the_pa
     polled = {**NAME, "project.base": "tiny", "train.run": ""}
     for number, name in enumerate(("base-en", "base-en-2", "base-en-3")):
         shown = live.poll(studio, polled)
-        assert f"is called {name};" in shown["language.next"]
+        assert f"will be called {name}." in shown["language.next"]
         assert name in language.extend(studio, {**form, "language.new_tokens": 50})[TOAST]
         assert started[number][1].another
         make_base(project, name)
@@ -224,8 +224,8 @@ def test_measuring_is_a_job_of_the_chosen_models(studio, project, started):
     config = EvaluateConfig(project="maria", output=project.output, checkpoint="base,ready", num_sentences=5)
     assert started == [("evaluate", config)]
     for bad, said in (
-        ({"inference.measure": []}, "no model is chosen"),
-        ({"inference.measure": "base"}, "no model is chosen"),
+        ({"inference.measure": []}, "no model is selected"),
+        ({"inference.measure": "base"}, "no model is selected"),
         ({"inference.num_sentences": 1}, "num_sentences is 1"),
     ):
         with pytest.raises(UserError, match=said):

@@ -47,7 +47,7 @@ def test_all_faults_are_told_together_by_their_labels():
     values = {"learning_rate": "fast", "batch_size": 2.5, "schedule": "zigzag"}
     with pytest.raises(UserError) as fault:
         settings(TrainConfig, values, where="form", project="p")
-    assert all(words in str(fault.value) for words in ("Learning rate", "Batch size", "Schedule", "cosine"))
+    assert all(words in str(fault.value) for words in ("Learning rate", "Batch size", "LR schedule", "cosine"))
 
 
 def test_values_that_can_be_read_but_not_used_are_faults_too():

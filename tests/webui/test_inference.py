@@ -261,7 +261,7 @@ def test_comparing_and_judging_blind(studio, project, monkeypatch):
     assert "You preferred" in first["inference.told"]
     second = compare.prefer_same(studio, form(trial=first["inference.trial"]))
     assert second["inference.trial"] == "" and text.ALL_JUDGED in second["inference.votes"]
-    with pytest.raises(UserError, match="nothing to judge"):
+    with pytest.raises(UserError, match="no pair to rate"):
         compare.prefer_b(studio, form(trial=""))
     shown = compare.show(studio, form(comparison=identity, line=2))
     assert shown[compare.SIDES[0]].properties["value"].endswith("0002.wav")

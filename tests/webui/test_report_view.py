@@ -43,7 +43,7 @@ def test_every_clip_is_a_row_with_its_reason_or_flag():
     assert [row[:4] for row in rows] == [
         ["a", "used", "", 3.0],
         ["b", "used", "noise: 12 dB over silence", 2.0],
-        [EVIL, "left out", "too short: 0.1 s, at least 0.5 s", 0.0],
+        [EVIL, "dropped", "too short: 0.1 s, at least 0.5 s", 0.0],
     ]
 
 

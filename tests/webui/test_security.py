@@ -112,7 +112,7 @@ def test_other_hosts_and_sharing_need_a_login(place):
 def test_weak_and_unreadable_logins_are_refused(tmp_path):
     with pytest.raises(UserError, match="too short"):
         Access(auth=(("anna", "short"),)).checked()
-    with pytest.raises(UserError, match="no file"):
+    with pytest.raises(UserError, match="upload size"):
         Access(max_upload_bytes=0).checked()
     passwords = tmp_path / "users"
     passwords.write_text("anna:with:colons\n\nbert:long enough\n")

@@ -29,7 +29,7 @@ def _is_given(name: ast.Name) -> bool:
     [
         ("no text; --transcriber small would write it", "no text; “Transcribe with Whisper” small would write it"),
         ("with --gradient-checkpointing it may fit", "with “Gradient Checkpointing” it may fit"),
-        ("--workers 1 needs the least", "“Processes” 1 needs the least"),
+        ("--workers 1 needs the least", "“Worker processes” 1 needs the least"),
         ("start the app with --input-root FOLDER", "start the app with --input-root FOLDER"),
         ("a--workers, C:\\x--seed", "a--workers, C:\\x--seed"),
     ],

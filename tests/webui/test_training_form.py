@@ -93,7 +93,7 @@ def test_a_project_without_runs_gets_the_defaults(studio):
     plain = TrainConfig(project="bert", output=studio.output, base="tiny")
     assert started(studio, "bert") == plain
     assert page(studio, "bert")["train.run"] == page(studio, "bert")["train.start_from"] == ""
-    with pytest.raises(UserError, match="choose one of this project's runs"):
+    with pytest.raises(UserError, match="select one of this project's runs"):
         training.stop(studio, {"project.project": "bert", "train.run": run})
 
 

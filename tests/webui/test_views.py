@@ -58,6 +58,12 @@ def test_a_badge_says_what_was_observed_or_why_not():
     assert "no fused kernel" in off
 
 
+@pytest.mark.parametrize("asked", [False, 0, None, "none", "off", "fp32"])
+def test_what_was_not_requested_is_off_without_a_warning(asked):
+    off = run.badge_of({"asked": asked, "state": "off", "observed": "eager", "reason": None})
+    assert off.startswith(parts.badge("unknown", text.NOT_REQUESTED))
+
+
 @pytest.mark.parametrize("proof", [None, {}, {"asked": True}, {"state": "maybe"}, "on", ["on"], {"state": True}])
 def test_without_a_proof_a_badge_claims_nothing(proof):
     assert run.badge_of(proof) == parts.badge("unknown", text.NOT_KNOWN)
@@ -72,7 +78,7 @@ def test_memory_is_told_by_who_uses_it(tmp_path):
     memory = {"allocated_bytes": 6 * GB, "reserved_bytes": 7 * GB, "peak_bytes": 8 * GB}
     shown = gpu.panel(reading(card(0, used=10, processes={77: 8 * GB, 99: 2 * GB})), job(tmp_path), memory)
     assert "this run 8.0 GB, others 2.0 GB, free 14.0 GB" in shown
-    assert all(words in shown for words in ("Card 0", "93 % busy", "61 °C", "6.0 GB", "7.0 GB"))
+    assert all(words in shown for words in ("Card 0", "93 % utilization", "61 °C", "6.0 GB", "7.0 GB"))
 
 
 def test_where_the_driver_does_not_tell_the_process_what_torch_reserved_counts(tmp_path):

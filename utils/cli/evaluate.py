@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from utils.evaluation.scores import ModelScores
 
 ROWS = {
-    "retrieval": ("right sentence among all", "{:.0%}", "more"),
-    "near_miss": ("right sentence among near misses", "{:.0%}", "more"),
-    "cer": ("character error rate", "{:.1%}", "less"),
-    "mcd_db": ("mel-cepstral distortion, dB", "{:.2f}", "less"),
-    "cosine": ("speaker similarity, cosine", "{:.3f}", "more"),
-    "pitch": ("pitch off by, semitones", "{:.2f}", "less"),
-    "pitch_range": ("range of pitch off by, semitones", "{:.2f}", "less"),
-    "spectrum": ("long-term spectrum off by, dB", "{:.2f}", "less"),
+    "retrieval": ("right sentence among all", "{:.0%}", "higher"),
+    "near_miss": ("right sentence among near misses", "{:.0%}", "higher"),
+    "cer": ("character error rate", "{:.1%}", "lower"),
+    "mcd_db": ("mel-cepstral distortion, dB", "{:.2f}", "lower"),
+    "cosine": ("speaker similarity, cosine", "{:.3f}", "higher"),
+    "pitch": ("pitch off by, semitones", "{:.2f}", "lower"),
+    "pitch_range": ("range of pitch off by, semitones", "{:.2f}", "lower"),
+    "spectrum": ("long-term spectrum off by, dB", "{:.2f}", "lower"),
     "duration_ratio": ("length over the reference's", "{:.2f}", "near 1"),
-    "silent": ("silent or with long pauses", "{:.0%}", "less"),
-    "run_on": ("talks on after the end", "{:.0%}", "less"),
-    "early_stop": ("stops early", "{:.0%}", "less"),
-    "loop": ("loops", "{:.0%}", "less"),
-    "real_time": ("seconds of work a second of speech", "{:.2f}", "less"),
+    "silent": ("silent or with long pauses", "{:.0%}", "lower"),
+    "run_on": ("talks on after the end", "{:.0%}", "lower"),
+    "early_stop": ("stops early", "{:.0%}", "lower"),
+    "loop": ("loops", "{:.0%}", "lower"),
+    "real_time": ("seconds of work a second of speech", "{:.2f}", "lower"),
 }
 """What is printed of a summary: name, format, and which way is better."""
 

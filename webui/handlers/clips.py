@@ -1,4 +1,4 @@
-"""Tab 1, clip by clip: listen, mend the transcript, leave out, use again."""
+"""Tab 1, clip by clip: listen, edit the transcript, exclude, restore."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -49,12 +49,12 @@ def save(studio: Studio, values: Values) -> Updates:
 
 
 def exclude(studio: Studio, values: Values) -> Updates:
-    """Leave a clip out of training; it can be used again."""
+    """Exclude a clip from training; it can be restored."""
     return _edited(studio, values, edit.exclude, text.CLIP_EXCLUDED)
 
 
 def restore(studio: Studio, values: Values) -> Updates:
-    """Use a clip again that was left out by hand, or undo how it was cut, joined or accepted."""
+    """Restore a clip that was excluded, or undo how it was trimmed, split, merged or accepted."""
     project = studio.project(values["project.project"])
     clip = _chosen(project, values)
     found = _find(project, clip)
@@ -64,7 +64,7 @@ def restore(studio: Studio, values: Values) -> Updates:
 
 
 def mend(kind: FixKind, studio: Studio, values: Values) -> Updates:
-    """Mend the clip in a process of its own: cut a part, make two of it, join it with the next, accept it as it is."""
+    """Update the clip in its own process: trim it, split it in two, merge it with the next, accept it as it is."""
     project = studio.project(values["project.project"])
     return _mend(project, kind, _chosen(project, values), forms.by_field(values, "data."))
 
@@ -145,7 +145,7 @@ def require_idle(project: Project) -> None:
     """Do nothing when nobody else writes the dataset.
 
     Raises:
-        UserError: it is being made, or a clip is being mended.
+        UserError: it is being created, or a clip is being updated.
     """
     busy = {job.kind for job in jobs.list(project) if job.alive}
     if "prepare" in busy:
@@ -193,7 +193,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.transcript": Change(value=found.text, interactive=is_used),
         "data.save": Change(interactive=is_used),
         "data.exclude": Change(interactive=is_used),
-        "data.restore": Change(interactive=_can_be_undone(found)),
+        "data.restore": Change(interactive=_can_be_undone(found), value=_undo_label(found)),
         "data.accept": Change(interactive=found.reason == "flagged" or bool(found.flags and not found.accepted)),
         "data.trim": Change(interactive=can_be_cut),
         "data.split": Change(interactive=can_be_cut),
@@ -211,6 +211,11 @@ def _shown(project: Project, found: ClipReport) -> Updates:
 def _can_be_undone(found: ClipReport) -> bool:
     by_hand = edit.can_be_restored(found) or found.reason in ("excluded", "replaced")
     return by_hand or found.accepted or bool(found.made_from)
+
+
+def _undo_label(found: ClipReport) -> str:
+    is_excluded = edit.can_be_restored(found) or found.reason == "excluded"
+    return text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
 
 
 def _halves(words: str) -> tuple[str, str]:

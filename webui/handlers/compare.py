@@ -83,7 +83,7 @@ def judge(choice: str, studio: Studio, values: Values) -> Updates:
     if not trial:
         raise UserError(what=text.NOTHING_TO_JUDGE, where=text.BLIND, fix=text.NOTHING_TO_JUDGE_FIX)
     cast = vote(project, trial, choice)
-    told = view.tag("div", text.voted(cast.a, cast.b, cast.choice), role="status")
+    told = view.tag("div", text.voted(text.model_title(cast.a), text.model_title(cast.b), cast.choice), role="status")
     return {"inference.told": told} | _blind(project, trial.partition("/")[0])
 
 
@@ -101,7 +101,9 @@ def _comparison(project: Project, identity: str, *, line: int) -> Updates:
     sides: Updates = {side: Change(visible=False, value=None) for side in SIDES}
     for side, take in zip(SIDES, takes, strict=False):
         file = take.lines[line - 1].file
-        sides[side] = Change(visible=True, label=name_of(take), value=str(take.folder / file) if file else None)
+        sides[side] = Change(
+            visible=True, label=text.model_title(name_of(take)), value=str(take.folder / file) if file else None
+        )
     return {"inference.compare_status": _status(takes), **sides} | _blind(project, identity)
 
 

@@ -53,7 +53,7 @@ def poll(studio: Studio, values: Values) -> Updates:
 
 
 def _answer(studio: Studio, question: Callable[[], Updates], otherwise: Updates | None = None) -> Updates:
-    """A part of the page; one that cannot be told says so, and does not take the others with it.
+    """A part of the page; one that fails shows a message, and does not take the others with it.
 
     Args:
         studio: the app.
@@ -64,7 +64,7 @@ def _answer(studio: Studio, question: Callable[[], Updates], otherwise: Updates 
         return question()
     except (UserError, OSError) as error:
         # A folder that is being removed, or cannot be read at this moment: the next poll may.
-        log.warning("a part of the page cannot be told: %s", error)
+        log.warning("cannot update a part of the page: %s", error)
         said: object = error
     except Exception as error:
         # Files of another make or another version hold what nobody foresaw; asked every two seconds, it is logged once.
@@ -72,7 +72,7 @@ def _answer(studio: Studio, question: Callable[[], Updates], otherwise: Updates 
         fault = f"{type(error).__name__} {place.filename}:{place.lineno}"
         if fault not in studio.faults:
             studio.faults.add(fault)
-            log.exception("a part of the page cannot be told")
+            log.exception("cannot update a part of the page")
         said = text.NOT_READ
     return (otherwise or {}) | {"project.activity": parts.message("error", said)}
 

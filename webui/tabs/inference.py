@@ -99,7 +99,7 @@ def _settings() -> dict[str, Block]:
         value="",
         allow_custom_value=True,
         label=text.SPEAK_LANGUAGE,
-        info=known["language"].help,
+        info=text.help_of("language", known["language"].help),
         elem_id="speak-language",
     )
     with gr.Accordion(text.SAMPLING, open=False, elem_id="sampling"):
@@ -107,7 +107,13 @@ def _settings() -> dict[str, Block]:
             for name, (least, most, step) in RANGES.items():
                 field = known[name]
                 parts[SET + name] = gr.Slider(
-                    least, most, field.default, step=step, label=text.label(name), info=field.help, min_width=220
+                    least,
+                    most,
+                    field.default,
+                    step=step,
+                    label=text.label(name),
+                    info=text.help_of(name, field.help),
+                    min_width=220,
                 )
             for name in ("top_k", "seed", "split"):
                 parts[SET + name] = create_field(known[name], elem_id=f"speech-{name}".replace("_", "-"), min_width=220)

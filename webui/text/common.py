@@ -1,90 +1,94 @@
-"""Words of the whole page: title, tabs, project bar, jobs."""
+"""Texts of the whole page: title, tabs, project bar, jobs."""
 
 from collections.abc import Iterable
 
-TITLE = "XTTS Fine-tuning Studio"
-INTRO = "Your recordings in, your voice out: prepare a dataset, train, listen."
-YES, NO, ON, OFF = "yes", "no", "on", "off"
-FOLDER = "Folder"
-DATA_TAB = "1 Data processing"
-TRAIN_TAB = "2 Fine-tuning"
-INFERENCE_TAB = "3 Inference"
-SYSTEM_TAB = "4 System"
+from webui.text.catalog import _
 
-PROJECT = "Project"
-PROJECT_HELP = "One project is one voice."
-NEW_PROJECT = "New project"
-NEW_PROJECT_HELP = "Letters, digits, - and _."
+TITLE = "XTTS Fine-tuning Studio"
+INTRO = _("Turn recordings into a voice: prepare a dataset, train, listen.")
+YES, NO, ON, OFF = _("yes"), _("no"), _("on"), _("off")
+FOLDER = _("Folder")
+DATA_TAB = _("1 Data processing")
+TRAIN_TAB = _("2 Fine-tuning")
+INFERENCE_TAB = _("3 Inference")
+SYSTEM_TAB = _("4 System")
+
+PROJECT = _("Project")
+PROJECT_HELP = _("A project holds one voice.")
+NEW_PROJECT = _("New project")
+NEW_PROJECT_HELP = _("Letters, digits, - and _.")
 NEW_PROJECT_EXAMPLE = "maria"
-CREATE_PROJECT = "Create"
-NO_PROJECT = "no project is chosen"
-NOT_READ = "A file holds something that was not expected, and a part of the page stands still: see the log of the app."
-NO_PROJECT_FIX = "create one at the top of the page, or choose one"
-NO_NAME = "the new project has no name"
-NO_NAME_FIX = "type a name such as maria, then create it"
-LANGUAGE = "Language"
-LANGUAGE_HELP = "Of the recordings."
-LANGUAGE_FIXED = "The dataset's own."
-BASE = "Base model"
-BASE_HELP = "What training starts from."
+CREATE_PROJECT = _("Create")
+NO_PROJECT = _("no project is selected")
+NOT_READ = _("Part of the page cannot be updated because a file has unexpected content. See the log of the app.")
+NO_PROJECT_FIX = _("create one at the top of the page, or select one")
+NO_NAME = _("the new project has no name")
+NO_NAME_FIX = _("enter a name such as maria, then create it")
+LANGUAGE = _("Language")
+LANGUAGE_HELP = _("Language of the recordings.")
+LANGUAGE_FIXED = _("Set by the dataset.")
+BASE = _("Base model")
+BASE_HELP = _("The model to fine-tune.")
 BASE_NAMES = {
-    "tiny": "tiny (for trying; speaks noise)",
-    "starter": "starter (small, ships with the app)",
+    "tiny": _("tiny (for testing; speaks noise)"),
+    "starter": _("starter (small, included)"),
     "v2.0.2": "XTTS v2.0.2",
     "v2.0.3": "XTTS v2.0.3",
-    "main": "XTTS v2, newest revision",
+    "main": _("XTTS v2, latest revision"),
 }
-NOT_HERE = "to be downloaded: see System"
+NOT_HERE = _("not downloaded: see System")
 LANGUAGES = [
-    ("English (en)", "en"),
-    ("Amharic (amh)", "amh"),
-    ("Arabic (ar)", "ar"),
-    ("Chinese (zh)", "zh"),
-    ("Czech (cs)", "cs"),
-    ("Dutch (nl)", "nl"),
-    ("French (fr)", "fr"),
-    ("German (de)", "de"),
-    ("Hindi (hi)", "hi"),
-    ("Hungarian (hu)", "hu"),
-    ("Italian (it)", "it"),
-    ("Japanese (ja)", "ja"),
-    ("Korean (ko)", "ko"),
-    ("Polish (pl)", "pl"),
-    ("Portuguese (pt)", "pt"),
-    ("Russian (ru)", "ru"),
-    ("Spanish (es)", "es"),
-    ("Turkish (tr)", "tr"),
+    (_("English (en)"), "en"),
+    (_("Amharic (amh)"), "amh"),
+    (_("Arabic (ar)"), "ar"),
+    (_("Chinese (zh)"), "zh"),
+    (_("Czech (cs)"), "cs"),
+    (_("Dutch (nl)"), "nl"),
+    (_("French (fr)"), "fr"),
+    (_("German (de)"), "de"),
+    (_("Hindi (hi)"), "hi"),
+    (_("Hungarian (hu)"), "hu"),
+    (_("Italian (it)"), "it"),
+    (_("Japanese (ja)"), "ja"),
+    (_("Korean (ko)"), "ko"),
+    (_("Polish (pl)"), "pl"),
+    (_("Portuguese (pt)"), "pt"),
+    (_("Russian (ru)"), "ru"),
+    (_("Spanish (es)"), "es"),
+    (_("Turkish (tr)"), "tr"),
 ]
 
-FIRST_STEPS = "Start here: type a name under New project and create it. Then: 1 add recordings, 2 train, 3 listen."
-NOTHING_RUNNING = "Nothing is running."
-PROJECT_GONE = "This project is not there any more. Choose or create another at the top of the page."
-NO_PROJECT_YET = "Create a project at the top of the page first."
+FIRST_STEPS = _(
+    "Enter a name under New project and create it. Then: 1 upload recordings, 2 train, 3 listen to the result."
+)
+NOTHING_RUNNING = _("No jobs running.")
+PROJECT_GONE = _("This project no longer exists. Select or create another one at the top of the page.")
+NO_PROJECT_YET = _("Create a project at the top of the page first.")
 STATES = {
-    "starting": "starting",
-    "running": "running",
-    "stopping": "stopping",
-    "finished": "finished",
-    "stopped": "stopped",
-    "failed": "failed",
-    "lost": "lost",
+    "starting": _("starting"),
+    "running": _("running"),
+    "stopping": _("stopping"),
+    "finished": _("finished"),
+    "stopped": _("stopped"),
+    "failed": _("failed"),
+    "lost": _("lost"),
 }
 KINDS = {
-    "train": "training",
-    "prepare": "dataset",
-    "export": "export",
-    "preflight": "preflight",
-    "fix": "clip",
-    "language": "language",
-    "evaluate": "measuring",
-    "synthesize": "speaking",
-    "download": "download",
+    "train": _("training"),
+    "prepare": _("dataset"),
+    "export": _("export"),
+    "preflight": _("preflight"),
+    "fix": _("clip update"),
+    "language": _("language"),
+    "evaluate": _("evaluation"),
+    "synthesize": _("speech generation"),
+    "download": _("download"),
 }
 
 
 def project_created(name: str) -> str:
     """After a project was made."""
-    return f"Project {name} is ready. Next: add recordings in tab 1."
+    return _("Project {name} created. Next: upload recordings in tab 1.").format(name=name)
 
 
 def base_name(name: str) -> str:
@@ -104,17 +108,18 @@ def run_title(kind: str, name: str) -> str:
 
 def job_line(kind: str, project: str) -> str:
     """A job that runs now; some belong to no project."""
-    return f"{KINDS.get(kind, kind)} of {project}" if project else KINDS.get(kind, kind)
+    title = KINDS.get(kind, kind)
+    return _("{job} ({project})").format(job=title, project=project) if project else title
 
 
 def count_of(done: int, total: int | None) -> str:
     """How much of something is done."""
-    return f"{done:,} of {total:,}" if total else f"{done:,}"
+    return _("{done:,} of {total:,}").format(done=done, total=total) if total else f"{done:,}"
 
 
 def time_left(duration: str) -> str:
     """How long it will still take."""
-    return f"{duration} left"
+    return _("{duration} left").format(duration=duration)
 
 
 def phase(what: str) -> str:
@@ -123,15 +128,15 @@ def phase(what: str) -> str:
 
 
 def sentences(*said: str) -> str:
-    """What is told at once, a line each; nothing is said of what is empty."""
+    """Several messages, a line each; empty ones are skipped."""
     return "\n".join(filter(None, said))
 
 
 def no_base(name: object) -> str:
     """A base that is not offered."""
-    return f"there is no base {str(name)!r}"
+    return _("there is no base {name}").format(name=repr(str(name)))
 
 
 def use_one_of(names: Iterable[str]) -> str:
     """What is offered."""
-    return f"use one of {', '.join(names)}"
+    return _("use one of {names}").format(names=", ".join(names))

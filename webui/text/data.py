@@ -1,110 +1,151 @@
-"""Words of tab 1, Data processing."""
+"""Texts of tab 1, Data processing."""
 
 from collections.abc import Iterable, Sequence
 
-UPLOAD = "Recordings and transcripts"
-NOTHING_UPLOADED = (
-    "Nothing uploaded yet. Give recordings of one speaker with what is said in them: .txt files or subtitles "
-    "(.srt, .vtt) of the same name, or tables (metadata.csv; all of them are read); or a zip of these. "
-    "Ten to twenty minutes are a good start."
+from webui.text.catalog import _, ngettext
+
+UPLOAD = _("Recordings and transcripts")
+NOTHING_UPLOADED = _(
+    "No uploads yet. Upload recordings of one speaker with their transcripts: .txt files or subtitles (.srt, .vtt) "
+    "with the same name, tables such as metadata.csv, or a zip of these. Ten to twenty minutes of speech are a good "
+    "start."
 )
-CLEAR_UPLOADS = "Remove uploads"
-SERVER_FOLDER = "Or a folder on this server"
-SERVER_FOLDER_HELP = "Used instead of the uploads when given. It must lie below a folder that the app may read."
-OPTIONS = "Options"
-STEP_1 = "Step 1 - Create dataset"
-CANCEL = "Cancel"
-RECORDINGS, TRANSCRIPTS = ("recording", "recordings"), ("transcript", "transcripts")
-TABLES, ARCHIVES = ("table", "tables"), ("archive", "archives")
-"""Of one, and of several."""
-UPLOAD_WAITS = "create one at the top of the page; the files are then added to it"
-NO_UPLOADS = "there is nothing to make a dataset from"
-NO_UPLOADS_FIX = "upload recordings and transcripts, or name a folder of the server"
-PREPARING_STARTED = "The dataset is being made."
-PREPARING_NOW = "a dataset is being made for this project already"
-PREPARING_NOW_FIX = "wait until it is done, or cancel it"
-NOTHING_PREPARES_FIX = "no dataset is being made"
-CANCELLED = "Cancelled. The dataset is as it was before."
-DATASET = "Dataset"
-NO_REPORT_YET = "No dataset yet. Upload recordings on the left, then press Step 1."
-CLIPS_USED, CLIPS_DROPPED = "clips used", "clips left out"
-CLIPS_FLAGGED = "used, but worth a look"
-SPEECH = "of speech"
-TRAIN_AND_EVAL = "to train / to evaluate"
-DROPPED = "Left out, by reason"
-REASON_COLUMNS = ("Left out because", "Clips")
-FULL_REPORT = "Full report with every clip (report.html)"
-ALL_USED = "Every clip is used."
-FEW_MINUTES = (
-    "Under two minutes of speech: too little for a good voice, so add recordings. It is enough to try the path: tab 2."
+CLEAR_UPLOADS = _("Remove uploads")
+SERVER_FOLDER = _("Or use a folder on this server")
+SERVER_FOLDER_HELP = _("Replaces the uploads. The folder must be below one that the app may read.")
+OPTIONS = _("Options")
+STEP_1 = _("Step 1 - Create dataset")
+CANCEL = _("Cancel")
+UPLOAD_WAITS = _("create one at the top of the page; the files are then added to it")
+NO_UPLOADS = _("there is nothing to create a dataset from")
+NO_UPLOADS_FIX = _("upload recordings and transcripts, or enter a folder on the server")
+PREPARING_STARTED = _("Creating the dataset ...")
+PREPARING_NOW = _("this project's dataset is already being created")
+PREPARING_NOW_FIX = _("wait until it is finished, or cancel it")
+NOTHING_PREPARES_FIX = _("there is no dataset job to cancel")
+CANCELLED = _("Cancelled. The dataset is unchanged.")
+DATASET = _("Dataset")
+NO_REPORT_YET = _("No dataset yet. Upload recordings on the left, then select Step 1.")
+CLIPS_USED, CLIPS_DROPPED = _("clips used"), _("clips dropped")
+CLIPS_FLAGGED = _("used, to be reviewed")
+SPEECH = _("of speech")
+TRAIN_AND_EVAL = _("training / evaluation")
+DROPPED = _("Dropped clips by reason")
+REASON_COLUMNS = (_("Reason"), _("Clips"))
+FULL_REPORT = _("Full report with every clip (report.html)")
+ALL_USED = _("All clips are used.")
+FEW_MINUTES = _(
+    "Less than two minutes of speech: enough for a test run. Continue with Fine-tuning, or add recordings for a better "
+    "voice."
 )
-LENGTHS = "Clip lengths"
-SECONDS, CLIPS = "seconds", "clips"
-CLIPS_TABLE = "Every clip, used or not; choose one to listen and edit"
-CLIP = "Clip"
-TRANSCRIPT = "Transcript"
-TRANSCRIPT_HELP = "What is said in the clip; training reads this."
-SAVE_CLIP, EXCLUDE_CLIP, RESTORE_CLIP = "Save transcript", "Leave out", "Use again / undo"
-ACCEPT_CLIP = "It is fine"
-CUT_TITLE = "Cut or join this clip"
-CUT_HELP = "Times are seconds of the clip as it sounds now. The recording itself stays; every cut can be undone."
-PART_START, PART_END = "From (s)", "To (s)"
-TRIM_CLIP = "Keep only this part"
-CUT_AT = "Cut at (s)"
-TEXT_BEFORE, TEXT_AFTER = "Said before the cut", "Said after it"
-SPLIT_CLIP = "Make two clips"
-MERGE_CLIP = "Join with the clip that follows"
-FIX_STARTED = "The clip is being mended: this takes some seconds."
-MENDING_NOW = "a clip of this project is being mended already"
-MENDING_NOW_FIX = "wait until that is done"
-FIX_FAILED = "The clip could not be mended:"
-PREVIOUS_CLIP, NEXT_CLIP = "Previous", "Next"
-CLIP_SAVED = "The transcript is saved."
-CLIP_EXCLUDED = "The clip is left out from now on; it can be used again."
-CLIP_RESTORED = "The clip is used again."
-NO_CLIP = "no clip is chosen"
-CLIP_CHANGED = "the words of this clip were changed meanwhile, in another tab or by another job"
-CLIP_CHANGED_FIX = "look at them and change them again"
-CLIP_OF_ANOTHER = "the clip that is shown belongs to another project"
-NO_CLIP_FIX = "choose one in the table"
-CLIP_SOUND = "The clip as it will be trained on"
-CLIP_HAS_NO_SOUND = "It is not in the dataset, so there is nothing to play."
-CLIP_COLUMNS = ["Clip", "Status", "Why", "Seconds", "Set", "Transcript"]
-STATUS = {"used": "used", "dropped": "left out"}
-SPLITS = {"train": "train", "eval": "eval", "": ""}
+LENGTHS = _("Clip lengths")
+SECONDS, CLIPS = _("seconds"), _("clips")
+CLIPS_TABLE = _("All clips. Select one to listen to it and edit it.")
+CLIP = _("Clip")
+TRANSCRIPT = _("Transcript")
+TRANSCRIPT_HELP = _("The words spoken in the clip, as training uses them.")
+SAVE_CLIP, EXCLUDE_CLIP = _("Save transcript"), _("Exclude")
+RESTORE_CLIP, UNDO_EDIT = _("Restore clip"), _("Undo edit")
+ACCEPT_CLIP = _("Keep this clip")
+CUT_TITLE = _("Trim, split or merge this clip")
+CUT_HELP = _("Times are seconds in the current clip. The recording is not changed, and every edit can be undone.")
+PART_START, PART_END = _("From (s)"), _("To (s)")
+TRIM_CLIP = _("Trim to this part")
+CUT_AT = _("Split at (s)")
+TEXT_BEFORE, TEXT_AFTER = _("Transcript before the split"), _("Transcript after the split")
+SPLIT_CLIP = _("Split into two clips")
+MERGE_CLIP = _("Merge with the next clip")
+FIX_STARTED = _("Updating the clip ...")
+MENDING_NOW = _("a clip of this project is already being updated")
+MENDING_NOW_FIX = _("wait until it is finished")
+PREVIOUS_CLIP, NEXT_CLIP = _("Previous"), _("Next")
+CLIP_SAVED = _("Transcript saved.")
+CLIP_EXCLUDED = _("Clip excluded. You can restore it at any time.")
+CLIP_RESTORED = _("Clip restored.")
+NO_CLIP = _("no clip is selected")
+CLIP_CHANGED = _("the transcript of this clip was changed in another tab or by another job")
+CLIP_CHANGED_FIX = _("check the new transcript, then edit it again")
+CLIP_OF_ANOTHER = _("the clip on the page belongs to another project")
+NO_CLIP_FIX = _("select one in the table")
+CLIP_SOUND = _("The clip as used for training")
+CLIP_HAS_NO_SOUND = _("The clip is not in the dataset, so it cannot be played.")
+CLIP_COLUMNS = [_("Clip"), _("Status"), _("Reason"), _("Seconds"), _("Set"), _("Transcript")]
+STATUS = {"used": _("used"), "dropped": _("dropped")}
+SPLITS = {"train": _("train"), "eval": _("eval"), "": ""}
+REASONS = {
+    "outside the folder": _("outside the input folder"),
+    "bad times": _("invalid times"),
+    "unknown characters": _("unsupported characters"),
+    "removed by hand": _("excluded"),
+    "other language": _("different language"),
+    "offset": _("DC offset"),
+    "cut beginning": _("cut off at the start"),
+    "cut end": _("cut off at the end"),
+    "transcript": _("transcript mismatch"),
+    "quiet": _("too quiet"),
+    "another voice": _("different voice"),
+    "same text": _("duplicate text"),
+    "nearly the same sound": _("near-duplicate"),
+}
+"""Reasons and flags of the report that the page calls by another name."""
+SELF_EXPLAINING = ("unknown characters", "nearly the same sound", "duplicate audio")
+"""Reasons and flags whose detail says it all."""
+
+
+def upload_counts(recordings: int, transcripts: int, tables: int, archives: int) -> list[tuple[int, str]]:
+    """What was uploaded: each number with its noun."""
+    return [
+        (recordings, ngettext("recording", "recordings", recordings)),
+        (transcripts, ngettext("transcript", "transcripts", transcripts)),
+        (tables, ngettext("table", "tables", tables)),
+        (archives, ngettext("archive", "archives", archives)),
+    ]
 
 
 def uploaded(count: int, replaced: Sequence[str] = ()) -> str:
-    """After files were taken in, some of them in the place of earlier ones."""
-    added = "1 file was added." if count == 1 else f"{count} files were added."
+    """After files were added, some of them in the place of earlier ones."""
+    added = ngettext("{count} file was added.", "{count} files were added.", count).format(count=count)
     if not replaced:
         return added
-    names = ", ".join(replaced[:3]) + (f" and {len(replaced) - 3} more" if len(replaced) > 3 else "")
-    return f"{added} In place of earlier ones of the same name: {names}."
+    names, more = ", ".join(replaced[:3]), len(replaced) - 3
+    if more > 0:
+        names = _("{names} and {count} more").format(names=names, count=more)
+    return f"{added} " + _("Replaced files with the same name: {names}.").format(names=names)
 
 
 def reason(name: str) -> str:
-    """Why clips were left out."""
+    """Why clips were dropped, or deserve a review, as a heading."""
+    name = REASONS.get(name, name)
     return name[:1].upper() + name[1:]
+
+
+def because(name: str, detail: str) -> str:
+    """Why one clip was dropped, or deserves a review."""
+    return detail if name in SELF_EXPLAINING else f"{REASONS.get(name, name)}: {detail}"
 
 
 def amount(minutes: float, *, enough: bool) -> str:
     """A verdict on the amount of speech."""
     if enough:
-        return f"{minutes:.0f} minutes of speech: enough for a good voice. Next: tab 2."
-    return f"{minutes:.1f} minutes of speech: enough to try. A good voice wants ten to twenty. Next: tab 2."
+        return _("{minutes:.0f} minutes of speech: enough for a good voice. Continue with Fine-tuning.").format(
+            minutes=minutes
+        )
+    return _(
+        "{minutes:.1f} minutes of speech: enough for a first voice. Ten to twenty give a good one. Continue with "
+        "Fine-tuning."
+    ).format(minutes=minutes)
 
 
 def no_clip(name: str) -> str:
     """A clip that the dataset lacks."""
-    return f"the dataset has no clip {name!r}"
+    return _("the dataset has no clip {name}").format(name=repr(name))
 
 
 def no_folder(name: str) -> str:
-    """A folder that may not be read, or is not there: the page does not tell which."""
-    return f"no such folder among those that may be read: {name}"
+    """A folder that may not be read, or does not exist: the page does not tell which."""
+    return _("the app may not read this folder, or it does not exist: {name}").format(name=name)
 
 
 def folders_below(roots: Iterable[str]) -> str:
     """Which folders may be read."""
-    return f"name one below {', '.join(roots)}, or start the app with --input-root FOLDER"
+    return _("use a folder below {roots}, or start the app with --input-root FOLDER").format(roots=", ".join(roots))

@@ -1,143 +1,148 @@
-"""Words of tab 3, Inference."""
+"""Texts of tab 3, Inference."""
 
-SPEAK_TITLE = "Speak"
-MODEL = "Model"
-MODEL_HELP = "Any checkpoint of this project, its exported model, or a base. Checkpoints can be heard while they train."
-REFRESH_MODELS = "Read the list again"
-VOICE = "Voice"
-VOICE_HELP = "Whose voice speaks. Six seconds or more of clean speech of one person."
+from webui.text.catalog import _, ngettext
+
+MODEL = _("Model")
+MODEL_HELP = _(
+    "A checkpoint of this project, its exported model, or a base model. You can use checkpoints while training runs."
+)
+REFRESH_MODELS = _("Refresh")
+VOICE = _("Voice")
+VOICE_HELP = _("The voice to speak with. Use six seconds or more of clean speech of one person.")
 VOICES = [
-    ("the model's own", "own"),
-    ("upload or record", "recording"),
-    ("a clip of the dataset", "clip"),
-    ("a voice that came with the model", "speaker"),
+    (_("the model's default"), "own"),
+    (_("upload or record"), "recording"),
+    (_("a clip of the dataset"), "clip"),
+    (_("a speaker of the model"), "speaker"),
 ]
-RECORDING = "Reference recording"
-VOICE_CLIP = "Clip of the dataset"
-CLIP_HELP = "Clips of the prepared dataset, the longest first."
-SPEAKER = "Voice of the model"
-SPEAKER_HELP = "Known once the model was loaded: speak with it once, or type the name."
-SPEAK_TEXT = "Text"
-SPEAK_TEXT_HELP = "Any length: it is spoken sentence by sentence, and playing starts with the first."
-SPEAK_TEXT_EXAMPLE = "Type what is to be said."
-TEXT_FILE = "Text file (UTF-8), instead of the text above"
-BY_LINES = "Each line is a recording of its own"
-BY_LINES_HELP = "For many lines: one wav a line. It goes on when the page is closed; lines that fail are listed."
-SPEAK_LANGUAGE = "Language of the text"
-SAMPLING = "Sampling, speed, seed"
-RESET = "Back to the defaults"
-RANDOM_SEED = "A new take each time"
-RANDOM_SEED_HELP = "Draws another seed whenever you speak; the take remembers which."
-SPEAK = "Speak"
-STOP_SPEAKING = "Stop"
-NOTHING_SPOKEN = "Nothing spoken yet. Choose a model, type a text, then press Speak."
-NO_MODEL_YET = "no model is chosen"
-NO_MODEL_YET_FIX = "choose one in the list; a base is always there"
-NO_VOICE_CLIP = "no clip is chosen"
-NO_VOICE_CLIP_FIX = "choose one, or another voice"
-NO_RECORDING = "there is no recording"
-NO_RECORDING_FIX = "upload or record one, or choose another voice"
-BAD_TEXT_FILE = "the text file is not UTF-8 text"
-BAD_TEXT_FILE_FIX = "save it as UTF-8, then choose it again"
-NOW_PLAYING = "Sentences as they come"
-WHOLE_TAKE = "The whole recording"
-TAKES = "Takes"
-TAKES_HELP = "Every take is kept in output/<project>/takes with its settings."
-NO_TAKES = "No takes yet: what you speak is listed here, with its settings."
-TAKE = "Take"
-SHOW_TAKE = "Show"
-CONTINUE_TAKE = "Continue"
-REUSE_TAKE = "Use its settings"
-PACK_TAKE = "Pack as zip"
-ZIP = "Zip to download"
-READY_TITLE = "Take the model with you"
-PACK_READY = "Pack the exported model as zip"
-COMPARE_TITLE = "Compare models"
-COMPARE_HELP = (
-    "The text and the voice chosen above, from two or more models: heard side by side, or blind. With "
-    "“the model's own” voice, the first model's recording is used for all."
+RECORDING = _("Reference audio")
+VOICE_CLIP = _("Clip of the dataset")
+CLIP_HELP = _("Clips of the dataset, longest first.")
+SPEAKER = _("Speaker of the model")
+SPEAKER_HELP = _("Listed after the model is loaded for the first time. You can also enter a name.")
+SPEAK_TEXT = _("Text")
+SPEAK_TEXT_HELP = _("Any length. The text is generated sentence by sentence, and playback starts with the first.")
+SPEAK_TEXT_EXAMPLE = _("Enter the text to speak.")
+TEXT_FILE = _("Text file (UTF-8); replaces the text above")
+BY_LINES = _("One recording per line")
+BY_LINES_HELP = _(
+    "Generates a WAV file for each line. Generation continues when you close the page; lines that fail are listed."
 )
-COMPARE_MODELS = "Models to compare"
-COMPARE = "Speak with each"
-COMPARE_LINE = "Line"
-COMPARISON = "Comparison"
-SIDE_BY_SIDE = "Side by side"
-BLIND = "Blind: which is better?"
+SPEAK_LANGUAGE = _("Language of the text")
+SAMPLING = _("Sampling, speed, seed")
+RESET = _("Reset to defaults")
+RANDOM_SEED = _("Random seed")
+RANDOM_SEED_HELP = _("Uses a new seed for each take. The take keeps the seed it used.")
+SPEAK = _("Speak")
+STOP_SPEAKING = _("Stop")
+NOTHING_SPOKEN = _("No recording yet. Select a model, enter a text, then select Speak.")
+NO_MODEL_YET = _("no model is selected")
+NO_MODEL_YET_FIX = _("select one in the list; the base models are always available")
+NO_VOICE_CLIP = _("no clip is selected")
+NO_VOICE_CLIP_FIX = _("select one, or use another voice")
+NO_RECORDING = _("the reference audio is missing")
+NO_RECORDING_FIX = _("upload or record one, or use another voice")
+BAD_TEXT_FILE = _("the text file is not encoded in UTF-8")
+BAD_TEXT_FILE_FIX = _("save it as UTF-8, then select it again")
+NOW_PLAYING = _("Live playback")
+WHOLE_TAKE = _("Result")
+TAKES = _("Takes")
+TAKES_HELP = _("All takes are saved with their settings in output/<project>/takes.")
+NO_TAKES = _("No takes yet. Your recordings are listed here with their settings.")
+TAKE = _("Take")
+SHOW_TAKE = _("Show")
+CONTINUE_TAKE = _("Resume")
+REUSE_TAKE = _("Use these settings")
+PACK_TAKE = _("Create zip")
+ZIP = _("Zip file")
+READY_TITLE = _("Download model")
+PACK_READY = _("Create a zip of the exported model")
+COMPARE_TITLE = _("Compare models")
+COMPARE_HELP = _(
+    "Speaks the text above with the selected voice and two or more models, and plays the results side by side or as a "
+    "blind test. With “the model's default”, all models use the reference audio of the first one."
+)
+COMPARE_MODELS = _("Models to compare")
+COMPARE = _("Generate comparison")
+COMPARE_LINE = _("Line")
+COMPARISON = _("Comparison")
+SIDE_BY_SIDE = _("Side by side")
+BLIND = _("Blind test")
 HEARD_A, HEARD_B = "A", "B"
-A_BETTER = "A is better"
-B_BETTER = "B is better"
-NO_DIFFERENCE = "no difference"
-NO_COMPARISON = "No comparison yet."
-ALL_JUDGED = "Everything in this comparison is judged."
-NOTHING_TO_JUDGE = "there is nothing to judge here"
-NOTHING_TO_JUDGE_FIX = "speak with two or more models first"
-NO_VOTES = "No votes yet."
-VOTES = "Votes so far"
-MEASURE_TITLE = "Measure models"
-MEASURE_HELP = (
-    "Has the models speak sentences that were held out, and compares them with your recordings: words, voice, defects. "
-    "It takes some minutes; ears have the last word."
+A_BETTER = _("A is better")
+B_BETTER = _("B is better")
+NO_DIFFERENCE = _("no difference")
+NO_COMPARISON = _("No comparison yet.")
+ALL_JUDGED = _("You have rated every pair of this comparison.")
+NOTHING_TO_JUDGE = _("there is no pair to rate")
+NOTHING_TO_JUDGE_FIX = _("compare two or more models first")
+NO_VOTES = _("No votes yet.")
+VOTES = _("Votes")
+MEASURE_TITLE = _("Evaluate models")
+MEASURE_HELP = _(
+    "The models speak held-out sentences, which are then compared with your recordings: words, voice and defects. "
+    "This takes some minutes. Listen to the results before you decide."
 )
-MEASURE_MODELS = "Models to measure"
+MEASURE_MODELS = _("Models to evaluate")
 MEASURE_CHOICES = [
-    ("the base", "base"),
-    ("best checkpoint", "best"),
-    ("last checkpoint", "last"),
-    ("the exported model", "ready"),
+    (_("base model"), "base"),
+    (_("best checkpoint"), "best"),
+    (_("last checkpoint"), "last"),
+    (_("exported model"), "ready"),
 ]
-MEASURE_SENTENCES = "Sentences"
-MEASURE_SENTENCES_HELP = "At most so many, of the clips held out."
-MEASURE, MEASURE_STOP = "Measure", "Stop measuring"
-MEASURING_STARTED = "The models are being measured."
-MEASURING_STOPPED = "Measuring is stopped."
-NO_MODELS_TO_MEASURE = "no model is chosen"
-NO_MODELS_TO_MEASURE_FIX = "tick one or more"
-TRAINING_NOW = "a training is running"
-TRAINING_NOW_FIX = "wait until it is done, or stop it"
-NOTHING_MEASURED = "Nothing measured yet: tick the models to compare, then press Measure."
-UNREADABLE_MEASURES = "The last measurement cannot be read; measure again."
+MEASURE_SENTENCES = _("Sentences")
+MEASURE_SENTENCES_HELP = _("Maximum number of held-out sentences.")
+MEASURE, MEASURE_STOP = _("Evaluate"), _("Stop evaluation")
+MEASURING_STARTED = _("Evaluation started.")
+MEASURING_STOPPED = _("Evaluation stopped.")
+NO_MODELS_TO_MEASURE = _("no model is selected")
+NO_MODELS_TO_MEASURE_FIX = _("select one or more models")
+TRAINING_NOW = _("a training run is in progress")
+TRAINING_NOW_FIX = _("wait until it is finished, or stop it")
+NOTHING_MEASURED = _("No evaluation yet. Select the models to compare, then select Evaluate.")
+UNREADABLE_MEASURES = _("The last evaluation cannot be read. Run it again.")
 MEASURES = {
-    "retrieval": ("Right sentence among all", "{:.0%}", "more"),
-    "near_miss": ("Right sentence among near misses", "{:.0%}", "more"),
-    "cer": ("Wrong characters, heard by Whisper", "{:.1%}", "less"),
-    "mcd_db": ("Distance of the sound (mel-cepstral, dB)", "{:.2f}", "less"),
-    "cosine": ("Likeness of the voice (cosine)", "{:.3f}", "more"),
-    "pitch": ("Pitch off by (semitones)", "{:.2f}", "less"),
-    "pitch_range": ("Range of pitch off by (semitones)", "{:.2f}", "less"),
-    "spectrum": ("Colour of the sound off by (dB)", "{:.2f}", "less"),
-    "duration_ratio": ("Length over the recording's", "{:.2f}", "near 1"),
-    "silent": ("Silent, or with long pauses", "{:.0%}", "less"),
-    "run_on": ("Talks on after the end", "{:.0%}", "less"),
-    "early_stop": ("Stops early", "{:.0%}", "less"),
-    "loop": ("Loops", "{:.0%}", "less"),
-    "real_time": ("Seconds of work a second of speech", "{:.2f}", "less"),
+    "retrieval": (_("Retrieval accuracy"), "{:.0%}", _("higher")),
+    "near_miss": (_("Retrieval accuracy, similar sentences"), "{:.0%}", _("higher")),
+    "cer": (_("Character error rate (Whisper)"), "{:.1%}", _("lower")),
+    "mcd_db": (_("Mel-cepstral distortion (dB)"), "{:.2f}", _("lower")),
+    "cosine": (_("Speaker similarity (cosine)"), "{:.3f}", _("higher")),
+    "pitch": (_("Pitch error (semitones)"), "{:.2f}", _("lower")),
+    "pitch_range": (_("Pitch range error (semitones)"), "{:.2f}", _("lower")),
+    "spectrum": (_("Long-term spectrum distance (dB)"), "{:.2f}", _("lower")),
+    "duration_ratio": (_("Duration relative to the recording"), "{:.2f}", _("near 1")),
+    "silent": (_("Silent, or with long pauses"), "{:.0%}", _("lower")),
+    "run_on": (_("Continues after the end of the text"), "{:.0%}", _("lower")),
+    "early_stop": (_("Stops early"), "{:.0%}", _("lower")),
+    "loop": (_("Loops"), "{:.0%}", _("lower")),
+    "real_time": (_("Real-time factor"), "{:.2f}", _("lower")),
 }
-"""Measures of utils.evaluation: their name, how they are written, and which way is better."""
-BETTER = "better"
-NOT_MEASURED = "Not measured:"
-MEASURES_PICTURE = "The measures of each model as bars"
-MEASURES_FOLDER = "Figures, pictures and recordings"
-NO_TAKE = "no take is chosen"
-NO_TAKE_FIX = "speak something first, or choose a take"
-TAKE_FAILED_FIX = "mend what it names, or choose another model or voice, and press “Speak” again"
-NOTHING_SPEAKS_FIX = "type a text and press “Speak” first"
-RELEASED = "The speaking model was unloaded to make room; takes that were being spoken can be continued."
-RELEASE_REASON = "stopped to make room for training or measuring; continue it when you like"
+"""Metrics of utils.evaluation: name, number format, and which values are better."""
+BETTER = _("Better")
+NOT_MEASURED = _("Not measured:")
+MEASURES_PICTURE = _("Bar chart of the metrics of each model")
+MEASURES_FOLDER = _("Data, plots and recordings")
+NO_TAKE = _("no take is selected")
+NO_TAKE_FIX = _("generate a recording first, or select a take")
+TAKE_FAILED_FIX = _("fix what the message names, or select another model or voice, then select “Speak” again")
+NOTHING_SPEAKS_FIX = _("enter a text and select “Speak” first")
+RELEASED = _("The model in tab 3 was unloaded to free memory. You can resume interrupted takes.")
+RELEASE_REASON = _("stopped to free memory for training or evaluation; you can resume it")
 TAKE_STATES = {
-    "waiting": "waiting for its turn",
-    "speaking": "speaking",
-    "finished": "finished",
-    "stopped": "stopped",
-    "failed": "failed",
-    "cut": "cut off",
+    "waiting": _("queued"),
+    "speaking": _("generating"),
+    "finished": _("finished"),
+    "stopped": _("stopped"),
+    "failed": _("failed"),
+    "cut": _("interrupted"),
 }
 WORKER_STATES = {
-    "off": "No model is loaded.",
-    "starting": "The model is being loaded.",
-    "ready": "A model is loaded",
-    "busy": "Speaking",
+    "off": _("No model loaded"),
+    "starting": _("Loading the model"),
+    "ready": _("Model loaded"),
+    "busy": _("Generating"),
 }
-CUT_SENTENCE = "cut off: the model did not end by itself"
+CUT_SENTENCE = _("truncated: the model did not stop by itself")
 
 
 def model_name(kind: str, source: str, which: str, step: int | None) -> str:
@@ -150,59 +155,76 @@ def model_name(kind: str, source: str, which: str, step: int | None) -> str:
         step: optimizer steps of the checkpoint.
     """
     if kind == "ready":
-        return "exported model"
+        return _("exported model")
     if kind == "base":
-        return f"base {source}"
-    steps = f", step {step}" if step is not None else ""
-    return f"run {source}: {which}{steps}"
+        return _("base {name}").format(name=source)
+    if step is None:
+        return _("run {name}: {checkpoint}").format(name=source, checkpoint=which)
+    return _("run {name}: {checkpoint}, step {step}").format(name=source, checkpoint=which, step=step)
+
+
+def model_title(name: str) -> str:
+    """A model as takes, comparisons and evaluations name it."""
+    kind, space, checkpoint = name.partition(" ")
+    return model_name("ready", "", "", None) + space + checkpoint if kind == "ready" else name
 
 
 def take_facts(*, sounds_s: float, first_s: float | None, device: str) -> str:
     """Numbers of a take."""
-    first = f" · first sound after {first_s:.1f} s" if first_s is not None else ""
-    where = f" · on {device}" if device else ""
-    return f"{sounds_s:.1f} s of speech{first}{where}"
+    facts = [_("{seconds:.1f} s of speech").format(seconds=sounds_s)]
+    facts += [_("first audio after {seconds:.1f} s").format(seconds=first_s)] if first_s is not None else []
+    facts += [_("on {device}").format(device=device)] if device else []
+    return " · ".join(facts)
 
 
 def lines_done(done: int, failed: int, total: int) -> str:
     """Progress of a take of many lines."""
-    lost = f", {failed} failed" if failed else ""
-    return f"{done} of {total} lines{lost}"
+    words = _("{done} of {total} lines, {failed} failed") if failed else _("{done} of {total} lines")
+    return words.format(done=done, total=total, failed=failed)
 
 
 def waiting_takes(count: int) -> str:
     """How many takes wait."""
-    return "" if count == 0 else f"; {count} waiting"
+    return "" if count == 0 else "; " + ngettext("{count} queued", "{count} queued", count).format(count=count)
 
 
 def voted(a: str, b: str, choice: str) -> str:
-    """Which was which, told after the vote."""
-    heard = {"a": a, "b": b}.get(choice)
-    said = f"You preferred {heard}." if heard else "You heard no difference."
-    return f"{said} A was {a}, B was {b}."
+    """Which was which, shown after the vote."""
+    preferred = {"a": a, "b": b}.get(choice)
+    if preferred is None:
+        return _("No difference. A was {a}, B was {b}.").format(a=a, b=b)
+    return _("You preferred {preferred}. A was {a}, B was {b}.").format(preferred=preferred, a=a, b=b)
 
 
 def tally(first: str, second: str, wins: tuple[int, int], same: int, chance: float) -> str:
     """Votes on a pair of models."""
-    likely = f"by chance alone with probability {chance:.2f}" if sum(wins) else "nothing to tell yet"
-    return f"{first}: {wins[0]} · {second}: {wins[1]} · no difference: {same} · so clear {likely}"
+    likely = _("p = {chance:.2f} (sign test)").format(chance=chance) if sum(wins) else _("no preference yet")
+    return _("{first}: {wins} · {second}: {others} · no difference: {same} · {likely}").format(
+        first=first, wins=wins[0], second=second, others=wins[1], same=same, likely=likely
+    )
 
 
 def take_started(count: int) -> str:
-    """After many lines were asked for."""
-    return f"{count} lines are being spoken; the list of takes shows how far they are."
+    """After many lines were requested."""
+    return ngettext(
+        "Generating {count} line. The list of takes shows the progress.",
+        "Generating {count} lines. The list of takes shows the progress.",
+        count,
+    ).format(count=count)
 
 
 def measured_title(sentences: int, made: str) -> str:
     """What was measured, and when."""
-    return f"{sentences} sentences, {made}"
+    return ngettext("{count} sentence, {time}", "{count} sentences, {time}", sentences).format(
+        count=sentences, time=made
+    )
 
 
 def no_line(number: object) -> str:
     """A line that no take of a comparison has."""
-    return f"there is no line {number}"
+    return _("there is no line {number}").format(number=number)
 
 
 def use_up_to(most: int) -> str:
     """Which lines there are."""
-    return f"use 1 to {most}"
+    return _("use 1 to {most}").format(most=most)

@@ -1,75 +1,84 @@
-"""Words of the language panel in tab 1."""
+"""Texts of the language panel in tab 1."""
 
-LANGUAGE_PANEL = "Language: can the base read it?"
-LANGUAGE_PANEL_HELP = (
-    "A base reads the letters its tokens know. Look here first when the language is not in the list above, or when "
-    "clips are left out for unknown letters. The look uses the text file below, or else the dataset's training clips."
+from webui.text.catalog import _, ngettext
+
+LANGUAGE_PANEL = _("Language support")
+LANGUAGE_PANEL_HELP = _(
+    "A base model supports the characters in its vocabulary. Check it when your language is not in the list above, or "
+    "when clips are dropped for unsupported characters. The check uses the text file below, or the dataset's training "
+    "clips."
 )
-CORPUS = "Text in the language (optional: .txt, .csv, .json, .jsonl)"
-LOOK_AT_LANGUAGE = "See how the base reads it"
-LOOK_STARTED = "The texts are being read."
-NEW_TOKENS = "New tokens"
-NEW_TOKENS_HELP = "At most so many; 0 adds the language's own token only."
-EXTEND_BASE = "Extend the base"
-LATIN_BASE = "Base that reads Amharic in Latin letters"
-ADOPT_BASE = "Use the extended base for this project"
-ADOPTED = "The project uses the extended base now. Make the dataset again (Step 1), then train."
-NO_EXTENDED_BASE = "no base was made for this project yet"
-NO_EXTENDED_BASE_FIX = "extend the base first"
-LOOKING_NOW = "the language of this project is being looked at already"
-LOOKING_NOW_FIX = "wait until that is done"
-NO_TEXTS = "there are no texts to read yet"
-NO_TEXTS_FIX = "give a text file in the language, or make the dataset first (Step 1)"
-NO_LANGUAGE = "no language is chosen"
-NO_LANGUAGE_FIX = "choose one at the top of the page, or type its code"
-READING_COLUMNS = ("", "before", "after")
-READING_COLUMN = ("", "now")
+CORPUS = _("Text in the language (optional: .txt, .csv, .json, .jsonl)")
+LOOK_AT_LANGUAGE = _("Check language support")
+LOOK_STARTED = _("Checking the texts ...")
+NEW_TOKENS = _("New tokens")
+NEW_TOKENS_HELP = _("Maximum number of tokens to add. 0 adds the language token only.")
+EXTEND_BASE = _("Extend the base model")
+LATIN_BASE = _("Create a base for Amharic in Latin script")
+ADOPT_BASE = _("Use the extended base for this project")
+ADOPTED = _("The project now uses the extended base. Create the dataset again (Step 1), then train.")
+NO_EXTENDED_BASE = _("this project has no extended base yet")
+NO_EXTENDED_BASE_FIX = _("extend the base model first")
+LOOKING_NOW = _("a language job of this project is already running")
+LOOKING_NOW_FIX = _("wait until it is finished")
+NO_TEXTS = _("there are no texts to check yet")
+NO_TEXTS_FIX = _("upload a text file in the language, or create the dataset first (Step 1)")
+NO_LANGUAGE = _("no language is selected")
+NO_LANGUAGE_FIX = _("select one at the top of the page, or enter its code")
+READING_COLUMNS = ("", _("Before"), _("After"))
+READING_COLUMN = ("", _("Now"))
 READING_ROWS = {
-    "texts": "Texts",
-    "tokens_per_word": "Tokens a word",
-    "tokens_per_second": "Tokens a second of speech",
-    "over_limit": "Longer than the base's limit",
-    "unknown": "Unknown letters",
+    "texts": _("Texts"),
+    "tokens_per_word": _("Tokens per word"),
+    "tokens_per_second": _("Tokens per second of speech"),
+    "over_limit": _("Longer than the base's limit"),
+    "unknown": _("Unsupported characters"),
 }
-NO_UNKNOWN = "none"
-NO_SOUND = "no recordings given"
-SEGMENTATION = "Cut into tokens like this"
-READ_LITERALLY = "No rule to read these in words; they are read as they stand"
-ADVICE = "Advice"
-NO_READING = "What was found cannot be read; look again."
-MADE_BASE = "The extended base is ready"
+NO_UNKNOWN = _("none")
+NO_SOUND = _("no recordings provided")
+SEGMENTATION = _("Tokenized examples")
+READ_LITERALLY = _("No text normalization rule; kept as written")
+ADVICE = _("Advice")
+NO_READING = _("The last result cannot be read. Run the check again.")
+MADE_BASE = _("Extended base created")
 
 
 def next_base(name: str) -> str:
     """What a base that is made now will be called."""
-    return f"A base made here is called {name}; those made before stay. All of them are offered under Base model."
+    return _(
+        "The new base will be called {name}. Earlier ones are kept, and all of them are listed under Base model."
+    ).format(name=name)
 
 
 def extending(name: str) -> str:
     """A base with new tokens is being made."""
-    return f"The base {name} with new tokens is being made."
+    return _("Creating the base {name} with new tokens ...").format(name=name)
 
 
 def latin_started(name: str) -> str:
     """A base for Amharic in Latin letters is being made."""
-    return f"The base {name}, which reads Amharic in Latin letters, is being made."
+    return _("Creating the base {name} for Amharic in Latin script ...").format(name=name)
 
 
 def adopt(name: str) -> str:
     """Use the base that was made last."""
-    return f"Use {name} for this project"
+    return _("Use {name} for this project").format(name=name)
 
 
 def share_over(count: int, total: int, limit: int) -> str:
     """Texts over the limit."""
-    return f"{count:,} of {total:,} ({count / max(total, 1):.1%}; limit {limit} tokens)"
+    return _("{count:,} of {total:,} ({share:.1%}; limit {limit} tokens)").format(
+        count=count, total=total, share=count / max(total, 1), limit=limit
+    )
 
 
 def unknown_letters(shown: str, more: int) -> str:
     """Letters without a token, with their counts."""
-    return f"{shown}, and {more} more" if more > 0 else shown
+    if more <= 0:
+        return shown
+    return ngettext("{shown}, and {more} more", "{shown}, and {more} more", more).format(shown=shown, more=more)
 
 
 def reading_title(language: str, base: str, source: str) -> str:
     """What was read with what."""
-    return f"{language} as {base} reads it, in {source}"
+    return _("{language} with base {base}, texts from {source}").format(language=language, base=base, source=source)

@@ -1,70 +1,84 @@
-"""Words of tab 4, System."""
+"""Texts of tab 4, System."""
 
-MACHINE = "This machine"
-VERSIONS = "Versions"
-DISK = "Disk, by project"
-DISK_COLUMNS = ("Project", "Dataset", "Runs", "Exported model", "Uploads", "Takes", "Everything else", "Total")
-JOBS = "Jobs: what is going on, then the newest"
-JOB_COLUMNS = ("Project", "Job", "State", "Started", "Device")
-BASES = "Base models"
-BASE_COLUMNS = ("Base", "Where", "Licence")
-MADE_WHEN_USED = "made when first used"
-PLACES = "Where files are"
-PLACES_COLUMNS = ("What", "Folder")
-PROJECTS_FOLDER, BASES_FOLDER, INPUT_ROOTS = "Projects", "Base models", "Recordings may be read from"
-REFRESH = "Read again"
-LICENSE_WORDS = (
-    "The XTTS v2 weights are Coqui's, under the Coqui Public Model License (https://coqui.ai/cpml): non-commercial use "
-    "of the model and of what it speaks. The starter and tiny bases are free of it."
+from webui.text.catalog import _, ngettext
+
+MACHINE = _("This machine")
+VERSIONS = _("Versions")
+DISK = _("Disk usage by project")
+DISK_COLUMNS = (
+    _("Project"),
+    _("Dataset"),
+    _("Runs"),
+    _("Exported model"),
+    _("Uploads"),
+    _("Takes"),
+    _("Everything else"),
+    _("Total"),
 )
-DOWNLOAD_BASE = "Base to download"
-ACCEPT_LICENSE = "I accept the Coqui Public Model License (non-commercial use)"
-DOWNLOAD = "Download (2 GB)"
-DOWNLOAD_STARTED = "The download has started; a download that is cut goes on where it stopped."
-NOT_ACCEPTED = "the licence of the weights was not accepted"
-NOT_ACCEPTED_FIX = "read it at https://coqui.ai/cpml, then tick the box"
-DOWNLOADING = "a base is being downloaded already"
-DOWNLOADING_FIX = "wait until it is done"
-PROCESSOR, GPU, SYSTEM, COMPILER, NONE = "Processor", "GPU", "System", "C++ compiler", "none"
-CUDA_OF_PYTORCH = "CUDA of PyTorch"
-NOT_DOWNLOADED = "not downloaded yet"
-NO_JOBS = "Nothing was done yet."
-NO_PROJECTS = "No project yet."
+JOBS = _("Jobs: running, then most recent")
+JOB_COLUMNS = (_("Project"), _("Job"), _("State"), _("Started"), _("Device"))
+BASES = _("Base models")
+BASE_COLUMNS = (_("Base"), _("Location"), _("Licence"))
+MADE_WHEN_USED = _("created on first use")
+PLACES = _("File locations")
+PLACES_COLUMNS = (_("Content"), _("Folder"))
+PROJECTS_FOLDER, BASES_FOLDER, INPUT_ROOTS = _("Projects"), _("Base models"), _("Allowed input folders")
+REFRESH = _("Refresh")
+LICENSE_WORDS = _(
+    "The XTTS v2 weights belong to Coqui and are licensed under the Coqui Public Model License "
+    "(https://coqui.ai/cpml), which permits only non-commercial use of the model and its output. It does not apply to "
+    "the starter and tiny bases."
+)
+DOWNLOAD_BASE = _("Base to download")
+ACCEPT_LICENSE = _("I accept the Coqui Public Model License (non-commercial use)")
+DOWNLOAD = _("Download (2 GB)")
+DOWNLOAD_STARTED = _("Download started. An interrupted download resumes where it stopped.")
+NOT_ACCEPTED = _("the licence of the weights was not accepted")
+NOT_ACCEPTED_FIX = _("read it at https://coqui.ai/cpml, then select the checkbox")
+DOWNLOADING = _("a base is already being downloaded")
+DOWNLOADING_FIX = _("wait until it is finished")
+PROCESSOR, GPU, SYSTEM, COMPILER, NONE = _("Processor"), _("GPU"), _("System"), _("C++ compiler"), _("none")
+CUDA_OF_PYTORCH = _("CUDA version of PyTorch")
+NOT_DOWNLOADED = _("not downloaded")
+NO_JOBS = _("No jobs yet.")
+NO_PROJECTS = _("No projects yet.")
 
 
-SETTINGS_PANEL = "Settings of this app"
-SETTINGS_COLUMNS = ("Setting", "Value", "Flag of app.py")
-LISTENS, LOGIN, SHARE, HOSTS = "Listens on", "Login", "Public address (gradio.live)", "Also reached as"
-UPLOAD_LIMIT, QUOTA = "Largest upload", "Uploads of one project"
-NO_LOGIN = "off: whoever reaches the page may use it"
-SHARED, NOT_SHARED = "on", "off"
+SETTINGS_PANEL = _("App settings")
+SETTINGS_COLUMNS = (_("Setting"), _("Value"), _("Flag of app.py"))
+LISTENS, LOGIN, SHARE = _("Address"), _("Login"), _("Public address (gradio.live)")
+HOSTS = _("Other trusted host names")
+UPLOAD_LIMIT, QUOTA = _("Maximum upload size"), _("Maximum size of a project's uploads")
+NO_LOGIN = _("off: everyone who can reach the page can use it")
+SHARED, NOT_SHARED = _("on"), _("off")
 
 
 def listens(host: str, port: int, *, here_only: bool) -> str:
     """Where the page can be reached."""
-    return f"{host}, port {port}" + (", this computer only" if here_only else "")
+    address = _("{host}, port {port}").format(host=host, port=port)
+    return _("{address}, this computer only").format(address=address) if here_only else address
 
 
 def login(num_names: int) -> str:
     """Who must log in."""
-    return f"on: {num_names} names" if num_names > 1 else "on: 1 name"
+    return ngettext("on: {count} name", "on: {count} names", num_names).format(count=num_names)
 
 
 def processor(model: str, usable: int) -> str:
     """The processor."""
-    return f"{model}, {usable} CPUs usable"
+    return _("{model}, {count} usable CPUs").format(model=model, count=usable)
 
 
 def memory_free(total: str, free: str) -> str:
     """The machine's memory."""
-    return f"{total}, {free} free"
+    return _("{total}, {free} free").format(total=total, free=free)
 
 
 def disk_free(free: str) -> str:
     """Room on the disk."""
-    return f"{free} free on this disk"
+    return _("{free} free on this disk").format(free=free)
 
 
 def driver(version: object) -> str:
     """The GPU's driver."""
-    return f"driver {version}"
+    return _("driver {version}").format(version=version)

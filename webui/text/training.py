@@ -1,17 +1,18 @@
-"""Words of tab 2, Fine-tuning."""
+"""Texts of tab 2, Fine-tuning."""
 
+from webui.text.catalog import _
 from webui.text.common import STATES, count_of
 
-START_FROM = "Start from"
-START_FROM_HELP = "The project's base model, or what an earlier run came to, to train that further as a new run."
-START_FROM_BASE = "the project's base model"
-START_FROM_READY = "this project's exported model"
-START_FROM_FIX = "choose the base model, the exported model, or a run of this project as run/NAME/best"
-NOT_EXPORTED = "this project has no exported model yet"
-NOT_EXPORTED_FIX = "export one first (Step 2.5), or start from the base model"
-ALL_SETTINGS = "All other settings"
-STEP_2 = "Step 2 - Train Model"
-OPTIMIZATIONS_TITLE = "Training Optimizations"
+START_FROM = _("Start from")
+START_FROM_HELP = _("The project's base model, or an earlier run's checkpoint, which is trained further as a new run.")
+START_FROM_BASE = _("the project's base model")
+START_FROM_READY = _("this project's exported model")
+START_FROM_FIX = _("select the base model, the exported model, or a run of this project as run/NAME/best")
+NOT_EXPORTED = _("this project has no exported model yet")
+NOT_EXPORTED_FIX = _("export one first (Step 2.5), or start from the base model")
+ALL_SETTINGS = _("All other settings")
+STEP_2 = _("Step 2 - Train Model")
+OPTIMIZATIONS_TITLE = _("Training Optimizations")
 SWITCH_LABELS = {
     "gradient_checkpointing": "Gradient Checkpointing",
     "sdpa": "Fast Attention (SDPA)",
@@ -23,123 +24,136 @@ SWITCH_HELPS = {
     "on a GPU, matrix products (CPU) or flash (CPU) without one. The badge names what ran.",
     "mixed_precision": "Half-precision matrix products where the device is fast at them; weights stay in 32 bits.",
 }
-NOT_KNOWN = "not yet known"
-MORE_OPTIMIZATIONS = "More optimizations, and what was observed"
-RECOMPUTE = "What is recomputed"
-RECOMPUTE_HELP = "With gradient checkpointing: everything, or only what is cheap to compute again."
-RECOMPUTE_CHOICES = {"full": "everything (least memory)", "selective": "what is cheap (faster)"}
-HALF = "Half precision"
-HALF_HELP = "With mixed precision: what the device is fast at, or one of the two."
-HALF_CHOICES = {"auto": "automatic", "bf16": "BF16", "fp16": "FP16"}
-USE_CASE = "Purpose"
+NOT_KNOWN = _("not yet known")
+NOT_REQUESTED = _("off (not requested)")
+MORE_OPTIMIZATIONS = _("More optimizations and their effective state")
+RECOMPUTE = _("Checkpointed blocks")
+RECOMPUTE_HELP = _("Selective checkpointing recomputes only what is cheap. It is faster and saves less memory.")
+RECOMPUTE_CHOICES = {"full": _("full (least memory)"), "selective": _("selective (faster)")}
+HALF = _("Half precision")
+HALF_HELP = _("The data type of mixed precision. Automatic selects the one that the device is fast at.")
+HALF_CHOICES = {"auto": _("automatic"), "bf16": "BF16", "fp16": "FP16"}
+USE_CASE = _("Purpose")
 USE_CASES = {
-    "production": "a good voice",
-    "experiments": "quick experiments",
-    "limited memory": "little memory",
-    "maximum quality": "best quality",
-    "debugging": "finding faults",
+    "production": _("a good voice"),
+    "experiments": _("quick experiments"),
+    "limited memory": _("little memory"),
+    "maximum quality": _("best quality"),
+    "debugging": _("debugging"),
 }
-PREFLIGHT = "Preflight: measure the switches on this machine"
-PREFLIGHT_CANCEL = "Cancel preflight"
-PREFLIGHT_CANCELLED = "Preflight is cancelled."
-PREFLIGHT_STARTED = "Preflight has started: a few real steps with each combination of switches."
-MEASURED = "Preflight, measured on this machine with this dataset"
-RECOMMEND = "Recommend for this machine"
-RECOMMENDED = "Recommended for training XTTS v2 here, and set in the form"
-PROOFS = "What each optimization really did"
-PROOF_COLUMNS = ("Optimization", "Asked for", "Observed in this run")
-NO_PROOFS = "Known once a run has made its first steps."
-MEMORY_PANEL = "Memory now"
-MEMORY_PLOT = "Memory in use, last minutes"
-MEMORY, SYSTEM_MEMORY = "Memory", "System memory"
-MINUTES, GIGABYTES = "minutes", "GB"
-AUDIO_A_SECOND = "seconds of audio per second"
-USED_BY_RUN, USED_BY_OTHERS = "this run", "everything else"
+PREFLIGHT = _("Preflight: benchmark the optimizations on this machine")
+PREFLIGHT_CANCEL = _("Cancel preflight")
+PREFLIGHT_CANCELLED = _("Preflight cancelled.")
+PREFLIGHT_STARTED = _("Preflight started. It runs a few real training steps with each combination of optimizations.")
+MEASURED = _("Preflight results for this machine and dataset")
+RECOMMEND = _("Recommend settings")
+RECOMMENDED = _("Recommended settings for this machine, now set in the form")
+PROOFS = _("Effective optimizations")
+PROOF_COLUMNS = (_("Optimization"), _("Requested"), _("Effective"))
+NO_PROOFS = _("Available after the first steps of a run.")
+MEMORY_PANEL = _("Memory usage")
+MEMORY_PLOT = _("Memory usage, last minutes")
+MEMORY, SYSTEM_MEMORY = _("Memory"), _("System memory")
+MINUTES, GIGABYTES = _("minutes"), _("GB")
+AUDIO_A_SECOND = _("seconds of audio per second")
+USED_BY_RUN, USED_BY_OTHERS = _("this run"), _("everything else")
 MEMORY_WORDS = {
-    "allocated": "allocated by this run",
-    "reserved": "reserved",
-    "peak": "peak",
-    "rss": "used by this run",
-    "peak_rss": "peak",
+    "allocated": _("allocated by this run"),
+    "reserved": _("reserved"),
+    "peak": _("peak"),
+    "rss": _("used by this run"),
+    "peak_rss": _("peak"),
 }
-RUN = "Run"
-RUN_HELP = "Plots, badges, samples and log below belong to this run."
-NEWEST_RUN = "the newest run"
-STOP, STOP_NOW, RESUME = "Stop", "Stop at once", "Resume"
-LEGEND = "curve"
-STEP, LOSS = "step", "loss"
-LOSS_PLOT = "Loss"
-SPEED_PLOT = "Speed: seconds of audio trained on in a second"
-TRAINING_LOSS, EVALUATION_LOSS = "training", "evaluation"
-SAMPLES = "Spoken by the model while it trains"
-LOG = "Log"
-CHECKPOINT = "Checkpoint to export"
-CHECKPOINT_HELP = "Best: lowest loss on the clips held out. Last: where training ended."
-BEST, LAST = "best", "last"
-TRAINED = "Next: listen to it in tab 3, or keep it with Step 2.5 below."
-STEP_2_5 = "Step 2.5 - Optimize (export) model"
-EXPORTED = "The exported model is ready: listen to it in tab 3."
+RUN = _("Run")
+RUN_HELP = _("The plots, badges, samples and log below show this run.")
+NEWEST_RUN = _("latest run")
+STOP, STOP_NOW, RESUME = _("Stop"), _("Stop immediately"), _("Resume")
+LEGEND = _("curve")
+STEP, LOSS = _("step"), _("loss")
+LOSS_PLOT = _("Loss")
+SPEED_PLOT = _("Training speed (seconds of audio per second)")
+TRAINING_LOSS, EVALUATION_LOSS = _("training"), _("evaluation")
+SAMPLES = _("Samples generated during training")
+LOG = _("Log")
+CHECKPOINT = _("Checkpoint to export")
+CHECKPOINT_HELP = _(
+    "Best: lowest loss on the held-out clips. Last: the end of training. Export writes a compact model for inference."
+)
+BEST, LAST = _("best"), _("last")
+TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
+STEP_2_5 = _("Step 2.5 - Optimize (export) model")
+EXPORTED = _("Model exported. Listen to it in tab 3.")
 ABOUT_WORDS = {
-    "language": "Language",
-    "run": "Run",
-    "checkpoint": "Checkpoint",
-    "exported": "Exported",
-    "license": "Licence of the base",
-    "loads_in": "Loads in",
+    "language": _("Language"),
+    "run": _("Run"),
+    "checkpoint": _("Checkpoint"),
+    "exported": _("Exported"),
+    "license": _("Licence of the base"),
+    "loads_in": _("Compatible with"),
 }
-NO_DATASET = "this project has no dataset yet"
-NO_DATASET_FIX = "make one in tab 1 (Step 1)"
-NO_DATASET_YET = "No dataset yet: make one in tab 1 first."
-NO_RUN_YET = "No run yet. The settings on the left are good to start with: press Step 2."
-NO_RUN = "this project has no run yet"
-NO_RUN_FIX = "train one first (Step 2)"
-NO_SUCH_RUN_FIX = "choose one of this project's runs in the list"
-NOTHING_RUNS = "nothing is running here"
-NOTHING_RUNS_FIX = "choose the run that is running"
-TRAINING_STARTED = "Training has started. It goes on when this page is closed."
-STOPPING = "Stopping: the step is finished and a checkpoint is written."
-STOPPED_AT_ONCE = "Stopped at once; the run can go on from its last checkpoint."
-EXPORT_STARTED = "The model is being exported."
+NO_DATASET = _("this project has no dataset yet")
+NO_DATASET_FIX = _("create one in tab 1 (Step 1)")
+NO_DATASET_YET = _("No dataset yet. Create one in tab 1 first.")
+NO_RUN_YET = _("No run yet. The default settings are a good start: select Step 2.")
+NO_RUN = _("this project has no run yet")
+NO_RUN_FIX = _("train a model first (Step 2)")
+NO_SUCH_RUN_FIX = _("select one of this project's runs in the list")
+NOTHING_RUNS = _("no job is running")
+NOTHING_RUNS_FIX = _("select the run that is in progress")
+TRAINING_STARTED = _("Training started. It continues when you close this page.")
+STOPPING = _("Stopping after this step. A checkpoint is saved.")
+STOPPED_AT_ONCE = _("Stopped. The run can resume from its last checkpoint.")
+EXPORT_STARTED = _("Exporting the model ...")
 
 
 def resumed(epochs: int | None) -> str:
-    """A stopped run that goes on; to more epochs, where that was asked for."""
-    told = f", up to epoch {epochs}" if epochs is not None else ""
-    return f"The run goes on from its last checkpoint{told}."
+    """A stopped run that resumes; to more epochs, where that was requested."""
+    if epochs is None:
+        return _("The run resumes from its last checkpoint.")
+    return _("The run resumes from its last checkpoint and trains up to epoch {epoch}.").format(epoch=epochs)
 
 
-STARTED_WORDS = {"precision": "Computed in", "device": "On", "clips": "Clips", "eval_clips": "Held out"}
-STARTING, STARTING_HELP = "starting", "the libraries are being loaded"
+STARTED_WORDS = {
+    "precision": _("Precision"),
+    "device": _("Device"),
+    "clips": _("Clips"),
+    "eval_clips": _("Held-out clips"),
+}
+STARTING, STARTING_HELP = _("starting"), _("loading libraries")
 ENDED = {
-    "stopped": "It was stopped. What was written so far is kept.",
-    "failed": "It failed:",
-    "lost": "It ended without a word:",
+    "stopped": _("Stopped. All checkpoints and logs are kept."),
+    "failed": _("Failed:"),
+    "lost": _("The process ended without a message:"),
 }
 
 
 def utilization(percent: int) -> str:
     """How busy a GPU is."""
-    return f"{percent} % busy"
+    return _("{percent} % utilization").format(percent=percent)
 
 
 def gpu_use(own: str | None, others: str, free: str) -> str:
     """Who uses a GPU's memory."""
-    return (f"this run {own}, " if own else "") + f"others {others}, free {free}"
+    if own is None:
+        return _("others {others}, free {free}").format(others=others, free=free)
+    return _("this run {own}, others {others}, free {free}").format(own=own, others=others, free=free)
 
 
 def memory_use(used: str, total: str) -> str:
     """The machine's memory."""
-    return f"{used} of {total} in use"
+    return _("{used} of {total} in use").format(used=used, total=total)
 
 
 def no_gpu(why: str) -> str:
     """Where there is no GPU."""
-    return f"There is no GPU: {why}. Training runs on the CPU." if why else "There is no GPU. Training runs on the CPU."
+    if why:
+        return _("There is no GPU: {reason}. Training runs on the CPU.").format(reason=why)
+    return _("There is no GPU. Training runs on the CPU.")
 
 
 def web_process(used: str) -> str:
     """What this page itself uses."""
-    return f"This page's own process uses {used}."
+    return _("The web app uses {used}.").format(used=used)
 
 
 def run_choice(name: str, state: str) -> str:
@@ -149,27 +163,30 @@ def run_choice(name: str, state: str) -> str:
 
 def start_from_run(name: str, which: str) -> str:
     """A checkpoint of an earlier run in the list of what to start from."""
-    return f"run {name}, {BEST if which == 'best' else LAST} checkpoint"
+    words = _("run {name}, best checkpoint") if which == "best" else _("run {name}, last checkpoint")
+    return words.format(name=name)
 
 
 def training_caption(step: int, steps: int | None, epoch: int | None, epochs: int | None, best: float | None) -> str:
     """How far training is."""
-    words = [f"step {count_of(step, steps)}"]
+    words = [_("step {progress}").format(progress=count_of(step, steps))]
     if epoch is not None:
-        words.append(f"epoch {epoch + 1}" + (f" of {epochs}" if epochs else ""))
+        words.append(_("epoch {progress}").format(progress=count_of(epoch + 1, epochs)))
     if best is not None:
-        words.append(f"best evaluation loss {best:.3f}")
+        words.append(_("best evaluation loss {loss:.3f}").format(loss=best))
     return " · ".join(words)
 
 
 def spoken_at(step: int) -> str:
     """Samples of one evaluation."""
-    return f"after step {step:,}"
+    return _("after step {step:,}").format(step=step)
 
 
 def default_of(value: object, base: str) -> str:
     """What an empty field means; of a base's name only the name, because the field is narrow."""
-    return f"{value} (base {base.split(' (')[0]})" if value is not None else "automatic"
+    if value is None:
+        return _("automatic")
+    return _("{value} (base {base})").format(value=value, base=base.split(" (")[0])
 
 
 def applied(value: str, source: str) -> str:
@@ -179,9 +196,9 @@ def applied(value: str, source: str) -> str:
 
 def no_start(name: object) -> str:
     """A model to start from that is not offered."""
-    return f"cannot start from {name!r}"
+    return _("training cannot start from {name}").format(name=repr(name))
 
 
 def no_purpose(name: object) -> str:
     """A purpose that is not offered."""
-    return f"there is no purpose {name!r}"
+    return _("unknown purpose {name}").format(name=repr(name))

@@ -32,7 +32,7 @@ def found(project: Project) -> Markup:
 
 def _shown(values: dict[str, Any], folder: Path) -> Markup:
     models = values["models"]
-    columns = ("", *(str(model["name"]) for model in models), text.BETTER)
+    columns = ("", *(text.model_title(str(model["name"])) for model in models), text.BETTER)
     rows = [
         (words, *(_cell(model["summary"].get(name), form) for model in models), better)
         for name, (words, form, better) in text.MEASURES.items()

@@ -23,7 +23,7 @@ def take(found: Take) -> Markup:
         "div",
         badge(COLOURS[found.state], text.TAKE_STATES[found.state]),
         " ",
-        tag("b", name_of(found)),
+        tag("b", text.model_title(name_of(found))),
         " ",
         tag("span", " · ".join(facts), class_="small"),
     )
@@ -37,7 +37,7 @@ def label(found: Take) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.created))
     words = found.lines[0].text if found.lines else ""
     words = words if len(words) <= 40 else words[:39] + "…"
-    return f"{when} · {name_of(found)} · {text.TAKE_STATES[found.state]} · {words}"
+    return f"{when} · {text.model_title(name_of(found))} · {text.TAKE_STATES[found.state]} · {words}"
 
 
 def worker(state: str, device: str, waiting: int) -> Markup:
@@ -50,7 +50,10 @@ def votes(tallies: Sequence[Tally]) -> Markup:
     """All votes of a project."""
     if not tallies:
         return tag("div", text.NO_VOTES, class_="small")
-    rows = [tag("li", text.tally(*found.models, found.wins, found.same, found.chance)) for found in tallies]
+    rows = []
+    for found in tallies:
+        first, second = map(text.model_title, found.models)
+        rows.append(tag("li", text.tally(first, second, found.wins, found.same, found.chance)))
     return tag("div", tag("b", text.VOTES), tag("ul", *rows))
 
 

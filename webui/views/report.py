@@ -20,18 +20,13 @@ def uploads(found: Uploads) -> Markup:
     """What was uploaded so far."""
     if found.num_files == 0:
         return empty(text.NOTHING_UPLOADED)
-    counts = (
-        (found.recordings, text.RECORDINGS),
-        (found.transcripts, text.TRANSCRIPTS),
-        (found.tables, text.TABLES),
-        (found.archives, text.ARCHIVES),
-    )
-    facts = [tag("span", tag("b", count), " ", words[count > 1], class_="fact") for count, words in counts if count]
+    counts = text.upload_counts(found.recordings, found.transcripts, found.tables, found.archives)
+    facts = [tag("span", tag("b", count), " ", words, class_="fact") for count, words in counts if count]
     return tag("div", *facts, tag("span", gigabytes(found.num_bytes), class_="fact"), class_="facts")
 
 
 def report(found: Report, language: str, page: Path | None = None) -> Markup:
-    """Totals, a verdict on the amount, and the reasons for what is left out.
+    """Totals, a verdict on the amount, and the reasons for what was dropped.
 
     Args:
         found: the dataset's report.
@@ -95,17 +90,17 @@ def rows(clips: Sequence[ClipReport]) -> list[list[str | float]]:
 
 
 def _why(clip: ClipReport) -> str:
-    """Why a clip is left out, or what deserves a look in one that is used."""
+    """Why a clip was dropped, or what deserves a review in one that is used."""
     if clip.reason:
-        return text.on_page(f"{clip.reason}: {clip.detail}")
-    return text.on_page("; ".join(f"{flag.measure}: {flag.detail}" for flag in clip.flags if not clip.accepted))
+        return text.on_page(text.because(clip.reason, clip.detail))
+    return text.on_page("; ".join(text.because(*flag) for flag in clip.flags if not clip.accepted))
 
 
 def clip(found: ClipReport, *, has_sound: bool) -> Markup:
-    """One clip: how long it is, what it is used for, and why it is left out if it is."""
+    """One clip: how long it is, what it is used for, and why it was dropped if it was."""
     facts = [f"{found.seconds:.2f} s", text.STATUS[found.status], text.SPLITS[found.split], found.speaker]
     heading = tag("div", Path(found.source).name, class_="panel-title")
-    why = message("warning", text.reason(_why(found))) if _why(found) else None
+    why = message("warning", text.phase(_why(found))) if _why(found) else None
     silent = None if has_sound else message("hint", text.CLIP_HAS_NO_SOUND)
     line = tag("div", " · ".join(fact for fact in facts if fact), class_="small")
     return tag("div", heading, line, why, silent)

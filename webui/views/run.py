@@ -1,4 +1,4 @@
-"""A run as the page shows it: progress, what the optimizations really did, curves, samples."""
+"""A run as the page shows it: progress, which optimizations are effective, curves, samples."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,11 +85,17 @@ def badge_of(switch: Mapping[str, Any] | None) -> Markup:
     if switch["state"] == "on":
         return join(badge("on", text.ON), " ", tag("span", switch.get("observed") or "", class_="observed"))
     why = switch.get("reason") or switch.get("observed") or ""
-    return join(badge("off", text.OFF), " ", tag("span", why, class_="observed"))
+    # A warning is for what was requested and is missing; what nobody requested is off for no fault.
+    mark = badge("unknown", text.NOT_REQUESTED) if _not_requested(switch) else badge("off", text.OFF)
+    return join(mark, " ", tag("span", why, class_="observed"))
+
+
+def _not_requested(switch: Mapping[str, Any]) -> bool:
+    return "asked" in switch and switch["asked"] in (False, 0, None, "none", "off", "fp32")
 
 
 def proofs(switches: Mapping[str, Any]) -> Markup:
-    """Every switch: what was asked for, and what was observed."""
+    """Every switch: what was requested, and what the run really does."""
     if not switches:
         return empty(text.NO_PROOFS)
     rows = [

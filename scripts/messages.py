@@ -1,0 +1,81 @@
+"""Write the template of the page's translations, webui/text/messages.pot, from the calls of `_` and `ngettext`.
+
+    python scripts/messages.py
+
+A translation is a .po file made from it (msginit, Poedit), compiled to webui/text/locale/LANGUAGE/LC_MESSAGES/.
+Neither dates nor line numbers are written, so the template changes only when a text does.
+"""
+
+import ast
+import string
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "webui" / "text"
+TEMPLATE = PACKAGE / "messages.pot"
+HEADER = """# Texts of the page of XTTS Fine-tuning Studio.
+msgid ""
+msgstr ""
+"Project-Id-Version: XTTS Fine-tuning Studio\\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+"""
+NUM_TEXTS = {"_": 1, "ngettext": 2}
+"""How many of a call's arguments are texts: ngettext has singular and plural."""
+
+
+def main() -> None:
+    TEMPLATE.write_text(template(PACKAGE), encoding="utf-8", newline="\n")
+
+
+def template(package: Path) -> str:
+    """The .pot file of a package: every text once, with the files that use it.
+
+    Raises:
+        ValueError: a call whose text is not a literal, which no tool can extract.
+    """
+    files: dict[tuple[str, ...], list[str]] = {}
+    for path in sorted(package.glob("*.py")):
+        for texts in texts_of(path):
+            used = files.setdefault(texts, [])
+            used += [path.name] if path.name not in used else []
+    return "\n".join([HEADER, *(_entry(texts, used) for texts, used in files.items())])
+
+
+def texts_of(path: Path) -> list[tuple[str, ...]]:
+    """What a file translates, in the order of its lines: (text,) or (singular, plural)."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    found = []
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if name in NUM_TEXTS:
+            texts = [arg.value for arg in call.args[: NUM_TEXTS[name]] if isinstance(arg, ast.Constant)]
+            if len(texts) < NUM_TEXTS[name] or not all(isinstance(text, str) for text in texts):
+                raise ValueError(f"{path.name}, line {call.lineno}: {name} needs a literal text")
+            found.append(tuple(map(str, texts)))
+    return found
+
+
+def _entry(texts: tuple[str, ...], files: list[str]) -> str:
+    lines = [f"#: {name}" for name in files]
+    lines += ["#, python-brace-format"] if any(map(_has_fields, texts)) else []
+    if len(texts) == 1:
+        lines += [f"msgid {_quoted(texts[0])}", 'msgstr ""']
+    else:
+        lines += [f"msgid {_quoted(texts[0])}", f"msgid_plural {_quoted(texts[1])}", 'msgstr[0] ""', 'msgstr[1] ""']
+    return "\n".join(lines) + "\n"
+
+
+def _has_fields(text: str) -> bool:
+    return any(field is not None for _, field, _, _ in string.Formatter().parse(text))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+if __name__ == "__main__":
+    main()
