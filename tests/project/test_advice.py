@@ -24,14 +24,13 @@ from tests.documents import FLAG, TARGETS, known_flags
 from tests.sounds import make_project
 from utils.bases.fetch import fetch_base
 from utils.bases.find import find_base
+from utils.checkpoints import layout
 from utils.checkpoints.resume import find_resume
 from utils.cli import base, language, preflight, synthesize, train
 from utils.config import PrepareConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
 from utils.errors import UserError
 from utils.evaluation import evaluate
-from utils.inference import export
-from utils.jobs import runs
 from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command
 from utils.project.paths import Project
 from utils.text.language_settings import LanguageConfig
@@ -129,11 +128,11 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/bases/base.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/checkpoints/resume.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
-    "utils/evaluation/evaluate.py _source": lambda world, _: refusal(
-        lambda: evaluate._source("ready", world.empty, None)
+    "utils/checkpoints/layout.py resolve": lambda world, _: (
+        f"{refusal(lambda: evaluate._source('ready', world.empty, None))}\n{refusal(lambda: spoken(world))}"
     ),
-    "utils/inference/export.py find_run": lambda world, _: refusal(lambda: export.find_run(world.empty, None)),
-    "utils/jobs/runs.py find_run": lambda world, _: refusal(lambda: runs.find_run(world.project, "nothing")),
+    "utils/checkpoints/layout.py newest_run": lambda world, _: refusal(lambda: layout.newest_run(world.empty, "best")),
+    "utils/checkpoints/layout.py find_run": lambda world, _: refusal(lambda: layout.find_run(world.project, "nothing")),
     "utils/text/tokenizer.py check_language": lambda world, _: (
         f"{refusal(lambda: find_base('tiny').tokenizer().check_language('ka'))}\n{refusal(lambda: checks(world, 'ka'))}"
     ),
@@ -142,7 +141,6 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/training/run.py _make_run": lambda world, _: (
         f"{world.resume_command}\n{world.resume_command} --allow-changes"
     ),
-    "utils/cli/synthesize.py _model": lambda world, _: refusal(lambda: spoken(world)),
     "utils/cli/base.py _where": lambda world, capsys: listed(capsys),
     "utils/cli/train.py _train": lambda world, _: world.interrupted,
     "utils/cli/language.py _next": lambda world, _: "\n".join(next_of(world, p) for p in (world.empty, world.project)),

@@ -30,6 +30,7 @@ from utils.checkpoints.layout import (
     STATE_FILE,
     discard,
     is_complete,
+    newest_in,
 )
 from utils.checkpoints.tensor_file import num_bytes, write_tensors
 from utils.errors import UserError
@@ -139,21 +140,14 @@ class Checkpoints:
         return names
 
     def last(self) -> Path | None:
-        """The newest complete checkpoint to go on from."""
-        return self._newest(LAST)
+        """The newest complete checkpoint to resume from."""
+        found = newest_in(self.folder).get("last")
+        return found.path if found else None
 
     def best(self) -> Path | None:
         """The complete checkpoint with the lowest evaluation loss."""
-        return self._newest(BEST)
-
-    def candidates(self, prefix: str = LAST) -> list[Path]:
-        """Folders that look like checkpoints, whole or not, the newest first."""
-        # A kill between removing a step's former folder and renaming the new one leaves the new one, complete, aside.
-        found = [*self._of(prefix), *(path for path in self.folder.glob(f"{ASIDE}{prefix}*") if is_complete(path))]
-        return sorted(found, key=_step_of, reverse=True)
-
-    def _newest(self, prefix: str) -> Path | None:
-        return next((folder for folder in self.candidates(prefix) if is_complete(folder)), None)
+        found = newest_in(self.folder).get("best")
+        return found.path if found else None
 
     def _of(self, prefix: str) -> list[Path]:
         found = self.folder.glob(f"{prefix}*")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from utils.checkpoints.layout import ASIDE, BEST, LAST, OPTIMIZER_FILE
+from utils.checkpoints.layout import ASIDE, OPTIMIZER_FILE, checkpoints_of
 from utils.checkpoints.resume import Resume, find_resume
-from utils.checkpoints.store import Checkpoints, NotSaved, read_state, verify
+from utils.checkpoints.store import NotSaved, read_state, verify
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -209,8 +209,8 @@ def _whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
     if wanted.checkpoint is not None:
         verify(wanted.checkpoint)
         return wanted.checkpoint, []
-    checkpoints, skipped = Checkpoints(wanted.run / "checkpoints"), []
-    for folder in _in_order(checkpoints, wanted.which):
+    skipped = []
+    for folder in _in_order(wanted.run, wanted.which):
         try:
             verify(folder)
         except UserError as error:
@@ -225,13 +225,15 @@ def _whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
     )
 
 
-def _in_order(checkpoints: Checkpoints, which: str) -> list[Path]:
-    if which == "last" and (newest := checkpoints.candidates()):
+def _in_order(run: Path, which: str) -> list[Path]:
+    """Checkpoints to try, the newest first; also those that are not complete, so that the user learns of them."""
+    found = checkpoints_of(run)
+    if which == "last" and (newest := [one.path for one in reversed(found) if not one.is_best]):
         return newest
     # A run that went back to its best and was cut before its first save has nothing newer than that.
-    best = checkpoints.best()
+    best = next((one for one in reversed(found) if one.is_best and one.is_complete), None)
     # A checkpoint of the same step that was kept has the moments, too.
-    return [] if best is None else [p for p in (best.with_name(best.name.replace(BEST, LAST)), best) if p.is_dir()]
+    return [one.path for one in found if best is not None and one.step == best.step]
 
 
 def _settings_then(run: Path, checkpoint: Path) -> TrainConfig:

@@ -14,7 +14,7 @@ from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.bases.base import Base, where_it_lies
 from utils.bases.find import find_base
-from utils.checkpoints.layout import MODEL_FILE, start_checkpoint
+from utils.checkpoints.layout import MODEL_FILE, ModelRef
 from utils.checkpoints.store import load_checkpoint, read_state, sync
 from utils.config import SAMPLE_RATE, TrainConfig
 from utils.errors import UserError
@@ -166,7 +166,7 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
     """What the settings' base names.
 
     Args:
-        config: `base` is what `find_base` takes, or run/ID/best or run/ID/last for a run of the project.
+        config: `base` is a `ModelRef`.
         project: whose run.
         resumed: the folder of the run that is gone on with: it needs nothing of the run it started from any more.
 
@@ -174,16 +174,20 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
         UserError: there is no such base, run or complete checkpoint.
     """
     if resumed is None:
-        checkpoint = start_checkpoint(project, config.base)
-        if checkpoint is None:
+        ref = ModelRef.parse(config.base)
+        if ref.kind == "base":
             return find_base(config.base)
+        checkpoint = ref.resolve(project)
+        if ref.kind == "ready":
+            return find_base(str(checkpoint))
         return TrainedBase(run_base(checkpoint.parents[1]).folder, checkpoint / MODEL_FILE)
     kept = resumed / START_FILE
     if kept.is_file():
         return TrainedBase(run_base(resumed).folder, kept)
     # All other weights come from its own checkpoint. A base in the project's folder may have moved with it.
     is_elsewhere = Path(config.base).is_absolute() and not Path(config.base).exists()
-    return run_base(resumed) if config.base.startswith("run/") or is_elsewhere else find_base(config.base)
+    is_own = ModelRef.parse(config.base).kind == "base" and not is_elsewhere
+    return find_base(config.base) if is_own else run_base(resumed)
 
 
 def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
