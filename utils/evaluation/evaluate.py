@@ -27,8 +27,8 @@ from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
 from utils.model.voices import Voice
 from utils.project.paths import Project, new_run_id, open_project
-from utils.training.run import REFERENCE_FILE
-from utils.training.run_folder import run_base
+from utils.training.data.base import run_base
+from utils.training.run_folder import REFERENCE_FILE
 
 MIN_REFERENCE_S = 0.1
 """Of speech, in a reference: what is shorter says nothing."""

@@ -17,7 +17,8 @@ from utils.inference.own_decoder import Told, own_decoder, trunk_steps
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import Project, open_project
-from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, run_base
+from utils.training.data.base import run_base
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
 
 STOCK = "any XTTS v2 software, such as coqui-tts"
 OURS = "this studio only: the base has a decoder of its own"

@@ -14,7 +14,8 @@ from utils.checkpoints.store import load_checkpoint
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.voices import Voice
-from utils.training.run_folder import REFERENCE_FILE, run_base
+from utils.training.data.base import run_base
+from utils.training.run_folder import REFERENCE_FILE
 
 log = logging.getLogger(__name__)
 

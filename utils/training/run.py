@@ -6,7 +6,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.bases.base import Base
 from utils.checkpoints.async_saver import Saver
 from utils.checkpoints.layout import MODEL_FILE
 from utils.checkpoints.store import Checkpoints
@@ -18,28 +17,19 @@ from utils.jobs.stopping import Limits
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
-from utils.project.paths import Project, open_project
+from utils.project.paths import Project
 from utils.training.claim import claimed
-from utils.training.data.language import language_base, what_was_added
-from utils.training.data.load import TrainingData, load_data
-from utils.training.data.loaders import Loaders
+from utils.training.data.load import TrainingData
 from utils.training.divergence import Divergence
 from utils.training.loop import End, Run, fit
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
-from utils.training.optimizer.precision import DTYPES, make_accelerator
+from utils.training.optimizer.precision import DTYPES
+from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
-from utils.training.resuming import Resumed, find_checkpoint, put_in_order, require_resumable, take_up
-from utils.training.run_folder import (
-    BASE_FOLDER,
-    REFERENCE_FILE,
-    keep_start,
-    make_folder,
-    renew_settings,
-    starting_base,
-)
+from utils.training.resuming import put_in_order, take_up
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
-from utils.training.settings import as_json, portable, settle, sources_of
-from utils.training.trainer import Trainer, make_trainer
+from utils.training.settings import as_json, portable
+from utils.training.trainer import Setup, Trainer, set_up
 
 log = logging.getLogger(__name__)
 
@@ -98,95 +88,52 @@ def fine_tune(
         UserError: any fault of settings, base or data, before a run folder exists; a full disk; or a loss that is no
             longer a number.
     """
-    config.validate(where="training settings")
-    progress = progress or Progresses()
-    project = project or open_project(config.project, config.output)
-    resumed = None
-    if config.resume:
-        config, resumed = find_checkpoint(config, project)
-    chosen = starting_base(config, project, resumed.run if resumed else None)
-    base = language_base(config, project, chosen)
-    settled = settle(config, project, base)
+    plan = plan_run(config, project=project)
     # Before the first process group, CUDA context or model: two trainings on one device would both fail.
-    with claimed(config.device, project):
-        added = None if resumed else what_was_added(chosen, base)
-        return _fine_tune(config, settled, project, base, resumed, progress, added)
+    with claimed(plan.config.device, plan.project):
+        return _train(plan, progress or Progresses())
 
 
-def _fine_tune(
-    config: TrainConfig,
-    settled: TrainConfig,
-    project: Project,
-    base: Base,
-    resumed: Resumed | None,
-    progress: Progresses,
-    added: str | None,
-) -> TrainResult:
-    """As `fine_tune`, on a device that this process has.
-
-    Args:
-        config: as given, to tell who chose what.
-        settled: its open settings filled in.
-        project, base: what is trained.
-        resumed: what is gone on from, if anything.
-        progress: who is told.
-        added: what the base was given on the way, for the user.
-    """
-    accelerator = make_accelerator(config.device)
-    optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
-    data = load_data(settled, project, base, accelerator, progress.data)
-    if resumed:
-        require_resumable(resumed, settled, data.fingerprint())
-    trainer = make_trainer(settled, base, data, accelerator, optimizations)
-    folder = make_folder(settled, project, base, data, accelerator, resumed)
-    if accelerator.is_main_process and not resumed:
-        keep_start(folder, settled, base)
-    sources = sources_of(config, base)
+def _train(plan: RunPlan, progress: Progresses) -> TrainResult:
+    """Train as planned, on a device that this process has."""
+    setup = set_up(plan, progress.data)
+    accelerator, data = setup.accelerator, setup.data
+    folder = make_folder(plan, data, accelerator)
     run_log = RunLog(folder / "events.jsonl" if accelerator.is_main_process else None, progress.events)
-    run = _make_run(settled, project, base, data, folder, trainer, optimizations, run_log)
+    run = _make_run(plan, setup, folder, run_log)
     run.progress = progress.steps
     # Signals are heard to the very end: waiting for the last sample can be cut short.
     with run.stop, _told(run), closing(run.loaders):
-        told = take_up(run, resumed) if resumed else []
+        told = take_up(run, plan.resumed) if plan.resumed else []
         # The first process renames what the others have been reading.
         accelerator.wait_for_everyone()
-        if resumed and run.is_writer:
-            renew_settings(portable(settled, project), resumed)
-            told += put_in_order(run, resumed)
-        _tell_start(run, settled, base, data, sources, resumed)
+        if plan.resumed and run.is_writer:
+            renew_settings(portable(plan.config, plan.project), plan.resumed)
+            told += put_in_order(run, plan.resumed)
+        _log_start(run, plan, data)
         for message in told:
             run.log.warn(message, source="resume")
-        if added:
-            run.log.warn(added, source="language")
+        if plan.added:
+            run.log.warn(plan.added, source="language")
         fit(run)
     accelerator.wait_for_everyone()
-    return _result(run, folder, data, settled, sources)
+    return _result(run, plan, folder, data)
 
 
-def _make_run(
-    config: TrainConfig,
-    project: Project,
-    base: Base,
-    data: TrainingData,
-    folder: Path,
-    trainer: Trainer,
-    optimizations: TrainingOptimizer,
-    run_log: RunLog,
-) -> Run:
+def _make_run(plan: RunPlan, setup: Setup, folder: Path, run_log: RunLog) -> Run:
+    config, trainer, loaders = plan.config, setup.trainer, setup.loaders
     assert config.num_epochs
-    processes = trainer.accelerator
-    loaders = Loaders(config, base, data, processes, optimizations.switches)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
-    again = command("train", project=project, resume=folder)
+    again = command("train", project=plan.project, resume=folder)
     return Run(
         trainer=trainer,
-        optimizations=optimizations,
+        optimizations=setup.optimizations,
         loaders=loaders,
         eval_loader=loaders.evaluate(),
         checkpoints=checkpoints,
         saver=Saver(checkpoints, run_log),
         log=run_log,
-        sampling=make_sampling(config, base, folder, run_log),
+        sampling=make_sampling(config, plan.base, folder, run_log),
         recovery=Recovery(
             trainer,
             split_train=loaders.splitter(training=True),
@@ -196,8 +143,8 @@ def _make_run(
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
         limits=Limits(patience=config.patience, max_hours=config.max_hours),
-        settings=as_json(portable(config, project)),
-        data=data.fingerprint(),
+        settings=as_json(portable(config, plan.project)),
+        data=setup.data.fingerprint(),
         resume_command=again,
         num_epochs=config.num_epochs,
         batches_per_epoch=loaders.batches_per_epoch,
@@ -214,17 +161,15 @@ def _make_tracker(config: TrainConfig, trainer: Trainer) -> PerformanceTracker:
     return PerformanceTracker(peak_flops=None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision]))
 
 
-def _tell_start(
-    run: Run, config: TrainConfig, base: Base, data: TrainingData, sources: dict[str, str], resumed: Resumed | None
-) -> None:
+def _log_start(run: Run, plan: RunPlan, data: TrainingData) -> None:
     if run.is_writer:
         log_system_info()
         log_performance_info()
     run.log.write(
         "started",
-        base=base.name,
-        config=as_json(config),
-        sources=sources,
+        base=plan.base.name,
+        config=as_json(plan.config),
+        sources=plan.sources,
         clips=len(data.train),
         eval_clips=len(data.evaluate),
         dropped=data.dropped,
@@ -232,8 +177,8 @@ def _tell_start(
         device=str(run.trainer.device),
         processes=run.trainer.accelerator.num_processes,
         total_steps=run.total_steps,
-        resumed_from=str(resumed.checkpoint) if resumed else None,
-        changed=sorted(resumed.changed) if resumed else [],
+        resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
+        changed=sorted(plan.resumed.changed) if plan.resumed else [],
     )
 
 
@@ -294,7 +239,7 @@ def _throughput(run: Run) -> dict[str, float]:
     return {"audio_per_second": summary.audio_seconds_per_second, "data_share": summary.data_share}
 
 
-def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, sources: dict[str, str]) -> TrainResult:
+def _result(run: Run, plan: RunPlan, folder: Path, data: TrainingData) -> TrainResult:
     best = run.checkpoints.best() or run.checkpoints.last()
     assert best is not None, "a run ends after an epoch's evaluation or with a checkpoint"
     return TrainResult(
@@ -304,8 +249,8 @@ def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, s
         vocab=folder / BASE_FOLDER / "vocab.json",
         speakers=folder / BASE_FOLDER / "speakers_xtts.pth",
         reference=folder / REFERENCE_FILE,
-        settings=settings,
-        sources=sources,
+        settings=plan.config,
+        sources=plan.sources,
         num_steps=run.trainer.num_steps,
         num_clips=len(data.train) + len(data.evaluate),
         num_dropped=len(data.dropped),
