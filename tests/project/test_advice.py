@@ -64,10 +64,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A tiny project whose training was interrupted in its first epoch, in a folder that a shell must have quoted."""
     project = make_project(tmp_path_factory.mktemp("root") / "my voices; all of them")
     made: list[Any] = []
-    make_run = run._make_run
+    make_services = run._make_services
 
     def spied(*args: Any) -> Any:
-        made.append(make_run(*args))
+        made.append(make_services(*args))
         return made[-1]
 
     @contextmanager
@@ -80,7 +80,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
         printed: list[str] = []
-        patch.setattr(run, "_make_run", spied)
+        patch.setattr(run, "_make_services", spied)
         patch.setattr(train, "progress_phases", interrupting)
         patch.setattr("builtins.print", lambda *words, **how: printed.append(" ".join(map(str, words))))
         flags = ["--project", project.name, "--output", str(project.output)]
@@ -138,7 +138,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     ),
     "utils/dataset/quality/checks.py of": lambda world, _: checks(world).text("ⵣ").unknown["ⵣ"],
     "utils/text/unknown.py suggestion": lambda world, _: suggestion("ⵣ", lambda text: False),
-    "utils/training/run.py _make_run": lambda world, _: (
+    "utils/training/run.py _make_services": lambda world, _: (
         f"{world.resume_command}\n{world.resume_command} --allow-changes"
     ),
     "utils/cli/base.py _where": lambda world, capsys: listed(capsys),

@@ -21,7 +21,7 @@ from utils.project.paths import Project
 from utils.training.claim import claimed
 from utils.training.data.load import TrainingData
 from utils.training.divergence import Divergence
-from utils.training.loop import End, Run, fit
+from utils.training.loop import End, fit
 from utils.training.optimizer.precision import DTYPES
 from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
@@ -29,6 +29,7 @@ from utils.training.resuming import put_in_order, take_up
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
 from utils.training.settings import as_json, portable
+from utils.training.state import RunState, Services
 from utils.training.trainer import Setup, Trainer, set_up
 
 log = logging.getLogger(__name__)
@@ -88,44 +89,49 @@ def fine_tune(
         UserError: any fault of settings, base or data, before a run folder exists; a full disk; or a loss that is no
             longer a number.
     """
+    progress = progress or Progresses()
     plan = plan_run(config, project=project)
     # Before the first process group, CUDA context or model: two trainings on one device would both fail.
     with claimed(plan.config.device, plan.project):
-        return _train(plan, progress or Progresses())
+        setup = set_up(plan, progress.data)
+        folder = make_folder(plan, setup.data, setup.accelerator)
+        services = _make_services(plan, setup, folder, progress)
+        # Signals count to the very end: waiting for the last sample can be cut short.
+        with services.stop:
+            with _failure_logged(services), closing(setup.loaders):
+                state = _begin(plan, services, setup.data)
+                ended = fit(state, services)
+            _log_end(state, services, ended)
+        setup.accelerator.wait_for_everyone()
+        return _summarize(plan, state, services, setup.data, folder, ended)
 
 
-def _train(plan: RunPlan, progress: Progresses) -> TrainResult:
-    """Train as planned, on a device that this process has."""
-    setup = set_up(plan, progress.data)
-    accelerator, data = setup.accelerator, setup.data
-    folder = make_folder(plan, data, accelerator)
-    run_log = RunLog(folder / "events.jsonl" if accelerator.is_main_process else None, progress.events)
-    run = _make_run(plan, setup, folder, run_log)
-    run.progress = progress.steps
-    # Signals are heard to the very end: waiting for the last sample can be cut short.
-    with run.stop, _told(run), closing(run.loaders):
-        told = take_up(run, plan.resumed) if plan.resumed else []
-        # The first process renames what the others have been reading.
-        accelerator.wait_for_everyone()
-        if plan.resumed and run.is_writer:
-            renew_settings(portable(plan.config, plan.project), plan.resumed)
-            told += put_in_order(run, plan.resumed)
-        _log_start(run, plan, data)
-        for message in told:
-            run.log.warn(message, source="resume")
-        if plan.added:
-            run.log.warn(plan.added, source="language")
-        fit(run)
-    accelerator.wait_for_everyone()
-    return _result(run, plan, folder, data)
+def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
+    """Where the run starts, or the state that it resumes; the log opens with it."""
+    state, told = RunState(data=data.fingerprint()), list[str]()
+    if plan.resumed:
+        state, told = take_up(services, plan.resumed, state.data)
+    # The first process renames what the others have been reading.
+    services.trainer.accelerator.wait_for_everyone()
+    if plan.resumed and services.is_writer:
+        renew_settings(portable(plan.config, plan.project), plan.resumed)
+        told += put_in_order(state, services, plan.resumed)
+    _log_start(state, services, plan, data)
+    for message in told:
+        services.log.warn(message, source="resume")
+    if plan.added:
+        services.log.warn(plan.added, source="language")
+    return state
 
 
-def _make_run(plan: RunPlan, setup: Setup, folder: Path, run_log: RunLog) -> Run:
+def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progresses) -> Services:
     config, trainer, loaders = plan.config, setup.trainer, setup.loaders
-    assert config.num_epochs
+    run_log = RunLog(folder / "events.jsonl" if setup.accelerator.is_main_process else None, progress.events)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
     again = command("train", project=plan.project, resume=folder)
-    return Run(
+    return Services(
+        config=config,
+        settings=as_json(portable(config, plan.project)),
         trainer=trainer,
         optimizations=setup.optimizations,
         loaders=loaders,
@@ -143,14 +149,8 @@ def _make_run(plan: RunPlan, setup: Setup, folder: Path, run_log: RunLog) -> Run
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
         limits=Limits(patience=config.patience, max_hours=config.max_hours),
-        settings=as_json(portable(config, plan.project)),
-        data=setup.data.fingerprint(),
         resume_command=again,
-        num_epochs=config.num_epochs,
-        batches_per_epoch=loaders.batches_per_epoch,
-        grad_accumulation=config.grad_accumulation,
-        checkpoint_every=config.checkpoint_every,
-        checkpoint_minutes=config.checkpoint_minutes,
+        progress=progress.steps,
         tracker=_make_tracker(config, trainer),
     )
 
@@ -161,11 +161,11 @@ def _make_tracker(config: TrainConfig, trainer: Trainer) -> PerformanceTracker:
     return PerformanceTracker(peak_flops=None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision]))
 
 
-def _log_start(run: Run, plan: RunPlan, data: TrainingData) -> None:
-    if run.is_writer:
+def _log_start(state: RunState, services: Services, plan: RunPlan, data: TrainingData) -> None:
+    if services.is_writer:
         log_system_info()
         log_performance_info()
-    run.log.write(
+    services.log.write(
         "started",
         base=plan.base.name,
         config=as_json(plan.config),
@@ -173,74 +173,78 @@ def _log_start(run: Run, plan: RunPlan, data: TrainingData) -> None:
         clips=len(data.train),
         eval_clips=len(data.evaluate),
         dropped=data.dropped,
-        precision=run.trainer.precision,
-        device=str(run.trainer.device),
-        processes=run.trainer.accelerator.num_processes,
-        total_steps=run.total_steps,
+        precision=services.trainer.precision,
+        device=str(services.trainer.device),
+        processes=services.trainer.accelerator.num_processes,
+        total_steps=services.total_steps(state),
         resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
         changed=sorted(plan.resumed.changed) if plan.resumed else [],
     )
 
 
 @contextmanager
-def _told(run: Run) -> Iterator[None]:
-    """Make the end of the run the last event of its log, whatever the end is."""
+def _failure_logged(services: Services) -> Iterator[None]:
+    """Make the end of a run that is interrupted or fails the last event of its log."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        _tell_end(run, "stopped", signal=run.stop.number)
+        _write_end(services, "stopped", signal=services.stop.number)
         raise
     except BaseException as error:
-        _finish_saving(run)
-        _tell_end(
-            run, "failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        )
+        _finish_saving(services)
+        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        _write_end(services, "failed", error=message)
         raise
-    if run.ended in ("epochs", "patience"):
-        run.sampling.close(wait=True, is_stopped=lambda: run.stop.number is not None)
-        _tell_end(run, "finished", best_loss=run.best_loss, reason=run.ended)
+
+
+def _log_end(state: RunState, services: Services, ended: End) -> None:
+    if ended in ("epochs", "patience"):
+        services.sampling.close(wait=True, is_stopped=lambda: services.stop.number is not None)
+        _write_end(services, "finished", best_loss=state.best_loss, reason=ended)
     else:
-        _tell_end(run, "stopped", signal=run.stop.number, reason=run.ended)
+        _write_end(services, "stopped", signal=services.stop.number, reason=ended)
 
 
-def _finish_saving(run: Run) -> None:
+def _finish_saving(services: Services) -> None:
     """Let a save under way end: it is the newest checkpoint of a run that failed."""
     try:
-        run.saver.finish()
+        services.saver.finish()
     except Exception:
         # What ended the run is on its way to the user.
         log.exception("the last save failed")
 
 
-def _tell_end(run: Run, kind: str, **fields: object) -> None:
+def _write_end(services: Services, kind: str, **fields: object) -> None:
     try:
-        run.sampling.close(wait=False)
-        run.log.write(
+        services.sampling.close(wait=False)
+        services.log.write(
             kind,
-            step=run.trainer.num_steps,
-            skipped_steps=run.divergence.num_skipped,
-            save_s=run.saver.save_s,
-            save_waited_s=run.saver.waited_s,
-            **_throughput(run),
+            step=services.trainer.num_steps,
+            skipped_steps=services.divergence.num_skipped,
+            save_s=services.saver.save_s,
+            save_waited_s=services.saver.waited_s,
+            **_throughput(services),
             **fields,
         )
-        run.log.close()
+        services.log.close()
     except (OSError, UserError):
         # What ended the run is on its way to the user; a log that cannot be written must not take its place.
         log.exception("the end of the run could not be logged")
 
 
-def _throughput(run: Run) -> dict[str, float]:
+def _throughput(services: Services) -> dict[str, float]:
     """What this process has trained on a second; nothing before its first step."""
-    if not run.tracker.summary().steps:
+    if not services.tracker.summary().steps:
         return {}
-    summary = run.tracker.log_summary()
+    summary = services.tracker.log_summary()
     assert summary.audio_seconds_per_second is not None and summary.data_share is not None
     return {"audio_per_second": summary.audio_seconds_per_second, "data_share": summary.data_share}
 
 
-def _result(run: Run, plan: RunPlan, folder: Path, data: TrainingData) -> TrainResult:
-    best = run.checkpoints.best() or run.checkpoints.last()
+def _summarize(
+    plan: RunPlan, state: RunState, services: Services, data: TrainingData, folder: Path, ended: End
+) -> TrainResult:
+    best = services.checkpoints.best() or services.checkpoints.last()
     assert best is not None, "a run ends after an epoch's evaluation or with a checkpoint"
     return TrainResult(
         folder=folder,
@@ -251,15 +255,15 @@ def _result(run: Run, plan: RunPlan, folder: Path, data: TrainingData) -> TrainR
         reference=folder / REFERENCE_FILE,
         settings=plan.config,
         sources=plan.sources,
-        num_steps=run.trainer.num_steps,
+        num_steps=services.trainer.num_steps,
         num_clips=len(data.train) + len(data.evaluate),
         num_dropped=len(data.dropped),
-        epoch_losses=run.epoch_losses,
-        first_loss=run.first_loss,
-        last_loss=run.last_loss,
-        best_loss=run.best_loss,
-        ended=run.ended,
-        stop_signal=run.stop.number if run.ended == "signal" else None,
-        skipped_steps=run.divergence.num_skipped,
-        save_waited_s=run.saver.waited_s,
+        epoch_losses=state.epoch_losses,
+        first_loss=state.first_loss,
+        last_loss=state.last_loss,
+        best_loss=state.best_loss,
+        ended=ended,
+        stop_signal=services.stop.number if ended == "signal" else None,
+        skipped_steps=services.divergence.num_skipped,
+        save_waited_s=services.saver.waited_s,
     )
