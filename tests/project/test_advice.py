@@ -125,7 +125,7 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 
 PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
-    "utils/bases/base.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
+    "utils/bases/find.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/checkpoints/resume.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/checkpoints/layout.py resolve": lambda world, _: (
