@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
-from utils.checkpoints.layout import OPTIMIZER_FILE, checkpoints_of
-from utils.checkpoints.resume import Resume, find_resume
-from utils.checkpoints.store import read_state, verify
+from utils.checkpoints.layout import OPTIMIZER_FILE
+from utils.checkpoints.resume import find_resume
+from utils.checkpoints.store import read_state, whole_checkpoint
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project, open_project
@@ -124,7 +124,7 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
     wanted = find_resume(config.resume, project)
     # The run keeps them as its project's own, wherever that lies now: to name them is to give nothing anew.
     config = with_own_csvs(config, project)
-    checkpoint, skipped = _whole_checkpoint(wanted)
+    checkpoint, skipped = whole_checkpoint(wanted)
     state = read_state(checkpoint)
     then, now = _settings_then(wanted.run, checkpoint, state), _settings_now(wanted.run, config)
     names = [field.name for field in fields(config) if field.name not in (*OWN, "run_id")]
@@ -156,42 +156,6 @@ def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: Tra
             where=str(run),
             fix="leave them out, add --allow-changes to go on with them, or start a new run",
         )
-
-
-def _whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
-    """The newest checkpoint that can be gone on from, read through; and what is wrong with newer ones.
-
-    Raises:
-        UserError: there is none; or the one that was named is damaged.
-    """
-    if wanted.checkpoint is not None:
-        verify(wanted.checkpoint)
-        return wanted.checkpoint, []
-    skipped = []
-    for folder in _in_order(wanted.run, wanted.which):
-        try:
-            verify(folder)
-        except UserError as error:
-            skipped.append(f"{folder.name}: {error.what}")
-        else:
-            return folder, skipped
-    told = f"; damaged: {'; '.join(skipped)}" if skipped else ""
-    raise UserError(
-        what=f"there is no complete checkpoint to go on from{told}",
-        where=str(wanted.run),
-        fix="name another run, or train anew",
-    )
-
-
-def _in_order(run: Path, which: str) -> list[Path]:
-    """Checkpoints to try, the newest first; also those that are not complete, so that the user learns of them."""
-    found = checkpoints_of(run)
-    if which == "last" and (newest := [one.path for one in reversed(found) if not one.is_best]):
-        return newest
-    # A run that went back to its best and was cut before its first save has nothing newer than that.
-    best = next((one for one in reversed(found) if one.is_best and one.is_complete), None)
-    # A checkpoint of the same step that was kept has the moments, too.
-    return [one.path for one in found if best is not None and one.step == best.step]
 
 
 def _settings_then(run: Path, checkpoint: Path, state: dict[str, Any]) -> TrainConfig:

@@ -62,21 +62,20 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
     Raises:
         UserError: there is no such base, run or complete checkpoint.
     """
+    ref = ModelRef.parse(config.base)
     if resumed is None:
-        ref = ModelRef.parse(config.base)
         if ref.kind == "base":
-            return find_base(config.base)
-        checkpoint = ref.resolve(project)
+            return find_base(ref.name)
+        folder = ref.resolve(project)
         if ref.kind == "ready":
-            return find_base(str(checkpoint))
-        return TrainedBase(run_base(checkpoint.parents[1]).folder, checkpoint / MODEL_FILE)
+            return find_base(str(folder))
+        return TrainedBase(run_base(folder.parents[1]).folder, folder / MODEL_FILE)
     kept = resumed / START_FILE
     if kept.is_file():
         return TrainedBase(run_base(resumed).folder, kept)
     # All other weights come from its own checkpoint. A base in the project's folder may have moved with it.
     is_elsewhere = Path(config.base).is_absolute() and not Path(config.base).exists()
-    is_own = ModelRef.parse(config.base).kind == "base" and not is_elsewhere
-    return find_base(config.base) if is_own else run_base(resumed)
+    return find_base(ref.name) if ref.kind == "base" and not is_elsewhere else run_base(resumed)
 
 
 def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
