@@ -25,7 +25,7 @@ from utils.training.loop import End, fit
 from utils.training.optimizer.precision import DTYPES
 from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
-from utils.training.resuming import put_in_order, take_up
+from utils.training.restore import put_in_order, take_up
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
 from utils.training.settings import as_json, portable
