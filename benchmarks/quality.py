@@ -131,15 +131,9 @@ def _apart(settings: Settings, engine: str, seed: int, work: Path) -> list[float
 
 def _train(settings: Settings) -> list[float]:
     """Evaluation losses before training and after every `every` steps."""
-    from utils.bases.find import find_base
-    from utils.training.data.load import load_data
-    from utils.training.data.loaders import Loaders
-    from utils.training.optimizations.training_optimizer import TrainingOptimizer
-    from utils.training.optimizer.precision import make_accelerator
-    from utils.training.settings import settle
-    from utils.training.trainer import make_trainer
+    from utils.training.plan import plan_run
+    from utils.training.trainer import set_up
 
-    project, base = Project(name="voice", output=settings.work), find_base(settings.base)
     is_ours = settings.cell == ENGINES[1]
     config = TrainConfig(
         project="voice",
@@ -153,14 +147,15 @@ def _train(settings: Settings) -> list[float]:
         dropout=DROPOUT,
         **(SWITCHES if is_ours else {}),
     )
-    config = settle(config.validate(where="benchmark"), project, base)
-    accelerator = make_accelerator(config.device)
-    data = load_data(config, project, base, accelerator)
-    optimizations = TrainingOptimizer.from_config(config, accelerator.device)
-    trainer = make_trainer(config, base, data, accelerator, optimizations)
-    loaders = Loaders(config, base, data, accelerator, optimizations.switches)
+    plan = plan_run(config)
+    setup = set_up(plan)
+    trainer, loaders = setup.trainer, setup.loaders
     trainer.precision = "fp32" if not is_ours else trainer.precision
-    steps = _ours(trainer, loaders) if is_ours else _stock(settings, project, trainer.gpt, config.learning_rate or 0.0)
+    steps = (
+        _ours(trainer, loaders)
+        if is_ours
+        else _stock(settings, plan.project, trainer.gpt, plan.config.learning_rate or 0.0)
+    )
 
     def evaluate() -> float:
         # One judge for both: float32.

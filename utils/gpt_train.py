@@ -12,7 +12,6 @@ from utils.errors import UserError
 from utils.events.console import say
 from utils.events.narration import Narration
 from utils.events.progress import Progresses
-from utils.project.paths import Project
 from utils.spellings import translate
 from utils.training.child import Interrupted, train_in_child
 
@@ -147,7 +146,10 @@ def train_gpt(
         say(log, note)
     heard = Narration(partial(say, log)).joined(progress)
     if in_process or any(name in os.environ for name in DISTRIBUTED):
-        result = _train_here(config, accept_license, heard)
+        # Imported late: a process that has a child do it needs no torch.
+        from utils.training.worker import train
+
+        result = train(config, accept_license=accept_license, progress=heard)
     else:
         try:
             result = train_in_child(config, accept_license=accept_license, progress=heard)
@@ -163,19 +165,6 @@ def train_gpt(
         exp_path=result["folder"],
         ref_audio=result["reference"],
     )
-
-
-def _train_here(config: TrainConfig, accept_license: bool, progress: Progresses) -> dict[str, Any]:
-    # Imported late: a process that has a child do it needs no torch.
-    from utils.bases.fetch import fetch_base
-    from utils.training.run import fine_tune
-    from utils.training.worker import as_fields
-
-    if config.resume is None:
-        Project(name=config.project, output=config.output).require_dataset(config.train_csv, config.eval_csv)
-    fetch_base(config.base, accept_license=accept_license, progress=progress.data)
-    # The folder is the caller's own choice: it need not obey the rules for project names.
-    return as_fields(fine_tune(config, project=Project(name=config.project, output=config.output), progress=progress))
 
 
 def _say_end(result: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from utils.speech.models import find_model
-from utils.training.run_folder import run_base
+from utils.training.data.base import run_base
 from webui.handlers import data
 from webui.handlers import language as panel
 from webui.studio import Studio

@@ -12,7 +12,7 @@ import torch
 from utils.checkpoints import async_saver as saver_module
 from utils.checkpoints import store as state_module
 from utils.checkpoints.async_saver import Saver, Snapshot
-from utils.checkpoints.layout import MODEL_FILE, OPTIMIZER_FILE
+from utils.checkpoints.layout import MODEL_FILE, OPTIMIZER_FILE, checkpoints_in
 from utils.checkpoints.store import Checkpoints, NotSaved, load_checkpoint, read_state, verify
 from utils.checkpoints.tensor_file import write_tensors
 from utils.events import Event, read_events
@@ -189,7 +189,7 @@ def test_leftovers_go_whole_ones_get_their_place_and_later_ones_step_aside(tmp_p
     assert checkpoints.set_aside_after(1) == ["left-step-00000002", "left-step-00000003"]
     checkpoints.write_last(3, {MODEL_FILE: {"w": torch.ones(1)}}, {})
     assert checkpoints.set_aside_after(1) == ["left-step-00000003-2"]
-    assert [path.name for path in checkpoints.candidates()] == ["step-00000001"]
+    assert [one.path.name for one in checkpoints_in(tmp_path)] == ["step-00000001"]
 
 
 def test_some_older_checkpoints_are_kept(tmp_path: Path) -> None:

@@ -24,14 +24,13 @@ from tests.documents import FLAG, TARGETS, known_flags
 from tests.sounds import make_project
 from utils.bases.fetch import fetch_base
 from utils.bases.find import find_base
+from utils.checkpoints import layout
 from utils.checkpoints.resume import find_resume
 from utils.cli import base, language, preflight, synthesize, train
 from utils.config import PrepareConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
 from utils.errors import UserError
 from utils.evaluation import evaluate
-from utils.inference import export
-from utils.jobs import runs
 from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command
 from utils.project.paths import Project
 from utils.text.language_settings import LanguageConfig
@@ -65,10 +64,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A tiny project whose training was interrupted in its first epoch, in a folder that a shell must have quoted."""
     project = make_project(tmp_path_factory.mktemp("root") / "my voices; all of them")
     made: list[Any] = []
-    make_run = run._make_run
+    make_services = run._make_services
 
     def spied(*args: Any) -> Any:
-        made.append(make_run(*args))
+        made.append(make_services(*args))
         return made[-1]
 
     @contextmanager
@@ -81,7 +80,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
         printed: list[str] = []
-        patch.setattr(run, "_make_run", spied)
+        patch.setattr(run, "_make_services", spied)
         patch.setattr(train, "progress_phases", interrupting)
         patch.setattr("builtins.print", lambda *words, **how: printed.append(" ".join(map(str, words))))
         flags = ["--project", project.name, "--output", str(project.output)]
@@ -126,23 +125,22 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 
 PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
-    "utils/bases/base.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
+    "utils/bases/find.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/checkpoints/resume.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
-    "utils/evaluation/evaluate.py _source": lambda world, _: refusal(
-        lambda: evaluate._source("ready", world.empty, None)
+    "utils/checkpoints/layout.py resolve": lambda world, _: (
+        f"{refusal(lambda: evaluate._source('ready', world.empty, None))}\n{refusal(lambda: spoken(world))}"
     ),
-    "utils/inference/export.py find_run": lambda world, _: refusal(lambda: export.find_run(world.empty, None)),
-    "utils/jobs/runs.py find_run": lambda world, _: refusal(lambda: runs.find_run(world.project, "nothing")),
+    "utils/checkpoints/layout.py newest_run": lambda world, _: refusal(lambda: layout.newest_run(world.empty, "best")),
+    "utils/checkpoints/layout.py find_run": lambda world, _: refusal(lambda: layout.find_run(world.project, "nothing")),
     "utils/text/tokenizer.py check_language": lambda world, _: (
         f"{refusal(lambda: find_base('tiny').tokenizer().check_language('ka'))}\n{refusal(lambda: checks(world, 'ka'))}"
     ),
     "utils/dataset/quality/checks.py of": lambda world, _: checks(world).text("ⵣ").unknown["ⵣ"],
     "utils/text/unknown.py suggestion": lambda world, _: suggestion("ⵣ", lambda text: False),
-    "utils/training/run.py _make_run": lambda world, _: (
+    "utils/training/run.py _make_services": lambda world, _: (
         f"{world.resume_command}\n{world.resume_command} --allow-changes"
     ),
-    "utils/cli/synthesize.py _model": lambda world, _: refusal(lambda: spoken(world)),
     "utils/cli/base.py _where": lambda world, capsys: listed(capsys),
     "utils/cli/train.py _train": lambda world, _: world.interrupted,
     "utils/cli/language.py _next": lambda world, _: "\n".join(next_of(world, p) for p in (world.empty, world.project)),

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import psutil
@@ -21,9 +21,9 @@ from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
-from utils.training import loop as loop_module
 from utils.training.recovery import Recovery
 from utils.training.run import Progresses, TrainResult, fine_tune
+from utils.training.state import RunState
 from utils.training.trainer import Losses
 
 
@@ -300,4 +300,4 @@ def test_the_end_of_an_epoch_is_saved_with_its_evaluation(project: Project) -> N
     result = fine_tune(config_of(project))
     state = state_module.read_state(result.folder / "checkpoints" / "step-00000006")
     assert (state["epoch"], state["batches_done"], state["step"]) == (2, 0, 6)
-    assert state["best_loss"] == result.best_loss and set(loop_module.RESUMED) <= set(state)
+    assert state["best_loss"] == result.best_loss and {one.name for one in fields(RunState)} <= set(state)

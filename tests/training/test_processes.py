@@ -52,9 +52,9 @@ def take_part(rank: int, port: int, flags: list[str], fault: str, fault_step: in
     os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
     log_step = loop_module.log_step
 
-    def then_fault(run, *args, **kwargs) -> None:
-        log_step(run, *args, **kwargs)
-        if rank == 1 and run.trainer.num_steps == fault_step:
+    def then_fault(state, services, *args, **kwargs) -> None:
+        log_step(state, services, *args, **kwargs)
+        if rank == 1 and services.trainer.num_steps == fault_step:
             FAULTS[fault]()
 
     loop_module.log_step = then_fault

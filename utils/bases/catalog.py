@@ -15,6 +15,8 @@ DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
 EMBEDDED = (STARTER, "tiny")
 """Bases that need no download."""
+TINY_VERSION = 1
+"""Part of the folder's name: raise it when the recipe changes, so that old copies are not mistaken for new ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,15 @@ def known_bases() -> list[BaseEntry]:
         folder = bases_folder() / name
         entries.append(_entry(name, folder, is_here=has_weights(folder)))
     return entries
+
+
+def base_folder(name: str) -> Path:
+    """Where the base of that name lies, or would; any other name is a folder's own."""
+    if name == "tiny":
+        return bases_folder() / f"tiny-{TINY_VERSION}"
+    if name in DOWNLOADED:
+        return bases_folder() / name
+    return assets_folder() / STARTER if name == STARTER else Path(name).expanduser()
 
 
 def find_entry(name: str) -> BaseEntry | None:

@@ -1,14 +1,11 @@
 """Find a base model by its name or folder."""
 
-from pathlib import Path
-
 from utils.bases.base import Base
-from utils.bases.catalog import DOWNLOADED, EMBEDDED
+from utils.bases.catalog import DOWNLOADED, EMBEDDED, base_folder
 from utils.bases.shipped import check_files
 from utils.config import STARTER
 from utils.errors import UserError
 from utils.project.advice import command
-from utils.project.paths import assets_folder, bases_folder
 
 
 def find_base(name: str) -> Base:
@@ -21,21 +18,13 @@ def find_base(name: str) -> Base:
         from utils.bases.tiny import ensure_tiny
 
         return Base(ensure_tiny())
-    folder = _folder_of(name)
+    folder = base_folder(name)
     if not folder.is_dir():
         raise UserError(what=f"there is no base {name!r}", where=str(folder), fix=_advice(name))
     base = Base(folder)
     check_files(folder, base.about, must_list=name == STARTER)
     _ = base.weights, base.config
     return base
-
-
-def _folder_of(name: str) -> Path:
-    if name in DOWNLOADED:
-        return bases_folder() / name
-    if name == STARTER:
-        return assets_folder() / STARTER
-    return Path(name).expanduser()
 
 
 def _advice(name: str) -> str:

@@ -15,6 +15,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 
+from utils.bases.catalog import TINY_VERSION, base_folder
 from utils.config import SAMPLE_RATE
 from utils.model.decoder.build import build_decoder
 from utils.model.dvae import build_dvae
@@ -23,19 +24,16 @@ from utils.model.mel import conditioning_mel, dvae_mel
 from utils.model.shapes import decoder_shape, gpt_shape
 from utils.model.weights import write_weights
 from utils.model.xtts import full_state, initialize_gpt
-from utils.project.paths import bases_folder
 from utils.text.languages import CLEANED_LANGUAGES
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 
-VERSION = 1
-"""Part of the folder's name: raise it when the recipe changes, so that old copies are not mistaken for new ones."""
 SEED = 20_240
 WIDTH, LAYERS, HEADS = 128, 4, 4
 NUM_CODES = 1_024
 ABOUT: dict[str, Any] = {
     "name": "tiny",
     "kind": "tiny",
-    "version": VERSION,
+    "version": TINY_VERSION,
     "license": "Apache-2.0",
     "description": "random seeded weights at small size: trains in seconds, speaks noise",
     "training": {"learning_rate": 3e-3, "num_epochs": 6, "dropout": 0.0},
@@ -44,7 +42,7 @@ ABOUT: dict[str, Any] = {
 
 def ensure_tiny() -> Path:
     """Folder of the tiny base in the user's base folder, made when absent."""
-    folder = bases_folder() / f"tiny-{VERSION}"
+    folder = base_folder("tiny")
     if not (folder / "about.json").is_file():
         make_tiny(folder)
     return folder

@@ -4,14 +4,19 @@ import json
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Literal, Self
 
+from utils.bases.catalog import base_folder
 from utils.errors import UserError
 from utils.project.advice import command
 from utils.project.disk import size_of
 from utils.project.paths import Project, check_name
 
 CHECKPOINTS = "checkpoints"
+READY = "ready"
+"""Names a project's exported model."""
 MODEL_FILE = "model.safetensors"
 ADAPTER_FILE = "adapter.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -26,6 +31,9 @@ REMOVING = ".removing-"
 """A folder that is being removed gets this prefix first: what is half gone must not look whole."""
 
 
+Which = Literal["best", "last"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CheckpointFolder:
     """One checkpoint on disk."""
@@ -34,8 +42,57 @@ class CheckpointFolder:
     step: int
     is_best: bool
     """Holds weights only, of the best evaluation when it was written."""
-    is_complete: bool
-    num_bytes: int
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether every file is there in its full size."""
+        return is_complete(self.path)
+
+    @property
+    def num_bytes(self) -> int:
+        return size_of(self.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRef:
+    """A model by the one name that commands, settings, scripts and the page use for it."""
+
+    kind: Literal["base", "run", "ready"]
+    name: str
+    """A base's name or folder, or a run's name."""
+    which: str = ""
+    """Of a run: best, last, or the step of a checkpoint."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """run/ID/best, run/ID/last, run/ID/STEP or ready; anything else is a base's name or folder."""
+        if text == READY:
+            return cls(kind="ready", name=READY)
+        match text.split("/"):
+            case ["run", name, which] if which in ("best", "last") or which.isdecimal():
+                return cls(kind="run", name=name, which=which)
+        return cls(kind="base", name=text)
+
+    def __str__(self) -> str:
+        return f"run/{self.name}/{self.which}" if self.kind == "run" else self.name
+
+    def resolve(self, project: Project) -> Path:
+        """The folder that holds the model's weights; for `tiny`, where it is once it was made.
+
+        Raises:
+            UserError: the project has no such run, complete checkpoint or exported model.
+        """
+        if self.kind == "base":
+            return base_folder(self.name)
+        if self.kind == "run":
+            return checkpoint_of(find_run(project, self.name), self.which)
+        if not project.ready.is_dir():
+            raise UserError(
+                what=f"project {project.name!r} has no exported model yet",
+                where=str(project.ready),
+                fix=f"run: {command('export', project=project)}",
+            )
+        return project.ready
 
 
 def find_run(project: Project, name: str) -> Path:
@@ -55,63 +112,75 @@ def find_run(project: Project, name: str) -> Path:
     return folder
 
 
-def start_checkpoint(project: Project, base: str) -> Path | None:
-    """The checkpoint that a training's base names: run/ID/best or run/ID/last, of a run of the project.
-
-    Args:
-        project: whose run.
-        base: as in the settings.
-
-    Returns:
-        Its folder; None when the base is no run.
+def newest_run(project: Project, which: Which) -> Path:
+    """The newest run with such a complete checkpoint.
 
     Raises:
-        UserError: there is no such run, or it has no such checkpoint that is complete.
+        UserError: the project has none.
     """
-    kind, _, rest = base.partition("/")
-    name, _, which = rest.partition("/")
-    if kind != "run" or which not in ("best", "last"):
-        return None
-    run = find_run(project, name)
-    found = [one.path for one in checkpoints_of(run) if one.is_complete and one.is_best == (which == "best")]
+    runs = sorted((path.parent for path in project.runs.glob("*/config.yaml")), reverse=True)
+    found = next((run for run in runs if which in newest_of(run)), None)
+    if found is None:
+        raise UserError(
+            what=f"project {project.name!r} has no trained run",
+            where=str(project.runs),
+            fix=f"train one first: {command('train', project=project)}",
+        )
+    return found
+
+
+def checkpoint_of(run: Path, which: str) -> Path:
+    """A complete checkpoint of a run: its best or last one, or that of a step.
+
+    Raises:
+        UserError: the run has none.
+    """
+    complete = [one for one in checkpoints_of(run) if one.is_complete]
+    if which.isdecimal():
+        # The same weights may be there twice: those to resume from have the moments, too.
+        found = sorted((one for one in complete if one.step == int(which)), key=lambda one: not one.is_best)
+    else:
+        found = [one for one in complete if one.is_best == (which == "best")]
     if not found:
         raise UserError(
-            what=f"run {name!r} has no complete {which} checkpoint to start from",
+            what=f"run {run.name!r} has no complete {which} checkpoint",
             where=str(run),
-            fix="choose another checkpoint or another run",
+            fix="train it further, or choose another checkpoint or another run",
         )
-    return found[-1]
+    return found[-1].path
 
 
-def starts_of(run: Path) -> list[str]:
-    """What `start_checkpoint` finds of a run, by a glance: whether the marks are there, not whether they are true."""
-    try:
-        folders = list((run / CHECKPOINTS).iterdir())
-    except OSError:
-        return []
-    kinds = {folder.name[: len(LAST)] for folder in folders if (folder / "complete.json").is_file()}
-    return [f"run/{run.name}/{which}" for which, prefix in (("best", BEST), ("last", LAST)) if prefix in kinds]
+def newest_of(run: Path) -> dict[Which, CheckpointFolder]:
+    """The newest complete checkpoint of each kind; see `newest_in`."""
+    return newest_in(run / CHECKPOINTS)
+
+
+def newest_in(checkpoints: Path) -> dict[Which, CheckpointFolder]:
+    """The newest complete checkpoint of each kind in a run's folder of checkpoints, the best one first."""
+    complete = [one for one in checkpoints_in(checkpoints) if one.is_complete]
+    newest: dict[bool, CheckpointFolder] = {one.is_best: one for one in complete}
+    kinds: tuple[tuple[Which, bool], ...] = (("best", True), ("last", False))
+    return {which: newest[is_best] for which, is_best in kinds if is_best in newest}
+
+
+def checkpoints_in(checkpoints: Path) -> list[CheckpointFolder]:
+    """All checkpoints in a run's folder of checkpoints by step, those that are not complete among them."""
+    found = []
+    # A checkpoint in its place comes after one of the same step that still lies aside.
+    for path in sorted(checkpoints.glob("*-*"), key=lambda path: not path.name.startswith(ASIDE)):
+        name = path.name.removeprefix(ASIDE)
+        kind, number = name[: len(LAST)], name[len(LAST) :]
+        if kind in (LAST, BEST) and number.isdigit() and path.is_dir():
+            one = CheckpointFolder(path=path, step=int(number), is_best=kind == BEST)
+            # A kill just before the last renaming leaves a checkpoint complete under its temporary name.
+            if name == path.name or one.is_complete:
+                found.append(one)
+    return sorted(found, key=lambda one: (one.step, one.is_best))
 
 
 def checkpoints_of(run: Path) -> list[CheckpointFolder]:
-    """The checkpoints of a run, by step."""
-    found = []
-    for path in (run / CHECKPOINTS).glob("*-*"):
-        name = path.name.removeprefix(ASIDE)
-        kind, number = name[: len(LAST)], name[len(LAST) :]
-        whole = is_complete(path)
-        # A kill just before the last renaming leaves a checkpoint whole under its temporary name.
-        if kind in (LAST, BEST) and number.isdigit() and path.is_dir() and (whole or name == path.name):
-            found.append(
-                CheckpointFolder(
-                    path=path,
-                    step=int(number),
-                    is_best=kind == BEST,
-                    is_complete=whole,
-                    num_bytes=size_of(path),
-                )
-            )
-    return sorted(found, key=lambda checkpoint: (checkpoint.step, checkpoint.is_best))
+    """The checkpoints of a run; see `checkpoints_in`."""
+    return checkpoints_in(run / CHECKPOINTS)
 
 
 def discard(folder: Path) -> None:
@@ -140,7 +209,7 @@ def freed_by(checkpoint: Path) -> int:
 def is_complete(checkpoint: Path) -> bool:
     """Whether every file of a checkpoint is there in its full size, as utils.checkpoints.store marked it."""
     try:
-        marks = json.loads((checkpoint / "complete.json").read_text(encoding="utf-8"))
+        marks = json.loads((checkpoint / COMPLETE_FILE).read_text(encoding="utf-8"))
         return all((checkpoint / name).stat().st_size == mark["size"] for name, mark in marks.items())
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return False

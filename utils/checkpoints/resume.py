@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from utils.checkpoints.layout import COMPLETE_FILE, ModelRef, Which, checkpoint_of, checkpoints_of, find_run
 from utils.errors import UserError
 from utils.project.advice import command
 from utils.project.paths import Project
-
-PREFIXES = {"last": "step-", "best": "best-"}
-"""Names of checkpoint folders by what they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +15,7 @@ class Resume:
 
     run: Path
     """The run's folder."""
-    which: Literal["last", "best"] = "last"
+    which: Which = "last"
     """Its newest checkpoint, or its best weights; of no account when a checkpoint is named."""
     checkpoint: Path | None = None
     """The very checkpoint that was named."""
@@ -28,15 +25,22 @@ def find_resume(wanted: Path, project: Project) -> Resume:
     """What to go on from.
 
     Args:
-        wanted: `last` or `best`, of the run that saved last; a run's folder or name; or a checkpoint's folder.
-        project: where `last`, `best` and names are looked up.
+        wanted: `last` or `best`, of the run that saved last; a run's folder or name; run/ID/best, run/ID/last or
+            run/ID/STEP; or a checkpoint's folder.
+        project: where all but folders are looked up.
 
     Raises:
         UserError: there is no such run, or none that has saved anything.
     """
-    for which in ("last", "best"):
-        if str(wanted) == which:
-            return Resume(run=_latest(project, which), which="best" if which == "best" else "last")
+    kinds: dict[str, Which] = {"last": "last", "best": "best"}
+    if which := kinds.get(str(wanted)):
+        return Resume(run=_latest(project, which), which=which)
+    ref = ModelRef.parse(wanted.as_posix())
+    if ref.kind == "run":
+        run = find_run(project, ref.name)
+        if which := kinds.get(ref.which):
+            return Resume(run=run, which=which)
+        return Resume(run=run, checkpoint=checkpoint_of(run, ref.which))
     for folder in (wanted, project.runs / wanted):
         if (folder / "config.yaml").is_file():
             return Resume(run=folder)
@@ -49,8 +53,10 @@ def find_resume(wanted: Path, project: Project) -> Resume:
     )
 
 
-def _latest(project: Project, which: str) -> Path:
-    marks = list(project.runs.glob(f"*/checkpoints/{PREFIXES[which]}*/complete.json"))
+def _latest(project: Project, which: Which) -> Path:
+    found = [one for run in project.runs.glob("*") for one in checkpoints_of(run) if one.is_best == (which == "best")]
+    # By the mark alone: a run whose newest checkpoint is damaged is still the one to resume, from an older one.
+    marks = [mark for one in found if (mark := one.path / COMPLETE_FILE).is_file()]
     if not marks:
         raise UserError(
             what=f"project {project.name!r} has no run with a {which} checkpoint to go on from",

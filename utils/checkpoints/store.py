@@ -28,9 +28,12 @@ from utils.checkpoints.layout import (
     MODEL_FILE,
     REMOVING,
     STATE_FILE,
+    checkpoints_of,
     discard,
     is_complete,
+    newest_in,
 )
+from utils.checkpoints.resume import Resume
 from utils.checkpoints.tensor_file import num_bytes, write_tensors
 from utils.errors import UserError
 from utils.model.weights import State, read_weights
@@ -139,21 +142,14 @@ class Checkpoints:
         return names
 
     def last(self) -> Path | None:
-        """The newest complete checkpoint to go on from."""
-        return self._newest(LAST)
+        """The newest complete checkpoint to resume from."""
+        found = newest_in(self.folder).get("last")
+        return found.path if found else None
 
     def best(self) -> Path | None:
         """The complete checkpoint with the lowest evaluation loss."""
-        return self._newest(BEST)
-
-    def candidates(self, prefix: str = LAST) -> list[Path]:
-        """Folders that look like checkpoints, whole or not, the newest first."""
-        # A kill between removing a step's former folder and renaming the new one leaves the new one, complete, aside.
-        found = [*self._of(prefix), *(path for path in self.folder.glob(f"{ASIDE}{prefix}*") if is_complete(path))]
-        return sorted(found, key=_step_of, reverse=True)
-
-    def _newest(self, prefix: str) -> Path | None:
-        return next((folder for folder in self.candidates(prefix) if is_complete(folder)), None)
+        found = newest_in(self.folder).get("best")
+        return found.path if found else None
 
     def _of(self, prefix: str) -> list[Path]:
         found = self.folder.glob(f"{prefix}*")
@@ -243,6 +239,42 @@ def verify(folder: Path) -> None:
         raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
     for name, mark in _marks(folder).items():
         _require_unchanged(folder / name, mark["sha256"])
+
+
+def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
+    """The newest checkpoint that can be gone on from, read through; and what is wrong with newer ones.
+
+    Raises:
+        UserError: there is none; or the one that was named is damaged.
+    """
+    if wanted.checkpoint is not None:
+        verify(wanted.checkpoint)
+        return wanted.checkpoint, []
+    skipped = []
+    for folder in _in_order(wanted.run, wanted.which):
+        try:
+            verify(folder)
+        except UserError as error:
+            skipped.append(f"{folder.name}: {error.what}")
+        else:
+            return folder, skipped
+    told = f"; damaged: {'; '.join(skipped)}" if skipped else ""
+    raise UserError(
+        what=f"there is no complete checkpoint to go on from{told}",
+        where=str(wanted.run),
+        fix="name another run, or train anew",
+    )
+
+
+def _in_order(run: Path, which: str) -> list[Path]:
+    """Checkpoints to try, the newest first; also those that are not complete, so that the user learns of them."""
+    found = checkpoints_of(run)
+    if which == "last" and (newest := [one.path for one in reversed(found) if not one.is_best]):
+        return newest
+    # A run that went back to its best and was cut before its first save has nothing newer than that.
+    best = next((one for one in reversed(found) if one.is_best and one.is_complete), None)
+    # A checkpoint of the same step that was kept has the moments, too.
+    return [one.path for one in found if best is not None and one.step == best.step]
 
 
 def read_state(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.advice import command
-from utils.project.paths import Project, open_project
+from utils.project.paths import Project
 
 if TYPE_CHECKING:
     from utils.training.preflight import Row
@@ -83,18 +83,15 @@ def measure_switches(
     Raises:
         UserError: no combination could be measured.
     """
-    from utils.training.data.language import language_base
     from utils.training.data.load import load_data
     from utils.training.optimizer.precision import make_accelerator
+    from utils.training.plan import plan_run
     from utils.training.preflight import larger_batches, preflight, recommended
-    from utils.training.run_folder import starting_base
-    from utils.training.settings import settle
 
-    project = open_project(config.project, config.output)
-    base = language_base(config, project, starting_base(config, project))
-    settled = settle(config, project, base)
+    plan = plan_run(replace(config, resume=None))
+    project, settled = plan.project, plan.config
     with jobs.hold("preflight", device=config.device, output=project.output, folder=project.folder):
-        data = load_data(settled, project, base, make_accelerator(config.device), report)
+        data = load_data(settled, project, plan.base, make_accelerator(settled.device), report)
         audio_s = sum(clip.seconds for clip in data.train)
         fixed, seen = fixed_settings(config, given), Printed()
 

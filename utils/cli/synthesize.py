@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from utils.cli.common import progress_report, run_command
 from utils.config import SynthesizeConfig
 from utils.errors import UserError
-from utils.project.advice import command
 from utils.project.paths import open_project
 
 if TYPE_CHECKING:
@@ -72,19 +71,13 @@ def _model(config: SynthesizeConfig) -> "Base":
     from utils.bases.base import Base
     from utils.bases.fetch import fetch_base
     from utils.bases.find import find_base
+    from utils.checkpoints.layout import READY, ModelRef
 
     if config.model is not None:
         fetch_base(config.model)
         return find_base(config.model)
     assert config.project is not None, "checked by SynthesizeConfig.problems"
-    project = open_project(config.project, config.output)
-    if not project.ready.is_dir():
-        raise UserError(
-            what=f"project {config.project!r} has no exported model yet",
-            where=str(project.ready),
-            fix=f"run: {command('export', project=project)}",
-        )
-    return Base(project.ready)
+    return Base(ModelRef.parse(READY).resolve(open_project(config.project, config.output)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.checkpoints.store import Checkpoints, load_checkpoint
+from utils.checkpoints.layout import READY, ModelRef, Which, checkpoint_of, find_run, newest_run
+from utils.checkpoints.store import load_checkpoint
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
@@ -24,12 +25,10 @@ from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.evaluation.words import find_recogniser
 from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
-from utils.inference.export import find_run
 from utils.model.voices import Voice
-from utils.project.advice import command
 from utils.project.paths import Project, new_run_id, open_project
-from utils.training.run import REFERENCE_FILE
-from utils.training.run_folder import run_base
+from utils.training.data.base import run_base
+from utils.training.run_folder import REFERENCE_FILE
 
 MIN_REFERENCE_S = 0.1
 """Of speech, in a reference: what is shorter says nothing."""
@@ -200,29 +199,20 @@ def _sources(config: EvaluateConfig, project: Project | None) -> tuple[list[Sour
         base = find_base(config.model)
         return [Source(name=base.name, base=base)], _recording(config, base.folder)
     run = None
-    if any(name != "ready" for name in config.checkpoints):
-        run = find_run(project, config.run, "last" if "last" in config.checkpoints else "best")
+    if any(name != READY for name in config.checkpoints):
+        which: Which = "last" if "last" in config.checkpoints else "best"
+        run = find_run(project, config.run) if config.run else newest_run(project, which)
     sources = [_source(name, project, run) for name in config.checkpoints]
     return sources, _recording(config, run or project.ready)
 
 
 def _source(name: str, project: Project, run: Path | None) -> Source:
-    if name == "ready":
-        if not project.ready.is_dir():
-            raise UserError(
-                what=f"project {project.name!r} has no exported model yet",
-                where=str(project.ready),
-                fix=f"run: {command('export', project=project)}",
-            )
-        return Source(name=name, base=Base(project.ready))
+    if name == READY:
+        return Source(name=name, base=Base(ModelRef.parse(READY).resolve(project)))
     assert run is not None, "looked for by _sources"
     if name == "base":
         return Source(name=name, base=run_base(run))
-    checkpoints = Checkpoints(run / "checkpoints")
-    found = checkpoints.best() if name == "best" else checkpoints.last()
-    if found is None:
-        raise UserError(what=f"the run has no complete {name} checkpoint", where=str(run), fix="train it further")
-    return Source(name=name, base=run_base(run), checkpoint=found)
+    return Source(name=name, base=run_base(run), checkpoint=checkpoint_of(run, name))
 
 
 def _recording(config: EvaluateConfig, folder: Path) -> Path:

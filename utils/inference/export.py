@@ -4,20 +4,21 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from utils.bases.base import ADDED_ROWS, Base, spans_of
 from utils.bases.grow import TUNED_DVAE
-from utils.checkpoints.store import Checkpoints, load_checkpoint
+from utils.checkpoints.layout import checkpoint_of, find_run, newest_run
+from utils.checkpoints.store import load_checkpoint
 from utils.config import ExportConfig, TrainConfig
-from utils.errors import UserError, disk_errors
+from utils.errors import disk_errors
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import Told, own_decoder, trunk_steps
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
-from utils.project.advice import command
-from utils.project.paths import Project, check_name, open_project
-from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, run_base
+from utils.project.paths import Project, open_project
+from utils.training.data.base import run_base
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
 
 STOCK = "any XTTS v2 software, such as coqui-tts"
 OURS = "this studio only: the base has a decoder of its own"
@@ -40,12 +41,8 @@ def export_model(config: ExportConfig, *, progress: Told | None = None) -> Path:
         UserError: no such run or checkpoint, its base is gone, or a file is damaged.
     """
     project = open_project(config.project, config.output)
-    run = find_run(project, config.run, config.checkpoint)
-    checkpoint = _checkpoint(run, config.checkpoint)
-    if checkpoint is None:
-        raise UserError(
-            what=f"the run has no complete {config.checkpoint} checkpoint", where=str(run), fix="train it further"
-        )
+    run = find_run(project, config.run) if config.run else newest_run(project, config.checkpoint)
+    checkpoint = checkpoint_of(run, config.checkpoint)
     trunk_steps(run_base(run), config.decoder_steps)  # refused before anything is written
     aside = project.folder / ".ready-writing"
     shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
@@ -56,34 +53,6 @@ def export_model(config: ExportConfig, *, progress: Told | None = None) -> Path:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return project.ready
-
-
-def find_run(project: Project, name: str | None, checkpoint: Literal["best", "last"] = "best") -> Path:
-    """The run of that name, or the newest one with such a complete checkpoint.
-
-    Raises:
-        UserError: there is none.
-    """
-    if name is not None:
-        name = check_name(name, kind="run")
-        runs = [project.runs / name] if (project.runs / name / "config.yaml").is_file() else []
-    else:
-        found = sorted(project.runs.glob("*/config.yaml"), reverse=True)
-        runs = [path.parent for path in found if _checkpoint(path.parent, checkpoint)]
-    if not runs:
-        raise UserError(
-            what=f"project {project.name!r} has no run {name!r}"
-            if name
-            else f"project {project.name!r} has no trained run",
-            where=str(project.runs),
-            fix=f"train one first: {command('train', project=project)}",
-        )
-    return runs[0]
-
-
-def _checkpoint(run: Path, which: Literal["best", "last"]) -> Path | None:
-    checkpoints = Checkpoints(run / "checkpoints")
-    return checkpoints.best() if which == "best" else checkpoints.last()
 
 
 def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, told: Told) -> None:

@@ -9,11 +9,13 @@ import torch
 
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.checkpoints.store import Checkpoints, load_checkpoint
+from utils.checkpoints.layout import checkpoint_of
+from utils.checkpoints.store import load_checkpoint
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.voices import Voice
-from utils.training.run_folder import REFERENCE_FILE, run_base
+from utils.training.data.base import run_base
+from utils.training.run_folder import REFERENCE_FILE
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +102,7 @@ class Models:
     def _of_run(self, run: Path, which: str) -> LoadedModel:
         base = run_base(run)
         for attempt in range(1, MAX_TRIES + 1):
-            folder = self._newest(run, which)
+            folder = checkpoint_of(run, which)
             key = (base.folder, base.weights.stat().st_mtime_ns, folder)
             if self._loaded is not None and key == self._key:
                 return self._loaded
@@ -123,13 +125,6 @@ class Models:
         self._loaded = self._described(synthesizer, run=run, checkpoint=folder.name)
         self._key = key
         return self._loaded
-
-    def _newest(self, run: Path, which: str) -> Path:
-        checkpoints = Checkpoints(run / "checkpoints")
-        folder = checkpoints.best() if which == "best" else checkpoints.last()
-        if folder is None:
-            raise UserError(what=f"the run has no complete {which} checkpoint", where=str(run), fix="choose another")
-        return folder
 
     def _described(self, synthesizer: Synthesizer, *, run: Path | None = None, checkpoint: str = "") -> LoadedModel:
         language = synthesizer.base.about.get("language") or _trained_language(run)

@@ -81,7 +81,7 @@ class Speaker:
 
         from utils.checkpoints.store import load_checkpoint
         from utils.inference.engine import Synthesizer
-        from utils.training.run_folder import run_base
+        from utils.training.data.base import run_base
 
         torch.set_num_threads(1)
         state = load_checkpoint(checkpoint)

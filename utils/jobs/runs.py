@@ -157,9 +157,9 @@ def require_ended(run: Path) -> None:
 
 def _all_but_best(run: Path) -> list[Removal]:
     checkpoints = checkpoints_of(run)
-    complete = [checkpoint for checkpoint in checkpoints if checkpoint.is_complete]
     # Without an evaluation the last checkpoint holds the only weights there are.
-    kept = next((c for c in reversed(complete) if c.is_best), complete[-1] if complete else None)
+    newest = {one.is_best: one for one in checkpoints if one.is_complete}
+    kept = newest.get(True, newest.get(False))
     others = [checkpoint for checkpoint in checkpoints if checkpoint is not kept]
     plan = [_removal(c.path, "weights" if c.is_best else "checkpoint to resume from", run) for c in others]
     whole = [checkpoint.path for checkpoint in checkpoints]

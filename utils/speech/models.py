@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from utils.bases.catalog import known_bases, project_bases
-from utils.checkpoints.layout import CheckpointFolder, checkpoints_of, find_run
+from utils.checkpoints.layout import READY, ModelRef, Which, find_run, newest_of
 from utils.errors import UserError
-from utils.project.paths import Project, check_name
+from utils.project.paths import Project
 
-READY = "ready"
 Kind = Literal["ready", "run", "base"]
 
 
@@ -22,7 +21,7 @@ class SpeakingModel:
     kind: Kind
     source: str
     """What the worker loads: a folder for ready, run and a base made for the project, the name of another base."""
-    checkpoint: Literal["", "best", "last"] = ""
+    checkpoint: Which | Literal[""] = ""
     """Which of the run's; empty for others."""
     step: int | None = None
     """Optimizer steps of the checkpoint when it was listed."""
@@ -48,14 +47,9 @@ def find_model(project: Project, model_id: str) -> SpeakingModel:
     Raises:
         UserError: there is none, or no longer.
     """
-    kind, _, rest = model_id.partition("/")
-    if kind == "run":
-        run, _, which = rest.partition("/")
-        found = [
-            model for model in _of_run(find_run(project, check_name(run, kind="run"))) if model.checkpoint == which
-        ]
-    else:
-        found = [model for model in (*_exported(project), *_bases(project)) if model.id == model_id]
+    ref = ModelRef.parse(model_id)
+    offered = _of_run(find_run(project, ref.name)) if ref.kind == "run" else [*_exported(project), *_bases(project)]
+    found = [model for model in offered if model.id == model_id]
     if not found:
         raise UserError(
             what=f"there is no model {model_id!r} to speak with",
@@ -80,21 +74,16 @@ def _runs(project: Project) -> list[SpeakingModel]:
 
 
 def _of_run(run: Path) -> list[SpeakingModel]:
-    complete = [checkpoint for checkpoint in checkpoints_of(run) if checkpoint.is_complete]
-    newest: dict[Literal["best", "last"], CheckpointFolder] = {}
-    for checkpoint in complete:
-        newest["best" if checkpoint.is_best else "last"] = checkpoint
     return [
         SpeakingModel(
-            id=f"run/{run.name}/{which}",
+            id=str(ModelRef(kind="run", name=run.name, which=which)),
             kind="run",
             source=str(run.absolute()),
             checkpoint=which,
-            step=newest[which].step,
+            step=checkpoint.step,
             reference=_existing(run),
         )
-        for which in ("best", "last")
-        if which in newest
+        for which, checkpoint in newest_of(run).items()
     ]
 
 

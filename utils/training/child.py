@@ -54,7 +54,7 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
         progress: who is informed, from the thread that waits.
 
     Returns:
-        The fields of `utils.training.worker.as_fields`.
+        As `utils.training.worker.train`.
 
     Raises:
         UserError: what the child found wrong with settings, base, data or disk; or it ended without a word.

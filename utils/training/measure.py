@@ -21,22 +21,16 @@ import torch
 from torch.utils.data import DataLoader
 
 from utils import jobs
-from utils.bases.base import Base
 from utils.bases.catalog import find_entry
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware import TORCH_ENVIRONMENT
 from utils.performance_utils import is_out_of_memory
-from utils.project.paths import Project, open_project
 from utils.training.data.batches import Batch
-from utils.training.data.language import language_base
-from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
-from utils.training.optimizer.precision import make_accelerator
-from utils.training.run_folder import starting_base
-from utils.training.settings import settle
-from utils.training.trainer import Trainer, make_trainer
+from utils.training.plan import plan_run
+from utils.training.trainer import Setup, Trainer, set_up
 
 MAX_OVERFLOWS = 16
 """fp16 begins with a scale of 2^16, which each overflow halves."""
@@ -124,23 +118,19 @@ def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
     Raises:
         UserError: as `fine_tune` does before training.
     """
-    project = open_project(config.project, config.output)
-    base = language_base(config, project, starting_base(config, project))
-    config = settle(config.validate(where="training settings"), project, base)
-    with jobs.hold("preflight", device=config.device, output=project.output, folder=project.folder):
-        return _measured(config, project, base, warmup=warmup, steps=steps)
+    # A resumed run keeps its switches; what is measured is what these settings would do.
+    plan = plan_run(replace(config, resume=None))
+    with jobs.hold("preflight", device=config.device, output=config.output, folder=plan.project.folder):
+        return _measured(set_up(plan), config.grad_accumulation, warmup=warmup, steps=steps)
 
 
-def _measured(config: TrainConfig, project: Project, base: Base, *, warmup: int, steps: int) -> Measurement:
-    accelerator = make_accelerator(config.device)
-    optimizations = TrainingOptimizer.from_config(config, accelerator.device)
-    data = load_data(config, project, base, accelerator)
-    trainer = make_trainer(config, base, data, accelerator, optimizations)
-    with closing(Loaders(config, base, data, accelerator, optimizations.switches)) as loaders:
-        groups = _groups(loaders, config.grad_accumulation)
+def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) -> Measurement:
+    trainer, optimizations = setup.trainer, setup.optimizations
+    with closing(setup.loaders) as loaders:
+        groups = _groups(loaders, grad_accumulation)
         _warm_up(trainer, groups, max(warmup, 1))
         # From an epoch's beginning: an epoch of so many steps is then timed on each clip once.
-        groups = _groups(loaders, config.grad_accumulation, first_epoch=1)
+        groups = _groups(loaders, grad_accumulation, first_epoch=1)
         loader: DataLoader = loaders.train(1, 0)
         told = optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
         return _timed(trainer, groups, steps, told)

@@ -6,7 +6,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.bases.base import Base
 from utils.checkpoints.async_saver import Saver
 from utils.checkpoints.layout import MODEL_FILE
 from utils.checkpoints.store import Checkpoints
@@ -18,28 +17,20 @@ from utils.jobs.stopping import Limits
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
-from utils.project.paths import Project, open_project
+from utils.project.paths import Project
 from utils.training.claim import claimed
-from utils.training.data.language import language_base, what_was_added
-from utils.training.data.load import TrainingData, load_data
-from utils.training.data.loaders import Loaders
+from utils.training.data.load import TrainingData
 from utils.training.divergence import Divergence
-from utils.training.loop import End, Run, fit
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
-from utils.training.optimizer.precision import DTYPES, make_accelerator
+from utils.training.loop import End, fit
+from utils.training.optimizer.precision import DTYPES
+from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
-from utils.training.resuming import Resumed, find_checkpoint, put_in_order, require_resumable, take_up
-from utils.training.run_folder import (
-    BASE_FOLDER,
-    REFERENCE_FILE,
-    keep_start,
-    make_folder,
-    renew_settings,
-    starting_base,
-)
+from utils.training.restore import put_in_order, take_up
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
-from utils.training.settings import as_json, portable, settle, sources_of
-from utils.training.trainer import Trainer, make_trainer
+from utils.training.settings import as_json, portable
+from utils.training.state import RunState, Services
+from utils.training.trainer import Setup, Trainer, set_up
 
 log = logging.getLogger(__name__)
 
@@ -98,95 +89,57 @@ def fine_tune(
         UserError: any fault of settings, base or data, before a run folder exists; a full disk; or a loss that is no
             longer a number.
     """
-    config.validate(where="training settings")
     progress = progress or Progresses()
-    project = project or open_project(config.project, config.output)
-    resumed = None
-    if config.resume:
-        config, resumed = find_checkpoint(config, project)
-    chosen = starting_base(config, project, resumed.run if resumed else None)
-    base = language_base(config, project, chosen)
-    settled = settle(config, project, base)
+    plan = plan_run(config, project=project)
     # Before the first process group, CUDA context or model: two trainings on one device would both fail.
-    with claimed(config.device, project):
-        added = None if resumed else what_was_added(chosen, base)
-        return _fine_tune(config, settled, project, base, resumed, progress, added)
+    with claimed(plan.config.device, plan.project):
+        setup = set_up(plan, progress.data)
+        folder = make_folder(plan, setup.data, setup.accelerator)
+        services = _make_services(plan, setup, folder, progress)
+        # Signals count to the very end: waiting for the last sample can be cut short.
+        with services.stop:
+            with _failure_logged(services), closing(setup.loaders):
+                state = _begin(plan, services, setup.data)
+                ended = fit(state, services)
+            _log_end(state, services, ended)
+        setup.accelerator.wait_for_everyone()
+        return _summarize(plan, state, services, setup.data, folder, ended)
 
 
-def _fine_tune(
-    config: TrainConfig,
-    settled: TrainConfig,
-    project: Project,
-    base: Base,
-    resumed: Resumed | None,
-    progress: Progresses,
-    added: str | None,
-) -> TrainResult:
-    """As `fine_tune`, on a device that this process has.
-
-    Args:
-        config: as given, to tell who chose what.
-        settled: its open settings filled in.
-        project, base: what is trained.
-        resumed: what is gone on from, if anything.
-        progress: who is told.
-        added: what the base was given on the way, for the user.
-    """
-    accelerator = make_accelerator(config.device)
-    optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
-    data = load_data(settled, project, base, accelerator, progress.data)
-    if resumed:
-        require_resumable(resumed, settled, data.fingerprint())
-    trainer = make_trainer(settled, base, data, accelerator, optimizations)
-    folder = make_folder(settled, project, base, data, accelerator, resumed)
-    if accelerator.is_main_process and not resumed:
-        keep_start(folder, settled, base)
-    sources = sources_of(config, base)
-    run_log = RunLog(folder / "events.jsonl" if accelerator.is_main_process else None, progress.events)
-    run = _make_run(settled, project, base, data, folder, trainer, optimizations, run_log)
-    run.progress = progress.steps
-    # Signals are heard to the very end: waiting for the last sample can be cut short.
-    with run.stop, _told(run), closing(run.loaders):
-        told = take_up(run, resumed) if resumed else []
-        # The first process renames what the others have been reading.
-        accelerator.wait_for_everyone()
-        if resumed and run.is_writer:
-            renew_settings(portable(settled, project), resumed)
-            told += put_in_order(run, resumed)
-        _tell_start(run, settled, base, data, sources, resumed)
-        for message in told:
-            run.log.warn(message, source="resume")
-        if added:
-            run.log.warn(added, source="language")
-        fit(run)
-    accelerator.wait_for_everyone()
-    return _result(run, folder, data, settled, sources)
+def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
+    """Where the run starts, or the state that it resumes; the log opens with it."""
+    state, told = RunState(data=data.fingerprint()), list[str]()
+    if plan.resumed:
+        state, told = take_up(services, plan.resumed, state.data)
+    # The first process renames what the others have been reading.
+    services.trainer.accelerator.wait_for_everyone()
+    if plan.resumed and services.is_writer:
+        renew_settings(portable(plan.config, plan.project), plan.resumed)
+        told += put_in_order(state, services, plan.resumed)
+    _log_start(state, services, plan, data)
+    for message in told:
+        services.log.warn(message, source="resume")
+    if plan.added:
+        services.log.warn(plan.added, source="language")
+    return state
 
 
-def _make_run(
-    config: TrainConfig,
-    project: Project,
-    base: Base,
-    data: TrainingData,
-    folder: Path,
-    trainer: Trainer,
-    optimizations: TrainingOptimizer,
-    run_log: RunLog,
-) -> Run:
-    assert config.num_epochs
-    processes = trainer.accelerator
-    loaders = Loaders(config, base, data, processes, optimizations.switches)
+def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progresses) -> Services:
+    config, trainer, loaders = plan.config, setup.trainer, setup.loaders
+    run_log = RunLog(folder / "events.jsonl" if setup.accelerator.is_main_process else None, progress.events)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
-    again = command("train", project=project, resume=folder)
-    return Run(
+    again = command("train", project=plan.project, resume=folder)
+    return Services(
+        config=config,
+        settings=as_json(portable(config, plan.project)),
         trainer=trainer,
-        optimizations=optimizations,
+        optimizations=setup.optimizations,
         loaders=loaders,
         eval_loader=loaders.evaluate(),
         checkpoints=checkpoints,
         saver=Saver(checkpoints, run_log),
         log=run_log,
-        sampling=make_sampling(config, base, folder, run_log),
+        sampling=make_sampling(config, plan.base, folder, run_log),
         recovery=Recovery(
             trainer,
             split_train=loaders.splitter(training=True),
@@ -196,14 +149,8 @@ def _make_run(
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
         limits=Limits(patience=config.patience, max_hours=config.max_hours),
-        settings=as_json(portable(config, project)),
-        data=data.fingerprint(),
         resume_command=again,
-        num_epochs=config.num_epochs,
-        batches_per_epoch=loaders.batches_per_epoch,
-        grad_accumulation=config.grad_accumulation,
-        checkpoint_every=config.checkpoint_every,
-        checkpoint_minutes=config.checkpoint_minutes,
+        progress=progress.steps,
         tracker=_make_tracker(config, trainer),
     )
 
@@ -214,88 +161,90 @@ def _make_tracker(config: TrainConfig, trainer: Trainer) -> PerformanceTracker:
     return PerformanceTracker(peak_flops=None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision]))
 
 
-def _tell_start(
-    run: Run, config: TrainConfig, base: Base, data: TrainingData, sources: dict[str, str], resumed: Resumed | None
-) -> None:
-    if run.is_writer:
+def _log_start(state: RunState, services: Services, plan: RunPlan, data: TrainingData) -> None:
+    if services.is_writer:
         log_system_info()
         log_performance_info()
-    run.log.write(
+    services.log.write(
         "started",
-        base=base.name,
-        config=as_json(config),
-        sources=sources,
+        base=plan.base.name,
+        config=as_json(plan.config),
+        sources=plan.sources,
         clips=len(data.train),
         eval_clips=len(data.evaluate),
         dropped=data.dropped,
-        precision=run.trainer.precision,
-        device=str(run.trainer.device),
-        processes=run.trainer.accelerator.num_processes,
-        total_steps=run.total_steps,
-        resumed_from=str(resumed.checkpoint) if resumed else None,
-        changed=sorted(resumed.changed) if resumed else [],
+        precision=services.trainer.precision,
+        device=str(services.trainer.device),
+        processes=services.trainer.accelerator.num_processes,
+        total_steps=services.total_steps(state),
+        resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
+        changed=sorted(plan.resumed.changed) if plan.resumed else [],
     )
 
 
 @contextmanager
-def _told(run: Run) -> Iterator[None]:
-    """Make the end of the run the last event of its log, whatever the end is."""
+def _failure_logged(services: Services) -> Iterator[None]:
+    """Make the end of a run that is interrupted or fails the last event of its log."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        _tell_end(run, "stopped", signal=run.stop.number)
+        _write_end(services, "stopped", signal=services.stop.number)
         raise
     except BaseException as error:
-        _finish_saving(run)
-        _tell_end(
-            run, "failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        )
+        _finish_saving(services)
+        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        _write_end(services, "failed", error=message)
         raise
-    if run.ended in ("epochs", "patience"):
-        run.sampling.close(wait=True, is_stopped=lambda: run.stop.number is not None)
-        _tell_end(run, "finished", best_loss=run.best_loss, reason=run.ended)
+
+
+def _log_end(state: RunState, services: Services, ended: End) -> None:
+    if ended in ("epochs", "patience"):
+        services.sampling.close(wait=True, is_stopped=lambda: services.stop.number is not None)
+        _write_end(services, "finished", best_loss=state.best_loss, reason=ended)
     else:
-        _tell_end(run, "stopped", signal=run.stop.number, reason=run.ended)
+        _write_end(services, "stopped", signal=services.stop.number, reason=ended)
 
 
-def _finish_saving(run: Run) -> None:
+def _finish_saving(services: Services) -> None:
     """Let a save under way end: it is the newest checkpoint of a run that failed."""
     try:
-        run.saver.finish()
+        services.saver.finish()
     except Exception:
         # What ended the run is on its way to the user.
         log.exception("the last save failed")
 
 
-def _tell_end(run: Run, kind: str, **fields: object) -> None:
+def _write_end(services: Services, kind: str, **fields: object) -> None:
     try:
-        run.sampling.close(wait=False)
-        run.log.write(
+        services.sampling.close(wait=False)
+        services.log.write(
             kind,
-            step=run.trainer.num_steps,
-            skipped_steps=run.divergence.num_skipped,
-            save_s=run.saver.save_s,
-            save_waited_s=run.saver.waited_s,
-            **_throughput(run),
+            step=services.trainer.num_steps,
+            skipped_steps=services.divergence.num_skipped,
+            save_s=services.saver.save_s,
+            save_waited_s=services.saver.waited_s,
+            **_throughput(services),
             **fields,
         )
-        run.log.close()
+        services.log.close()
     except (OSError, UserError):
         # What ended the run is on its way to the user; a log that cannot be written must not take its place.
         log.exception("the end of the run could not be logged")
 
 
-def _throughput(run: Run) -> dict[str, float]:
+def _throughput(services: Services) -> dict[str, float]:
     """What this process has trained on a second; nothing before its first step."""
-    if not run.tracker.summary().steps:
+    if not services.tracker.summary().steps:
         return {}
-    summary = run.tracker.log_summary()
+    summary = services.tracker.log_summary()
     assert summary.audio_seconds_per_second is not None and summary.data_share is not None
     return {"audio_per_second": summary.audio_seconds_per_second, "data_share": summary.data_share}
 
 
-def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, sources: dict[str, str]) -> TrainResult:
-    best = run.checkpoints.best() or run.checkpoints.last()
+def _summarize(
+    plan: RunPlan, state: RunState, services: Services, data: TrainingData, folder: Path, ended: End
+) -> TrainResult:
+    best = services.checkpoints.best() or services.checkpoints.last()
     assert best is not None, "a run ends after an epoch's evaluation or with a checkpoint"
     return TrainResult(
         folder=folder,
@@ -304,17 +253,17 @@ def _result(run: Run, folder: Path, data: TrainingData, settings: TrainConfig, s
         vocab=folder / BASE_FOLDER / "vocab.json",
         speakers=folder / BASE_FOLDER / "speakers_xtts.pth",
         reference=folder / REFERENCE_FILE,
-        settings=settings,
-        sources=sources,
-        num_steps=run.trainer.num_steps,
+        settings=plan.config,
+        sources=plan.sources,
+        num_steps=services.trainer.num_steps,
         num_clips=len(data.train) + len(data.evaluate),
         num_dropped=len(data.dropped),
-        epoch_losses=run.epoch_losses,
-        first_loss=run.first_loss,
-        last_loss=run.last_loss,
-        best_loss=run.best_loss,
-        ended=run.ended,
-        stop_signal=run.stop.number if run.ended == "signal" else None,
-        skipped_steps=run.divergence.num_skipped,
-        save_waited_s=run.saver.waited_s,
+        epoch_losses=state.epoch_losses,
+        first_loss=state.first_loss,
+        last_loss=state.last_loss,
+        best_loss=state.best_loss,
+        ended=ended,
+        stop_signal=services.stop.number if ended == "signal" else None,
+        skipped_steps=services.divergence.num_skipped,
+        save_waited_s=services.saver.waited_s,
     )

@@ -91,10 +91,10 @@ def portable(config: TrainConfig, project: Project) -> TrainConfig:
 
     A run that was moved with its project then still finds its clips.
     """
-    return replace(_with_own_csvs(config, project), resume=None, allow_changes=False)
+    return replace(with_own_csvs(config, project), resume=None, allow_changes=False)
 
 
-def _with_own_csvs(config: TrainConfig, project: Project) -> TrainConfig:
+def with_own_csvs(config: TrainConfig, project: Project) -> TrainConfig:
     """The settings without the manifests that the project has anyway."""
     own = {"train_csv": project.train_csv, "eval_csv": project.eval_csv}
     places = {name: None for name, place in own.items() if getattr(config, name) == place}

@@ -15,15 +15,18 @@ from torch.optim.lr_scheduler import LambdaLR
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
+from utils.events.progress import PhaseProgress
 from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel, conditioning_mel
 from utils.training.data.batches import Batch
-from utils.training.data.load import TrainingData
+from utils.training.data.load import TrainingData, load_data
+from utils.training.data.loaders import Loaders
 from utils.training.optimizations.compiler import mark_step
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.make import make_schedule, set_schedule
-from utils.training.optimizer.precision import DTYPES
+from utils.training.optimizer.precision import DTYPES, make_accelerator
+from utils.training.plan import RunPlan, require_resumable
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
@@ -256,6 +259,40 @@ class Trainer:
     def _step_seed(self) -> int:
         rank = self.accelerator.process_index
         return hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """A plan on its device: all that computes."""
+
+    accelerator: Accelerator
+    optimizations: TrainingOptimizer
+    data: TrainingData
+    trainer: Trainer
+    loaders: Loaders
+
+
+def set_up(plan: RunPlan, progress: PhaseProgress | None = None) -> Setup:
+    """Read and encode the clips, and put the model on the device, which this process must have claimed.
+
+    Args:
+        plan: of the run.
+        progress: called while the clips are read.
+
+    Raises:
+        UserError: a fault of the clips, or the run cannot be resumed with them.
+    """
+    accelerator = make_accelerator(plan.config.device)
+    optimizations = TrainingOptimizer.from_config(plan.config, accelerator.device)
+    data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
+    require_resumable(plan, data.fingerprint())
+    return Setup(
+        accelerator=accelerator,
+        optimizations=optimizations,
+        data=data,
+        trainer=make_trainer(plan.config, plan.base, data, accelerator, optimizations),
+        loaders=Loaders(plan.config, plan.base, data, accelerator, optimizations.switches),
+    )
 
 
 def make_trainer(

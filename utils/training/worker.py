@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import traceback
-from pathlib import Path
 from typing import IO, Any
 
 from utils.config import TrainConfig
@@ -80,26 +79,40 @@ def main() -> None:
 
 
 def _train(request: dict[str, Any], answers: Answers) -> dict[str, Any]:
-    # Imported late: loading torch takes seconds, in which the end of the input must be heard.
-    from utils.bases.fetch import fetch_base
-
     config = TrainConfig.from_values(request["config"], where="train_gpt")
     progress = Progresses(
         data=lambda what, done, total: answers.send("phase", what=what, done=done, total=total),
         steps=lambda done, total, loss: answers.send("step", done=done, total=total, loss=loss),
         events=lambda kind, fields: answers.send("event", event=kind, fields=fields),
     )
+    return train(config, accept_license=request["accept_license"], progress=progress)
+
+
+def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) -> dict[str, Any]:
+    """Train in this process.
+
+    Args:
+        config: checked settings.
+        accept_license: see `utils.bases.fetch`.
+        progress: who is informed.
+
+    Returns:
+        What `train_gpt` returns and prints of the run, as JSON values.
+
+    Raises:
+        UserError: a fault of settings, base, data or disk.
+    """
+    # Imported late: loading torch takes seconds, in which the end of the input must be heard.
+    from utils.bases.fetch import fetch_base
+
+    # The folder is the caller's own choice: it need not obey the rules for project names.
+    project = Project(name=config.project, output=config.output)
     if config.resume is None:
-        Project(name=config.project, output=Path(config.output)).require_dataset(config.train_csv, config.eval_csv)
-    fetch_base(config.base, accept_license=request["accept_license"], progress=progress.data)
+        project.require_dataset(config.train_csv, config.eval_csv)
+    fetch_base(config.base, accept_license=accept_license, progress=progress.data)
     from utils.training.run import fine_tune
 
-    result = fine_tune(config, project=Project(name=config.project, output=Path(config.output)), progress=progress)
-    return as_fields(result)
-
-
-def as_fields(result: Any) -> dict[str, Any]:
-    """What `train_gpt` says of a run, as JSON values."""
+    result = fine_tune(config, project=project, progress=progress)
     paths = {name: str(getattr(result, name)) for name in ("speakers", "config", "checkpoint", "vocab", "reference")}
     return {**paths, "folder": str(result.folder), "stop_signal": result.stop_signal}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from utils import jobs
-from utils.checkpoints.layout import find_run
+from utils.checkpoints.layout import find_run, newest_of
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, last_lines
@@ -164,7 +164,7 @@ def _run(studio: Studio, job: Job) -> Updates:
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
         "train.stop": Change(interactive=job.alive, value=text.STOP_NOW if job.state == "stopping" else text.STOP),
         "train.resume": Change(interactive=_can_resume(job)),
-        "train.export": Change(interactive=_has_checkpoint(job.folder)),
+        "train.export": Change(interactive=bool(newest_of(job.folder))),
     }
 
 
@@ -207,12 +207,7 @@ def _plot(points: pd.DataFrame) -> Change:
 
 
 def _can_resume(job: Job) -> bool:
-    return not job.alive and not job.process_alive and _has_checkpoint(job.folder, "step-")
-
-
-def _has_checkpoint(folder: Path, prefix: str = "") -> bool:
-    """Quick enough for every poll: whether the mark of a complete checkpoint is there, not whether it is true."""
-    return any((folder / "checkpoints").glob(f"{prefix}*/complete.json"))
+    return not job.alive and not job.process_alive and "last" in newest_of(job.folder)
 
 
 def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:

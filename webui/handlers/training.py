@@ -5,7 +5,7 @@ from typing import Any
 
 from utils import jobs
 from utils.bases.catalog import has_weights, read_about
-from utils.checkpoints.layout import find_run, start_checkpoint, starts_of
+from utils.checkpoints.layout import READY, ModelRef, find_run, newest_of
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.events import Event, read_events
@@ -25,8 +25,6 @@ from webui.views.recommendation import recommendation
 FORM = "train.set_"
 """Ids of components that hold a setting begin so."""
 END_OF_PROCESS_S = 20.0
-READY = "ready"
-"""Value of "start from" for the project's own exported model."""
 
 
 def start(studio: Studio, values: Values) -> Updates:
@@ -83,9 +81,11 @@ def _start_from(project: Project, values: Values) -> str:
     chosen = values["train.start_from"] or ""
     if chosen == "":
         return checked_base(project, values["project.base"] or chosen_base(project))
-    if isinstance(chosen, str) and start_checkpoint(project, chosen) is not None:
-        return chosen
-    if chosen != READY:
+    ref = ModelRef.parse(str(chosen))
+    if ref.kind == "run":
+        ref.resolve(project)
+        return str(ref)
+    if ref.kind != READY:
         raise UserError(what=text.no_start(chosen), where=text.START_FROM, fix=text.START_FROM_FIX)
     if not has_weights(project.ready):
         raise UserError(what=text.NOT_EXPORTED, where=text.START_FROM, fix=text.NOT_EXPORTED_FIX)
@@ -98,7 +98,8 @@ def starts(project: Project) -> list[tuple[str, str]]:
     if has_weights(project.ready):
         choices.append((text.START_FROM_READY, READY))
     runs = sorted((run for run in project.runs.glob("*") if not run.is_symlink()), reverse=True)
-    return choices + [(text.start_from_run(*start.split("/")[1:]), start) for run in runs for start in starts_of(run)]
+    found = [ModelRef(kind="run", name=run.name, which=which) for run in runs for which in newest_of(run)]
+    return choices + [(text.start_from_run(ref.name, ref.which), str(ref)) for ref in found]
 
 
 def preflight(studio: Studio, values: Values) -> Updates:

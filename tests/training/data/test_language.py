@@ -19,10 +19,9 @@ from utils.gpt_train import TrainedModel, train_gpt
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.project.paths import Project
-from utils.training.data.language import language_base
+from utils.training.data.base import language_base, run_base
 from utils.training.data.lengths import measure_lengths
 from utils.training.run import fine_tune
-from utils.training.run_folder import run_base
 
 TEXTS = ["ሰላም ለዓለም።", "ጤና ይስጥልኝ።", "በ2015 ዓ.ም. ተወለደ።", "ዶ/ር አበበ መጣ።", "ፀሐይ ወጣች።", "ቋንቋ ሀብት ነው።"]
 

@@ -1,0 +1,161 @@
+"""The base that a run starts from: a published one, another run's, or a copy that reads Latin Amharic."""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.bases.amharic import latin_extension, needs_latin
+from utils.bases.base import Base, where_it_lies
+from utils.bases.find import find_base
+from utils.bases.grow import grow_base
+from utils.checkpoints.layout import MODEL_FILE, ModelRef
+from utils.checkpoints.store import load_checkpoint
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.model.weights import State, read_weights
+from utils.model.xtts import GPT_PREFIX
+from utils.project.paths import Project
+from utils.text.languages import AMHARIC, language_token
+
+log = logging.getLogger(__name__)
+
+START_FILE = "start.safetensors"
+"""In the folder of a run with LoRA: the weights of another run that its additions belong to."""
+ADDED = "added_tokens"
+"""In about.json: the tokens that a copy has beyond the chosen base."""
+
+
+@dataclass(frozen=True)
+class TrainedBase(Base):
+    """A run's base with the GPT that the run came to."""
+
+    gpt: Path
+    """Its weight file."""
+
+    def state(self) -> State:
+        """The base's tensors, those of the GPT replaced.
+
+        Raises:
+            UserError: the checkpoint is damaged, or gone.
+        """
+        gpt = read_weights(self.gpt) if self.gpt.name == START_FILE else load_checkpoint(self.gpt.parent)
+        others = {name: tensor for name, tensor in super().state().items() if not name.startswith(GPT_PREFIX)}
+        return others | {GPT_PREFIX + name: tensor for name, tensor in gpt.items()}
+
+    @property
+    def weight_files(self) -> list[Path]:
+        return [*super().weight_files, self.gpt]
+
+
+def starting_base(config: TrainConfig, project: Project, resumed: Path | None = None) -> Base:
+    """What the settings' base names.
+
+    Args:
+        config: `base` is a `ModelRef`.
+        project: whose run.
+        resumed: the folder of the run that is gone on with: it needs nothing of the run it started from any more.
+
+    Raises:
+        UserError: there is no such base, run or complete checkpoint.
+    """
+    ref = ModelRef.parse(config.base)
+    if resumed is None:
+        if ref.kind == "base":
+            return find_base(ref.name)
+        folder = ref.resolve(project)
+        if ref.kind == "ready":
+            return find_base(str(folder))
+        return TrainedBase(run_base(folder.parents[1]).folder, folder / MODEL_FILE)
+    kept = resumed / START_FILE
+    if kept.is_file():
+        return TrainedBase(run_base(resumed).folder, kept)
+    # All other weights come from its own checkpoint. A base in the project's folder may have moved with it.
+    is_elsewhere = Path(config.base).is_absolute() and not Path(config.base).exists()
+    return find_base(ref.name) if ref.kind == "base" and not is_elsewhere else run_base(resumed)
+
+
+def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
+    """Keep what a new run with LoRA started from: its checkpoints hold additions to just these weights.
+
+    Args:
+        folder: the new run's.
+        config: its settings.
+        base: what it starts from; the file is shared with its checkpoint where the disk allows that.
+    """
+    if not isinstance(base, TrainedBase) or not config.lora_rank:
+        return
+    try:
+        os.link(base.gpt, folder / START_FILE)
+    except OSError:
+        shutil.copyfile(base.gpt, folder / START_FILE)
+
+
+def run_base(run: Path) -> Base:
+    """The base a run started from, also where it was moved together with the project.
+
+    Raises:
+        UserError: its folder is gone.
+    """
+    try:
+        origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
+        folder = Path(origin["folder"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
+    project = run.absolute().parent.parent
+    folder = where_it_lies(folder, project, project / "dataset")
+    if not folder.is_dir():
+        raise UserError(
+            what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
+        )
+    return Base(folder)
+
+
+def language_base(config: TrainConfig, project: Project, base: Base) -> Base:
+    """`base` itself, or a copy of it in the project's dataset folder that reads Amharic in its Latin form.
+
+    The copy has the Amharic token and the letters that the base lacks; `what_was_added` tells the user.
+
+    Args:
+        config: the run's settings.
+        project: where the copy goes; it is made once and used by all runs.
+        base: the base that was chosen.
+
+    Raises:
+        UserError: as `needs_latin`, or a copy that was made before is damaged.
+    """
+    language = config.language or project.language()
+    return _latin_copy(project, base) if needs_latin(base, language, use_amharic_g2p=config.use_amharic_g2p) else base
+
+
+def what_was_added(chosen: Base, base: Base) -> str | None:
+    """For people: how the base that `language_base` gave differs from the chosen one; None where it is that one."""
+    if base.folder == chosen.folder:
+        return None
+    tokens = " ".join(base.about.get(ADDED, ()))
+    return (
+        f"base {chosen.name} got tokens for Amharic in its Latin form ({tokens}); the run trains a copy: {base.folder}"
+    )
+
+
+def _latin_copy(project: Project, base: Base) -> Base:
+    extension = latin_extension(base.vocab)
+    files = (file.stat() for file in base.weight_files)
+    # Letters count as well: a copy that was made with the token alone cannot spell the texts.
+    sizes = (f"{file.st_size} {file.st_mtime_ns}" for file in files)
+    facts = " ".join([str(base.folder.absolute()), *sizes, *extension.added])
+    folder = project.dataset / f"base-amh-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    if not (folder / "about.json").is_file():
+        tokens = [language_token(AMHARIC), *extension.added]
+        log.info("a copy of the base with tokens for Amharic (%s): %s", " ".join(tokens), folder)
+        about = {"name": f"{base.name}-{AMHARIC}", "language": AMHARIC, "amharic_g2p": True, ADDED: tokens}
+        try:
+            grow_base(base, extension.content, extension.pieces, folder, about)
+        except (OSError, UserError):
+            # Another process of the same run may have made it first: then it is as good.
+            if not (folder / "about.json").is_file():
+                raise
+    return find_base(str(folder))
