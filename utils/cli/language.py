@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from utils.cli.common import progress_phases, run_command
 from utils.config import SAMPLE_RATE
 from utils.errors import disk_errors
+from utils.files import write_atomic
 from utils.project.advice import FOLDER, command
 from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig
@@ -86,9 +87,7 @@ def _values(reading: "Reading", limit: int) -> dict[str, Any]:
 def _keep(project: Project, found: dict[str, Any]) -> None:
     """Write what was found to the project's folder, whole or not at all."""
     project.folder.mkdir(parents=True, exist_ok=True)
-    aside = project.folder / f".{READING_FILE}"
-    aside.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
-    aside.replace(project.folder / READING_FILE)
+    write_atomic(project.folder / READING_FILE, json.dumps(found, ensure_ascii=False, indent=1))
 
 
 def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "AddedLanguage":

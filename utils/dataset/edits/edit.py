@@ -14,6 +14,7 @@ from filelock import FileLock
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
 from utils.dataset.storage.report import ClipReport, Report, Split
 from utils.errors import UserError, disk_errors
+from utils.files import write_atomic
 from utils.project.paths import Project
 
 EXCLUDED = "its row was taken out of the metadata; restore it to use it again"
@@ -130,11 +131,10 @@ def _write(project: Project, split: Split, rows: list[Row]) -> None:
     """Replace a metadata file in one move, in the layout of `utils.dataset.storage.manifest.write_manifest`."""
     path = _files(project)[split]
     columns = {AUDIO: [r.audio for r in rows], TEXT: [r.text for r in rows], SPEAKER: [r.speaker for r in rows]}
-    aside = path.with_name(f".{path.name}")
-    pd.DataFrame(columns, dtype=str).to_csv(
-        aside, sep="|", index=False, encoding="utf-8", quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
+    table = pd.DataFrame(columns, dtype=str).to_csv(
+        sep="|", index=False, quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
     )
-    aside.replace(path)
+    write_atomic(path, table)
 
 
 def _locked(project: Project) -> FileLock:
