@@ -10,10 +10,11 @@ from pathlib import Path
 
 from utils.config import Device, SpeechSettings
 from utils.errors import UserError
+from utils.jobs.json_lines import Message
 from utils.project.paths import Project
 from utils.speech.models import find_model
 from utils.speech.takes import Line, Sentence, Take, find_take, new_take, read_take, this_process
-from utils.speech.worker_client import ReleasedError, Reply, SpeechWorker
+from utils.speech.worker_client import ReleasedError, SpeechWorker
 
 MAX_WAITING = 50
 """More takes than this are refused while others wait."""
@@ -221,7 +222,7 @@ def request_of(take: Take, model: dict[str, str]) -> dict[str, object]:
     }
 
 
-def after(take: Take, reply: Reply, asked: float) -> Take:
+def after(take: Take, reply: Message, asked: float) -> Take:
     """The take with what an answer of the worker says.
 
     Args:
@@ -248,7 +249,7 @@ def after(take: Take, reply: Reply, asked: float) -> Take:
     return _ended(take, reply)
 
 
-def _ended(take: Take, reply: Reply) -> Take:
+def _ended(take: Take, reply: Message) -> Take:
     if reply["kind"] == "cancelled":
         return take.changed(state="stopped", message="stopped; continue it when you like")
     if reply["kind"] == "failed":
