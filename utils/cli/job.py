@@ -19,7 +19,7 @@ import tyro
 from utils import jobs
 from utils.cli.common import error_exits
 from utils.config import Config, DownloadConfig, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
-from utils.dataset.edits.fix_settings import FixConfig
+from utils.dataset.edits.edit import FixConfig
 from utils.errors import UserError
 from utils.evaluation.settings import EvaluateConfig
 from utils.events import FINAL, EventWriter, tail
@@ -188,7 +188,7 @@ def _preflight(config: TrainConfig, report: Report) -> None:
 
 
 def _fix(config: FixConfig, report: Report) -> None:
-    from utils.cli.fix import apply
+    from utils.dataset.edits.fixes import apply
 
     report("mending the clip", 0, 1)
     print(apply(config).table())
