@@ -12,6 +12,7 @@ from utils.checkpoints.layout import MODEL_FILE
 from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
+from utils.events.loggers import find_loggers
 from utils.events.progress import Progresses
 from utils.events.run_log import RunLog
 from utils.jobs.stopping import Limits
@@ -99,6 +100,7 @@ def fine_tune(
             longer a number.
     """
     config.validate(where="training settings")
+    find_loggers(config.log_to)
     progress = progress or Progresses()
     project = project or open_project(config.project, config.output)
     resumed = None
@@ -142,7 +144,10 @@ def _fine_tune(
     if accelerator.is_main_process and not resumed:
         keep_start(folder, settled, base)
     sources = sources_of(config, base)
-    run_log = RunLog(folder / "events.jsonl" if accelerator.is_main_process else None, progress.events)
+    events = folder / "events.jsonl" if accelerator.is_main_process else None
+    # They log the run under its name and settings, which are decided now.
+    opened = [logger(folder, settled.plain()) for logger in find_loggers(config.log_to)] if events else []
+    run_log = RunLog(events, progress.events, opened)
     run = _make_run(settled, project, base, data, folder, trainer, optimizations, run_log)
     run.progress = progress.steps
     # Signals are heard to the very end: waiting for the last sample can be cut short.

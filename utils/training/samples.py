@@ -59,7 +59,7 @@ class SampleWorker:
         sentences: Sequence[str],
         *,
         language: str,
-        events: EventWriter,
+        events: EventWriter | RunLog,
         command: Sequence[str] | None = None,
     ) -> None:
         assert sentences, "nothing to speak"
@@ -249,7 +249,7 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
     if run_log.events is None or not sentences:
         return Sampling(None)
     assert config.language
-    return Sampling(SampleWorker(folder, sentences, language=config.language, events=run_log.events))
+    return Sampling(SampleWorker(folder, sentences, language=config.language, events=run_log))
 
 
 def _sentences(config: TrainConfig, base: Base) -> list[str]:
