@@ -79,7 +79,7 @@ LIGHT = (
     "utils.jobs.runs",
     "utils.speech",
     "utils.project.uploads",
-    "utils.project.intake",
+    "utils.dataset.sources.intake",
 )
 """What the web process may load; nothing these import, however far away, may load a library of HEAVY."""
 HEAVY = ("torch", "torchaudio", "torchcodec", "TTS", "trainer", "transformers", "accelerate", "safetensors.torch")

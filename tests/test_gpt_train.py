@@ -17,8 +17,9 @@ from utils.checkpoints.store import Checkpoints, verify
 from utils.errors import UserError
 from utils.events import read_events
 from utils.gpt_train import train_gpt
+from utils.jobs.json_lines import parse_line
 from utils.project.paths import Project
-from utils.training.child import _parsed, _result
+from utils.training.child import _result
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -155,5 +156,5 @@ def test_a_child_that_was_killed_or_crashed_is_told_as_such() -> None:
 
 @pytest.mark.parametrize("line", ["a library says hello\n", '{"kind": "ste{"kind": "event"}\n', "[1, 2]\n", "\n"])
 def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line: str) -> None:
-    assert _parsed(line) == {"kind": "stderr", "line": line.strip() and line}
-    assert _parsed('{"kind": "step", "done": 1}\n')["kind"] == "step"
+    assert parse_line(line) == {"kind": "stderr", "line": line.strip() and line}
+    assert parse_line('{"kind": "step", "done": 1}\n')["kind"] == "step"

@@ -213,6 +213,8 @@ class TrainConfig(Config):
     sample_text: str | None = None
     """What a process beside training speaks after each evaluation; `|` separates sentences, empty speaks nothing. The
     first evaluation clip's text when not given, unless the base cannot speak (tiny)."""
+    log_to: str | None = None
+    """Show the run in other programs as well: tensorboard, wandb, or both with a comma between."""
     gradient_checkpointing: Checkpointing = "none"
     """Recompute activations in the backward pass: less memory, more time. selective keeps what is dear to compute."""
     sdpa: bool = True
@@ -250,9 +252,7 @@ class TrainConfig(Config):
     """Name of the new run's folder; made from the time when not given."""
 
     def problems(self) -> list[str]:
-        found = [
-            f"{name} is {value}; use {minimum} or more" for name, value, minimum in self._counts() if value < minimum
-        ]
+        found = [f"{name} is {value}; use {least} or more" for name, value, least in self._counts() if value < least]
         if self.learning_rate is not None and not 0 < self.learning_rate < 1:
             found.append(f"learning_rate is {self.learning_rate}; use a value between 1e-7 and 1e-2")
         if not 0 <= self.weight_decay < 1:

@@ -1,10 +1,43 @@
-"""Files by content: their hash."""
+"""Files: their hash, and writing them so that readers see the old file or the whole new one, never a part."""
 
 import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def file_hash(path: Path) -> str:
-    """Of a file's bytes, 32 hex digits."""
+    """SHA-256 of a file's bytes, 64 hex digits."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """Name of a temporary file beside `path`, which takes its place when the block ends without an error.
+
+    Args:
+        path: file to write; its folder exists.
+        durable: hand the content to the disk before the renaming, so that a power cut leaves the old file or the new.
+
+    Raises:
+        OSError: the disk is full or not writable; `path` is as it was.
+    """
+    # Drawn anew each time: of two writers that share a name, one renames the other's half-written file.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        if durable:
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, content: bytes | memoryview | str, *, durable: bool = False) -> None:
+    """Write a file through `replacing`; text becomes UTF-8."""
+    with replacing(path, durable=durable) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -34,11 +34,14 @@ class Config:
         wrong = {name: value for name, value in values.items() if not _fits(value, hints[name])}
         return [f"{name} is {value!r}; use {_wanted(hints[name])}" for name, value in wrong.items()]
 
+    def plain(self) -> dict[str, Any]:
+        """The settings as values that YAML and JSON know."""
+        assert dataclasses.is_dataclass(self)
+        return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
+
     def save(self, path: Path) -> None:
         """Write the values as YAML, one line a field."""
-        assert dataclasses.is_dataclass(self)
-        values = {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
-        path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        path.write_text(yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Self:

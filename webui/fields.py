@@ -16,8 +16,8 @@ SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
 """The three optimizations that every user sees, as checkboxes."""
 NOT_ASKED = ("project", "output", "base", "language", "run_id", "resume", "allow_changes", "preflight")
 """Settings of a training that the page gives itself."""
-NOT_OFFERED = ("reading_weight",)
-"""Settings that need what preparing a dataset never writes: word times."""
+NOT_OFFERED = ("reading_weight", "log_to")
+"""Settings that need what preparing a dataset never writes, word times, or a program beside the page."""
 PLAIN: dict[Any, Kind] = {bool: "bool", int: "int", float: "float", str: "text"}
 
 

@@ -14,13 +14,14 @@ from tests.jobs.children import eventually
 from tests.sounds import make_project
 from utils import jobs
 from utils.cli import job as job_command
-from utils.cli.job import Command, Report, main
+from utils.cli.job import Command, main
 from utils.config import Config, ExportConfig, PrepareConfig, TrainConfig
 from utils.errors import UserError
 from utils.events import EventWriter, read_events, tail
+from utils.events.progress import ProgressFn
 from utils.jobs.record import JobRecord, read_record, update_record, write_record
 
-Work = Callable[[Any, Report], None]
+Work = Callable[[Any, ProgressFn], None]
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def test_the_work_gets_its_saved_settings_and_ends_as_finished(folder: Path, mon
 
 
 def test_progress_is_told_a_few_times_a_second_with_both_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(_: ExportConfig, report: Report) -> None:
+    def work(_: ExportConfig, report: ProgressFn) -> None:
         for done in range(1, 10_001):
             report("counting", done, 10_000)
         report("packing", 0, None)

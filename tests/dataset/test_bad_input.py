@@ -195,7 +195,7 @@ def test_an_interruption_leaves_everything_as_it_was(
 ) -> None:
     before = snapshot(project)
 
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(phase: str, done: int, total: int | None) -> None:
         if done == 5:
             raise KeyboardInterrupt
 

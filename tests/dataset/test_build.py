@@ -194,7 +194,7 @@ def test_the_same_input_gives_the_same_files(tmp_path: Path) -> None:
 
 def test_progress_counts_every_clip(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    prepare(config(make_source(tmp_path / "in", 3), tmp_path), progress=lambda done, total: seen.append((done, total)))
+    prepare(config(make_source(tmp_path / "in", 3), tmp_path), progress=lambda _, *done: seen.append(done))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 

@@ -68,12 +68,12 @@ def test_stopping_what_has_ended_changes_nothing(output: Path) -> None:
 
 
 def test_a_job_can_be_stopped_on_a_full_disk(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     job = started(output, POLITE)
     begun(job)
-    monkeypatch.setattr(record_module, "write_whole", full)
+    monkeypatch.setattr(record_module, "write_atomic", full)
     with pytest.raises(UserError, match="the disk is full"):
         jobs.stop(job.folder)
     assert ended(job).state == "stopped"

@@ -1,5 +1,7 @@
 """Projects of an output folder: made once, listed by name, with what was chosen for each."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from utils.errors import UserError
@@ -59,3 +61,20 @@ def test_a_spoiled_settings_file_chooses_nothing(tmp_path, content):
     project = create_project("anna", tmp_path, CHOSEN)
     (project.folder / "project.json").write_text(content, encoding="utf-8")
     assert ProjectSettings.load(project) == ProjectSettings()
+
+
+def test_two_writers_of_one_projects_settings_leave_one_of_them_whole(tmp_path):
+    project = create_project("anna", tmp_path, CHOSEN)
+    choices = [ProjectSettings(language="de", base="x" * 20_000), ProjectSettings(language="fr", base="y" * 10)]
+
+    def save_often(settings):
+        for _ in range(200):
+            settings.save(project)
+
+    with ThreadPoolExecutor(len(choices)) as pool:
+        writers = [pool.submit(save_often, settings) for settings in choices]
+        while not all(writer.done() for writer in writers):
+            assert ProjectSettings.load(project) in (CHOSEN, *choices)
+    for writer in writers:
+        writer.result()
+    assert [path.name for path in project.folder.iterdir()] == ["project.json"]

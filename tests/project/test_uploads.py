@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from utils.dataset.sources.intake import add_uploads, safe_name
 from utils.errors import UserError
 from utils.project import uploads
-from utils.project.intake import add_uploads, safe_name
 from utils.project.paths import Project
 from utils.project.uploads import uploaded_bytes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from utils.dataset.edits.fix_settings import FixConfig
+from utils.dataset.edits.edit import FixConfig
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
 from utils.project.projects import ProjectSettings, create_project

@@ -1,13 +1,14 @@
 """Write mono 16-bit wav files that are either complete or absent."""
 
 import io
-import os
 import wave
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from utils.files import write_atomic
 
 
 def to_pcm16(wav: Tensor) -> Tensor:
@@ -47,17 +48,3 @@ def write_wav(path: Path, wav: Tensor, sample_rate: int) -> None:
         file.setframerate(sample_rate)
         file.writeframes(pcm.numpy().astype("<i2").tobytes())
     write_atomic(path, buffer.getbuffer())
-
-
-def write_atomic(path: Path, content: bytes | memoryview) -> None:
-    """Write a file under a temporary name beside it and rename it into place.
-
-    Raises:
-        OSError: the disk is full or not writable; `path` is as it was.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -5,13 +5,12 @@ It is written last, when every file has been verified: a folder with this file i
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from utils.errors import UserError
+from utils.files import file_hash, write_atomic
 
 LOCK_NAME = "base.lock.json"
 
@@ -117,26 +116,15 @@ def file_digest(path: Path, algorithm: Algorithm) -> str:
     Source: git hashes a blob as sha1 over `blob <size>\\0` and the content (git-scm.com, "Git Objects").
     """
     if algorithm == "sha256":
-        start = partial(hashlib.sha256)
-    else:
-        header = f"blob {path.stat().st_size}\0".encode()
-        start = partial(hashlib.sha1, header, usedforsecurity=False)
+        return file_hash(path)
+    header = f"blob {path.stat().st_size}\0".encode()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, start).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.sha1(header, usedforsecurity=False)).hexdigest()
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """Write `values` so that a reader, or a crash, finds the old file or the new one but never half of it."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump(values, file, indent=2, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_atomic(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n", durable=True)
 
 
 def read_json(path: Path) -> dict[str, Any]:

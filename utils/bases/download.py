@@ -7,7 +7,7 @@ that marks the folder as whole comes last.
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from utils.bases.hub import NEEDED_FILES, VERSIONS, Hub, choose_hub, is_offline
 from utils.bases.hub_errors import explained
 from utils.bases.license import LICENSE_ID, Ask, require_license
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 
-__all__ = ["VERSIONS", "Progress", "download_base", "verify_base"]
+__all__ = ["VERSIONS", "download_base", "verify_base"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +32,6 @@ SPACE_MARGIN_BYTES = 64 * 2**20
 TRAINING_DEFAULTS = {"learning_rate": 5e-6, "num_epochs": 10, "max_audio_length": 255_995, "max_text_length": 200}
 """What XTTS v2 trains well with; lengths in samples at 22 050 Hz and in tokens."""
 
-Progress = Callable[[str, int, int], None]
-"""Called with the file being received, the bytes of the base that are on disk, and the bytes of the whole base."""
-
 
 def download_base(
     version: str,
@@ -42,7 +40,7 @@ def download_base(
     repository: str | None = None,
     accept_license: bool = False,
     ask: Ask | None = None,
-    progress: Progress | None = None,
+    progress: ProgressFn | None = None,
 ) -> Path:
     """Bring a base to disk, or find it there; a download that was cut is continued.
 
@@ -79,7 +77,7 @@ def download_base(
 class _Download:
     """One run of a download, by the one process that may write to the folder."""
 
-    def __init__(self, hub: Hub, lock: BaseLock, folder: Path, progress: Progress | None) -> None:
+    def __init__(self, hub: Hub, lock: BaseLock, folder: Path, progress: ProgressFn | None) -> None:
         self.hub = hub
         self.lock = lock
         self.folder = folder
@@ -153,7 +151,7 @@ class _Download:
                 return (here / entry.name).read_text(encoding="utf-8", errors="replace")
         return ""
 
-    def _receive(self, entry: FileEntry, *, report: Progress | None) -> None:
+    def _receive(self, entry: FileEntry, *, report: ProgressFn | None) -> None:
         """Fetch one file, or the rest of it, and check it.
 
         Raises:

@@ -41,7 +41,7 @@ def fetch_base(
             f"or download it by itself: {command('base', 'download', name)}",
         )
 
-    def received(file: str, done: int, total: int) -> None:
+    def received(file: str, done: int, total: int | None) -> None:
         if progress is not None:
             progress(f"downloading {name} (bytes)", done, total)
 

@@ -4,13 +4,13 @@ about.json of such a base holds {"format": 2, "files": {name: sha256}}. In forma
 starter is one, and each grown base.
 """
 
-import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
+from utils.files import file_hash
 
 FORMAT = 2
 """Newest layout of a packed base that this version reads."""
@@ -79,5 +79,4 @@ def sha256(path: Path) -> str:
 @lru_cache(maxsize=64)
 def _sha256(path: Path, size: int, mtime_ns: int, ctime_ns: int) -> str:
     """A grown XTTS v2 base has 1.9 GB, and who speaks asks for it with every request."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_hash(path)

@@ -88,7 +88,7 @@ def _prepare(config: DemoConfig, voice: Path) -> "Report":
     from utils.dataset.build import prepare
 
     settings = PrepareConfig(project=config.project, output=config.output, base=config.base, input=voice, language="en")
-    with progress_report("preparing clips") as progress:
+    with progress_phases() as progress:
         return prepare(settings.validate(where="demo"), progress=progress)
 
 

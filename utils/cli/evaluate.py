@@ -8,9 +8,9 @@ from rich.table import Table
 
 from utils.cli.common import progress_phases, run_command
 from utils.evaluation.settings import EvaluateConfig
+from utils.events.progress import ProgressFn
 
 if TYPE_CHECKING:
-    from utils.evaluation.evaluate import Progress
     from utils.evaluation.scores import ModelScores
 
 ROWS = {
@@ -42,7 +42,7 @@ def _evaluate(config: EvaluateConfig) -> None:
         evaluate_and_print(config, report)
 
 
-def evaluate_and_print(config: EvaluateConfig, report: "Progress") -> None:
+def evaluate_and_print(config: EvaluateConfig, report: ProgressFn) -> None:
     """Measure, and print the table.
 
     Args:

@@ -1,4 +1,4 @@
-"""Mend single clips of a dataset: python -m utils.cli.fix exclude --project NAME --clip ID; accept, split, merge ...
+"""Fix single clips of a dataset: python -m utils.cli.fix exclude --project NAME --clip ID; accept, split, merge ...
 
 Ids stand in report.html and report.json; the name of a clip's wav does as well.
 """
@@ -6,14 +6,12 @@ Ids stand in report.html and report.json; the name of a clip's wav does as well.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from utils.cli.common import error_exits
-from utils.dataset.edits.fix_settings import FixConfig
-from utils.dataset.storage.report import Report
-from utils.project.paths import Project, open_project
+from utils.dataset.edits.edit import FixConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +22,11 @@ class _Clip:
     """Id of the clip, from report.html, or the name of its wav."""
     output: Path = Path("output")
     """The folder that holds all projects."""
+
+    def config(self, **own: Any) -> FixConfig:
+        """The fix as the engine knows it."""
+        fix = type(self).__name__.lower()
+        return FixConfig(project=self.project, output=self.output, clip=self.clip, fix=fix, **own)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,9 @@ class Text(_Clip):
     speaker: str | None = None
     """Who says it; as before when not given."""
 
+    def config(self, **own: Any) -> FixConfig:
+        return super().config(text=self.text, speaker=self.speaker)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trim(_Clip):
@@ -60,6 +66,9 @@ class Trim(_Clip):
     end: float
     """Where it ends, in seconds of the clip."""
 
+    def config(self, **own: Any) -> FixConfig:
+        return super().config(start_s=self.start, end_s=self.end)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Split(_Clip):
@@ -69,6 +78,9 @@ class Split(_Clip):
     """Where to cut, in seconds of the clip."""
     texts: tuple[str, str]
     """What is said before and after the cut."""
+
+    def config(self, **own: Any) -> FixConfig:
+        return super().config(at_s=self.at, text_before=self.texts[0], text_after=self.texts[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,58 +100,13 @@ Fix = (
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """The command; exits with 2 after a fault that the user can mend."""
+    """The command; exits with 2 after a fault that the user can fix."""
     with error_exits():
-        fix = tyro.cli(Fix, description=__doc__, args=args)  # type: ignore[call-overload]
-        report = _apply(fix, open_project(fix.project, fix.output))
-        print(report.table())
+        config = tyro.cli(Fix, description=__doc__, args=args).config().validate(where="fix")  # type: ignore[call-overload]
+        # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
+        from utils.dataset.edits.fixes import apply
 
-
-def _apply(fix: _Clip, project: Project) -> Report:
-    from utils.dataset.edits import fixes
-
-    match fix:
-        case Exclude():
-            return fixes.exclude(project, fix.clip)
-        case Accept():
-            return fixes.accept(project, fix.clip)
-        case Restore():
-            return fixes.restore(project, fix.clip)
-        case Text():
-            return fixes.edit_text(project, fix.clip, fix.text, speaker=fix.speaker)
-        case Trim():
-            return fixes.trim(project, fix.clip, start_s=fix.start, end_s=fix.end)
-        case Split():
-            return fixes.split(project, fix.clip, at_s=fix.at, texts=fix.texts)
-        case Merge():
-            return fixes.merge_with_next(project, fix.clip)
-    raise AssertionError(fix)
-
-
-def apply(config: FixConfig) -> Report:
-    """Do the fix of a job.
-
-    Raises:
-        UserError: no such clip, or it cannot be mended so.
-    """
-    from utils.dataset.edits import fixes
-
-    project, clip = open_project(config.project, config.output), config.clip
-    match config.fix:
-        case "trim":
-            assert config.start_s is not None and config.end_s is not None, "checked by FixConfig.problems"
-            return fixes.trim(project, clip, start_s=config.start_s, end_s=config.end_s)
-        case "split":
-            assert config.at_s is not None, "checked by FixConfig.problems"
-            return fixes.split(project, clip, at_s=config.at_s, texts=(config.text_before, config.text_after))
-        case "merge":
-            return fixes.merge_with_next(project, clip)
-        case "accept":
-            return fixes.accept(project, clip)
-        case "exclude":
-            return fixes.exclude(project, clip)
-        case "restore":
-            return fixes.restore(project, clip)
+        print(apply(config).table())
 
 
 if __name__ == "__main__":

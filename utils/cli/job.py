@@ -19,10 +19,11 @@ import tyro
 from utils import jobs
 from utils.cli.common import error_exits
 from utils.config import Config, DownloadConfig, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
-from utils.dataset.edits.fix_settings import FixConfig
+from utils.dataset.edits.edit import FixConfig
 from utils.errors import UserError
 from utils.evaluation.settings import EvaluateConfig
 from utils.events import FINAL, EventWriter, tail
+from utils.events.progress import ProgressFn
 from utils.jobs.record import EVENTS_FILE
 from utils.project.paths import bases_folder
 from utils.text.language_settings import LanguageConfig
@@ -31,8 +32,6 @@ STOPPED = 143
 """Exit status after a SIGTERM that nobody announced in job.json, as shells have it: 128 + SIGTERM."""
 PROGRESS_EVERY_S = 0.5
 
-Report = Callable[[str, int, int | None], None]
-"""Called with (what is being done, done, in all)."""
 ConfigType = TypeVar("ConfigType", bound=Config)
 
 
@@ -41,9 +40,9 @@ class Command(Generic[ConfigType]):
     """A kind of job."""
 
     settings: type[ConfigType]
-    work: Callable[[ConfigType, Report], None]
+    work: Callable[[ConfigType, ProgressFn], None]
 
-    def run(self, settings_file: Path, report: Report) -> None:
+    def run(self, settings_file: Path, report: ProgressFn) -> None:
         """Do the work with saved settings.
 
         Raises:
@@ -131,15 +130,15 @@ class ProgressEvents:
             writer.write("progress", what=what, done=done, total=total)
 
 
-def _prepare(config: PrepareConfig, report: Report) -> None:
+def _prepare(config: PrepareConfig, report: ProgressFn) -> None:
     from utils.bases.fetch import fetch_base
     from utils.dataset.build import prepare
 
     fetch_base(config.base, progress=report)
-    print(prepare(config, progress=lambda done, total: report("preparing clips", done, total)).table())
+    print(prepare(config, progress=report).table())
 
 
-def _train(config: TrainConfig, report: Report) -> None:
+def _train(config: TrainConfig, report: ProgressFn) -> None:
     from utils.bases.fetch import fetch_base
     from utils.events.progress import Progresses
     from utils.jobs.stopping import exit_status
@@ -152,13 +151,13 @@ def _train(config: TrainConfig, report: Report) -> None:
         raise SystemExit(status)
 
 
-def _export(config: ExportConfig, report: Report) -> None:
+def _export(config: ExportConfig, report: ProgressFn) -> None:
     from utils.inference.export import export_model
 
     print(export_model(config, progress=report))
 
 
-def _synthesize(config: SynthesizeConfig, report: Report) -> None:
+def _synthesize(config: SynthesizeConfig, report: ProgressFn) -> None:
     from utils.cli.synthesize import synthesize
 
     report("speaking", 0, 1)
@@ -167,7 +166,7 @@ def _synthesize(config: SynthesizeConfig, report: Report) -> None:
     print(config.out)
 
 
-def _download(config: DownloadConfig, report: Report) -> None:
+def _download(config: DownloadConfig, report: ProgressFn) -> None:
     from utils.bases.download import download_base
 
     folder = download_base(
@@ -179,7 +178,7 @@ def _download(config: DownloadConfig, report: Report) -> None:
     print(folder)
 
 
-def _preflight(config: TrainConfig, report: Report) -> None:
+def _preflight(config: TrainConfig, report: ProgressFn) -> None:
     from utils.bases.fetch import fetch_base
     from utils.cli.preflight import measure_switches
 
@@ -187,15 +186,15 @@ def _preflight(config: TrainConfig, report: Report) -> None:
     measure_switches(config, report)
 
 
-def _fix(config: FixConfig, report: Report) -> None:
-    from utils.cli.fix import apply
+def _fix(config: FixConfig, report: ProgressFn) -> None:
+    from utils.dataset.edits.fixes import apply
 
     report("mending the clip", 0, 1)
     print(apply(config).table())
     report("mending the clip", 1, 1)
 
 
-def _language(config: LanguageConfig, report: Report) -> None:
+def _language(config: LanguageConfig, report: ProgressFn) -> None:
     from utils.cli.language import look
 
     report("reading the texts", 0, 1)
@@ -203,7 +202,7 @@ def _language(config: LanguageConfig, report: Report) -> None:
     report("reading the texts", 1, 1)
 
 
-def _evaluate(config: EvaluateConfig, report: Report) -> None:
+def _evaluate(config: EvaluateConfig, report: ProgressFn) -> None:
     from utils.cli.evaluate import evaluate_and_print
 
     evaluate_and_print(config, report)

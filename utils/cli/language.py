@@ -1,20 +1,16 @@
 """Look at a language and add it to a base: python -m utils.cli.language --project NAME --language xx --extend 2000."""
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_phases, run_command
 from utils.config import SAMPLE_RATE
-from utils.errors import disk_errors
 from utils.project.advice import FOLDER, command
-from utils.project.paths import Project, open_project
-from utils.text.language_settings import READING_FILE, LanguageConfig
+from utils.project.paths import Project
+from utils.text.language_settings import LanguageConfig
 
 if TYPE_CHECKING:
-    from utils.bases.base import Base
     from utils.bases.extend import AddedLanguage
     from utils.codec_training.tune_dvae import TunedDvae
     from utils.training.data.vocabulary_plan import Reading
@@ -29,42 +25,31 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def look(config: LanguageConfig) -> None:
-    """See how the base reads the language, make another base when one is asked for, and keep what was found.
+    """See how the base reads the language, make another base when one is asked for, and print what was found.
 
     Raises:
         UserError: no texts, no such base, or the base to make exists already.
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.bases.fetch import fetch_base
-    from utils.bases.find import find_base
-    from utils.training.data.vocabulary_plan import advice, read_texts, texts_of
+    from utils.training.language_base import keep_advice, look_at_language, make_base
 
-    project = open_project(config.project, config.output)
-    with progress_phases() as phases:
-        fetch_base(config.base, progress=phases)
-    base = find_base(config.base)
-    source = config.corpus or project.train_csv
-    texts = texts_of(source, is_manifest=config.corpus is None)
-    limit = base.defaults.max_text_length
-    before = read_texts(texts, config.language, base.tokenizer(), limit=limit)
-    print(f"{source}: {before.num_texts} texts, base {base.name}")
-    _print_reading("before", before, limit)
-    found: dict[str, Any] = {"language": config.language, "base": base.name, "source": str(source)}
-    found |= {"before": _values(before, limit), "after": None, "made": None}
+    with progress_phases() as report:
+        found = look_at_language(config, progress=report)
+    print(f"{found.source}: {found.before.num_texts} texts, base {found.base.name}")
+    _print_reading("before", found.before, found.limit)
     if not config.makes_base:
-        found["advice"] = advice(before, config.language, base)
-        _keep(project, found)
-        print(f"advice: {found['advice']}")
+        print(f"advice: {keep_advice(found)}")
         return
-    added = _make(config, project, base, source)
-    made, limit = added.base, added.base.defaults.max_text_length
-    after = read_texts(texts, config.language, made.tokenizer(), limit=limit)
-    found |= {"after": _values(after, limit), "made": str(made.folder), "left_out": dict(added.extension.reasons)}
-    _keep(project, found | {"added": len(added.extension.added)})
-    _print_reading("after", after, limit)
-    print(f"base    {made.folder}")
-    print(f"limits  {limit} tokens, {made.defaults.max_audio_length / SAMPLE_RATE:.1f} s")
-    print(f"next    {_next(config, project, made.folder)}")
+    with progress_phases() as report:
+        made = make_base(found, progress=report)
+    if made.tuned:
+        _print_dvae(made.tuned)
+    _print_added(config, made.added)
+    _print_reading("after", made.after, made.limit)
+    base = made.added.base
+    print(f"base    {base.folder}")
+    print(f"limits  {made.limit} tokens, {base.defaults.max_audio_length / SAMPLE_RATE:.1f} s")
+    print(f"next    {_next(config, found.project, base.folder)}")
 
 
 def _next(config: LanguageConfig, project: Project, base: Path) -> str:
@@ -72,77 +57,6 @@ def _next(config: LanguageConfig, project: Project, base: Path) -> str:
     if not project.train_csv.is_file():
         return command("prepare", project=project, language=config.language, base=base, input=FOLDER)
     return command("train", project=project, base=base, use_amharic_g2p=True if config.g2p else None)
-
-
-def _values(reading: "Reading", limit: int) -> dict[str, Any]:
-    """A reading as plain values: what the page shows."""
-    counts = {name: getattr(reading, name) for name in ("num_texts", "num_tokens", "over_limit", "samples")}
-    rates = {name: getattr(reading, name) for name in ("tokens_per_word", "tokens_per_second")}
-    lists = {name: getattr(reading, name).most_common(SHOWN) for name in ("unknown", "notes")}
-    return {**counts, **rates, **lists, "num_unknown": len(reading.unknown), "limit": limit}
-
-
-@disk_errors()
-def _keep(project: Project, found: dict[str, Any]) -> None:
-    """Write what was found to the project's folder, whole or not at all."""
-    project.folder.mkdir(parents=True, exist_ok=True)
-    aside = project.folder / f".{READING_FILE}"
-    aside.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
-    aside.replace(project.folder / READING_FILE)
-
-
-def _make(config: LanguageConfig, project: Project, base: "Base", source: Path) -> "AddedLanguage":
-    """The new base, written."""
-    from utils.bases.extend import add_language, free_home
-    from utils.bases.grow import TUNED_DVAE
-    from utils.training.data.vocabulary_plan import long_limits
-
-    # Before hours of work: what would stop it in the end.
-    free_home(project.folder, config.g2p or config.language, own_dvae=config.train_dvae, another=config.another)
-    limits = long_limits(base, max_text_length=config.max_text_length, max_audio_length=config.max_audio_length)
-    with _dvae(config, project, base) as tuned:
-        facts = {TUNED_DVAE: tuned.facts} if tuned else {}
-        made = add_language(
-            base,
-            config.g2p or config.language,
-            project.folder,
-            corpus=source,
-            target=config.extend or 0,
-            amharic_g2p=config.g2p is not None,
-            input_sentence_size=config.input_sentence_size,
-            coverage=config.character_coverage,
-            about={"training": {**base.about.get("training", {}), **limits}, **facts},
-            dvae=tuned.file if tuned else None,
-            another=config.another,
-        )
-    _print_added(config, made)
-    return made
-
-
-@contextmanager
-def _dvae(config: LanguageConfig, project: Project, base: "Base") -> "Iterator[TunedDvae | None]":
-    """A DVAE trained on, for as long as the block lasts; None when it was not asked for."""
-    if not config.train_dvae:
-        yield None
-        return
-    from utils import jobs
-    from utils.codec_training.tune_dvae import tuned_dvae
-    from utils.training.optimizer.precision import make_accelerator
-
-    with (
-        jobs.hold("language", device=config.device, output=project.output, folder=project.folder),
-        progress_phases() as report,
-        tuned_dvae(
-            base,
-            project,
-            steps=config.dvae_steps,
-            learning_rate=config.dvae_learning_rate,
-            device=make_accelerator(config.device).device,
-            told=report,
-        ) as tuned,
-    ):
-        _print_dvae(tuned)
-        yield tuned
 
 
 def _print_dvae(tuned: "TunedDvae") -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from utils.cli.common import progress_report, run_command
+from utils.cli.common import progress_phases, run_command
 from utils.config import SAMPLE_RATE, STARTER, Config
 from utils.project.paths import open_project
 
@@ -59,7 +59,7 @@ def _lengths(config: LengthsConfig) -> None:
     fetch_base(config.base)
     base = find_base(config.base)
     language, source = _language(config)
-    with progress_report("measuring clips") as report:
+    with progress_phases() as report:
         lengths = measure_lengths(config.table, base, language, use_amharic_g2p=config.use_amharic_g2p, progress=report)
     hours = lengths.seconds.sum() / 3600
     print(

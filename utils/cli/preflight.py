@@ -95,7 +95,7 @@ def measure_switches(
         audio_s = sum(clip.seconds for clip in data.train)
         fixed, seen = fixed_settings(config, given), Printed()
 
-        def told(name: str, done: int, total: int) -> None:
+        def told(name: str, done: int, total: int | None) -> None:
             report("measuring", done, total)
 
         # The plainest combination comes first, and is the slowest.

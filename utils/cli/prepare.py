@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from utils.cli.common import progress_phases, progress_report, run_command
+from utils.cli.common import progress_phases, run_command
 from utils.config import PrepareConfig
 from utils.project.paths import open_project
 
@@ -37,8 +37,9 @@ def _prepare(command: PrepareCommand) -> None:
     require_inputs((config.input, *config.also))
     with progress_phases() as phases:
         fetch_base(config.base, accept_license=command.accept_license, progress=phases)
-    with progress_report("preparing clips") as report:
-        result = prepare(config, progress=report)
+        # Shown from now on: long recordings are read, and perhaps transcribed, before the first clip.
+        phases("preparing clips", 0, None)
+        result = prepare(config, progress=phases)
     print(f"dataset {project.dataset}: {result.added} new clips, {result.unchanged} as before")
     print(result.table())
 

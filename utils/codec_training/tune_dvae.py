@@ -7,7 +7,7 @@ use stay where they are, and the learning rate is the base's own.
 import hashlib
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,14 +33,13 @@ from utils.codec_training.dvae import (
 from utils.config import SAMPLE_RATE
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.model.dvae import fingerprint
 from utils.project.paths import Project
 
 log = logging.getLogger(__name__)
 
 STEPS = 1_000
-Told = Callable[[str, int, int | None], None]
-"""Called with (phase, done, total)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ def tuned_dvae(
     steps: int = STEPS,
     learning_rate: float | None = None,
     device: torch.device,
-    told: Told | None = None,
+    told: ProgressFn | None = None,
 ) -> Iterator[TunedDvae]:
     """Train a base's DVAE on with the project's clips; its file lasts as long as the block.
 
@@ -126,7 +125,7 @@ def _tune(
     settings: DvaeTraining,
     work: Path,
     device: torch.device,
-    told: Told,
+    told: ProgressFn,
 ) -> TunedDvae:
     scale = base.mel_stats()
     own, tuned = read_dvae(base.dvae).to(device), read_dvae(base.dvae).to(device)
@@ -173,7 +172,7 @@ def _same_codes(own: DiscreteVAE, tuned: DiscreteVAE, mels: MelCorpus, scale: Te
     return same / count
 
 
-def _mels(clips: list[Path], folder: Path, told: Told) -> MelCorpus:
+def _mels(clips: list[Path], folder: Path, told: ProgressFn) -> MelCorpus:
     """The clips' mels, made once."""
     if (folder / "lengths.npy").is_file():
         return MelCorpus(folder)

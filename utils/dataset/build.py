@@ -30,15 +30,14 @@ from utils.dataset.storage.report import ClipReport, Report, Split, explain
 from utils.dataset.storage.staging import Staging, staged
 from utils.dataset.storage.work import Work
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.project.paths import Project, open_project
 
-Progress = Callable[[int, int], None]
-"""Called with (clips done, clips in all)."""
 Change = Callable[[list[ClipReport]], list[ClipReport]]
 """A fix of the clips that a dataset has."""
 
 
-def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Report:
+def prepare(config: PrepareConfig, *, progress: ProgressFn | None = None) -> Report:
     """Bring recordings with transcripts into the project's dataset.
 
     Writes output/<project>/dataset/ {wavs/, metadata_train.csv, metadata_eval.csv, lang.txt, report.json, report.html}.
@@ -47,7 +46,7 @@ def prepare(config: PrepareConfig, *, progress: Progress | None = None) -> Repor
 
     Args:
         config: checked settings.
-        progress: told (clips done, clips in all).
+        progress: called with the phase, clips done, and clips in all.
 
     Returns:
         What became of every clip that the dataset was ever given.
@@ -70,7 +69,7 @@ def build(
     config: PrepareConfig,
     recordings: list[Recording],
     *,
-    progress: Progress | None = None,
+    progress: ProgressFn | None = None,
     change: Change | None = None,
 ) -> Report:
     """As `prepare`, for recordings that were found already.
@@ -78,7 +77,7 @@ def build(
     Args:
         config: checked settings.
         recordings: what is given now.
-        progress: told (clips done, clips in all).
+        progress: called with the phase, clips done, and clips in all.
         change: a fix: gives the clips that the dataset has as they shall be; `recordings` are then what it makes of
             them, and must all be usable.
     """

@@ -9,7 +9,7 @@ Shapes: M latents of a clip, D latent width, E speaker embedding width.
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +32,7 @@ from utils.decoder_training.decoder_clips import OUTPUT_RATE, DecoderClip, Decod
 from utils.decoder_training.latents import known_latents
 from utils.decoder_training.spectral import SpectralLoss
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.model.decoder.acoustic import HOP
 from utils.model.decoder.harmonic import HarmonicGenerator
 from utils.model.dvae import load_code_encoder
@@ -45,9 +46,6 @@ MAX_CLIPS, MAX_EVAL_CLIPS, MAX_BALANCE_CLIPS = 200, 40, 40
 """A voice is known after some minutes of speech: hours of it would only take longer to put through the GPT."""
 SETTINGS = DecoderTraining(trunk_batch_size=32, steps=0, learning_rate=1e-3, warmup_steps=10)
 TRUNK = "waveform_decoder.trunk."
-
-Told = Callable[[str, int, int | None], None]
-"""Called with (phase, done, total)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +90,7 @@ def tune_trunk(
     language: str,
     steps: int,
     folder: Path,
-    told: Told | None = None,
+    told: ProgressFn | None = None,
 ) -> TunedTrunk:
     """Train the base's trunk on with clips of one voice, on the CPU.
 
@@ -148,7 +146,7 @@ def outline_error(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> float:
     return float(np.mean(errors))
 
 
-def _steps_told(told: Told, steps: int) -> OnLog:
+def _steps_told(told: ProgressFn, steps: int) -> OnLog:
     return lambda step, losses: told("tuning the decoder", step, steps)
 
 
@@ -162,7 +160,7 @@ def _some(clips: Sequence[Clip], most: int) -> list[Clip]:
 
 
 def _lessons(
-    base: Base, gpt: XttsGpt, voice: Voice, clips: Sequence[Clip], folder: Path, language: str, told: Told
+    base: Base, gpt: XttsGpt, voice: Voice, clips: Sequence[Clip], folder: Path, language: str, told: ProgressFn
 ) -> list[DecoderClip]:
     """What the GPT thinks of each clip, beside its sound at 24 000 Hz."""
     folder.mkdir()

@@ -23,6 +23,7 @@ from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, 
 from utils.evaluation.scores import ModelScores, as_values
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.evaluation.words import find_recogniser
+from utils.events.progress import ProgressFn
 from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
 from utils.model.voices import Voice
@@ -32,9 +33,6 @@ from utils.training.run_folder import REFERENCE_FILE
 
 MIN_REFERENCE_S = 0.1
 """Of speech, in a reference: what is shorter says nothing."""
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with (phase, done, total) while work goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class Source:
 
 
 @disk_errors()
-def evaluate(config: EvaluateConfig, *, progress: Progress | None = None) -> Evaluation:
+def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> Evaluation:
     """Speak and measure.
 
     Args:
@@ -157,7 +155,7 @@ def _measured(
     config: EvaluateConfig,
     folder: Path,
     recognise: Callable[[Tensor], str] | None,
-    progress: Progress | None,
+    progress: ProgressFn | None,
 ) -> list[ModelScores]:
     """Scores of each model, one loaded at a time; the first one's speaker encoder hears them all."""
     embed: Embed | None = None

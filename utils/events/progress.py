@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-PhaseProgress = Callable[[str, int, int | None], None]
+ProgressFn = Callable[[str, int, int | None], None]
 """Called with (phase, done, total)."""
 StepProgress = Callable[[int, int, float], None]
 """Called with (steps done, steps in all, loss) after each optimizer step."""
@@ -16,7 +16,7 @@ EventListener = Callable[[str, dict[str, Any]], None]
 class Progresses:
     """Each may be left out."""
 
-    data: PhaseProgress | None = None
+    data: ProgressFn | None = None
     steps: StepProgress | None = None
     events: EventListener | None = None
     """Of the first process only, where several train."""

@@ -1,10 +1,13 @@
 """What a run tells: its events, and warnings that people see at once; only the first of several processes writes."""
 
 import logging
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from utils.events import EventWriter
+from utils.events.loggers import Logger
 from utils.events.progress import EventListener
 
 log = logging.getLogger(__name__)
@@ -16,11 +19,15 @@ class RunLog:
     Args:
         path: its events.jsonl; None in all processes of a distributed run but the first, which tell nothing.
         listener: called with each event after it is written.
+        loggers: likewise; one that fails is given up, because no run should end for it.
     """
 
-    def __init__(self, path: Path | None, listener: EventListener | None = None) -> None:
+    def __init__(
+        self, path: Path | None, listener: EventListener | None = None, loggers: Sequence[Logger] = ()
+    ) -> None:
         self.events = EventWriter(path) if path is not None else None
         self._listener = listener
+        self._loggers = list(loggers)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append an event; see `EventWriter.write`."""
@@ -28,6 +35,8 @@ class RunLog:
             self.events.write(kind, **fields)
             if self._listener is not None:
                 self._listener(kind, fields)
+            for logger in list(self._loggers):
+                self._heed(logger, partial(logger.event, kind, fields))
 
     def warn(self, message: str, *, source: str, **facts: Any) -> None:
         """Tell of something that did not stop the run.
@@ -44,4 +53,14 @@ class RunLog:
     def close(self) -> None:
         """Write what is held, and close the file; see `EventWriter.close`."""
         if self.events is not None:
+            for logger in list(self._loggers):
+                self._heed(logger, logger.close)
             self.events.close()
+
+    def _heed(self, logger: Logger, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._loggers.remove(logger)
+            log.exception("a logger failed")
+            self.warn(f"{type(logger).__module__} shows no more of this run: {error}", source="loggers")

@@ -12,8 +12,9 @@ from utils.checkpoints.layout import checkpoint_of, find_run, newest_run
 from utils.checkpoints.store import load_checkpoint
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import disk_errors
+from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
-from utils.inference.own_decoder import Told, own_decoder, trunk_steps
+from utils.inference.own_decoder import own_decoder, trunk_steps
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import Project, open_project
@@ -26,7 +27,7 @@ READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "r
 
 
 @disk_errors()
-def export_model(config: ExportConfig, *, progress: Told | None = None) -> Path:
+def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) -> Path:
     """Write the project's ready/ folder from a run; the former one is replaced once the new one is complete.
 
     Args:
@@ -55,7 +56,9 @@ def export_model(config: ExportConfig, *, progress: Told | None = None) -> Path:
     return project.ready
 
 
-def _write_ready(folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, told: Told) -> None:
+def _write_ready(
+    folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, told: ProgressFn
+) -> None:
     base, settings, gpt = run_base(run), TrainConfig.load(run / "config.yaml"), load_checkpoint(checkpoint)
     steps, must = trunk_steps(base, config.decoder_steps), bool(config.decoder_steps)
     state = base.state()

@@ -1,7 +1,6 @@
 """The decoder of an exported model: the base's; where it has an acoustic trunk, one that has learned the voice."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,13 @@ from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune_trunk import TunedTrunk, has_trunk, tune_trunk
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
 from utils.model.weights import State
 from utils.project.paths import Project
 from utils.training.run_folder import REFERENCE_FILE
 
 log = logging.getLogger(__name__)
-
-Told = Callable[[str, int, int | None], None]
-"""Called with (phase, done, total)."""
 
 
 def trunk_steps(base: Base, asked: int | None) -> int:
@@ -53,7 +50,7 @@ def own_decoder(
     *,
     steps: int,
     must: bool = False,
-    told: Told,
+    told: ProgressFn,
 ) -> tuple[State, dict[str, Any]]:
     """Weights of the decoder to export, and what about.json says of them.
 
@@ -85,7 +82,7 @@ def own_decoder(
 
 
 def _tuned(
-    run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, steps: int, told: Told
+    run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, steps: int, told: ProgressFn
 ) -> TunedTrunk:
     fix = "leave the decoder as it is: --decoder-steps 0"
     train_csv, eval_csv = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv

@@ -1,27 +1,24 @@
 """The process that speaks samples of a run in training: slowly, beside it, and never longer than it.
 
-Reads requests from its input, one JSON object a line: {step, checkpoint, sentences, language}. Writes wavs to
-runs/<id>/samples/, and what came of each request to samples.jsonl there: a `sample` event for each wav, then
-`finished`; or `failed` with the reason; or `stopped` when the checkpoint was replaced before it was read.
+It reads requests from its input and answers on its output, see `utils.jobs.json_lines`. A request is {step,
+checkpoint, sentences, language}. The wavs go to runs/<id>/samples/; a reply `sample` follows each, then `finished`; or
+`failed` with the reason; or `stopped` when the checkpoint was replaced before it was read.
 """
 
 import argparse
-import json
 import logging
 import os
-import queue
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
 from utils.errors import UserError
-from utils.events import EventWriter
-from utils.training.samples import SAMPLES_FILE, SAMPLES_FOLDER
+from utils.events.console import take_output
+from utils.jobs.json_lines import Message, Replies, Requests
+from utils.training.samples import SAMPLES_FOLDER
 
 if TYPE_CHECKING:
     from utils.inference.engine import Synthesizer
@@ -31,8 +28,6 @@ SEED = 1
 """The same for every sample, so that they differ by their weights only."""
 
 log = logging.getLogger(__name__)
-
-Request = dict[str, Any]
 
 
 class Speaker:
@@ -46,8 +41,8 @@ class Speaker:
         self._run = run
         self._synthesizer: Synthesizer | None = None
 
-    def speak(self, request: Request, events: EventWriter) -> None:
-        """Write the wavs of one request, and an event for each.
+    def speak(self, request: Message, replies: Replies) -> None:
+        """Write the wavs of one request, with a reply for each.
 
         Raises:
             UserError: the checkpoint is gone or damaged, or a sentence cannot be read by this model.
@@ -66,7 +61,7 @@ class Speaker:
             wav = synthesizer.speak(text, language=request["language"], voice=voice, seed=SEED)
             path = Path(SAMPLES_FOLDER) / f"step-{request['step']:08d}-{number}.wav"
             write_wav(self._run / path, wav, OUTPUT_RATE)
-            events.write(
+            replies.send(
                 "sample",
                 step=request["step"],
                 sentence=number,
@@ -97,43 +92,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=Path, required=True, help="the run's folder")
     run = parser.parse_args().run
+    replies, requests = Replies(take_output()), Requests(sys.stdin)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     # The second name exists on Windows only.
     psutil.Process().nice(NICE if os.name == "posix" else getattr(psutil, "BELOW_NORMAL_PRIORITY_CLASS"))  # noqa: B009
-    speaker, events = Speaker(run), EventWriter(run / SAMPLES_FOLDER / SAMPLES_FILE)
-    for request in requests():
-        serve(speaker, request, events)
+    speaker = Speaker(run)
+    for request in requests:
+        serve(speaker, request, replies)
 
 
-def serve(speaker: Speaker, request: Request, events: EventWriter) -> None:
+def serve(speaker: Speaker, request: Message, replies: Replies) -> None:
     """Speak, and say how it went; what fails here is a warning to training, nothing more."""
     step, checkpoint = request["step"], Path(request["checkpoint"])
     try:
-        speaker.speak(request, events)
+        speaker.speak(request, replies)
     except Exception as error:
         log.exception("step %d", step)
         if checkpoint.is_dir():
             what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            events.write("failed", step=step, error=what)
+            replies.send("failed", step=step, error=what)
         else:
-            events.write("stopped", step=step, error="its checkpoint was replaced before it was read")
+            replies.send("stopped", step=step, error="its checkpoint was replaced before it was read")
     else:
-        events.write("finished", step=step)
-
-
-def requests() -> Iterator[Request]:
-    """Requests in their order; this process ends with its input, in the middle of a word if need be."""
-    lines: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_read_input, args=(lines,), daemon=True).start()
-    while True:
-        yield json.loads(lines.get())
-
-
-def _read_input(lines: queue.Queue[str]) -> None:
-    for line in sys.stdin:
-        lines.put(line)
-    # The trainer closed the pipe, or died: wavs appear whole or not at all, so nothing needs to be tidied up.
-    os._exit(0)
+        replies.send("finished", step=step)
 
 
 if __name__ == "__main__":

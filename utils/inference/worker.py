@@ -6,20 +6,17 @@ its input.
 """
 
 import argparse
-import json
 import logging
-import os
-import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError, disk_errors
 from utils.events.console import take_output
+from utils.jobs.json_lines import Message, Replies, Requests
 from utils.speech.wavs import join_wavs
 
 if TYPE_CHECKING:
@@ -27,33 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Request = dict[str, Any]
 Reply = Callable[..., None]
 """Called with the kind of the answer and its fields."""
-
-
-class Requests:
-    """Requests in their order; a cancelling overtakes them, and the end of the input ends this process."""
-
-    def __init__(self, source: IO[str]) -> None:
-        self._lines: queue.Queue[Request] = queue.Queue()
-        self.cancelled: set[int] = set()
-        """Ids of requests that are no longer wanted, also of those whose turn has not come."""
-        threading.Thread(target=self._read, args=(source,), daemon=True).start()
-
-    def __iter__(self) -> Iterator[Request]:
-        while True:
-            yield self._lines.get()
-
-    def _read(self, source: IO[str]) -> None:
-        for line in source:
-            request = json.loads(line)
-            if request["do"] == "cancel":
-                self.cancelled.add(request["id"])
-            else:
-                self._lines.put(request)
-        # The web app closed the pipe, or died: wavs appear whole or not at all, so nothing needs to be tidied up.
-        os._exit(0)
 
 
 def main() -> None:
@@ -61,25 +33,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute")
     device = parser.parse_args().device
-    answers = take_output()
-    requests = Requests(sys.stdin)
+    replies, requests = Replies(take_output()), Requests(sys.stdin)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     # Imported late: loading takes seconds, in which the end of the web app must be heard.
     from utils.inference.loaded import Models
 
     models = Models(device)
     for request in requests:
-        serve(request, models, answers, partial(requests.cancelled.__contains__, request["id"]))
+        serve(request, models, replies, partial(requests.cancelled.__contains__, request["id"]))
 
 
-def serve(request: Request, models: "Models", answers: IO[str], is_cancelled: Callable[[], bool]) -> None:
+def serve(request: Message, models: "Models", replies: Replies, is_cancelled: Callable[[], bool]) -> None:
     """Do one request; every request ends with one of done, cancelled or failed."""
     from utils.inference.decode import CancelledError
 
-    def reply(kind: str, **fields: Any) -> None:
-        answers.write(json.dumps({"kind": kind, "id": request["id"], **fields}) + "\n")
-        answers.flush()
-
+    reply = partial(replies.send, id=request["id"])
     try:
         with disk_errors():
             model = _load(request, models, reply)
@@ -96,7 +64,7 @@ def serve(request: Request, models: "Models", answers: IO[str], is_cancelled: Ca
         reply("done")
 
 
-def _load(request: Request, models: "Models", reply: Reply) -> "LoadedModel":
+def _load(request: Message, models: "Models", reply: Reply) -> "LoadedModel":
     begun = time.perf_counter()
     model = models.load(**request["model"])
     reply(
@@ -111,7 +79,7 @@ def _load(request: Request, models: "Models", reply: Reply) -> "LoadedModel":
     return model
 
 
-def speak(request: Request, model: "LoadedModel", reply: Reply, is_cancelled: Callable[[], bool]) -> None:
+def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Callable[[], bool]) -> None:
     """Write the wavs of every line; a line that cannot be spoken does not keep the others from it.
 
     Raises:

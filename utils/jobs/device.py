@@ -12,10 +12,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from utils.errors import UserError, disk_errors
+from utils.files import write_atomic
 from utils.hardware.gpu import gpus
 from utils.hardware.visible import trained_on
 from utils.jobs.process import ProcessId, host_name
-from utils.jobs.record import write_whole
 
 CPU = "cpu"
 GPU_FOLDER = "xtts-finetuning-studio"
@@ -108,7 +108,7 @@ class Claim:
 
     def _write(self, text: str) -> None:
         with disk_errors():
-            write_whole(self._file, text)
+            write_atomic(self._file, text, durable=True)
 
 
 def _gpu_folder() -> Path:

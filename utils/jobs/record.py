@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any, Literal, Self
 from filelock import FileLock
 
 from utils.errors import disk_errors
+from utils.files import write_atomic
 
 JOB_FILE = "job.json"
 EVENTS_FILE = "events.jsonl"
@@ -86,7 +85,7 @@ def write_record(folder: Path, record: JobRecord) -> None:
     """
     text = json.dumps(dataclasses.asdict(record), indent=2, ensure_ascii=False)
     with disk_errors():
-        write_whole(folder / JOB_FILE, text)
+        write_atomic(folder / JOB_FILE, text, durable=True)
 
 
 def change_record(folder: Path, change: Callable[[JobRecord], JobRecord]) -> JobRecord | None:
@@ -109,22 +108,3 @@ def change_record(folder: Path, change: Callable[[JobRecord], JobRecord]) -> Job
 def update_record(folder: Path, **changes: Any) -> None:
     """Change some fields of job.json; nothing is done where there is none."""
     change_record(folder, lambda record: dataclasses.replace(record, **changes))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file so that readers see the old or the new one, and a power cut leaves either.
-
-    Raises:
-        OSError: the file is as it was.
-    """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    aside = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.chmod(0o644)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from utils.errors import UserError, disk_errors
+from utils.files import write_atomic
 from utils.project.paths import Project, open_project
 
 SETTINGS_FILE = "project.json"
@@ -40,9 +41,7 @@ class ProjectSettings:
             UserError: the disk is full, or the folder may not be written.
         """
         project.folder.mkdir(parents=True, exist_ok=True)
-        aside = project.folder / f".{SETTINGS_FILE}"
-        aside.write_text(json.dumps(asdict(self), ensure_ascii=False, indent=1), encoding="utf-8")
-        aside.replace(project.folder / SETTINGS_FILE)
+        write_atomic(project.folder / SETTINGS_FILE, json.dumps(asdict(self), ensure_ascii=False, indent=1))
 
 
 def create_project(name: str, output: Path, settings: ProjectSettings) -> Project:

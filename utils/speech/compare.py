@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
-from utils.jobs.record import write_whole
+from utils.files import write_atomic
 from utils.project.paths import Project, check_name, new_run_id
 from utils.speech.desk import MAX_WAITING, SpeechDesk, checked_texts
 from utils.speech.models import find_model
@@ -116,7 +116,7 @@ def compare(
     folder = project.folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     content = {"created": time.time(), "takes": [take.id for take in takes]}
-    write_whole(folder / f"{identity}.json", json.dumps(content, indent=1))
+    write_atomic(folder / f"{identity}.json", json.dumps(content, indent=1), durable=True)
     return identity
 
 

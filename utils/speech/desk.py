@@ -4,16 +4,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from utils.config import Device, SpeechSettings
 from utils.errors import UserError
+from utils.jobs.json_lines import Message
 from utils.project.paths import Project
 from utils.speech.models import find_model
 from utils.speech.takes import Line, Sentence, Take, find_take, new_take, read_take, this_process
-from utils.speech.worker_client import ReleasedError, Reply, SpeechWorker
+from utils.speech.worker_client import ReleasedError, SpeechWorker
 
 MAX_WAITING = 50
 """More takes than this are refused while others wait."""
@@ -37,6 +39,8 @@ class SpeechDesk:
         self._device: Device = device
         self._waiting: deque[tuple[Project, Path, float]] = deque()
         self._current: Path | None = None
+        self._live: dict[Path, Take] = {}
+        """Takes that wait or are being spoken, as they are now."""
         self._unwanted: set[Path] = set()
         self._voices: dict[str, list[str]] = {}
         self._changed = threading.Condition()
@@ -119,7 +123,7 @@ class SpeechDesk:
             if is_current:
                 self._unwanted.add(folder)
         if was_waiting:
-            read_take(folder).changed(state="stopped", message="stopped before it began").save()
+            self._keep(self._live[folder].changed(state="stopped", message="stopped before it began"))
         if is_current:
             self.worker.cancel()
 
@@ -135,8 +139,24 @@ class SpeechDesk:
         with self._changed:
             dropped, self._waiting = list(self._waiting), deque()
         for _, folder, _ in dropped:
-            read_take(folder).changed(state="stopped", message=reason).save()
+            self._keep(self._live[folder].changed(state="stopped", message=reason))
         return self.worker.release(reason) or bool(dropped)
+
+    def follow(self, take: Take, *, timeout_s: float | None = None) -> Iterator[Take]:
+        """A take as it grows: after each reply of the worker, and when it has ended; a slow caller gets the newest.
+
+        Args:
+            take: as the caller knows it.
+            timeout_s: give nothing more where nothing came for so long.
+        """
+        is_live = True
+        while is_live:
+            with self._changed:
+                if not self._changed.wait_for(partial(self._has_changed, take), timeout_s):
+                    return
+                newest = self._live.get(take.folder)
+            is_live, take = newest is not None, newest or read_take(take.folder)
+            yield take
 
     def speakers(self, model: str) -> list[str]:
         """Names of the reference voices that came with a model; empty until it was loaded once."""
@@ -146,13 +166,34 @@ class SpeechDesk:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
+    def _has_changed(self, take: Take) -> bool:
+        return self._live.get(take.folder) is not take
+
+    def _keep(self, take: Take) -> Take:
+        """Write a take that has changed, and have who follows it know.
+
+        Raises:
+            UserError: the disk is full, or the folder may not be written.
+        """
+        try:
+            take.save()
+        finally:
+            with self._changed:
+                if take.is_live:
+                    self._live[take.folder] = take
+                else:
+                    self._live.pop(take.folder, None)
+                self._changed.notify_all()
+        return take
+
     def _queue(self, project: Project, take: Take) -> None:
         with self._changed:
+            self._live[take.folder] = take
             self._waiting.append((project, take.folder, time.monotonic()))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="speech desk", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _work(self) -> None:
         while True:
@@ -166,27 +207,25 @@ class SpeechDesk:
                 self._speak(project, folder, asked)
             except Exception:  # the edge of this thread: the next take must not suffer
                 log.exception("take %s", folder)
-                with suppress(UserError):
-                    read_take(folder).changed(
-                        state="failed", message="an internal fault; the app's log tells more"
-                    ).save()
+                fault = "an internal fault; the app's log tells more"
+                with suppress(UserError, KeyError):
+                    self._keep(self._live[folder].changed(state="failed", message=fault))
 
     def _speak(self, project: Project, folder: Path, asked: float) -> None:
-        take = read_take(folder).changed(state="speaking")
+        take = self._live[folder].changed(state="speaking")
         try:
-            take.save()
+            self._keep(take)
             model = find_model(project, take.model)
             request = request_of(take, model.request())
             answers = self.worker.ask(request, device=self._device, is_unwanted=lambda: folder in self._unwanted)
             for reply in answers:
                 if reply["kind"] == "loaded":
                     self._voices[take.model] = reply["speakers"]
-                take = after(take, reply, asked)
-                take.save()
+                take = self._keep(after(take, reply, asked))
         except ReleasedError as error:
-            take.changed(state="stopped", message=error.what).save()
+            self._keep(take.changed(state="stopped", message=error.what))
         except UserError as error:
-            take.changed(state="failed", message=str(error)).save()
+            self._keep(take.changed(state="failed", message=str(error)))
 
 
 def checked_texts(texts: Sequence[str]) -> list[str]:
@@ -221,7 +260,7 @@ def request_of(take: Take, model: dict[str, str]) -> dict[str, object]:
     }
 
 
-def after(take: Take, reply: Reply, asked: float) -> Take:
+def after(take: Take, reply: Message, asked: float) -> Take:
     """The take with what an answer of the worker says.
 
     Args:
@@ -248,7 +287,7 @@ def after(take: Take, reply: Reply, asked: float) -> Take:
     return _ended(take, reply)
 
 
-def _ended(take: Take, reply: Reply) -> Take:
+def _ended(take: Take, reply: Message) -> Take:
     if reply["kind"] == "cancelled":
         return take.changed(state="stopped", message="stopped; continue it when you like")
     if reply["kind"] == "failed":

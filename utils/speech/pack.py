@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from utils.errors import UserError, disk_errors
+from utils.files import replacing
 from utils.project.paths import Project
 from utils.speech.takes import TAKE_FILE, Take
 
@@ -52,14 +53,9 @@ def pack_ready(project: Project) -> Path:
 
 def _pack(target: Path, files: Iterable[Path], *, extra: dict[str, str] | None = None) -> Path:
     """Write a zip beside its place and rename it; wavs and weights are stored as they are, they do not shrink."""
-    aside = target.with_name(f".{target.name}.tmp")
-    try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED) as packed:
-            for path in files:
-                packed.write(path, path.name)
-            for name, content in (extra or {}).items():
-                packed.writestr(name, content)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
+    with replacing(target) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED) as packed:
+        for path in files:
+            packed.write(path, path.name)
+        for name, content in (extra or {}).items():
+            packed.writestr(name, content)
     return target

@@ -16,8 +16,8 @@ from typing import Any, Literal, Self
 
 from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
+from utils.files import write_atomic
 from utils.jobs.process import ProcessId
-from utils.jobs.record import write_whole
 from utils.project.paths import Project, check_name, new_run_id
 
 TAKES_FOLDER = "takes"
@@ -129,7 +129,7 @@ class Take:
         """
         values = dataclasses.asdict(self)
         del values["folder"]
-        write_whole(self.folder / TAKE_FILE, json.dumps(values, ensure_ascii=False, indent=1))
+        write_atomic(self.folder / TAKE_FILE, json.dumps(values, ensure_ascii=False, indent=1), durable=True)
 
 
 @disk_errors()

@@ -4,6 +4,8 @@ import wave
 from collections.abc import Sequence
 from pathlib import Path
 
+from utils.files import replacing
+
 BLOCK_FRAMES = 65_536
 
 
@@ -18,16 +20,11 @@ def join_wavs(parts: Sequence[Path], out: Path) -> None:
         OSError: a part is gone, or the disk is full; nothing is left behind.
     """
     assert parts
-    aside = out.with_name(f".{out.name}.tmp")
-    try:
-        with wave.open(str(aside), "wb") as joined:
-            for number, part in enumerate(parts):
-                with wave.open(str(part), "rb") as source:
-                    if number == 0:
-                        joined.setparams(source.getparams())
-                    assert source.getparams()[:3] == joined.getparams()[:3], part
-                    while block := source.readframes(BLOCK_FRAMES):
-                        joined.writeframesraw(block)
-        aside.replace(out)
-    finally:
-        aside.unlink(missing_ok=True)
+    with replacing(out) as aside, wave.open(str(aside), "wb") as joined:
+        for number, part in enumerate(parts):
+            with wave.open(str(part), "rb") as source:
+                if number == 0:
+                    joined.setparams(source.getparams())
+                assert source.getparams()[:3] == joined.getparams()[:3], part
+                while block := source.readframes(BLOCK_FRAMES):
+                    joined.writeframesraw(block)

@@ -7,17 +7,14 @@ training takes its device.
 """
 
 import itertools
-import json
 import logging
-import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from utils.config import Device
 from utils.errors import UserError, disk_errors
@@ -26,15 +23,13 @@ from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.environment import child_environment
 from utils.jobs.job import holder_of
+from utils.jobs.json_lines import JsonChild, Message
 
 IDLE_S = 600.0
 """A worker that was not asked for so long gives its memory back."""
 POLL_S = 0.5
-END_TIMEOUT_S = 3.0
-"""A worker that was told to end is killed after this time."""
 FINAL = ("done", "cancelled", "failed")
 
-Reply = dict[str, Any]
 WorkerState = Literal["off", "starting", "ready", "busy"]
 
 log = logging.getLogger(__name__)
@@ -62,20 +57,19 @@ class SpeechWorker:
         """Held by whoever waits for answers."""
         self._changing = threading.RLock()
         """Held while the process is started or ended."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: JsonChild | None = None
         self._device = ""
         self._released = ""
         self._last_used = time.monotonic()
         self._numbers = itertools.count(1)
         self._number = 0
         """Of the request that is being answered."""
-        self._writing = threading.Lock()
 
     @property
     def state(self) -> WorkerState:
         """Whether it is there, and whether it works."""
         process = self._process
-        if process is None or process.poll() is not None:
+        if process is None or process.returncode is not None:
             return "off"
         return "busy" if self._asking.locked() else "ready"
 
@@ -85,8 +79,8 @@ class SpeechWorker:
         return self._device if self.state != "off" else ""
 
     def ask(
-        self, request: dict[str, Any], *, device: Device = "auto", is_unwanted: Callable[[], bool] = bool
-    ) -> Iterator[Reply]:
+        self, request: Message, *, device: Device = "auto", is_unwanted: Callable[[], bool] = bool
+    ) -> Iterator[Message]:
         """Send a request and give each answer as it comes; another thread's request waits for its end.
 
         Args:
@@ -105,7 +99,8 @@ class SpeechWorker:
             self._send(process, {**request, "id": number})
             if is_unwanted():
                 self.cancel()
-            for reply in self._replies(process):
+            for reply in process:
+                self._last_used = time.monotonic()
                 if reply.get("id") == number:
                     yield reply
                     if reply["kind"] in FINAL:
@@ -131,14 +126,14 @@ class SpeechWorker:
         """
         with self._changing:
             process, self._process = self._process, None
-            if process is None or process.poll() is not None:
+            if process is None or process.returncode is not None:
                 return False
             self._released = reason
             log.info("the process that speaks is released: %s", reason)
-            _end(process)
+            process.end()
             return True
 
-    def _started(self, device: Device) -> subprocess.Popen[bytes]:
+    def _started(self, device: Device) -> JsonChild:
         """The running worker on the wanted device.
 
         Raises:
@@ -147,7 +142,7 @@ class SpeechWorker:
         with self._changing:
             self._last_used = time.monotonic()
             wanted = self.choose_device(device)
-            if self._process is not None and (self._process.poll() is not None or wanted != self._device):
+            if self._process is not None and (self._process.returncode is not None or wanted != self._device):
                 self.release("another device was chosen")
                 self._process = None
             if self._process is None:
@@ -183,49 +178,26 @@ class SpeechWorker:
             return holder_of(Claim(device, self._output))
         return None
 
-    def _begin(self, device: str) -> subprocess.Popen[bytes]:
+    def _begin(self, device: str) -> JsonChild:
         with disk_errors():
             self._log.parent.mkdir(parents=True, exist_ok=True)
             errors = self._log.open("wb")
         kind = CPU if device == CPU else "cuda"
         try:
             with errors:
-                return subprocess.Popen(
-                    [*self._command, "--device", kind],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    env=_environment(kind),
-                    # Ctrl-C in a terminal is for the app: the end of its input then ends the worker.
-                    process_group=0 if os.name == "posix" else None,
-                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-                )
+                return JsonChild([*self._command, "--device", kind], env=_environment(kind), stderr=errors)
         except OSError as error:
             raise UserError(what=f"the process that speaks could not be started: {error}") from error
 
-    def _send(self, process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
-        assert process.stdin is not None
+    def _send(self, process: JsonChild, message: Message) -> None:
         try:
-            with self._writing:
-                process.stdin.write((json.dumps(message) + "\n").encode())
-                process.stdin.flush()
-        except (OSError, ValueError) as error:
+            process.send(message)
+        except OSError as error:
             raise self._end_of(process) from error
 
-    def _replies(self, process: subprocess.Popen[bytes]) -> Iterator[Reply]:
-        assert process.stdout is not None
-        for line in process.stdout:
-            self._last_used = time.monotonic()
-            with suppress(ValueError):
-                yield json.loads(line)
-
-    def _end_of(self, process: subprocess.Popen[bytes]) -> UserError:
+    def _end_of(self, process: JsonChild) -> UserError:
         """Why there will be no more answers."""
-        try:
-            code = process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
+        code = process.end()
         with self._changing:
             if self._process is process:
                 self._process = None
@@ -238,7 +210,7 @@ class SpeechWorker:
             fix="try again, it is started anew; if it was out of memory, close other programs or speak on the CPU",
         )
 
-    def _watch(self, process: subprocess.Popen[bytes], device: str, before: Job | None) -> None:
+    def _watch(self, process: JsonChild, device: str, before: Job | None) -> None:
         """Release the worker when training takes its device, or when nobody has asked for long.
 
         Args:
@@ -246,7 +218,7 @@ class SpeechWorker:
             device: what it computes on.
             before: the job that had the device before the worker began, and does not mind.
         """
-        while process.poll() is None and self._process is process:
+        while process.returncode is None and self._process is process:
             time.sleep(POLL_S)
             holder = self._holder(device)
             if holder is not None and (before is None or holder.folder != before.folder):
@@ -256,22 +228,10 @@ class SpeechWorker:
             before = holder
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """The end of its input tells the worker to end; it is killed when it does not."""
-    assert process.stdin is not None
-    with suppress(OSError):
-        process.stdin.close()
-    try:
-        process.wait(END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def _ending(code: int) -> str:
     return f"killed by signal {-code}" if code < 0 else f"status {code}"
 
 
 def _environment(kind: str) -> dict[str, str]:
     """The worker's: it imports the same utils, and sees no GPU when it is to use the CPU."""
-    return child_environment() | ({"CUDA_VISIBLE_DEVICES": ""} if kind == CPU else {})
+    return child_environment(**({"CUDA_VISIBLE_DEVICES": ""} if kind == CPU else {}))

@@ -10,6 +10,7 @@ from utils.checkpoints.resume import find_resume
 from utils.checkpoints.store import read_state, whole_checkpoint
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.events.loggers import find_loggers
 from utils.project.paths import Project, open_project
 from utils.training.data.base import language_base, starting_base, what_was_added
 from utils.training.settings import FIXED, FREE, OWN, settle, sources_of, with_own_csvs
@@ -59,6 +60,7 @@ def plan_run(config: TrainConfig, *, project: Project | None = None) -> RunPlan:
         UserError: any fault of settings or base, no dataset, or nothing to resume.
     """
     config.validate(where="training settings")
+    find_loggers(config.log_to)
     project = project or open_project(config.project, config.output)
     resumed = None
     if config.resume:

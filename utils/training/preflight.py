@@ -7,12 +7,11 @@ from typing import Any
 import torch
 
 from utils.config import TrainConfig
+from utils.events.progress import ProgressFn
 from utils.training.measure import Measurement, measure_apart
 from utils.training.optimizations.compiler import compiler_problem
 from utils.training.optimizer.precision import make_accelerator
 
-Told = Callable[[str, int, int], None]
-"""Called with (what is measured, done, total)."""
 Seen = Callable[["Row", int], None]
 """Called with each row when it is measured, and how many may follow."""
 Measure = Callable[[TrainConfig], Measurement]
@@ -43,7 +42,7 @@ def preflight(
     *,
     audio_s: float,
     fixed: Mapping[str, Any] | None = None,
-    told: Told | None = None,
+    told: ProgressFn | None = None,
     seen: Seen | None = None,
     measure: Measure | None = None,
 ) -> list[Row]:
@@ -74,7 +73,7 @@ def larger_batches(
     best: Row,
     *,
     audio_s: float,
-    told: Told | None = None,
+    told: ProgressFn | None = None,
     seen: Seen | None = None,
     measure: Measure | None = None,
 ) -> Row:

@@ -11,6 +11,7 @@ from utils.checkpoints.layout import MODEL_FILE
 from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
+from utils.events.loggers import find_loggers
 from utils.events.progress import Progresses
 from utils.events.run_log import RunLog
 from utils.jobs.stopping import Limits
@@ -126,7 +127,10 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
 
 def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progresses) -> Services:
     config, trainer, loaders = plan.config, setup.trainer, setup.loaders
-    run_log = RunLog(folder / "events.jsonl" if setup.accelerator.is_main_process else None, progress.events)
+    events = folder / "events.jsonl" if setup.accelerator.is_main_process else None
+    # They log the run under its name and settings, which are decided now.
+    opened = [logger(folder, config.plain()) for logger in find_loggers(config.log_to)] if events else []
+    run_log = RunLog(events, progress.events, opened)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
     again = command("train", project=plan.project, resume=folder)
     return Services(

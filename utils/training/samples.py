@@ -1,35 +1,31 @@
 """Samples while training: a process of its own speaks with the newest weights, and training never waits for it.
 
-The run's log has one writer, the trainer. The worker therefore writes wavs and a small log of its own,
-runs/<id>/samples/samples.jsonl, and `SampleWorker.poll` passes on what is new there as `sample` events.
+The run's log has one writer, the trainer. The worker therefore writes wavs and replies to the trainer, and
+`SampleWorker.poll` passes the replies on as `sample` events.
 """
 
-import json
 import logging
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.events import Event, EventFollower, EventWriter
+from utils.events import Event, EventWriter
 from utils.events.run_log import RunLog
 from utils.jobs.environment import child_environment
+from utils.jobs.json_lines import JsonChild
 
 SAMPLES_FOLDER = "samples"
-SAMPLES_FILE = "samples.jsonl"
 WORKER_LOG = "worker.log"
 MAX_FAILURES = 3
 """After so many failures in a row nothing more is spoken in this run."""
+LAST_SAMPLE_S = 120.0
+"""After the last step, the samples of the last evaluation are waited for so long: nothing else is left to do."""
 POLL_S = 0.05
-END_TIMEOUT_S = 5.0
-"""A worker that was told to end is killed after this time."""
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +59,7 @@ class SampleWorker:
         sentences: Sequence[str],
         *,
         language: str,
-        events: EventWriter,
+        events: EventWriter | RunLog,
         command: Sequence[str] | None = None,
     ) -> None:
         assert sentences, "nothing to speak"
@@ -72,10 +68,7 @@ class SampleWorker:
         self._command = command or [sys.executable, "-m", "utils.inference.sample_worker", "--run", str(run.absolute())]
         self._sentences, self._language = list(sentences), language
         self._events = events
-        told = self._folder / SAMPLES_FILE
-        # What an earlier part of a resumed run spoke was passed on then.
-        self._follower = EventFollower(told, offset=told.stat().st_size if told.is_file() else 0)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: JsonChild | None = None
         self._speaking: SampleRequest | None = None
         self._waiting: SampleRequest | None = None
         self._num_failures = 0
@@ -102,9 +95,11 @@ class SampleWorker:
             took_s, in seconds.
         """
         samples = self._take_answers()
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is not None and (status := self._process.returncode) is not None:
             samples += self._take_answers()
-            self._bury(self._process.returncode)
+            self._end_process()
+            if self._speaking is not None:
+                self._fail(f"no sample of step {self._speaking.step}: the process that speaks ended (status {status})")
         if self._speaking is None and self._waiting is not None and not self._is_off:
             self._send(self._waiting)
         return samples
@@ -114,18 +109,19 @@ class SampleWorker:
         """Whether nothing is being spoken or waits."""
         return self._speaking is None and self._waiting is None
 
-    def close(self, wait_s: float = 0.0) -> list[Event]:
+    def close(self, wait_s: float = 0.0, *, is_stopped: Callable[[], bool] = lambda: False) -> list[Event]:
         """End the worker.
 
         Args:
             wait_s: let it finish what was asked for, up to this time.
+            is_stopped: asked meanwhile; ends the waiting.
 
         Returns:
             The samples that came meanwhile, as `poll`.
         """
         samples = self.poll()
         deadline = time.monotonic() + wait_s
-        while not self.is_idle and time.monotonic() < deadline:
+        while not self.is_idle and time.monotonic() < deadline and not is_stopped():
             time.sleep(POLL_S)
             samples += self.poll()
         if not self.is_idle:
@@ -142,8 +138,8 @@ class SampleWorker:
 
     def _take_answers(self) -> list[Event]:
         samples = []
-        for answer in self._follower.new():
-            fields = {name: value for name, value in answer.items() if name not in ("time", "kind")}
+        for answer in self._process.new() if self._process else ():
+            fields = {name: value for name, value in answer.items() if name != "kind"}
             if answer["kind"] == "sample":
                 self._events.write("sample", **fields)
                 samples.append(fields)
@@ -178,66 +174,30 @@ class SampleWorker:
         }
         try:
             self._process = self._process or self._begin()
-            assert self._process.stdin is not None
             # Only one request is under way, so that the pipe is empty and takes it at once.
-            self._process.stdin.write((json.dumps(message) + "\n").encode())
-            self._process.stdin.flush()
+            self._process.send(message)
         except OSError as error:
             self._end_process()
             self._fail(f"no sample of step {request.step}: {error}")
 
-    def _begin(self) -> subprocess.Popen[bytes]:
-        with (self._folder / WORKER_LOG).open("ab") as output:
-            return subprocess.Popen(
-                list(self._command),
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=_environment(),
-                # Ctrl-C in a terminal is for the trainer: it then closes this one.
-                process_group=0 if os.name == "posix" else None,
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-            )
-
-    def _bury(self, exit_code: int) -> None:
-        """The worker ended by itself: what it was speaking is lost."""
-        self._end_process()
-        if self._speaking is not None:
-            self._fail(f"no sample of step {self._speaking.step}: the process that speaks ended (status {exit_code})")
+    def _begin(self) -> JsonChild:
+        with (self._folder / WORKER_LOG).open("ab") as errors:
+            return JsonChild(self._command, env=_environment(), stderr=errors)
 
     def _end_process(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        _close(process.stdin)
-        try:
-            process.wait(END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _close(pipe: IO[bytes] | None) -> None:
-    """The end of its input tells the worker to end."""
-    assert pipe is not None
-    try:
-        pipe.close()
-    except BrokenPipeError:
-        return
+        if process is not None:
+            process.end()
 
 
 def _environment() -> dict[str, str]:
     """One thread, no GPU, the same utils as here."""
-    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    own = dict.fromkeys(threads, "1") | {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "PASSIVE"}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    own = child_environment(**threads, CUDA_VISIBLE_DEVICES="", OMP_WAIT_POLICY="PASSIVE")
     # A distributed trainer's variables would make the worker wait for other processes.
-    distributed = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")
-    return {name: value for name, value in child_environment().items() if name not in distributed} | own
-
-
-LAST_SAMPLE_S = 120.0
-"""After the last step, the samples of the last evaluation are waited for so long: nothing else is left to do."""
-POLL_S = 0.1
+    return {
+        name: value for name, value in own.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")
+    }
 
 
 class Sampling:
@@ -272,13 +232,8 @@ class Sampling:
             wait: let it finish what was asked for, for a time.
             is_stopped: asked meanwhile; ends the waiting.
         """
-        if self._worker is None:
-            return
-        deadline = time.monotonic() + (LAST_SAMPLE_S if wait else 0.0)
-        while not self._worker.is_idle and time.monotonic() < deadline and not is_stopped():
-            time.sleep(POLL_S)
-            self._worker.poll()
-        self._worker.close()
+        if self._worker is not None:
+            self._worker.close(LAST_SAMPLE_S if wait else 0.0, is_stopped=is_stopped)
 
 
 def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> Sampling:
@@ -294,7 +249,7 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
     if run_log.events is None or not sentences:
         return Sampling(None)
     assert config.language
-    return Sampling(SampleWorker(folder, sentences, language=config.language, events=run_log.events))
+    return Sampling(SampleWorker(folder, sentences, language=config.language, events=run_log))
 
 
 def _sentences(config: TrainConfig, base: Base) -> list[str]:

@@ -1,7 +1,7 @@
 """The process that trains for `train_gpt`: python -m utils.training.worker; see `utils.training.child`.
 
 Its input is one line of JSON, what to train, and then stays open as long as somebody waits for the run: at its end this
-process finishes the step, saves and leaves. Its output is one JSON object a line, each with its kind.
+process finishes the step, saves and leaves. Its replies follow `utils.jobs.json_lines`.
 """
 
 import json
@@ -12,40 +12,24 @@ import sys
 import threading
 import time
 import traceback
-from typing import IO, Any
+from typing import Any
 
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.events.console import SAID, take_input, take_output
 from utils.events.progress import Progresses
 from utils.jobs import STOP_TIMEOUT_S
+from utils.jobs.json_lines import Message, Replies
 from utils.project.paths import Project
 
 
-class Answers(logging.Handler):
-    """Sends JSON objects, log records among them; nobody may be there any more to read them.
+class LogReplies(logging.Handler):
+    """Sends log records to the process that waits."""
 
-    Args:
-        pipe: to the process that waits.
-    """
-
-    def __init__(self, pipe: IO[str]) -> None:
+    def __init__(self, replies: Replies) -> None:
         super().__init__()
-        self._pipe: IO[str] | None = pipe
+        self._replies = replies
         self._owner = os.getpid()
-
-    def send(self, kind: str, **fields: Any) -> None:
-        """Send one object."""
-        # Several threads log.
-        with self.lock:  # type: ignore[union-attr]
-            if self._pipe is None:
-                return
-            try:
-                # An interruption may have torn the line before this one.
-                self._pipe.write("\n" + json.dumps({"kind": kind, **fields}, default=str) + "\n")
-                self._pipe.flush()
-            except OSError:
-                self._pipe = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a log record; a forked process has no part in the pipe, and writes to standard error."""
@@ -53,37 +37,37 @@ class Answers(logging.Handler):
             sys.stderr.write(f"{self.format(record)}\n")
             return
         said = bool(getattr(record, SAID, False))
-        self.send("log", name=record.name, level=record.levelno, message=self.format(record), said=said)
+        self._replies.send("log", name=record.name, level=record.levelno, message=self.format(record), said=said)
 
 
 def main() -> None:
     """Train what the input says; the last object is the result, a fault, or `interrupted`."""
-    answers, pipe = Answers(take_output()), take_input()
+    replies, pipe = Replies(take_output()), take_input()
     request = json.loads(_first_line(pipe))
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[answers])
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[LogReplies(replies)])
     logging.getLogger("utils").setLevel(logging.INFO)
     try:
         threading.Thread(target=_heed_input, args=(pipe, os.getppid()), name="input", daemon=True).start()
         with disk_errors():
-            result = _train(request, answers)
+            result = _train(request, replies)
         # It is saved: who presses Ctrl-C now gets the result.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        answers.send("result", **result)
+        replies.send("result", **result)
     except UserError as error:
-        answers.send("user_error", what=error.what, where=error.where, fix=error.fix)
+        replies.send("user_error", what=error.what, where=error.where, fix=error.fix)
     except (KeyboardInterrupt, SystemExit):
-        answers.send("interrupted")
+        replies.send("interrupted")
     except Exception:  # noqa: BLE001 - the process's edge.
         # Who waits raises it again.
-        answers.send("error", traceback=traceback.format_exc())
+        replies.send("error", traceback=traceback.format_exc())
 
 
-def _train(request: dict[str, Any], answers: Answers) -> dict[str, Any]:
+def _train(request: Message, replies: Replies) -> Message:
     config = TrainConfig.from_values(request["config"], where="train_gpt")
     progress = Progresses(
-        data=lambda what, done, total: answers.send("phase", what=what, done=done, total=total),
-        steps=lambda done, total, loss: answers.send("step", done=done, total=total, loss=loss),
-        events=lambda kind, fields: answers.send("event", event=kind, fields=fields),
+        data=lambda what, done, total: replies.send("phase", what=what, done=done, total=total),
+        steps=lambda done, total, loss: replies.send("step", done=done, total=total, loss=loss),
+        events=lambda kind, fields: replies.send("event", event=kind, fields=fields),
     )
     return train(config, accept_license=request["accept_license"], progress=progress)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from utils import jobs
 from utils.dataset.edits import edit
-from utils.dataset.edits.fix_settings import FixConfig, FixKind
+from utils.dataset.edits.edit import FixConfig, FixKind
 from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -193,7 +193,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.transcript": Change(value=found.text, interactive=is_used),
         "data.save": Change(interactive=is_used),
         "data.exclude": Change(interactive=is_used),
-        "data.restore": Change(interactive=_can_be_undone(found), value=_undo_label(found)),
+        "data.restore": Change(interactive=edit.can_be_undone(found), value=_undo_label(found)),
         "data.accept": Change(interactive=found.reason == "flagged" or bool(found.flags and not found.accepted)),
         "data.trim": Change(interactive=can_be_cut),
         "data.split": Change(interactive=can_be_cut),
@@ -206,11 +206,6 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.text_before": before,
         "data.text_after": after,
     }
-
-
-def _can_be_undone(found: ClipReport) -> bool:
-    by_hand = edit.can_be_restored(found) or found.reason in ("excluded", "replaced")
-    return by_hand or found.accepted or bool(found.made_from)
 
 
 def _undo_label(found: ClipReport) -> str:

@@ -1,6 +1,5 @@
 """Tab 3: the same text from several models, side by side and blind."""
 
-import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -12,7 +11,6 @@ from utils.speech.takes import Take, find_take
 from webui import text
 from webui.change import Change, Updates, Values
 from webui.handlers.inference import (
-    LOOK_S,
     chosen_voice,
     comparison_choices,
     read_settings,
@@ -56,13 +54,12 @@ def start(studio: Studio, values: Values) -> Iterator[Updates]:
     choices = Change(choices=comparison_choices(project), value=identity)
     yield {"inference.compare_status": _status(takes), "inference.comparison": choices}
     told = ""
-    while any(take.is_live for take in takes):
-        time.sleep(LOOK_S)
-        takes = takes_of(project, identity)
-        status = _status(takes)
-        if status != told:
-            told = status
-            yield {"inference.compare_status": status}
+    for number, take in enumerate(takes):
+        for newest in studio.desk.follow(take):
+            takes[number] = newest
+            if (status := _status(takes)) != told:
+                told = status
+                yield {"inference.compare_status": status}
     yield _comparison(project, identity, line=1)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from utils import jobs
 from utils.config import PrepareConfig
 from utils.dataset.edits.edit import current_clips
+from utils.dataset.sources.intake import add_uploads, remove_uploads, survey, to_be_replaced, upload_sources
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
-from utils.project.intake import add_uploads, remove_uploads, survey, to_be_replaced, upload_sources
 from utils.project.paths import Project
 from utils.project.projects import project_language
 from webui import forms, text

@@ -1,7 +1,6 @@
 """Tab 3: speak, show and keep takes, take models away."""
 
 import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -53,8 +52,6 @@ OF_PROJECT = (
 QUICK: Split = get_args(Split)[2]
 """The page plays while it speaks: it starts with a short piece."""
 MAX_CLIPS, MAX_TAKES = 300, 50
-LOOK_S = 0.15
-"""How often a take's file is looked at while it is spoken."""
 NEXT_TIMEOUT_S = 600.0
 """So long a player waits for its next sentence."""
 
@@ -138,15 +135,9 @@ def resume(studio: Studio, values: Values) -> Iterator[Updates]:
 def follow(studio: Studio, take: Take) -> Iterator[Updates]:
     """A take as it grows: the first sentence is played at once, the whole recording shown at the end."""
     yield {**_shown(take), "inference.heard": 0, "inference.player": None, "inference.whole": None}
-    told: tuple[Any, ...] = ()
     playing = False
-    while take.is_live:
-        time.sleep(LOOK_S)
-        take = read_take(take.folder)
-        known = (take.state, len(take.sentences), take.device)
-        if known == told:
-            continue
-        told = known
+    for newest in studio.desk.follow(take):
+        take = newest
         updates = _shown(take)
         if take.sentences and not playing:
             playing = True
@@ -164,15 +155,16 @@ def next_sentence(studio: Studio, values: Values) -> Updates:
         return {}
     project, identity = _current(studio, values)
     heard = whole_number(values["inference.heard"], otherwise=0)
-    deadline = time.monotonic() + NEXT_TIMEOUT_S
     try:
         take = find_take(project, identity)
     except UserError:
         # Another project was chosen while a take of the one before was being played.
         return {}
-    while len(take.sentences) <= heard and take.is_live and time.monotonic() < deadline:
-        time.sleep(LOOK_S)
-        take = read_take(take.folder)
+    if len(take.sentences) <= heard:
+        for newest in studio.desk.follow(take, timeout_s=NEXT_TIMEOUT_S):
+            take = newest
+            if len(take.sentences) > heard:
+                break
     if not 0 < heard < len(take.sentences):
         return {}
     return {"inference.player": _sound(take, heard), "inference.heard": heard + 1}

@@ -6,8 +6,8 @@ from typing import Any
 
 from utils import jobs
 from utils.bases.catalog import base_home, newest_made
+from utils.dataset.sources.intake import keep_corpus
 from utils.errors import UserError
-from utils.project.intake import keep_corpus
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, project_language
 from utils.text.language_settings import LanguageConfig

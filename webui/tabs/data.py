@@ -4,7 +4,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from utils.config import PrepareConfig
-from utils.project.intake import ACCEPTED
+from utils.dataset.sources.intake import ACCEPTED
 from webui import text
 from webui.fields import fields_of
 from webui.tabs.clip import create_clip_editor

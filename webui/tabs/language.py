@@ -3,7 +3,7 @@
 import gradio as gr
 from gradio.blocks import Block
 
-from utils.project.intake import CORPORA
+from utils.dataset.sources.intake import CORPORA
 from webui import text
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from utils.dataset.sources.intake import Uploads
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
-from utils.project.intake import Uploads
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.parts import duration, empty, file_address, gigabytes, message, table

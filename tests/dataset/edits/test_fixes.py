@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataset import sources
+from tests.dataset import recordings
 from tests.dataset.recordings import make_source
 from utils.config import PrepareConfig
 from utils.dataset.build import prepare
@@ -18,7 +18,7 @@ from utils.project.paths import Project
 
 def config(source: Path, output: Path, **more: object) -> PrepareConfig:
     """Settings that hold two clips out, so that one of them can be excluded."""
-    return sources.config(source, output, eval_fraction=0.4, **more)
+    return recordings.config(source, output, eval_fraction=0.4, **more)
 
 
 @pytest.fixture

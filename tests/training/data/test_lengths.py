@@ -47,7 +47,7 @@ def test_lengths_are_those_that_training_sees(tmp_path, base):
         },
     )
     told: list[tuple[int, int]] = []
-    report = measure_lengths(table, base, "en", progress=lambda *done: told.append(done))
+    report = measure_lengths(table, base, "en", progress=lambda _, *done: told.append(done))
     assert report.samples.tolist() == [22_050, 44_100, 17_013]
     assert report.num_codes.tolist() == [22, 44, 17]
     assert report.tokens.tolist() == [

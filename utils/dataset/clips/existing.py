@@ -150,7 +150,7 @@ def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
         source_text=row.text,
         source_speaker=row.speaker,
         num_samples=pcm.shape[1],
-        source_hash=file_hash(row.audio),
+        source_hash=file_hash(row.audio)[:32],
         audio_hash=digest(pcm),
         wav_hash=digest(pcm),
     )

@@ -1,6 +1,6 @@
 """Make the sound of many clips, and ask the judges about them, over several processes and never twice."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.parallel import num_processes, run_tasks
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work
+from utils.events.progress import ProgressFn
 from utils.hardware.processor import usable_cpus
-
-Progress = Callable[[int, int], None]
-"""Called with (clips done, clips in all)."""
 
 
 def make_sounds(
@@ -26,7 +24,7 @@ def make_sounds(
     sounds: SoundMaker,
     *,
     workers: int | None,
-    progress: Progress | None,
+    progress: ProgressFn | None,
 ) -> list[ClipReport]:
     """What becomes of each recording, in their order.
 
@@ -35,7 +33,7 @@ def make_sounds(
         maker: decides about clips.
         sounds: makes their sound.
         workers: processes; None decides by the number of clips.
-        progress: told (clips done, clips in all).
+        progress: called with the phase, clips done, and clips in all.
 
     Raises:
         OSError: a wav cannot be written.
@@ -108,14 +106,14 @@ class _Hearing:
 class _Count:
     """Tells how many clips are done, one by one."""
 
-    def __init__(self, total: int, progress: Progress | None) -> None:
+    def __init__(self, total: int, progress: ProgressFn | None) -> None:
         self._done, self._total, self._progress = 0, total, progress
 
     def add(self, count: int) -> None:
         for _ in range(count):
             self._done += 1
             if self._progress is not None:
-                self._progress(self._done, self._total)
+                self._progress("preparing clips", self._done, self._total)
 
 
 def _by_recording(tasks: list[SoundTask]) -> list[SoundTask]:

@@ -1,24 +1,73 @@
-"""Edit a dataset clip by clip: its transcript, or whether it is used; in the metadata files, which are the authority.
+"""What can be done to one clip of a dataset by hand: `FixConfig`; and what of it needs no sound, done at once.
 
-What a person could do in an editor: a row's text is changed, a row is taken out, or put back. The next preparation
-finds it there (see `utils.dataset.clips.existing`) and keeps it. Loads no torch, so that the page can do it at once.
+`save_text`, `exclude` and `restore` change the metadata files, which are the authority, as a person could in an editor.
+The next preparation finds it there (see `utils.dataset.clips.existing`) and keeps it. Nothing here loads torch, so that
+the page can do it; all else is a job, which runs `utils.dataset.edits.fixes.apply`, as the command line does.
 """
 
 import csv as csv_format
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 from filelock import FileLock
 
+from utils.config import Config
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
 from utils.dataset.storage.report import ClipReport, Report, Split
 from utils.errors import UserError, disk_errors
+from utils.files import write_atomic
 from utils.project.paths import Project
 
 EXCLUDED = "its row was taken out of the metadata; restore it to use it again"
 MAX_TEXT = 2_000
 """Characters; far more than any base can read."""
+
+FixKind = Literal["accept", "exclude", "restore", "text", "trim", "split", "merge"]
+NEEDED: dict[FixKind, tuple[str, ...]] = {"trim": ("start_s", "end_s"), "split": ("at_s",)}
+"""Which times a fix needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixConfig(Config):
+    """Fix one clip of a dataset."""
+
+    project: str
+    """Name of the voice; its folder below `output`."""
+    clip: str
+    """Id of the clip, or the path of its wav below the dataset."""
+    fix: FixKind
+    """What to do: use it whatever its flags, exclude it, undo, write another transcript, keep a part, cut in two, join
+    it with the next."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    text: str = ""
+    """What is said in the clip."""
+    speaker: str | None = None
+    """Who says it; as before when not given."""
+    start_s: float | None = None
+    """Where the part to keep begins, in seconds of the clip."""
+    end_s: float | None = None
+    """Where the part to keep ends, in seconds of the clip."""
+    at_s: float | None = None
+    """Where to cut in two, in seconds of the clip."""
+    text_before: str = ""
+    """What is said before the cut."""
+    text_after: str = ""
+    """What is said after the cut."""
+
+    def problems(self) -> list[str]:
+        found = [
+            f"{name} is not given; {self.fix} needs it, in seconds of the clip"
+            for name in NEEDED.get(self.fix, ())
+            if getattr(self, name) is None
+        ]
+        if not self.clip.strip():
+            found.append("clip is empty; give its id, or the name of its wav")
+        if self.fix == "split" and not (self.text_before.strip() and self.text_after.strip()):
+            found.append("a half has no transcript; write what is said before and after the cut")
+        return found
 
 
 def current_clips(project: Project) -> list[ClipReport]:
@@ -96,8 +145,14 @@ def restore(project: Project, clip: str) -> None:
 
 
 def can_be_restored(clip: ClipReport) -> bool:
-    """Whether a clip was taken out by hand, so that nothing but its row is missing."""
+    """Whether nothing but a clip's row is missing, so that `restore` puts it back at once."""
     return clip.status == "dropped" and clip.reason == "removed by hand" and bool(clip.clip)
+
+
+def can_be_undone(clip: ClipReport) -> bool:
+    """Whether anything but the transcript was changed by hand, so that it can be restored, at once or by a job."""
+    by_hand = can_be_restored(clip) or clip.reason in ("excluded", "replaced")
+    return by_hand or clip.accepted or bool(clip.made_from)
 
 
 def _as_edited(clip: ClipReport, rows: dict[str, tuple[Row, Split]]) -> ClipReport:
@@ -130,11 +185,10 @@ def _write(project: Project, split: Split, rows: list[Row]) -> None:
     """Replace a metadata file in one move, in the layout of `utils.dataset.storage.manifest.write_manifest`."""
     path = _files(project)[split]
     columns = {AUDIO: [r.audio for r in rows], TEXT: [r.text for r in rows], SPEAKER: [r.speaker for r in rows]}
-    aside = path.with_name(f".{path.name}")
-    pd.DataFrame(columns, dtype=str).to_csv(
-        aside, sep="|", index=False, encoding="utf-8", quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
+    table = pd.DataFrame(columns, dtype=str).to_csv(
+        sep="|", index=False, quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
     )
-    aside.replace(path)
+    write_atomic(path, table)
 
 
 def _locked(project: Project) -> FileLock:

@@ -1,4 +1,4 @@
-"""Mend single clips of a dataset: exclude, accept, restore, edit text, trim, split, merge; kept for all later runs.
+"""Fix single clips of a dataset: exclude, accept, restore, edit text, trim, split, merge; kept for all later runs.
 
 A fix is noted in report.json with the clip it concerns, by an id that comes from the recording's content. Clips that
 are cut anew are made from the recordings, under the dataset's settings; preparing again makes the same again.
@@ -11,16 +11,43 @@ from pathlib import Path
 from utils.config import SAMPLE_RATE, PrepareConfig
 from utils.dataset.build import as_recording, build
 from utils.dataset.clips.existing import read_existing
+from utils.dataset.edits.edit import FixConfig
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.report import ClipReport, Fault, Report, Span, clock
 from utils.errors import UserError
-from utils.project.paths import Project
+from utils.project.paths import Project, open_project
 
 Change = Callable[[ClipReport], ClipReport]
 
 
+def apply(config: FixConfig) -> Report:
+    """Do a fix that was asked for on the command line or as a job.
+
+    Raises:
+        UserError: no such clip, or it cannot be fixed so.
+    """
+    project, clip = open_project(config.project, config.output), config.clip
+    match config.fix:
+        case "accept":
+            return accept(project, clip)
+        case "exclude":
+            return exclude(project, clip)
+        case "restore":
+            return restore(project, clip)
+        case "text":
+            return edit_text(project, clip, config.text, speaker=config.speaker)
+        case "trim":
+            assert config.start_s is not None and config.end_s is not None, "checked by FixConfig.problems"
+            return trim(project, clip, start_s=config.start_s, end_s=config.end_s)
+        case "split":
+            assert config.at_s is not None, "checked by FixConfig.problems"
+            return split(project, clip, at_s=config.at_s, texts=(config.text_before, config.text_after))
+        case "merge":
+            return merge_with_next(project, clip)
+
+
 def exclude(project: Project, clip: str) -> Report:
-    """Leave a clip out until it is restored."""
+    """Use a clip no more until it is restored."""
     return _change(project, clip, lambda c: _dropped(c, Fault("excluded", "left out by hand; restore it to use it")))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from utils.audio.decode import AUDIO_SUFFIXES
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES
+from utils.dataset.formats.readers import TABLES
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.project.paths import unreserved
@@ -25,7 +26,7 @@ _SMALL = 10 * 2**20
 """Below this an archive may shrink as it likes."""
 _KEPT_FREE = 2**30
 _BLOCK = 2**20
-_WANTED = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, ".csv", ".tsv", ".txt", ".jsonl", ".zip")
+_WANTED = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, *TABLES, ".zip")
 _BAD_CHARACTERS = re.compile(r'[<>:"|?*\x00-\x1f]')
 
 

@@ -5,8 +5,9 @@ Every cue of a file comes back, in the file's order, also one that nobody can us
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pysubs2
@@ -14,9 +15,6 @@ import pysubs2
 from utils.dataset.formats.listing import Listing, composed
 from utils.dataset.formats.table import DEFAULT_SPEAKER, clean
 from utils.errors import UserError
-
-SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa")
-"""The likeliest first: the first that lies beside a recording is used."""
 
 _TIME = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[.,](\d{1,3}))?"
 _TIMES = re.compile(rf"^\s*(-?){_TIME}\s*-->\s*(-?){_TIME}(?:\s+.*)?$")
@@ -51,11 +49,7 @@ def parse_cues(content: str, kind: str) -> list[Cue]:
     Raises:
         UserError: it is no such file at all.
     """
-    if kind == ".txt":
-        return list(_labels(content))
-    if kind in (".ass", ".ssa"):
-        return list(_styled(content, kind))
-    return list(_blocks(content))
+    return list(PARSERS[kind](content) if kind in PARSERS else _labels(content))
 
 
 def is_labels(content: str) -> bool:
@@ -133,7 +127,7 @@ def _labels(content: str) -> Iterator[Cue]:
         yield Cue(place=f"line {number}", start_s=start, end_s=end, text=clean(found[3] or ""))
 
 
-def _styled(content: str, kind: str) -> Iterator[Cue]:
+def _styled(kind: str, content: str) -> Iterator[Cue]:
     """ASS and SSA, whose dialogue lines name their speaker."""
     try:
         events = pysubs2.SSAFile.from_string(content, format_=kind[1:]).events
@@ -157,6 +151,16 @@ def _seconds(sign: str | None, hours: str | None, minutes: str, seconds: str, fr
 def _plain(text: str) -> str:
     """Words without tags; a tag that ends a line is no word of its own."""
     return clean(html.unescape(_TAG.sub("", text)))
+
+
+PARSERS: dict[str, Callable[[str], Iterator[Cue]]] = {
+    ".srt": _blocks,
+    ".vtt": _blocks,
+    ".ass": partial(_styled, ".ass"),
+    ".ssa": partial(_styled, ".ssa"),
+}
+"""The likeliest first: the first that lies beside a recording is used."""
+SUBTITLE_SUFFIXES = tuple(PARSERS)
 
 
 def cue_files(audio: Path, files: Listing) -> list[Path]:

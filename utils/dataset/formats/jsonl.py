@@ -2,10 +2,12 @@
 
 import json
 import math
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from utils.dataset.formats.table import DEFAULT_SPEAKER, clean
+from utils.dataset.formats.table import DEFAULT_SPEAKER, Row, clean
+from utils.dataset.formats.textfile import read_text
+from utils.errors import UserError
 
 _AUDIO = ("audio_file", "file_name", "audio_filepath", "audio_path", "audio", "path", "wav", "file")
 _TEXT = ("text", "transcript", "transcription", "sentence")
@@ -13,61 +15,56 @@ _NORMALIZED = ("normalized_text", "text_normalized")
 _SPEAKER = ("speaker_name", "speaker", "speaker_id")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JsonRow:
-    """One line of such a table."""
+def read_jsonl(path: Path, encoding: str | None = None) -> list[Row]:
+    """All rows of a table.
 
-    line: int
-    """Counted from 1."""
-    audio: str = ""
-    text: str = ""
-    speaker: str = DEFAULT_SPEAKER
-    start_s: float = 0.0
-    """Where the clip begins in its recording (`offset` or `start`)."""
-    end_s: float | None = None
-    """Where it ends (`end`, or `offset` and `duration`); None is the end of the file."""
-    problem: str = ""
-    """Why the line cannot be used."""
+    Raises:
+        UserError: it cannot be read, or no line names a recording.
+    """
+    rows = parse_jsonl(read_text(path, other=encoding))
+    # A log or the like: one entry says it better than one a line.
+    if rows and all(row.problem for row in rows):
+        fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or leave the file out'
+        raise UserError(what=f"no line names a recording: {rows[0].problem}", where=f"{path}, line 1", fix=fix)
+    return rows
 
 
-def parse_jsonl(content: str) -> list[JsonRow]:
+def parse_jsonl(content: str) -> list[Row]:
     """A row for every line that is not empty, also for one that cannot be used."""
     return [_row(number, line) for number, line in enumerate(content.split("\n"), start=1) if line.strip()]
 
 
-def _row(number: int, line: str) -> JsonRow:
+def _row(number: int, line: str) -> Row:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return JsonRow(line=number, problem=f"it is not JSON: {error}")
+        return Row(line=number, problem=f"it is not JSON: {error}")
     if not isinstance(values, dict):
-        return JsonRow(line=number, problem="it is not a JSON object")
+        return Row(line=number, problem="it is not a JSON object")
     audio = _named(values, _AUDIO)
     if isinstance(audio, dict):
         audio = audio.get("path")
     text = _named(values, _NORMALIZED) or _named(values, _TEXT)
     if not isinstance(audio, str) or not audio:
-        return JsonRow(line=number, text=_text(text), problem=f"it has no {_AUDIO[0]} with a file name")
-    row = JsonRow(
-        line=number, audio=audio, text=_text(text), speaker=_text(_named(values, _SPEAKER)) or DEFAULT_SPEAKER
-    )
+        return Row(line=number, text=_text(text), problem=f"it has no {_AUDIO[0]} with a file name")
+    row = Row(line=number, audio=audio, text=_text(text), speaker=_text(_named(values, _SPEAKER)) or DEFAULT_SPEAKER)
     return _with_times(row, values)
 
 
-def _with_times(row: JsonRow, values: dict[str, Any]) -> JsonRow:
+def _with_times(row: Row, values: dict[str, Any]) -> Row:
     start = values.get("offset", values.get("start", 0.0))
     length, end = values.get("duration"), values.get("end")
     times = [time for time in (start, length, end) if time is not None]
     if not all(isinstance(time, (int, float)) and not isinstance(time, bool) and math.isfinite(time) for time in times):
-        return JsonRow(line=row.line, audio=row.audio, text=row.text, problem=f"its times are no numbers: {times}")
+        return Row(line=row.line, audio=row.audio, text=row.text, problem=f"its times are no numbers: {times}")
     has_part = "offset" in values or "start" in values or end is not None
     # A duration alone says how long the file is, not that a part of it is meant.
     stop = float(end) if end is not None else float(start) + float(length) if has_part and length is not None else None
     if start < 0 or (stop is not None and stop <= start):
-        return JsonRow(
+        return Row(
             line=row.line, audio=row.audio, text=row.text, problem=f"its times cannot be right: {start} to {stop} s"
         )
-    return JsonRow(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, start_s=float(start), end_s=stop)
+    return Row(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, start_s=float(start), end_s=stop)
 
 
 def _named(values: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -34,11 +34,15 @@ class Row:
 
     line: int
     """Line of the file, counted from 1."""
-    audio: str
+    audio: str = ""
     """File name or path as written."""
-    text: str
+    text: str = ""
     """Transcript: normalised text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
-    speaker: str
+    speaker: str = DEFAULT_SPEAKER
+    start_s: float = 0.0
+    """Where the clip begins in its recording, in seconds."""
+    end_s: float | None = None
+    """Where it ends, in seconds; None is the end of the file."""
     word_times: tuple[float, ...] = ()
     """Second at which each word begins; empty where the table does not say."""
     problem: str = ""
@@ -82,7 +86,7 @@ def read_table(path: Path, encoding: str | None = None) -> list[Row]:
         raise UserError(what=problem, where=f"{path}, line {line}", fix=_how_to_write(layout))
     whole = [(line, fields) for line, fields in rows if line not in problems]
     read = _ljspeech_rows(path, whole) if layout.header is None else _named_rows(whole, layout.header)
-    damaged = [Row(line=line, audio="", text="", speaker=DEFAULT_SPEAKER, problem=p) for line, p in problems.items()]
+    damaged = [Row(line=line, problem=p) for line, p in problems.items()]
     return sorted([*read, *damaged], key=lambda row: row.line)
 
 
@@ -207,6 +211,4 @@ def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:
             where=f"{path}, line {line}",
             fix=f"begin the file with the line {_EXPECTED}",
         )
-    return [
-        Row(line=line, audio=name, text=third or second, speaker=DEFAULT_SPEAKER) for line, name, second, third in named
-    ]
+    return [Row(line=line, audio=name, text=third or second) for line, name, second, third in named]

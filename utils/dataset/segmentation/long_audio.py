@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from utils.audio.decode import stream, unreadable
 from utils.audio.pauses import FRAMES_PER_SECOND, Pause, find_pauses, stream_levels
-from utils.audio.write import write_atomic
 from utils.dataset.formats.cues import Cue
 from utils.dataset.segmentation.align import align, with_deviations, word_units
 from utils.dataset.segmentation.cut import Cut, Limits, Unit, cut_units
 from utils.dataset.segmentation.transcribe import Transcriber, hear_recording
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError
+from utils.files import write_atomic
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class LongAudio:
         pauses, duration_s = find_pauses(levels), len(levels) / FRAMES_PER_SECOND
         self.kept.mkdir(parents=True, exist_ok=True)
         content = {"pauses": [(pause.start_s, pause.end_s) for pause in pauses], "duration_s": duration_s}
-        write_atomic(path, json.dumps(content).encode())
+        write_atomic(path, json.dumps(content))
         return pauses, duration_s
 
     def _name(self, kind: str, audio: Path, more: object = None) -> str:

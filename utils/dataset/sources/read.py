@@ -7,7 +7,6 @@ from pathlib import Path
 from utils.audio.decode import AUDIO_SUFFIXES, duration
 from utils.dataset.formats.archive import unpack
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
-from utils.dataset.formats.jsonl import JsonRow, parse_jsonl
 from utils.dataset.formats.listing import Listing, real_path
 from utils.dataset.formats.locate import (
     broken_links,
@@ -19,7 +18,8 @@ from utils.dataset.formats.locate import (
     printable,
     stem,
 )
-from utils.dataset.formats.table import clean, read_table
+from utils.dataset.formats.readers import LISTS, TABLES
+from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
 from utils.dataset.segmentation.long_audio import LongAudio
@@ -30,11 +30,8 @@ from utils.errors import UserError
 
 _LONGEST_NAME = 4_096
 """Characters; no system has longer paths."""
-_TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt"})
 _TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
-_LISTS = (".csv", ".jsonl")
-"""Tables that are read where they lie in a folder; not .tsv: Common Voice has one of its refused clips."""
-_KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, ".txt", ".tsv", ".zip")
+_KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, *TABLES.keys() - LISTS, ".zip")
 _HOW_TO_ALLOW = "copy it in, or put a link to its folder directly into the folder you give"
 _LAYOUTS = (
     "give a folder or zip with metadata.csv, or with recordings beside same-named .txt, .srt or .vtt files, "
@@ -93,7 +90,7 @@ def _read_one(path: Path, reading: Reading) -> list[Recording]:
         found = _folder(unpack(source.absolute(), reading.long_audio.kept), reading)
     elif source.is_file() and source.suffix.lower() in (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES):
         found = _alone(source.absolute(), reading)
-    elif source.is_file() and source.suffix.lower() in (*_TABLE_SUFFIXES, ".jsonl"):
+    elif source.is_file() and source.suffix.lower() in TABLES:
         found = _listed(source, source.parent, reading)
     else:
         what = "is neither a folder nor a metadata CSV" if source.exists() else "does not exist"
@@ -130,7 +127,7 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
 
 def _tables_in(folder: Path, files: Listing) -> list[Path]:
     """Every table below a folder, those called metadata first: of two rows for one recording the first counts."""
-    return sorted(files_in(folder, _LISTS, files), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
+    return sorted(files_in(folder, LISTS, files), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
 
 
 def _check_inside(table: Path, folder: Path, files: Listing) -> None:
@@ -147,7 +144,7 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
     """The rows of a table; one that leads out of `root` is not followed."""
     found, files = [], reading.files
     folder, root = table.parent.absolute(), root.absolute()
-    for row in _rows(table, reading):
+    for row in TABLES[table.suffix.lower()](table, reading.encoding):
         place = f"{table.name}, line {row.line}"
         # What no file can be called is not looked for; the row then stands for itself.
         has_name = bool(row.audio) and len(row.audio) <= _LONGEST_NAME
@@ -175,25 +172,6 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
             )
         )
     return found
-
-
-def _rows(table: Path, reading: Reading) -> list[JsonRow]:
-    """All rows of a table.
-
-    Raises:
-        UserError: it is no table of recordings.
-    """
-    if table.suffix.lower() == ".jsonl":
-        rows = parse_jsonl(read_text(table, other=reading.encoding))
-        # A log or the like: one entry says it better than one a line.
-        if rows and all(row.problem for row in rows):
-            fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or leave the file out'
-            raise UserError(what=f"no line names a recording: {rows[0].problem}", where=f"{table}, line 1", fix=fix)
-        return rows
-    return [
-        JsonRow(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, problem=row.problem)
-        for row in read_table(table, reading.encoding)
-    ]
 
 
 def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables: Sequence[Path]) -> list[Recording]:

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from utils.audio.write import write_atomic
 from utils.dataset.storage.parallel import ProcessDied
 from utils.dataset.storage.staging import Staging
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
-from utils.files import file_hash
+from utils.files import file_hash, write_atomic
 from utils.project.paths import Project
 
 FOLDER = ".work"
@@ -48,7 +47,7 @@ class Work:
             lines += 1
         if lines > _GARBAGE * len(self._results) + 1_000:
             content = "".join(_line(key, value) for key, value in self._results.items())
-            write_atomic(self._log, content.encode())
+            write_atomic(self._log, content)
         self._file = self._log.open("a", encoding="utf-8")
         # Closes a line that a kill left torn.
         self._file.write("\n")
@@ -97,7 +96,7 @@ class Work:
         if kept and kept[:-1] == seen:
             return str(kept[-1])
         now = now_ns(self._log)
-        digest = file_hash(path)
+        digest = file_hash(path)[:32]
         if is_settled(seen, now):
             self.put({f"file:{path}": [*seen, digest]})
         return digest

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from utils.errors import UserError
+from utils.files import write_atomic
 
 TEXT_KEYS = ("text", "sentence", "transcript", "transcription", "normalized_text")
 """Columns and keys that hold the text, in the order they are looked for."""
@@ -115,9 +116,7 @@ def _extract(path: Path, texts: Path, note: Path) -> None:
 
 def save_note(note: Path, **progress: object) -> None:
     """Write how far a work is, whole or not at all."""
-    aside = note.with_suffix(".writing")
-    aside.write_text(json.dumps(progress, ensure_ascii=False), encoding="utf-8")
-    aside.replace(note)
+    write_atomic(note, json.dumps(progress, ensure_ascii=False))
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -5,7 +5,6 @@ A file whose stamp (`utils.dataset.storage.stamps`) is another one is read again
 not there.
 """
 
-import hashlib
 import json
 import logging
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ from pathlib import Path
 import soundfile
 
 from utils.audio.decode import load_audio
-from utils.audio.write import write_atomic
 from utils.config import SAMPLE_RATE
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
+from utils.files import file_hash, write_atomic
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,7 @@ class AudioFiles:
         """
         if self._has_news:
             lines = (_line(name, *known) for name, known in self._kept.items())
-            write_atomic(self._file, "".join(lines).encode())
+            write_atomic(self._file, "".join(lines))
             self._has_news = False
 
     def _look(self, path: Path, name: str) -> AudioFacts:
@@ -93,8 +92,7 @@ def read_facts(path: Path) -> AudioFacts:
         UserError: it cannot be read as sound.
         OSError: it cannot be opened.
     """
-    with path.open("rb") as file:
-        content = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    content = file_hash(path)[:16]
     num_samples, is_native = _measure(path)
     return AudioFacts(content=content, num_samples=num_samples, is_native=is_native)
 

@@ -7,7 +7,7 @@ A kill between the two leaves codes nobody points to, and a torn last line is sk
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +19,12 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.config import SAMPLE_RATE
+from utils.events.progress import ProgressFn
 from utils.model.dvae import CodeEncoder, fingerprint, load_code_encoder
 from utils.training.data.audio_files import AudioFiles
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with (phase, done, total) while work goes on."""
 
 BATCH_SECONDS = 60
 """Audio encoded at a time: bounds memory, and fills a GPU."""
@@ -80,7 +79,7 @@ def cache_codes(
     folder: Path,
     *,
     device: str | torch.device = "cpu",
-    progress: Progress | None = None,
+    progress: ProgressFn | None = None,
     files: AudioFiles | None = None,
 ) -> dict[Path, NDArray[np.int16]]:
     """Codes of every clip, encoding only those that the cache lacks.

@@ -1,6 +1,6 @@
 """How long a table's clips and texts are, and the limits to train with: file headers are read, never the sound."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,10 +14,8 @@ from utils.bases.base import Base
 from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.text.tokenizer import UNKNOWN, Tokenizer
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total) while work goes on."""
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.5, 100.0)
 LIMIT_PERCENTILE = 99.5
@@ -68,7 +66,7 @@ class LengthReport:
 
 
 def measure_lengths(
-    csv: Path, base: Base, language: str, *, use_amharic_g2p: bool = False, progress: Progress | None = None
+    csv: Path, base: Base, language: str, *, use_amharic_g2p: bool = False, progress: ProgressFn | None = None
 ) -> LengthReport:
     """Lengths of all clips of a table.
 
@@ -77,7 +75,7 @@ def measure_lengths(
         base: whose tokenizer and limits count.
         language: code of the transcripts' language.
         use_amharic_g2p: read Amharic in its Latin form, as training with that setting does.
-        progress: told (clips done, clips in all).
+        progress: called with the phase, clips done, and clips in all.
 
     Raises:
         UserError: the table cannot be read, the base cannot read the language, or no clip can be measured.
@@ -111,7 +109,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def _measured(
-    clips: list[Clip], tokenizer: Tokenizer, language: str, progress: Progress | None
+    clips: list[Clip], tokenizer: Tokenizer, language: str, progress: ProgressFn | None
 ) -> tuple[list[int], list[int], list[dict[str, str]]]:
     """Samples and tokens of each clip that can be trained on, and {clip, reason} of each that cannot."""
     samples, tokens, dropped = [], [], []
@@ -159,8 +157,8 @@ def _num_samples(audio: Path) -> int:
     return -(-frames * SAMPLE_RATE // rate)
 
 
-def _told(clips: list[Clip], progress: Progress | None) -> Iterable[Clip]:
+def _told(clips: list[Clip], progress: ProgressFn | None) -> Iterable[Clip]:
     for done, clip in enumerate(clips, start=1):
         yield clip
         if progress is not None:
-            progress(done, len(clips))
+            progress("measuring clips", done, len(clips))

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events.progress import PhaseProgress
+from utils.events.progress import ProgressFn
 from utils.project.paths import Project
 from utils.training.data.audio_files import AudioFiles
 from utils.training.data.clips import TrainingClip, limits_of, require_clips, select_clips, within_limits
@@ -40,7 +40,7 @@ class TrainingData:
 
 
 def load_data(
-    config: TrainConfig, project: Project, base: Base, accelerator: Accelerator, progress: PhaseProgress | None = None
+    config: TrainConfig, project: Project, base: Base, accelerator: Accelerator, progress: ProgressFn | None = None
 ) -> TrainingData:
     """Read, check, tokenize and encode the clips of both manifests.
 

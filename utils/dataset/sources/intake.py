@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.dataset.formats import readers
+from utils.dataset.formats.cues import SUBTITLE_SUFFIXES
 from utils.errors import UserError, disk_errors
 from utils.project.paths import Project, unreserved
 from utils.project.uploads import DEFAULT_QUOTA_BYTES, UPLOADS_FOLDER, check_room
 
 SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".aiff", ".aif")
 VIDEOS = (".mp4", ".webm", ".mkv", ".mov")
-TRANSCRIPTS = (".txt", ".srt", ".vtt", ".ass", ".ssa")
-TABLES = (".csv", ".tsv", ".jsonl")
+TRANSCRIPTS = (".txt", *SUBTITLE_SUFFIXES)
+TABLES = tuple(suffix for suffix in readers.TABLES if suffix != ".txt")
 ARCHIVES = (".zip",)
 ACCEPTED = SOUNDS + VIDEOS + TRANSCRIPTS + TABLES + ARCHIVES
 CORPORA = (".txt", ".csv", ".json", ".jsonl")
@@ -187,7 +189,7 @@ def _place(project: Project, name: str) -> Path:
         return archives_folder(project) / safe
     is_table = safe.suffix in TABLES or (safe.suffix == ".txt" and safe.stem.lower() in _TABLE_STEMS)
     # A folder's table is looked for by its ending; what separates the columns, its reader sees.
-    table = safe if safe.suffix == ".jsonl" else safe.with_suffix(".csv")
+    table = safe if safe.suffix in readers.LISTS else safe.with_suffix(".csv")
     return folder / table if is_table else folder / RECORDINGS_FOLDER / safe
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from utils.errors import UserError
-from utils.project.intake import (
+from utils.dataset.sources.intake import (
     SOUNDS,
     TRANSCRIPTS,
     VIDEOS,
@@ -17,6 +16,7 @@ from utils.project.intake import (
     to_be_replaced,
     upload_sources,
 )
+from utils.errors import UserError
 from utils.project.paths import Project
 
 

@@ -1,0 +1,59 @@
+"""Programs that show a run beside the page: each is a module here whose class `Logger` subscribes to the run's events.
+
+A new one is one file; its name is then a value of `log_to`.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Protocol
+
+from utils.errors import UserError
+
+SCALARS = ("step", "eval", "memory")
+"""Events whose numbers are curves over the steps."""
+
+
+class Logger(Protocol):
+    """What a module here has to offer; its name is the class's."""
+
+    def __init__(self, run: Path, config: dict[str, Any]) -> None:
+        """Begin, or go on with, the record of a run.
+
+        Args:
+            run: the run's folder.
+            config: its settings as plain values.
+        """
+
+    def event(self, kind: str, fields: dict[str, Any]) -> None:
+        """Show an event of the run's log."""
+
+    def close(self) -> None:
+        """Hand over what is held."""
+
+
+def find_loggers(log_to: str | None) -> list[type[Logger]]:
+    """The loggers that a comma-separated list names.
+
+    Raises:
+        UserError: there is none of that name, or its package is not installed.
+    """
+    known = sorted(module.name for module in iter_modules(__path__))
+    found = []
+    for name in filter(None, (part.strip() for part in (log_to or "").split(","))):
+        if name not in known:
+            raise UserError(what=f"there is no logger {name!r}", where="log_to", fix=f"use {' or '.join(known)}")
+        try:
+            found.append(import_module(f"{__name__}.{name}").Logger)
+        except ModuleNotFoundError as error:
+            fix = f"install it: python -m pip install {error.name}"
+            raise UserError(what=f"{error.name} is not installed", where=f"log_to {name}", fix=fix) from error
+    return found
+
+
+def scalars(kind: str, fields: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of an event as (kind/name, value); those of events that are no curves are none."""
+    for name, value in fields.items() if kind in SCALARS else ():
+        if isinstance(value, int | float) and not isinstance(value, bool) and name != "step":
+            yield f"{kind}/{name}", float(value)
