@@ -11,6 +11,7 @@ import torch
 from tests.dataset.recordings import config, demo_clips, make_source
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
+from utils.bases import loading
 from utils.bases.find import find_base
 from utils.config import SAMPLE_RATE, PrepareConfig
 from utils.dataset.build import prepare
@@ -19,7 +20,6 @@ from utils.dataset.quality.measures import flag_clips
 from utils.dataset.quality.scorers import CROP_S, ENCODER_RATE, Judges, has_dnsmos
 from utils.dataset.quality.vectors import packed
 from utils.dataset.storage.report import ClipReport, Report
-from utils.model import xtts
 from utils.project.paths import Project
 
 STAND_IN = """
@@ -72,7 +72,7 @@ def test_the_voice_is_heard_by_the_bases_own_speaker_encoder_and_once_only(
 ) -> None:
     source = make_source(tmp_path / "in", 3)
     report = prepare(_measured(source, tmp_path / "out"))
-    encoder = xtts.load_speaker_encoder(find_base("tiny"))
+    encoder = loading.load_speaker_encoder(find_base("tiny"))
     heard = []
     for clip in demo_clips(3):
         wav = load_audio(clip.audio, SAMPLE_RATE)
@@ -88,7 +88,7 @@ def test_the_voice_is_heard_by_the_bases_own_speaker_encoder_and_once_only(
         others = sum(voice for other, voice in enumerate(heard) if other != number)
         expected = torch.cosine_similarity(heard[number], others, dim=0)
         assert clip.measures["voice"] == pytest.approx(float(expected), abs=0.02)
-    monkeypatch.setattr(xtts, "load_speaker_encoder", None)
+    monkeypatch.setattr(loading, "load_speaker_encoder", None)
     again = prepare(_measured(source, tmp_path / "out"))
     assert [clip.measures for clip in again.used] == [clip.measures for clip in report.used]
 
