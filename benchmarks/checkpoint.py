@@ -22,8 +22,7 @@ import torch
 import tyro
 
 from utils.checkpoints.async_saver import Saver, Snapshot
-from utils.checkpoints.store import Checkpoints, verify
-from utils.checkpoints.tensor_file import num_bytes
+from utils.checkpoints.store import Checkpoints, num_bytes, verify
 from utils.config import TrainConfig
 from utils.events.run_log import RunLog
 from utils.hardware import XTTS_V2

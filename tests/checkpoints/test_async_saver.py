@@ -14,7 +14,6 @@ from utils.checkpoints import store as state_module
 from utils.checkpoints.async_saver import Saver, Snapshot
 from utils.checkpoints.layout import MODEL_FILE, OPTIMIZER_FILE, checkpoints_in
 from utils.checkpoints.store import Checkpoints, NotSaved, load_checkpoint, read_state, verify
-from utils.checkpoints.tensor_file import write_tensors
 from utils.events import Event, read_events
 from utils.events.run_log import RunLog
 
@@ -45,7 +44,7 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: OSError | None = None
-        real = state_module.write_tensors
+        real = state_module.write_weights
 
         def write(path, tensors):
             if self.error is not None:
@@ -53,12 +52,12 @@ class Disk:
                 raise self.error
             return real(path, tensors)
 
-        monkeypatch.setattr(state_module, "write_tensors", write)
+        monkeypatch.setattr(state_module, "write_weights", write)
 
 
 def test_training_goes_on_while_a_copy_is_written(saver: Saver, tmp_path: Path, monkeypatch) -> None:
-    go, real = threading.Event(), state_module.write_tensors
-    monkeypatch.setattr(state_module, "write_tensors", lambda *a: go.wait(10) and real(*a))
+    go, real = threading.Event(), state_module.write_weights
+    monkeypatch.setattr(state_module, "write_weights", lambda *a: go.wait(10) and real(*a))
     live = snapshot(3)
     saver.save(live)
     assert saver.poll() == [], "it returned before anything was written"
@@ -164,7 +163,7 @@ def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: 
     usage = state_module.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(state_module.shutil, "disk_usage", lambda path: usage._replace(free=2**20 + 100))
     written = []
-    monkeypatch.setattr(state_module, "write_tensors", lambda *a: written.append(a))
+    monkeypatch.setattr(state_module, "write_weights", lambda *a: written.append(a))
     saver.save(snapshot(2), wait=True)
     saver.finish()
     assert saver.failure is not None and "the disk is full" in saver.failure.what and written == []
@@ -202,12 +201,12 @@ def test_some_older_checkpoints_are_kept(tmp_path: Path) -> None:
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
 
 
-def test_the_file_is_one_that_the_library_reads_and_writes_alike(tmp_path: Path) -> None:
+def test_tensors_of_every_type_and_layout_are_read_back_as_they_were(tmp_path: Path) -> None:
     tensors = {f"t/{dtype}": torch.arange(12).reshape(3, 4).to(dtype) for dtype in DTYPES}
     tensors |= {"scalar": torch.tensor(2.5), "empty": torch.zeros(0, 3), "strided": torch.arange(6.0).view(2, 3).t()}
-    digest = write_tensors(tmp_path / "ours", tensors)
-    assert digest == state_module._sha256(tmp_path / "ours")
-    read = safetensors.torch.load_file(tmp_path / "ours")
+    folder = Checkpoints(tmp_path).write_last(1, {MODEL_FILE: tensors}, {})
+    verify(folder)
+    read = safetensors.torch.load_file(folder / MODEL_FILE)
     assert read.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert read[name].dtype == tensor.dtype and torch.equal(read[name], tensor), name

@@ -78,7 +78,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(model, tmp_path: Path, monkey
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(state, "write_tensors", full)
+    monkeypatch.setattr(state, "write_weights", full)
     with pytest.raises(UserError, match="disk is full"):
         save_last(checkpoints, 2, model, optimizer, {})
     assert names(tmp_path) == [good.name] and load_checkpoint(good)

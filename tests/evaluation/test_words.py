@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from tests.dataset.whisper import SENTENCE, make_whisper
 from tests.evaluation.sounds import NUM_WORDS, in_a_room, near_misses, recording, sentence, swapped
 from utils.evaluation.features import mfccs, trimmed
-from utils.evaluation.words import character_error_rate, find_recogniser, rank
+from utils.evaluation.words import find_recogniser, rank
+from utils.text.error_rate import character_error_rate
 
 LENGTH = 10
 SENTENCES = [[(7 * number + 3 * place) % NUM_WORDS for place in range(LENGTH)] for number in range(16)]
@@ -33,7 +35,7 @@ def near_miss_rank(said: list[int], wanted: list[int], *, seed: int) -> int:
     ],
 )
 def test_character_error_rates(wanted: str, heard: str, rate: float) -> None:
-    assert character_error_rate(wanted, heard) == pytest.approx(rate)
+    assert character_error_rate(wanted, heard, count_spaces=True) == pytest.approx(rate)
 
 
 def test_the_same_recording_is_found_and_another_sentence_is_not() -> None:
@@ -68,3 +70,9 @@ def test_without_a_recogniser_the_reason_is_told(tmp_path) -> None:
     reason = find_recogniser(str(tmp_path / "no weights"), "en")
     assert isinstance(reason, str)
     assert "faster-whisper" in reason
+
+
+def test_a_recogniser_on_this_machine_hears_words(tmp_path) -> None:
+    recognise = find_recogniser(str(make_whisper(tmp_path)), "en-us")
+    assert callable(recognise) and recognise(recording(1)) == " ".join(SENTENCE)
+    assert "does not know the language" in str(find_recogniser(str(tmp_path / "converted"), "xx"))

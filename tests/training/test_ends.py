@@ -100,7 +100,7 @@ class Disk:
     """A disk that has no room while `full`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.full, self.once, real = False, False, state_module.write_tensors
+        self.full, self.once, real = False, False, state_module.write_weights
 
         def write(path, tensors):
             if self.full:
@@ -108,7 +108,7 @@ class Disk:
                 raise OSError(errno.ENOSPC, "No space left on device", str(path))
             return real(path, tensors)
 
-        monkeypatch.setattr(state_module, "write_tensors", write)
+        monkeypatch.setattr(state_module, "write_weights", write)
 
     def fill(self) -> None:
         self.full = True

@@ -12,12 +12,11 @@ import torch
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.checkpoints.store import Checkpoints, _mark_complete
-from utils.checkpoints.tensor_file import write_tensors
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.gpt_train import train_gpt
-from utils.model.weights import read_weights
+from utils.model.weights import read_weights, write_weights
 from utils.project.paths import Project
 from utils.training.recovery import Recovery
 from utils.training.run import Progresses, TrainResult, fine_tune
@@ -281,7 +280,7 @@ def test_a_foreign_file_with_marks_that_fit_is_refused_and_runs_no_code(
     if content == "payload":
         (checkpoint / "model.safetensors").write_bytes(pickle.dumps(Payload()))
     else:
-        write_tensors(checkpoint / "model.safetensors", {"another": torch.ones(3)})
+        write_weights(checkpoint / "model.safetensors", {"another": torch.ones(3)})
     (checkpoint / "complete.json").unlink()
     _mark_complete(checkpoint, {})
     monkeypatch.chdir(tmp_path)

@@ -1,8 +1,9 @@
 """Text from users stays text."""
 
-from webui.markup import Markup, escape, join, lines, tag
+from markupsafe import Markup, escape
 
-EXPECTED = '<div title="&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" aria-label="a &amp; b" class="c">&lt;img src=x'
+from webui.markup import join, lines, tag
+
 EVIL = '<img src=x onerror="alert(1)">'
 
 
@@ -10,7 +11,7 @@ def test_children_and_attributes_are_escaped():
     made = tag("div", EVIL, title=EVIL, aria_label="a & b", class_="c")
     assert "<img" not in made
     assert made.startswith(
-        '<div title="&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" aria-label="a &amp; b" class="c">'
+        '<div title="&lt;img src=x onerror=&#34;alert(1)&#34;&gt;" aria-label="a &amp; b" class="c">'
     )
 
 

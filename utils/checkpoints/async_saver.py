@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from utils.checkpoints.store import Checkpoints, NotSaved, Tensors
-from utils.checkpoints.tensor_file import num_bytes
+from utils.checkpoints.store import Checkpoints, NotSaved, Tensors, num_bytes
 from utils.events.run_log import RunLog
 from utils.hardware import memory
 

@@ -34,9 +34,8 @@ from utils.checkpoints.layout import (
     newest_in,
 )
 from utils.checkpoints.resume import Resume
-from utils.checkpoints.tensor_file import num_bytes, write_tensors
 from utils.errors import UserError
-from utils.model.weights import State, read_weights
+from utils.model.weights import State, read_weights, write_weights
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +43,11 @@ SMALL_FILES_BYTES = 2**20
 """Room for everything of a checkpoint but its tensors."""
 
 Tensors = Mapping[str, Tensor]
-Hashes = dict[str, str]
-"""SHA-256 of files whose writer knows it already, by file name."""
+
+
+def num_bytes(tensors: Tensors) -> int:
+    """What the tensors take, in memory and on disk."""
+    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 class NotSaved(UserError):
@@ -77,11 +79,12 @@ class Checkpoints:
             NotSaved: the disk is full or fails; earlier checkpoints stay.
         """
 
-        def fill(folder: Path) -> Hashes:
+        def fill(folder: Path) -> None:
             _write_state(folder, state, step)
-            return {name: write_tensors(folder / name, tensors) for name, tensors in files.items()}
+            for name, tensors in files.items():
+                write_weights(folder / name, tensors)
 
-        return self._publish(LAST, step, fill, sum(map(num_bytes, files.values())))
+        return self._publish(LAST, step, fill, size=sum(map(num_bytes, files.values())))
 
     def link_best(self, last: Path) -> Path:
         """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
@@ -92,7 +95,7 @@ class Checkpoints:
         state, marks = read_state(last), _marks(last)
         names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
 
-        def fill(folder: Path) -> Hashes:
+        def fill(folder: Path) -> None:
             _write_state(folder, state, state["step"])
             for name in names:
                 try:
@@ -100,9 +103,9 @@ class Checkpoints:
                 except OSError:
                     # FAT and many network drives know no second name.
                     shutil.copyfile(last / name, folder / name)
-            return {name: marks[name]["sha256"] for name in names}
 
-        return self._publish(BEST, state["step"], fill, 0)
+        known = {name: marks[name]["sha256"] for name in names}
+        return self._publish(BEST, state["step"], fill, known=known)
 
     def tidy(self) -> list[str]:
         """Remove what a kill left half-written, and give whole checkpoints that lie aside their place.
@@ -155,14 +158,24 @@ class Checkpoints:
         found = self.folder.glob(f"{prefix}*")
         return sorted(path for path in found if path.name[len(prefix) :].isdigit() and path.is_dir())
 
-    def _publish(self, prefix: str, step: int, fill: Callable[[Path], Hashes], size: int) -> Path:
+    def _publish(
+        self,
+        prefix: str,
+        step: int,
+        fill: Callable[[Path], None],
+        *,
+        size: int = 0,
+        known: Mapping[str, str] | None = None,
+    ) -> Path:
+        """Write a checkpoint aside and give it its place; `size` bytes of tensors, `known` SHA-256 by file."""
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
             self._clear()
             self._require_room(size)
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
-            _mark_complete(aside, fill(aside))
+            fill(aside)
+            _mark_complete(aside, known or {})
             _discard(final)
             aside.rename(final)
             sync(self.folder)
@@ -303,7 +316,7 @@ def _write_state(folder: Path, state: dict[str, Any], step: int) -> None:
     (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
 
 
-def _mark_complete(folder: Path, known: Hashes) -> None:
+def _mark_complete(folder: Path, known: Mapping[str, str]) -> None:
     """Sync every file, then write their sizes and hashes as the last one."""
     marks = {}
     for file in sorted(folder.iterdir()):

@@ -59,9 +59,7 @@ def cepstra(mels: Tensor, count: int) -> Tensor:
     One-sided, so that log|H| is the sum of c_m cos(m w), as mel-cepstral distortion expects (Kubichek 1993).
     """
     bands = mels.shape[1]
-    places = (torch.arange(bands) + 0.5) * torch.pi / bands
-    waves = torch.cos(torch.arange(1, count + 1)[:, None] * places)
-    return mels @ waves.T * (2 / bands)
+    return mels @ torchaudio.functional.create_dct(count + 1, bands, norm=None)[:, 1:] / bands
 
 
 def levels(wav: Tensor) -> NDArray[np.float32]:

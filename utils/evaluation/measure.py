@@ -19,8 +19,9 @@ from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
 from utils.evaluation.scores import ModelScores, Score
 from utils.evaluation.warping import distances
-from utils.evaluation.words import Recognise, character_error_rate, rank
+from utils.evaluation.words import Recognise, rank
 from utils.inference.vocoder import OUTPUT_RATE
+from utils.text.error_rate import character_error_rate
 
 SLOWEST, FASTEST = 0.5, 2.0
 """Bounds of a voice's pace over the reference's: beyond them the speech is at fault, not slow."""
@@ -142,7 +143,7 @@ class _Ears:
             wav=wav_name,
             audio_s=wav.shape[1] / RATE,
             took_s=took,
-            cer=None if words is None else character_error_rate(sentence.text, words),
+            cer=None if words is None else character_error_rate(sentence.text, words, count_spaces=True),
             heard=words,
             retrieval_rank=rank(heard, self.references[number], others),
             near_miss_rank=rank(heard, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,

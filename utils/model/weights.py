@@ -61,7 +61,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def write_weights(path: Path, state: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write tensors as safetensors; shared or strided storage is written out whole.
+    """Write tensors as safetensors; strided ones are written contiguous.
 
     Raises:
         OSError: the disk is full or not writable.

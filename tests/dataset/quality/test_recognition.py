@@ -8,9 +8,9 @@ import pytest
 
 from tests.dataset.recordings import config, make_source
 from tests.dataset.whisper import SENTENCE, make_whisper
+from utils.audio.recogniser import Transcriber, TranscriberSettings
 from utils.dataset.build import prepare
 from utils.dataset.quality.recognition import disagreement
-from utils.dataset.segmentation.transcribe import Transcriber, TranscriberSettings
 from utils.dataset.storage.manifest import read_manifest, write_manifest
 from utils.dataset.storage.report import Report
 from utils.errors import UserError

@@ -1,8 +1,8 @@
 """A transcript gets the times of the words that were heard; what only one side has is told."""
 
+from utils.audio.recogniser import Word
 from utils.dataset.segmentation.align import align, with_deviations, word_units
 from utils.dataset.segmentation.cut import Cut, Limits, cut_units
-from utils.dataset.segmentation.transcribe import Word
 
 
 def _words(text: str, *, step: float = 0.4, lone: bool = False) -> list[Word]:

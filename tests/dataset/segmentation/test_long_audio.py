@@ -11,12 +11,12 @@ from tests.audio.signals import encode
 from tests.dataset.recordings import config, demo_clips
 from tests.dataset.whisper import SENTENCE, make_whisper
 from utils.audio.decode import load_audio
+from utils.audio.recogniser import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
 from utils.config import SAMPLE_RATE
 from utils.dataset.build import prepare
 from utils.dataset.segmentation.cut import Limits
 from utils.dataset.segmentation.long_audio import LongAudio
-from utils.dataset.segmentation.transcribe import Transcriber, TranscriberSettings
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import Reading, Recording
 from utils.errors import UserError

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utils.dataset.quality.similar import near_copies
-from utils.dataset.quality.transcript import letters
 from utils.dataset.quality.vectors import unpacked
 from utils.dataset.storage.report import ClipReport, Flag
+from utils.text.error_rate import letters
 
 _MAD = 1.4826
 """From the median distance to the median to the standard deviation of a normal distribution."""

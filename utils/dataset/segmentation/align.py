@@ -5,15 +5,14 @@ stands; where the recogniser heard otherwise, the deviation is counted, and a cl
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
+from utils.audio.recogniser import Word
 from utils.dataset.segmentation.cut import Cut, Unit, joined_text
-from utils.dataset.segmentation.transcribe import Word
 from utils.dataset.storage.report import Fault
-from utils.text.case import same_case
+from utils.text.error_rate import letters
 
 MOST_DEVIATION = 0.34
 """Share of a clip's letters that may be heard otherwise: recognisers misspell names, speakers leave out sentences."""
@@ -109,22 +108,17 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     """Words as (letters to compare, the word with what follows it up to the next one)."""
     starts = []
     for match in re.finditer(r"\S+", text):
-        letters = list(_TOKEN.finditer(match[0]))
-        lone = [letter.start() for letter in letters if _LONE.match(letter[0])]
-        if not letters:
+        signs = list(_TOKEN.finditer(match[0]))
+        lone = [sign.start() for sign in signs if _LONE.match(sign[0])]
+        if not signs:
             continue
-        starts += [match.start() + at for at in sorted({*lone, *([0] if letters[0].start() not in lone else [])})]
+        starts += [match.start() + at for at in sorted({*lone, *([0] if signs[0].start() not in lone else [])})]
     if not starts:
         return []
     pieces = [text[a:b].strip() for a, b in zip(starts, [*starts[1:], len(text)], strict=True)]
     if starts[0]:
         pieces[0] = text[: starts[1] if len(starts) > 1 else len(text)].strip()
-    return [(_key(piece), piece) for piece in pieces]
-
-
-def _key(piece: str) -> str:
-    plain = unicodedata.normalize("NFKC", same_case(piece))
-    return "".join(char for char in plain if unicodedata.category(char)[0] in "LNM")
+    return [(letters(piece), piece) for piece in pieces]
 
 
 def _blocks(said: list[str], heard: list[str]) -> list[tuple[int, int, int, int, bool]]:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from utils.audio.decode import stream, unreadable
 from utils.audio.pauses import FRAMES_PER_SECOND, Pause, find_pauses, stream_levels
+from utils.audio.recogniser import Transcriber
 from utils.dataset.formats.cues import Cue
 from utils.dataset.segmentation.align import align, with_deviations, word_units
 from utils.dataset.segmentation.cut import Cut, Limits, Unit, cut_units
-from utils.dataset.segmentation.transcribe import Transcriber, hear_recording
+from utils.dataset.segmentation.transcribe import hear_recording
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError
 from utils.files import write_atomic

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES, duration
+from utils.audio.recogniser import NEEDS_WEIGHTS
 from utils.dataset.formats.archive import unpack
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
 from utils.dataset.formats.listing import Listing, real_path
@@ -23,7 +24,6 @@ from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
 from utils.dataset.segmentation.long_audio import LongAudio
-from utils.dataset.segmentation.transcribe import NEEDS_WEIGHTS
 from utils.dataset.sources.recording import Reading, Recording
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError

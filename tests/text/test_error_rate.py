@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.dataset.quality.transcript import character_error_rate, letters
+from utils.text.error_rate import character_error_rate, letters
 
 
 @pytest.mark.parametrize(

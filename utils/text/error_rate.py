@@ -1,0 +1,38 @@
+"""How much of a text a recogniser heard otherwise."""
+
+import unicodedata
+
+import jiwer
+
+from utils.text.case import same_case
+
+
+def character_error_rate(reference: str, heard: str, *, count_spaces: bool = False) -> float:
+    """Insertions, deletions and substitutions over the characters of the reference; it may exceed 1.
+
+    Case, punctuation and the way accents are written do not count: recognisers differ in them from people.
+
+    Args:
+        reference: what should have been said.
+        heard: may be empty.
+        count_spaces: whether a space between words is a character.
+
+    Source: Levenshtein distance over the reference's length, by jiwer.
+    """
+    expected, got = letters(reference, keep_spaces=count_spaces), letters(heard, keep_spaces=count_spaces)
+    return float(jiwer.cer(expected, got)) if expected else float(bool(got))
+
+
+def letters(text: str, *, keep_spaces: bool = False) -> str:
+    """The letters, digits and combining marks of a text, in one case and one way of writing.
+
+    Args:
+        text: any.
+        keep_spaces: put one space between words; an apostrophe does not end a word.
+    """
+    plain = unicodedata.normalize("NFKC", same_case(text))
+    kept = (
+        char if unicodedata.category(char)[0] in "LNM" else " " if keep_spaces and char not in "'’" else ""
+        for char in plain
+    )
+    return " ".join("".join(kept).split())
