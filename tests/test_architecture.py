@@ -20,6 +20,7 @@ MAX_LINES = 400
 LAYERS = (
     "utils.errors",
     "utils.settings",
+    "utils.schedules",
     "utils.config",
     "utils.files",
     "utils.spellings",

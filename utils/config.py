@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from utils.schedules import Schedule
 from utils.settings import Config, is_encoding
 
 SAMPLE_RATE = 22_050
@@ -24,7 +25,6 @@ _TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float1
 COMPUTE_TYPES = tuple(_TYPES.split())
 """Of the recogniser's numbers, as CTranslate2 names them."""
 
-Schedule = Literal["linear", "cosine", "polynomial", "constant"]
 Conditioning = Literal["own", "other"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]

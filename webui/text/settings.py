@@ -2,6 +2,8 @@
 
 import re
 
+from utils.schedules import SHAPES
+
 LABELS = {
     "num_epochs": "Epochs",
     "batch_size": "Batch size",
@@ -122,7 +124,7 @@ HELPS = {
     "channel": "Of recordings with two: the mean, one of them, or the louder one of each clip.",
     "workers": "That prepare clips at the same time. Empty: chosen for this machine.",
 }
-CHOICES = {
+CHOICES: dict[str, str] = {
     "auto": "automatic",
     "cpu": "CPU",
     "cuda": "CUDA GPU",
@@ -130,10 +132,7 @@ CHOICES = {
     "joined": "as many sentences as fit",
     "sentences": "each sentence alone",
     "quick": "the first alone, then as many as fit",
-    "linear": "straight down",
-    "cosine": "cosine",
-    "polynomial": "polynomial",
-    "constant": "stays the same",
+    **{str(name): label for name, (label, _) in SHAPES.items()},
     "none": "none",
     "selective": "what is cheap",
     "full": "everything",
