@@ -21,6 +21,7 @@ LAYERS = (
     "utils.errors",
     "utils.settings",
     "utils.schedules",
+    "utils.switches",
     "utils.config",
     "utils.files",
     "utils.spellings",

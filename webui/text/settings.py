@@ -3,8 +3,11 @@
 import re
 
 from utils.schedules import SHAPES
+from utils.switches import SWITCHES
 
 LABELS = {
+    **{switch.name: switch.label for switch in SWITCHES},
+    **{switch.field: switch.label for switch in SWITCHES if switch.field},
     "num_epochs": "Epochs",
     "batch_size": "Batch size",
     "grad_accumulation": "Gradient accumulation",
@@ -13,16 +16,6 @@ LABELS = {
     "max_text_length": "Longest transcript (tokens)",
     "schedule": "Schedule",
     "seed": "Seed",
-    "gradient_checkpointing": "Gradient Checkpointing",
-    "sdpa": "Fast Attention (SDPA)",
-    "mixed_precision": "Mixed Precision (FP16/BF16)",
-    "compile": "Compile",
-    "eight_bit_optimizer": "8-bit Adam",
-    "offload_optimizer": "Adam in the machine's memory",
-    "lora_rank": "LoRA rank",
-    "freeze_conditioning": "Frozen conditioning encoder",
-    "tf32": "TF32 matrix products",
-    "loader": "Data loading",
     "eval_batch_size": "Evaluation batch size",
     "warmup_steps": "Warm-up steps",
     "weight_decay": "Weight decay",
@@ -52,7 +45,6 @@ LABELS = {
     "max_hours": "Stop after (hours)",
     "prefetch_factor": "Batches loaded ahead",
     "pin_memory": "Pinned memory",
-    "cuda_memory_fraction": "Share of the GPU's memory",
     "max_mel_length": "Codes laid out for each clip",
     "use_amharic_g2p": "Read Amharic in Latin letters",
     "encoding": "Encoding of the texts",
@@ -80,6 +72,7 @@ LABELS = {
     "language": "Language",
 }
 HELPS = {
+    **{switch.field: switch.help for switch in SWITCHES if switch.help},
     "learning_rate": "Peak, such as 5e-6. Empty: the base's own default; with LoRA up to ten times that.",
     "num_epochs": "Passes over the training clips. Empty: the base's own default.",
     "batch_size": "Clips in one pass. More is quicker on a GPU and takes more memory.",
@@ -88,8 +81,6 @@ HELPS = {
     "max_text_length": "Longer transcripts are left out. Empty: the base's limit (XTTS v2: 200 tokens).",
     "schedule": "How the learning rate falls over the run.",
     "seed": "The same seed and settings give the same run.",
-    "compile": "Compiles the model's blocks first; the first steps then take minutes, the others less time.",
-    "lora_rank": "0 trains all weights; 8 to 64 trains small additions only, in less memory.",
     "eval_batch_size": "Clips in one pass when the loss on held-out clips is measured.",
     "warmup_steps": "Updates over which the learning rate rises from 0.",
     "weight_decay": "Pulls weights towards 0; 0.01 is XTTS's own.",

@@ -16,8 +16,8 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.lora import add_lora
 from utils.model.packing import pack
 from utils.training.optimizations.proof import StepRecord, count_kernels, record_step, saved_bytes
-from utils.training.optimizations.report import _compiled, attention_proof
-from utils.training.optimizations.switches import resolve
+from utils.training.optimizations.switch import Seen, Trace
+from utils.training.optimizations.switches import BEHAVIORS, resolve
 
 
 def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None) -> None:
@@ -30,6 +30,15 @@ def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None
 
 def make_gpt(**options) -> XttsGpt:
     return load_gpt(find_base("tiny"), ForwardOptions(dropout=0.0, **options)).train()
+
+
+def seen_of(name: str, gpt: XttsGpt, record: StepRecord, **effective) -> Seen:
+    """What the record shows of a switch."""
+    switches = resolve(TrainConfig(project="a", device="cpu"), torch.device("cpu"))
+    switches.effective = replace(switches.effective, **effective)
+    optimizer = torch.optim.SGD(gpt.parameters())
+    trace = Trace(switches=switches, record=record, model=gpt, optimizer=optimizer, scaler=False, loader=None)
+    return BEHAVIORS[name].observe(trace)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,7 @@ def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
     with record_step(gpt) as record:
         step(gpt)
     assert record.kernels == {"explicit softmax": 4} and record.other_kernels == {"flash (CPU)": 8}
-    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    is_on, observed, _ = seen_of("sdpa", gpt, record)
     assert not is_on and "explicit softmax x4 in 4 of 4 block passes" in observed
 
 
@@ -95,7 +104,7 @@ def test_each_block_must_be_seen(number: int) -> None:
     with record_step(gpt) as record:
         step(gpt)
     assert (record.passes, record.hidden) == (4, 1)
-    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    is_on, observed, _ = seen_of("sdpa", gpt, record)
     assert not is_on and "in 3 of 4 block passes" in observed
 
 
@@ -127,8 +136,7 @@ def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool)
         step(gpt)
         counters["inductor"]["cudagraph_skips"] += 2
     record.compiled = record.passes
-    switches = replace(resolve(TrainConfig(project="a", device="cpu"), torch.device("cpu")), compile=mode)
-    state, observed = _compiled(record, switches)
+    state, observed, _ = seen_of("compile", gpt, record, compile=mode)
     assert state is is_on and observed.endswith("; CUDA graphs skipped 2 times")
 
 
