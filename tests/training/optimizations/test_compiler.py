@@ -67,7 +67,7 @@ def make_loaders(recording: Path, num_clips: int, *, mode: str, layout: Layout =
 
 
 def make_compiled() -> XttsGpt:
-    gpt = load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+    gpt = load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
     compile_blocks(gpt, "default")
     return gpt
 

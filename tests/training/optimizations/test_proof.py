@@ -42,15 +42,15 @@ def seen_of(name: str, gpt: XttsGpt, record: StepRecord, **effective) -> Seen:
 
 
 @pytest.mark.parametrize(
-    ("attention", "layout", "kernel", "blocks_calls"),
+    ("sdpa", "layout", "kernel", "blocks_calls"),
     [
-        ("sdpa", "rows", "flash (CPU)", 4),
-        ("sdpa", "packed", "flash (CPU)", 12),
-        ("explicit", "rows", "explicit softmax", 4),
+        (True, "rows", "flash (CPU)", 4),
+        (True, "packed", "flash (CPU)", 12),
+        (False, "rows", "explicit softmax", 4),
     ],
 )
-def test_the_kernel_is_read_from_the_operation(attention: str, layout: str, kernel: str, blocks_calls: int) -> None:
-    gpt = make_gpt(attention=attention)
+def test_the_kernel_is_read_from_the_operation(sdpa: bool, layout: str, kernel: str, blocks_calls: int) -> None:
+    gpt = make_gpt(sdpa=sdpa)
     with record_step(gpt) as record:
         step(gpt, layout=layout)
     # Four blocks, a call each or three (two clips and the padding); six blocks of the encoder, two of the perceiver.
@@ -60,7 +60,7 @@ def test_the_kernel_is_read_from_the_operation(attention: str, layout: str, kern
 
 
 def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     math_only = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with math_only, record_step(gpt) as record:
         step(gpt)
@@ -70,7 +70,7 @@ def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
 @pytest.mark.parametrize(("layout", "calls"), [("rows", 4), ("packed", 4)])
 def test_kernels_of_one_name_are_added_up(layout: str, calls: int) -> None:
     """In bf16 a CPU takes two operations that people call the same."""
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     with record_step(gpt) as record:
         step(gpt, layout=layout, dtype=torch.bfloat16)
     assert record.kernels == {"matrix products (CPU)": calls} and record.other_kernels["matrix products (CPU)"] == 8
@@ -87,7 +87,7 @@ def event(name: str) -> FunctionEvent:
 
 def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
     """The perceiver's one fused call used to be enough for "on"."""
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     gpt._attend = lambda batch, dropout: partial(explicit_attention, causal=True)
     with record_step(gpt) as record:
         step(gpt)
@@ -99,7 +99,7 @@ def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
 @pytest.mark.parametrize("number", [0, 3])
 def test_each_block_must_be_seen(number: int) -> None:
     """One block that computes otherwise, or unseen, is told."""
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     gpt.gpt.h[number].forward = lambda x, attend, dropout: x
     with record_step(gpt) as record:
         step(gpt)
@@ -109,7 +109,7 @@ def test_each_block_must_be_seen(number: int) -> None:
 
 
 def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
-    gpt = make_gpt(attention="sdpa", reading_weight=0.1)
+    gpt = make_gpt(sdpa=True, reading_weight=0.1)
     texts, codes = [torch.arange(21, 40)], [torch.arange(40)]
     batch = pack(texts, codes, gpt.shape, reading=[torch.linspace(0, 18, 40)])
     with record_step(gpt) as record:
@@ -120,7 +120,7 @@ def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
 
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
 def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -> None:
-    gpt = make_gpt(attention="sdpa", checkpointing=checkpointing)
+    gpt = make_gpt(sdpa=True, checkpointing=checkpointing)
     with record_step(gpt) as record:
         step(gpt)
         step(gpt)
@@ -132,7 +132,7 @@ def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -
 def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool) -> None:
     """It only logs that it does, and compiles all the same."""
     counters["inductor"]["cudagraph_skips"] += 5
-    with record_step(gpt := make_gpt(attention="sdpa")) as record:
+    with record_step(gpt := make_gpt(sdpa=True)) as record:
         step(gpt)
         counters["inductor"]["cudagraph_skips"] += 2
     record.compiled = record.passes
@@ -141,7 +141,7 @@ def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool)
 
 
 def test_precision_is_read_from_the_products() -> None:
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     with record_step(gpt) as record:
         step(gpt, dtype=torch.bfloat16)
     assert record.product_dtype == torch.bfloat16
@@ -163,7 +163,7 @@ def test_weights_that_do_not_learn_are_no_activations() -> None:
             step(gpt)
         return record.block_bytes
 
-    plain = block_bytes(make_gpt(attention="sdpa", checkpointing="full"))
-    lora = block_bytes(add_lora(make_gpt(attention="sdpa", checkpointing="full"), 4))
+    plain = block_bytes(make_gpt(sdpa=True, checkpointing="full"))
+    lora = block_bytes(add_lora(make_gpt(sdpa=True, checkpointing="full"), 4))
     # Its own activations: for each of 4 projections what lies between its two matrices, and copies of its inputs.
     assert plain <= lora <= 1.3 * plain

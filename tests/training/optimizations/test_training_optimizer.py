@@ -191,7 +191,7 @@ def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project)
 )
 def test_compiled_blocks_have_the_same_gradients_and_show_their_kernels(dtype, kernel: str, tolerance: float) -> None:
     def trained(*, is_compiled: bool) -> tuple[torch.Tensor, StepRecord]:
-        gpt = load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+        gpt = load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
         if is_compiled:
             compile_blocks(gpt, "default")
         batch = pack([torch.arange(21, 40), torch.arange(21, 30)], [torch.arange(40), torch.arange(25)], gpt.shape)

@@ -103,7 +103,7 @@ def _recomputed(trace: Trace) -> Seen:
 
 
 def _set_attention(gpt: XttsGpt, effective: TrainConfig) -> None:
-    gpt.options.attention = "sdpa" if effective.sdpa else "explicit"
+    gpt.options.sdpa = effective.sdpa
 
 
 def _attention(trace: Trace) -> Seen:
