@@ -20,6 +20,8 @@ MAX_LINES = 400
 LAYERS = (
     "utils.errors",
     "utils.settings",
+    "utils.schedules",
+    "utils.switches",
     "utils.config",
     "utils.files",
     "utils.spellings",

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from utils.schedules import Schedule
 from utils.settings import Config, is_encoding
+from utils.switches import SWITCHES
 
 SAMPLE_RATE = 22_050
 """Sample rate of datasets, conditioning audio and codes, in Hz."""
@@ -24,7 +26,6 @@ _TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float1
 COMPUTE_TYPES = tuple(_TYPES.split())
 """Of the recogniser's numbers, as CTranslate2 names them."""
 
-Schedule = Literal["linear", "cosine", "polynomial", "constant"]
 Conditioning = Literal["own", "other"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -269,20 +270,7 @@ class TrainConfig(Config):
             found.append(f"reading_weight is {self.reading_weight}; use 0 (off) or a weight such as 0.2")
         if not self.grad_clip_norm > 0:
             found.append(f"grad_clip_norm is {self.grad_clip_norm}; use a positive norm such as 1.0")
-        return found + self._impossible()
-
-    def _impossible(self) -> list[str]:
-        """Optimizations that cannot be, alone or together."""
-        found = []
-        if self.mixed_precision == "fp16" and self.device == "cpu":
-            found.append("mixed_precision fp16 needs a CUDA GPU; use bf16, fp32 or auto on a CPU")
-        if self.eight_bit_optimizer and self.offload_optimizer:
-            found.append("eight_bit_optimizer and offload_optimizer both place AdamW's moments; choose one of them")
-        if self.reading_weight and self.compile != "off":
-            found.append("reading_weight watches attention, which compiled blocks hide; give compile off")
-        if self.cuda_memory_fraction is not None and not 0 < self.cuda_memory_fraction <= 1:
-            found.append(f"cuda_memory_fraction is {self.cuda_memory_fraction}; use a share above 0, up to 1")
-        return found
+        return found + [problem for switch in SWITCHES if (problem := switch.problem(self))]
 
     def _counts(self) -> list[tuple[str, int, int]]:
         """Whole-number settings as (name, value, minimum)."""
@@ -297,7 +285,6 @@ class TrainConfig(Config):
             "seed": 0,
             "num_workers": 0,
             "prefetch_factor": 1,
-            "lora_rank": 0,
             "max_mel_length": 1,
             "checkpoint_every": 0,
             "keep_checkpoints": 0,

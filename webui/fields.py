@@ -10,10 +10,11 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from utils.config import TrainConfig
+from utils.switches import CHECKBOXES
 
 Kind = Literal["bool", "int", "float", "choice", "text"]
-SWITCHES = ("gradient_checkpointing", "sdpa", "mixed_precision")
-"""The three optimizations that every user sees, as checkboxes."""
+KINDS = {"gradient_checkpointing": "recompute", "mixed_precision": "half"}
+"""Checkboxes of tab 2 whose setting has several values that are on, and the component that chooses among them."""
 NOT_ASKED = ("project", "output", "base", "language", "run_id", "resume", "allow_changes", "preflight")
 """Settings of a training that the page gives itself."""
 NOT_OFFERED = ("reading_weight", "log_to")
@@ -61,8 +62,8 @@ def fields_of(config: Any) -> dict[str, Field]:
 
 
 def training_fields() -> dict[str, Field]:
-    """The settings of a training that the page's form has a field for, beside the three switches."""
-    elsewhere = (*SWITCHES, *NOT_ASKED, *NOT_OFFERED)
+    """The settings of a training that the page's form has a field for, beside the checkboxes."""
+    elsewhere = (*(switch.field for switch in CHECKBOXES), *NOT_ASKED, *NOT_OFFERED)
     return {name: field for name, field in fields_of(TrainConfig).items() if name not in elsewhere}
 
 

@@ -115,7 +115,7 @@ def judge(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
     ]
     recordings = {text: path for path, text, _ in rows}
     gpt = build_gpt(
-        base.gpt_shape(), load_checkpoint(checkpoint), where=str(checkpoint), options=ForwardOptions(attention="sdpa")
+        base.gpt_shape(), load_checkpoint(checkpoint), where=str(checkpoint), options=ForwardOptions(sdpa=True)
     ).eval()
     voices = {name: reference(work, name) for name in {name for _, _, name in rows}}
     speakers = [

@@ -13,7 +13,7 @@ from utils.model.packing import pack
 
 
 def make_gpt() -> XttsGpt:
-    return load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+    return load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
 
 
 def losses(gpt: XttsGpt) -> torch.Tensor:

@@ -54,7 +54,7 @@ def test_without_a_room_padding_is_one_short_piece() -> None:
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
 def test_what_is_computed_stays_the_same(layout: str) -> None:
-    gpt = load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+    gpt = load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
     room = Room(clips=4, longest=200, total=1024)
     losses, gradients = [], []
     for each in (NO_ROOM, room):

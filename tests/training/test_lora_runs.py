@@ -99,7 +99,7 @@ def test_only_added_rows_learn_they_come_back_on_resume_and_are_exported(georgia
 
 def test_the_merged_model_computes_what_the_model_in_training_did(georgian: Project, grown: Base) -> None:
     result = run(georgian, num_epochs=1, base=str(grown.folder), **GEORGIAN)
-    trained = load_gpt(grown, ForwardOptions(attention="sdpa", dropout=0.0))
+    trained = load_gpt(grown, ForwardOptions(sdpa=True, dropout=0.0))
     TrainingOptimizer(lora_rank=2, device="cpu").optimize_model(trained)
     load_adapter(trained, read_weights(last(result) / ADAPTER_FILE))
     merged = build_gpt(trained.shape, read_weights(last(result) / MODEL_FILE), where="")

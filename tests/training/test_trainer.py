@@ -63,7 +63,7 @@ def batches_of(clips, size: int) -> list:
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 def test_one_micro_batch_of_a_step_is_watched_and_the_others_compute_what_they_would(clips, checkpointing) -> None:
     """Also what dropout draws: a resumed run watches a step that an undisturbed one does not."""
-    options = {"dropout": 0.1, "attention": "sdpa", "checkpointing": checkpointing}
+    options = {"dropout": 0.1, "sdpa": True, "checkpointing": checkpointing}
     watch = TrainingOptimizer(device="cpu", dropout=0.1)
     plain, watched = make_trainer(**options), make_trainer(watch=watch, **options)
     seen: list[bool] = []
@@ -92,11 +92,11 @@ def test_accumulated_micro_batches_equal_one_large_batch(clips, size: int) -> No
 def test_switches_change_how_not_what(clips) -> None:
     batches = batches_of(clips, 4)
     plain = make_trainer().step(batches)
-    for options in ({"attention": "sdpa"}, {"checkpointing": "full"}, {"attention": "sdpa", "checkpointing": "full"}):
+    for options in ({"sdpa": True}, {"checkpointing": "full"}, {"sdpa": True, "checkpointing": "full"}):
         result = make_trainer(**options).step(batches)
         assert result.losses.total == pytest.approx(plain.losses.total, rel=1e-5)
         assert result.grad_norm == pytest.approx(plain.grad_norm, rel=1e-3)
-    half = make_trainer(precision="bf16", attention="sdpa").step(batches)
+    half = make_trainer(precision="bf16", sdpa=True).step(batches)
     # bf16 keeps 8 bits: 0.4 % a product, averaged over many.
     assert half.losses.total == pytest.approx(plain.losses.total, rel=5e-3)
     assert half.grad_norm == pytest.approx(plain.grad_norm, rel=5e-2)
@@ -117,7 +117,7 @@ class Waits(TorchFunctionMode):
 
 
 def test_a_step_waits_for_the_device_once(clips) -> None:
-    trainer, batches = make_trainer(attention="sdpa"), batches_of(clips, 3)
+    trainer, batches = make_trainer(sdpa=True), batches_of(clips, 3)
     with Waits() as waits:
         gathered = trainer.gather(batches)
         assert waits.seen == []
@@ -127,7 +127,7 @@ def test_a_step_waits_for_the_device_once(clips) -> None:
 
 @pytest.mark.gpu
 def test_gradients_are_gathered_without_waiting_for_the_gpu(clips) -> None:
-    trainer = make_trainer(attention="sdpa", precision="bf16", device="cuda")
+    trainer = make_trainer(sdpa=True, precision="bf16", device="cuda")
     batches = [batch.pin_memory() for batch in batches_of(clips, 3)]
     trainer.step(batches)  # Kernels are chosen and loaded in the first.
     torch.cuda.set_sync_debug_mode("error")

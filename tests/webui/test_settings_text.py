@@ -3,13 +3,14 @@
 import pytest
 
 from utils.config import PrepareConfig, SpeechSettings, TrainConfig
+from utils.switches import CHECKBOXES
 from webui import text
-from webui.fields import SWITCHES, fields_of, training_fields
+from webui.fields import fields_of, training_fields
 from webui.tabs import data
 
 ASKED = [
     *((PrepareConfig, name) for name in fields_of(PrepareConfig) if name not in data.NOT_ASKED),
-    *((TrainConfig, name) for name in (*SWITCHES, *training_fields())),
+    *((TrainConfig, name) for name in (*(switch.field for switch in CHECKBOXES), *training_fields())),
     *((SpeechSettings, name) for name in fields_of(SpeechSettings)),
 ]
 

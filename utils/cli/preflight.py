@@ -13,23 +13,14 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.advice import command
 from utils.project.paths import Project
+from utils.switches import MEASURED
 
 if TYPE_CHECKING:
     from utils.training.preflight import Row
 
 TERMINATED = 128 + signal.SIGTERM
 """Exit status after SIGTERM, as shells have it."""
-CHOSEN = (
-    "batch_size",
-    "grad_accumulation",
-    "sdpa",
-    "mixed_precision",
-    "gradient_checkpointing",
-    "compile",
-    "eight_bit_optimizer",
-    "offload_optimizer",
-    "lora_rank",
-)
+CHOSEN = ("batch_size", "grad_accumulation", *(switch.field for switch in MEASURED))
 """Settings that preflight chooses."""
 
 

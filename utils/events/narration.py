@@ -6,25 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from utils.events.progress import Progresses
+from utils.switches import SWITCHES
 
 EVERY_S = 5.0
 """Lines of the same kind come no closer."""
 RECENT = 30
 """Steps whose pace says how long the rest will take."""
-LABELS = {
-    "sdpa": "SDPA",
-    "gradient_checkpointing": "gradient checkpointing",
-    "mixed_precision": "mixed precision",
-    "compile": "torch.compile",
-    "eight_bit_optimizer": "8-bit AdamW",
-    "offload_optimizer": "optimizer state in CPU memory",
-    "lora": "LoRA",
-    "freeze_conditioning": "frozen conditioning encoder",
-    "cuda_memory_fraction": "CUDA memory limit",
-    "tf32": "TF32",
-}
-"""Switches and what people call them; those people ask for first come first."""
-ALWAYS_TOLD = ("sdpa", "gradient_checkpointing", "mixed_precision")
 
 
 def proof_lines(switches: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -34,14 +21,14 @@ def proof_lines(switches: Mapping[str, Mapping[str, Any]]) -> list[str]:
         switches: of an `optimizations` event; a switch reads on only after a step showed it.
     """
     lines = []
-    for name, label in LABELS.items():
-        state = switches.get(name, {})
+    for switch in (switch for switch in SWITCHES if switch.short):
+        state = switches.get(switch.name, {})
         if state.get("state") == "on":
-            lines.append(f"{label} enabled: {state.get('summary') or state.get('observed')}")
+            lines.append(f"{switch.short} enabled: {state.get('summary') or state.get('observed')}")
         elif state.get("reason"):
-            lines.append(f"{label} off: {state['reason']}")
-        elif state and name in ALWAYS_TOLD:
-            lines.append(f"{label} off: not requested")
+            lines.append(f"{switch.short} off: {state['reason']}")
+        elif state and switch.place == "checkbox":
+            lines.append(f"{switch.short} off: not requested")
     return lines
 
 

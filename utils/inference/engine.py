@@ -75,7 +75,7 @@ class Synthesizer:
         self.base = base
         self.device = torch.device(device)
         self.tokenizer = base.tokenizer()
-        options = ForwardOptions(attention="sdpa")
+        options = ForwardOptions(sdpa=True)
         if gpt_state is None:
             gpt = load_gpt(base, options)
         else:

@@ -5,7 +5,7 @@ Shapes: B rows, H heads, T positions, C channels a head.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,6 @@ from torch.nn.attention.varlen import varlen_attn
 
 from utils.model.matrix_attention import MatrixAttention, PackedMatrixAttention, Plan
 
-AttentionKind = Literal["explicit", "sdpa"]
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Takes queries, keys and values of shape [B, H, T, C]; returns [B, H, T, C]."""
 
@@ -92,8 +91,3 @@ def varlen_attention(q: Tensor, k: Tensor, v: Tensor, *, borders: Tensor, longes
     # (-1, 0): each position sees all before it and none after, within its clip.
     seen: Any = varlen_attn(q, k, v, borders, borders, longest, longest, window_size=(-1, 0))
     return seen.transpose(0, 1).unsqueeze(0)
-
-
-def attention(kind: AttentionKind) -> Callable[..., Tensor]:
-    """The kernel of that name."""
-    return {"explicit": explicit_attention, "sdpa": sdpa_attention}[kind]

@@ -18,8 +18,6 @@ from utils.config import Checkpointing
 from utils.model.activation_checkpointing import run_checkpointed
 from utils.model.attention import (
     Attend,
-    AttentionKind,
-    attention,
     clip_by_clip,
     explicit_attention,
     packed_attention,
@@ -37,7 +35,8 @@ from utils.model.shapes import GptShape
 class ForwardOptions:
     """How the training forward computes; what it computes stays the same."""
 
-    attention: AttentionKind = "explicit"
+    sdpa: bool = False
+    """Fused attention; otherwise softmax attention written out, the reference."""
     checkpointing: Checkpointing = "none"
     """What each block recomputes in the backward pass; blocks of the conditioning encoder as well."""
     dropout: float = 0.1
@@ -198,7 +197,7 @@ class XttsGpt(nn.Module):
 
     def latents(self, mels: Tensor) -> Tensor:
         """Conditioning latents of recordings: mels [B, 80, F] -> [B, 32, D]."""
-        kernel = attention(self.options.attention)
+        kernel = sdpa_attention if self.options.sdpa else explicit_attention
         features = self.conditioning_encoder(mels, kernel, self._run_listener).transpose(1, 2)
         return self.conditioning_perceiver(features, kernel)
 
@@ -268,7 +267,7 @@ class XttsGpt(nn.Module):
 
     def _attend(self, batch: PackedBatch, dropout: float) -> Attend:
         """Causal attention within each clip of the batch."""
-        if self.options.attention == "explicit":
+        if not self.options.sdpa:
             kernel: Callable[..., Tensor] = partial(explicit_attention, causal=True, dropout=dropout)
             return partial(clip_by_clip, kernel=kernel, lengths=batch.lengths) if batch.lengths else kernel
         kernel = partial(sdpa_attention, causal=True)

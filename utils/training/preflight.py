@@ -1,6 +1,6 @@
 """Try the switches on the user's own machine and clips: a few real steps of each combination, and what follows."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 
 from utils.config import TrainConfig
 from utils.events.progress import ProgressFn
+from utils.switches import FAST, MEASURED, SWITCHES
 from utils.training.measure import Measurement, measure_apart
 from utils.training.optimizations.compiler import compiler_problem
 from utils.training.optimizer.precision import make_accelerator
@@ -57,7 +58,7 @@ def preflight(
         measure: does a measurement; the real one when not given.
     """
     measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
-    configs = [replace(config, **changes) for changes in _with_fixed(_combinations(config), fixed or {})]
+    configs = _with_fixed(config, fixed or {})
     rows = []
     for number, changed in enumerate(configs):
         name = _name(changed)
@@ -105,7 +106,8 @@ def recommended(rows: list[Row]) -> Row | None:
     LoRA and 8-bit moments train something less: they are for where nothing else fits, however fast they are.
     """
     measured = [row for row in rows if not row.measured.fault]
-    exact = [row for row in measured if not (row.config.lora_rank or row.config.eight_bit_optimizer)]
+    inexact = [switch for switch in MEASURED if not switch.is_exact]
+    exact = [row for row in measured if not any(switch.is_on(row.config) for switch in inexact)]
     measured = exact or measured
     if not measured:
         return None
@@ -139,44 +141,27 @@ def line(row: Row, width: int = WIDTH) -> str:
     return f"{row.name:{width}}{numbers}{note}"
 
 
-def _with_fixed(combinations: Iterable[dict[str, Any]], fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _with_fixed(config: TrainConfig, fixed: Mapping[str, Any]) -> list[TrainConfig]:
     """The combinations that can be with what the user chose, each once."""
-    found: list[dict[str, Any]] = []
-    for changes in combinations:
-        changes = changes | {key: value for key, value in fixed.items() if key in changes}
-        is_possible = not (changes["eight_bit_optimizer"] and changes["offload_optimizer"])
-        if is_possible and changes not in found:
-            found.append(changes)
+    found: list[TrainConfig] = []
+    for changes in _combinations(config):
+        changed = replace(config, **(changes | {key: value for key, value in fixed.items() if key in changes}))
+        if changed not in found and not any(switch.problem(changed) for switch in SWITCHES):
+            found.append(changed)
     return found
 
 
 def _name(config: TrainConfig) -> str:
     """The switches that are on."""
-    switches = {
-        "SDPA": config.sdpa,
-        "mixed precision": config.mixed_precision != "fp32",
-        f"{config.gradient_checkpointing} checkpointing": config.gradient_checkpointing != "none",
-        "compile" if config.compile == "default" else f"compile {config.compile}": config.compile != "off",
-        "8-bit AdamW": config.eight_bit_optimizer,
-        "offloaded AdamW": config.offload_optimizer,
-        "LoRA": config.lora_rank > 0,
-    }
-    return ", ".join(name for name, is_on in switches.items() if is_on) or "no switch"
+    on = [switch.row(getattr(config, switch.field)) for switch in MEASURED if switch.row and switch.is_on(config)]
+    return ", ".join(on) or "no switch"
 
 
 def _combinations(config: TrainConfig) -> Iterator[dict[str, Any]]:
     """From the reference to everything; each next one adds to or changes what came before."""
     device = make_accelerator(config.device).device
-    plain: dict[str, Any] = {
-        "sdpa": False,
-        "mixed_precision": "fp32",
-        "gradient_checkpointing": "none",
-        "compile": "off",
-        "eight_bit_optimizer": False,
-        "offload_optimizer": False,
-        "lora_rank": 0,
-    }
-    fast = plain | {"sdpa": True, "mixed_precision": "auto"}
+    plain = {switch.field: switch.off for switch in MEASURED}
+    fast = plain | FAST
     yield plain
     yield plain | {"sdpa": True}
     yield fast

@@ -83,7 +83,7 @@ Result = TypeVar("Result")
 class Watch(Protocol):
     """Proves what steps do, and mends what compiling breaks; see `TrainingOptimizer`."""
 
-    def step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result: ...
+    def step(self) -> AbstractContextManager[None]: ...
 
     def micro_batch(self, model: XttsGpt) -> AbstractContextManager[None]: ...
 
@@ -155,7 +155,8 @@ class Trainer:
         """The gradients of a step; when this fails, `discard` makes it as if it had not been tried."""
         if self._watch is None:
             return self._gather(batches)
-        return self._watch.step(self.gpt, lambda: self._gather(batches), self.discard)
+        with self._watch.step():
+            return self._watch.attempt(self.gpt, lambda: self._gather(batches), self.discard)
 
     def _gather(self, batches: list[Batch]) -> Gathered:
         self.model.train()
@@ -320,7 +321,7 @@ def make_trainer(
         schedule=make_schedule(optimizer, config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
         mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
         accelerator=accelerator,
-        precision=optimizations.switches.precision,
+        precision=optimizations.switches.effective.mixed_precision,
         grad_clip_norm=config.grad_clip_norm,
         seed=config.seed,
         watch=optimizations,

@@ -1,17 +1,13 @@
 """Events of tab 2."""
 
+from utils.switches import CHECKBOXES
 from webui.events.wiring import Frame, wire
+from webui.fields import KINDS
 from webui.handlers import training
 
 RUN = ("project.project", "train.run")
-SETTINGS = (
-    "train.gradient_checkpointing",
-    "train.sdpa",
-    "train.mixed_precision",
-    "train.recompute",
-    "train.half",
-    f"{training.FORM}*",
-)
+SWITCHES = (*(f"train.{switch.field}" for switch in CHECKBOXES), *(f"train.{kind}" for kind in KINDS.values()))
+SETTINGS = (*SWITCHES, f"{training.FORM}*")
 
 
 def wire_training(frame: Frame) -> None:
@@ -59,11 +55,7 @@ def wire_training(frame: Frame) -> None:
         inputs=["train.use_case"],
         outputs=[
             "train.recommended",
-            "train.gradient_checkpointing",
-            "train.sdpa",
-            "train.mixed_precision",
-            "train.recompute",
-            "train.half",
+            *SWITCHES,
             *training.FORM_IDS,
         ],
         api_name="train_recommend",

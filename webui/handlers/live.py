@@ -18,10 +18,11 @@ from utils.jobs import Job
 from utils.jobs.progress import progress_of
 from utils.project.paths import NO_PROJECT, Project
 from utils.project.projects import project_language
+from utils.switches import CHECKBOXES
 from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
-from webui.fields import SWITCHES, fields_of
+from webui.fields import fields_of
 from webui.handlers import inference
 from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of, kept
@@ -154,7 +155,7 @@ def _run(studio: Studio, job: Job) -> Updates:
     steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
-    updates |= {f"train.badge_{name}": run.badge_of(switches.get(name)) for name in SWITCHES}
+    updates |= {f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name)) for switch in CHECKBOXES}
     return updates | {
         "train.proofs": run.proofs(switches),
         "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job)),
@@ -188,7 +189,7 @@ def _no_run(project: Project) -> Updates:
 
 
 def _nothing_shown(why: Markup) -> Updates:
-    return {f"train.badge_{name}": run.badge_of(None) for name in SWITCHES} | {
+    return {f"train.badge_{switch.name}": run.badge_of(None) for switch in CHECKBOXES} | {
         "train.proofs": run.proofs({}),
         "train.progress": why,
         "train.loss_plot": Change(visible=False),

@@ -14,10 +14,11 @@ from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
 from utils.project.paths import Project
 from utils.project.projects import project_language
+from utils.switches import CHECKBOXES, SWITCHES
 from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
-from webui.fields import fields_of, training_fields
+from webui.fields import KINDS, fields_of, training_fields
 from webui.handlers.project import bases_of, checked_base, chosen_base
 from webui.studio import Studio
 from webui.views.recommendation import recommendation
@@ -60,16 +61,19 @@ def _reads_latin(project: Project, base: str) -> bool:
 
 
 def switches(values: Values) -> dict[str, Any]:
-    """The three checkboxes as settings: ticked takes the kind that is chosen under "more"."""
-    known = fields_of(TrainConfig)
-    checkpointing: Any = bool(values["train.gradient_checkpointing"])
-    if known["gradient_checkpointing"].kind == "choice":
-        checkpointing = (values["train.recompute"] or "full") if checkpointing else "none"
+    """The checkboxes as settings: ticked takes the kind that is chosen under "more"."""
+    kinds = {field: values[f"train.{component}"] for field, component in KINDS.items()}
     return {
-        "gradient_checkpointing": checkpointing,
-        "sdpa": bool(values["train.sdpa"]),
-        "mixed_precision": (values["train.half"] or "auto") if values["train.mixed_precision"] else "fp32",
+        switch.field: (kinds.get(switch.field) or switch.on) if values[f"train.{switch.field}"] else switch.off
+        for switch in CHECKBOXES
     }
+
+
+def _ticked(settings: Any) -> Updates:
+    """The checkboxes for such settings, and which kind of those that are on."""
+    on = {switch.field: getattr(settings, switch.field) for switch in CHECKBOXES if switch.is_on(settings)}
+    kinds = {f"train.{component}": on[field] for field, component in KINDS.items() if field in on}
+    return {f"train.{switch.field}": switch.field in on for switch in CHECKBOXES} | kinds
 
 
 def _start_from(project: Project, values: Values) -> str:
@@ -183,24 +187,9 @@ def recommend(studio: Studio, values: Values) -> Updates:
     if use_case is None:
         raise UserError(what=text.no_purpose(wish), where=text.USE_CASE, fix=text.use_one_of(USE_CASES))
     found = recommend_settings(use_case)
-    known = fields_of(TrainConfig)
-    wanted = found.settings
-    updates: Updates = {
-        "train.gradient_checkpointing": found.gradient_checkpointing != "none",
-        "train.sdpa": found.sdpa,
-        "train.mixed_precision": found.mixed_precision != "fp32",
-        "train.recommended": recommendation(found),
-    }
-    if found.gradient_checkpointing != "none":
-        updates["train.recompute"] = found.gradient_checkpointing
-    if found.mixed_precision != "fp32":
-        updates["train.half"] = found.mixed_precision
-    if "lora_rank" in known and "lora" in wanted:
-        wanted["lora_rank"] = 32 if wanted["lora"] else 0
-    for name, value in wanted.items():
-        if name in known and f"{FORM}{name}" in FORM_IDS:
-            updates[f"{FORM}{name}"] = forms.shown(known[name], value)
-    return updates
+    known, wanted = fields_of(TrainConfig), found.settings
+    updates = _ticked(found) | {"train.recommended": recommendation(found)}
+    return updates | {f"{FORM}{name}": forms.shown(known[name], wanted[name]) for name in RECOMMENDED if name in wanted}
 
 
 def first_start(job: Job) -> Event:
@@ -220,16 +209,17 @@ def show_form(studio: Studio, values: Values) -> Updates:
     known = training_fields()
     # What was left to the base is left to it again.
     shown = {name: "" if name in open_ones else forms.in_form(known[name], getattr(config, name)) for name in known}
-    choices, checkpointing, precision = starts(project), config.gradient_checkpointing, config.mixed_precision
-    return {f"{FORM}{name}": value for name, value in shown.items()} | {
-        "train.run": "",
-        "train.start_from": Change(choices=choices, value=_started_from(project, config, choices)),
-        "train.gradient_checkpointing": checkpointing != "none",
-        "train.recompute": checkpointing if checkpointing != "none" else "full",
-        "train.sdpa": config.sdpa,
-        "train.mixed_precision": precision != "fp32",
-        "train.half": precision if precision != "fp32" else "auto",
-    }
+    choices = starts(project)
+    kinds = {f"train.{KINDS[switch.field]}": switch.on for switch in CHECKBOXES if switch.field in KINDS}
+    return (
+        {f"{FORM}{name}": value for name, value in shown.items()}
+        | {
+            "train.run": "",
+            "train.start_from": Change(choices=choices, value=_started_from(project, config, choices)),
+        }
+        | kinds
+        | _ticked(config)
+    )
 
 
 def _newest_settings(project: Project) -> tuple[TrainConfig, set[str]]:
@@ -251,17 +241,9 @@ def _started_from(project: Project, config: TrainConfig, choices: list[tuple[str
     return value if value in [choice for _, choice in choices] else ""
 
 
-RECOMMENDED = (
-    "batch_size",
-    "grad_accumulation",
-    "compile",
-    "eight_bit_optimizer",
-    "offload_optimizer",
-    "freeze_conditioning",
-    "lora_rank",
-)
+RECOMMENDED = ("batch_size", "grad_accumulation", *(switch.field for switch in SWITCHES if switch.place == "more"))
 """Settings of the form that a recommendation may set."""
-FORM_IDS = tuple(f"{FORM}{name}" for name in RECOMMENDED if name in fields_of(TrainConfig))
+FORM_IDS = tuple(f"{FORM}{name}" for name in RECOMMENDED)
 
 
 def shown_run(project: Project, chosen: object) -> Job | None:

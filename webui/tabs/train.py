@@ -3,12 +3,14 @@
 import gradio as gr
 from gradio.blocks import Block
 
+from utils.config import TrainConfig
+from utils.switches import CHECKBOXES, SWITCHES
 from webui import text
-from webui.fields import SWITCHES, training_fields
+from webui.fields import training_fields
 from webui.tabs.field import create_field
 
 MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule", "seed")
-MORE = ("compile", "eight_bit_optimizer", "offload_optimizer", "freeze_conditioning", "lora_rank")
+MORE = tuple(switch.field for switch in SWITCHES if switch.place == "more")
 """Further optimizations, behind a fold."""
 SET = "set_"
 """Ids of components that hold a setting of `TrainConfig` begin so."""
@@ -56,12 +58,13 @@ def _optimizations() -> dict[str, Block]:
     parts: dict[str, Block] = {}
     with gr.Column(elem_id="optimizations", elem_classes=["panel-group"]):
         gr.Markdown(f"### {text.OPTIMIZATIONS_TITLE}")
-        for name in SWITCHES:
+        for switch in CHECKBOXES:
+            name = switch.field
             with gr.Row(elem_classes=["switch"], equal_height=True):
                 parts[name] = gr.Checkbox(
-                    value=name == "sdpa",
-                    label=text.SWITCH_LABELS[name],
-                    info=text.SWITCH_HELPS[name],
+                    value=switch.is_on(TrainConfig),
+                    label=switch.label,
+                    info=switch.help,
                     elem_id=f"switch-{name}".replace("_", "-"),
                     min_width=180,
                 )
@@ -97,8 +100,7 @@ def _optimizations() -> dict[str, Block]:
                     min_width=190,
                 )
                 for name in MORE:
-                    if name in known:
-                        parts[SET + name] = create_field(known[name], min_width=190)
+                    parts[SET + name] = create_field(known[name], min_width=190)
             parts["proofs"] = gr.HTML(elem_id="proofs")
     return parts
 

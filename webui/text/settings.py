@@ -5,7 +5,12 @@ from collections.abc import Iterable
 
 from webui.text.catalog import _
 
+from utils.schedules import SHAPES
+from utils.switches import SWITCHES
+
 LABELS = {
+    **{switch.name: _(switch.label) for switch in SWITCHES},
+    **{switch.field: _(switch.label) for switch in SWITCHES if switch.field},
     "num_epochs": _("Epochs"),
     "batch_size": _("Batch size"),
     "grad_accumulation": _("Gradient accumulation"),
@@ -14,16 +19,6 @@ LABELS = {
     "max_text_length": _("Maximum transcript length (tokens)"),
     "schedule": _("LR schedule"),
     "seed": _("Seed"),
-    "gradient_checkpointing": "Gradient Checkpointing",
-    "sdpa": "Fast Attention (SDPA)",
-    "mixed_precision": "Mixed Precision (FP16/BF16)",
-    "compile": "Compile",
-    "eight_bit_optimizer": "8-bit Adam",
-    "offload_optimizer": "Adam in the machine's memory",
-    "lora_rank": "LoRA rank",
-    "freeze_conditioning": "Frozen conditioning encoder",
-    "tf32": "TF32 matrix products",
-    "loader": "Data loading",
     "eval_batch_size": _("Evaluation batch size"),
     "warmup_steps": _("Warmup steps"),
     "weight_decay": _("Weight decay"),
@@ -53,7 +48,6 @@ LABELS = {
     "max_hours": _("Time limit (hours)"),
     "prefetch_factor": _("Prefetch factor"),
     "pin_memory": _("Pinned memory"),
-    "cuda_memory_fraction": "Share of the GPU's memory",
     "max_mel_length": _("Fixed batch length"),
     "use_amharic_g2p": _("Convert Amharic to Latin script"),
     "encoding": _("Text encoding"),
@@ -82,6 +76,7 @@ LABELS = {
     "reading_weight": _("Guided attention loss"),
 }
 HELPS = {
+    **{switch.field: _(switch.help) for switch in SWITCHES if switch.help},
     "learning_rate": _("Peak value, such as 5e-6. Empty: the base's default, with LoRA up to ten times that."),
     "num_epochs": _("Passes over the training clips. Empty: the base's default."),
     "batch_size": _("Clips per forward pass. A larger batch is faster on a GPU and needs more memory."),
@@ -90,8 +85,6 @@ HELPS = {
     "max_text_length": _("Longer transcripts are dropped. Empty: the base's limit (XTTS v2: 200 tokens)."),
     "schedule": _("How the learning rate decays after warmup."),
     "seed": _("The same seed and settings give the same result."),
-    "compile": "Compiles the model's blocks first; the first steps then take minutes, the others less time.",
-    "lora_rank": "0 trains all weights; 8 to 64 trains small additions only, in less memory.",
     "eval_batch_size": _("Clips per forward pass during evaluation."),
     "warmup_steps": _("Optimizer steps over which the learning rate rises from 0."),
     "weight_decay": _("Weight decay of AdamW. XTTS uses 0.01."),
@@ -168,10 +161,7 @@ CHOICES = {
     "joined": _("as many sentences as fit"),
     "sentences": _("one sentence at a time"),
     "quick": _("first sentence alone, then as many as fit"),
-    "linear": _("linear"),
-    "cosine": _("cosine"),
-    "polynomial": _("polynomial"),
-    "constant": _("constant"),
+    **{str(name): _(label) for name, (label, *_rest) in SHAPES.items()},
     "none": _("none"),
     "selective": _("selective"),
     "full": _("full"),

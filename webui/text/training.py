@@ -13,17 +13,6 @@ NOT_EXPORTED_FIX = _("export one first (Step 2.5), or start from the base model"
 ALL_SETTINGS = _("All other settings")
 STEP_2 = _("Step 2 - Train Model")
 OPTIMIZATIONS_TITLE = _("Training Optimizations")
-SWITCH_LABELS = {
-    "gradient_checkpointing": "Gradient Checkpointing",
-    "sdpa": "Fast Attention (SDPA)",
-    "mixed_precision": "Mixed Precision (FP16/BF16)",
-}
-SWITCH_HELPS = {
-    "gradient_checkpointing": "Computes activations twice instead of keeping them: less memory, more time.",
-    "sdpa": "Attention without padding, by the device's fast kernel: varlen flash, flash, cuDNN or memory-efficient "
-    "on a GPU, matrix products (CPU) or flash (CPU) without one. The badge names what ran.",
-    "mixed_precision": "Half-precision matrix products where the device is fast at them; weights stay in 32 bits.",
-}
 NOT_KNOWN = _("not yet known")
 NOT_REQUESTED = _("off (not requested)")
 MORE_OPTIMIZATIONS = _("More optimizations and their effective state")

@@ -62,12 +62,12 @@ def make_loaders(recording: Path, num_clips: int, *, mode: str, layout: Layout =
 
     config = TrainConfig(project="a", batch_size=4, eval_batch_size=4, num_epochs=epochs, num_workers=0, device="cpu")
     data = TrainingData(train=[clip() for _ in range(num_clips)], evaluate=[clip() for _ in range(12)], dropped=[])
-    switches = replace(resolve(config, torch.device("cpu")), compile=mode, layout=layout)
+    switches = replace(resolve(config, torch.device("cpu")), effective=replace(config, compile=mode), layout=layout)
     return Loaders(config, find_base("tiny"), data, make_accelerator("cpu"), switches)
 
 
 def make_compiled() -> XttsGpt:
-    gpt = load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+    gpt = load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
     compile_blocks(gpt, "default")
     return gpt
 
@@ -110,7 +110,7 @@ def test_a_shape_beyond_the_limit_is_told(traced, monkeypatch: pytest.MonkeyPatc
     """Dynamo by itself runs it uncompiled."""
     monkeypatch.setattr("utils.training.optimizations.compiler.MAX_SHAPES", 1)
     optimizations, gpt = TrainingOptimizer(device="cpu"), make_compiled()
-    optimizations.switches = replace(optimizations.switches, compile="default")
+    optimizations.switches.effective = replace(optimizations.switches.effective, compile="default")
     for batch in make_loaders(recording, 24, mode="default", layout="rows").train(0, 0):
         optimizations.attempt(gpt, partial(forward, gpt, batch), lambda: None)
     assert "more than 1 " in optimizations.switches.off["compile"]

@@ -16,8 +16,8 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.lora import add_lora
 from utils.model.packing import pack
 from utils.training.optimizations.proof import StepRecord, count_kernels, record_step, saved_bytes
-from utils.training.optimizations.report import _compiled, attention_proof
-from utils.training.optimizations.switches import resolve
+from utils.training.optimizations.switch import Seen, Trace
+from utils.training.optimizations.switches import BEHAVIORS, resolve
 
 
 def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None) -> None:
@@ -32,16 +32,25 @@ def make_gpt(**options) -> XttsGpt:
     return load_gpt(find_base("tiny"), ForwardOptions(dropout=0.0, **options)).train()
 
 
+def seen_of(name: str, gpt: XttsGpt, record: StepRecord, **effective) -> Seen:
+    """What the record shows of a switch."""
+    switches = resolve(TrainConfig(project="a", device="cpu"), torch.device("cpu"))
+    switches.effective = replace(switches.effective, **effective)
+    optimizer = torch.optim.SGD(gpt.parameters())
+    trace = Trace(switches=switches, record=record, model=gpt, optimizer=optimizer, scaler=False, loader=None)
+    return BEHAVIORS[name].observe(trace)
+
+
 @pytest.mark.parametrize(
-    ("attention", "layout", "kernel", "blocks_calls"),
+    ("sdpa", "layout", "kernel", "blocks_calls"),
     [
-        ("sdpa", "rows", "flash (CPU)", 4),
-        ("sdpa", "packed", "flash (CPU)", 12),
-        ("explicit", "rows", "explicit softmax", 4),
+        (True, "rows", "flash (CPU)", 4),
+        (True, "packed", "flash (CPU)", 12),
+        (False, "rows", "explicit softmax", 4),
     ],
 )
-def test_the_kernel_is_read_from_the_operation(attention: str, layout: str, kernel: str, blocks_calls: int) -> None:
-    gpt = make_gpt(attention=attention)
+def test_the_kernel_is_read_from_the_operation(sdpa: bool, layout: str, kernel: str, blocks_calls: int) -> None:
+    gpt = make_gpt(sdpa=sdpa)
     with record_step(gpt) as record:
         step(gpt, layout=layout)
     # Four blocks, a call each or three (two clips and the padding); six blocks of the encoder, two of the perceiver.
@@ -51,7 +60,7 @@ def test_the_kernel_is_read_from_the_operation(attention: str, layout: str, kern
 
 
 def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     math_only = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with math_only, record_step(gpt) as record:
         step(gpt)
@@ -61,7 +70,7 @@ def test_a_kernel_that_is_switched_off_is_not_claimed() -> None:
 @pytest.mark.parametrize(("layout", "calls"), [("rows", 4), ("packed", 4)])
 def test_kernels_of_one_name_are_added_up(layout: str, calls: int) -> None:
     """In bf16 a CPU takes two operations that people call the same."""
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     with record_step(gpt) as record:
         step(gpt, layout=layout, dtype=torch.bfloat16)
     assert record.kernels == {"matrix products (CPU)": calls} and record.other_kernels["matrix products (CPU)"] == 8
@@ -78,29 +87,29 @@ def event(name: str) -> FunctionEvent:
 
 def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
     """The perceiver's one fused call used to be enough for "on"."""
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     gpt._attend = lambda batch, dropout: partial(explicit_attention, causal=True)
     with record_step(gpt) as record:
         step(gpt)
     assert record.kernels == {"explicit softmax": 4} and record.other_kernels == {"flash (CPU)": 8}
-    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    is_on, observed, _ = seen_of("sdpa", gpt, record)
     assert not is_on and "explicit softmax x4 in 4 of 4 block passes" in observed
 
 
 @pytest.mark.parametrize("number", [0, 3])
 def test_each_block_must_be_seen(number: int) -> None:
     """One block that computes otherwise, or unseen, is told."""
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     gpt.gpt.h[number].forward = lambda x, attend, dropout: x
     with record_step(gpt) as record:
         step(gpt)
     assert (record.passes, record.hidden) == (4, 1)
-    is_on, observed = attention_proof(TrainConfig(project="a"), record)
+    is_on, observed, _ = seen_of("sdpa", gpt, record)
     assert not is_on and "in 3 of 4 block passes" in observed
 
 
 def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
-    gpt = make_gpt(attention="sdpa", reading_weight=0.1)
+    gpt = make_gpt(sdpa=True, reading_weight=0.1)
     texts, codes = [torch.arange(21, 40)], [torch.arange(40)]
     batch = pack(texts, codes, gpt.shape, reading=[torch.linspace(0, 18, 40)])
     with record_step(gpt) as record:
@@ -111,7 +120,7 @@ def test_the_loss_of_reading_along_is_no_explicit_attention() -> None:
 
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
 def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -> None:
-    gpt = make_gpt(attention="sdpa", checkpointing=checkpointing)
+    gpt = make_gpt(sdpa=True, checkpointing=checkpointing)
     with record_step(gpt) as record:
         step(gpt)
         step(gpt)
@@ -123,17 +132,16 @@ def test_recomputed_blocks_are_counted_by_their_second_run(checkpointing: str) -
 def test_cuda_graphs_that_inductor_went_without_are_told(mode: str, is_on: bool) -> None:
     """It only logs that it does, and compiles all the same."""
     counters["inductor"]["cudagraph_skips"] += 5
-    with record_step(gpt := make_gpt(attention="sdpa")) as record:
+    with record_step(gpt := make_gpt(sdpa=True)) as record:
         step(gpt)
         counters["inductor"]["cudagraph_skips"] += 2
     record.compiled = record.passes
-    switches = replace(resolve(TrainConfig(project="a", device="cpu"), torch.device("cpu")), compile=mode)
-    state, observed = _compiled(record, switches)
+    state, observed, _ = seen_of("compile", gpt, record, compile=mode)
     assert state is is_on and observed.endswith("; CUDA graphs skipped 2 times")
 
 
 def test_precision_is_read_from_the_products() -> None:
-    gpt = make_gpt(attention="sdpa")
+    gpt = make_gpt(sdpa=True)
     with record_step(gpt) as record:
         step(gpt, dtype=torch.bfloat16)
     assert record.product_dtype == torch.bfloat16
@@ -155,7 +163,7 @@ def test_weights_that_do_not_learn_are_no_activations() -> None:
             step(gpt)
         return record.block_bytes
 
-    plain = block_bytes(make_gpt(attention="sdpa", checkpointing="full"))
-    lora = block_bytes(add_lora(make_gpt(attention="sdpa", checkpointing="full"), 4))
+    plain = block_bytes(make_gpt(sdpa=True, checkpointing="full"))
+    lora = block_bytes(add_lora(make_gpt(sdpa=True, checkpointing="full"), 4))
     # Its own activations: for each of 4 projections what lies between its two matrices, and copies of its inputs.
     assert plain <= lora <= 1.3 * plain

@@ -15,8 +15,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.training.optimizations.compiler import compiler_problem
-from utils.training.optimizations.report import _has_tf32
-from utils.training.optimizations.switches import choose_layout, resolve
+from utils.training.optimizations.switches import _has_tf32, choose_layout, resolve
 from utils.training.optimizer.precision import choose_precision, cpu_has_bf16, make_accelerator
 from utils.training.run import fine_tune
 
@@ -29,21 +28,22 @@ def switches(**settings):
 
 def test_plain_settings_ask_for_nothing_that_is_off() -> None:
     found = switches()
-    assert found.off == {} and found.precision == "fp32" and found.optimizer == "fused" and found.compile == "off"
+    assert found.off == {} and found.effective == found.asked and found.optimizer == "fused"
 
 
 def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
     found = switches(offload_optimizer=True, cuda_memory_fraction=0.5, compile="reduce-overhead")
     assert set(found.off) == {"offload_optimizer", "cuda_memory_fraction", "compile"}
-    assert found.optimizer == "fused" and found.memory_fraction is None and found.compile == "off"
+    assert found.optimizer == "fused"
+    assert found.effective.cuda_memory_fraction is None and found.effective.compile == "off"
     assert "own memory" in found.off["offload_optimizer"]
 
 
 def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert switches(mixed_precision="auto").precision == ("bf16" if cpu_has_bf16() else "fp32")
+    assert switches(mixed_precision="auto").effective.mixed_precision == ("bf16" if cpu_has_bf16() else "fp32")
     monkeypatch.setattr("utils.training.optimizer.precision.cpu_has_bf16", lambda: False)
     found = switches(mixed_precision="auto")
-    assert found.precision == "fp32" and "no bf16 matrix units" in found.off["mixed_precision"]
+    assert found.effective.mixed_precision == "fp32" and "no bf16 matrix units" in found.off["mixed_precision"]
 
 
 def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> N
             found = switches(compile="default")
     finally:
         cpp_builder.cpp_compiler_search.cache_clear()
-    assert found.compile == "off"
+    assert found.effective.compile == "off"
     assert found.off["compile"].startswith("no compiler")
 
 
@@ -108,21 +108,22 @@ def test_without_cuda_the_cpu_trains_whatever_else_there_is(monkeypatch: pytest.
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_with_a_compiler_compile_is_tried() -> None:
     assert compiler_problem(CPU) is None
-    assert switches(compile="default").compile == "default"
+    assert switches(compile="default").effective.compile == "default"
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_selective_checkpointing_of_compiled_blocks_is_off_with_the_reason() -> None:
     found = switches(compile="default", gradient_checkpointing="selective")
-    assert found.checkpointing == "none" and "compiled blocks" in found.off["gradient_checkpointing"]
+    assert found.effective.gradient_checkpointing == "none"
+    assert "compiled blocks" in found.off["gradient_checkpointing"]
 
 
 @pytest.mark.parametrize(
-    ("attention", "is_compiled", "layout"),
-    [("explicit", False, "rows"), ("sdpa", False, "packed"), ("sdpa", True, "rows")],
+    ("sdpa", "is_compiled", "layout"),
+    [(False, False, "rows"), (True, False, "packed"), (True, True, "rows")],
 )
-def test_the_layout_follows_the_kernel(attention: str, is_compiled: bool, layout: str) -> None:
-    assert choose_layout(attention, "fp32", CPU, is_compiled=is_compiled) == layout
+def test_the_layout_follows_the_kernel(sdpa: bool, is_compiled: bool, layout: str) -> None:
+    assert choose_layout(sdpa, "fp32", CPU, is_compiled=is_compiled) == layout
 
 
 IMPOSSIBLE = [

@@ -195,7 +195,7 @@ def test_compiled_blocks_keep_their_names_and_compute_the_same(project: Project)
 )
 def test_compiled_blocks_have_the_same_gradients_and_show_their_kernels(dtype, kernel: str, tolerance: float) -> None:
     def trained(*, is_compiled: bool) -> tuple[torch.Tensor, StepRecord]:
-        gpt = load_gpt(find_base("tiny"), ForwardOptions(attention="sdpa", dropout=0.0)).train()
+        gpt = load_gpt(find_base("tiny"), ForwardOptions(sdpa=True, dropout=0.0)).train()
         if is_compiled:
             compile_blocks(gpt, "default")
         batch = pack([torch.arange(21, 40), torch.arange(21, 30)], [torch.arange(40), torch.arange(25)], gpt.shape)
@@ -223,7 +223,7 @@ def test_compiling_that_fails_at_the_first_step_is_off_and_the_run_goes_on(
         raise InvalidCxxCompiler
 
     monkeypatch.setattr("torch._inductor.cpp_builder.get_cpp_compiler", fail)
-    monkeypatch.setattr("utils.training.optimizations.training_optimizer.compile_blocks", _break_blocks)
+    monkeypatch.setattr("utils.training.optimizations.switches.compile_blocks", _break_blocks)
     result = run(project, compile="default")
     state = told(result)["compile"]
     assert state["state"] == "off" and "compiling failed: InvalidCxxCompiler" in state["reason"]
@@ -254,7 +254,7 @@ def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
             block._compiled_call_impl = partial(_fail_after, block, iter(range(calls)))
 
     monkeypatch.setattr("utils.training.optimizations.switches.compiler_problem", lambda device: None)
-    monkeypatch.setattr("utils.training.optimizations.training_optimizer.compile_blocks", break_later)
+    monkeypatch.setattr("utils.training.optimizations.switches.compile_blocks", break_later)
     # What was not compiled at all must not read on for having been asked for.
     plain, result = run(project, sdpa=False), run(project, sdpa=False, compile="default")
     events = list(read_events(result.folder / "events.jsonl"))
@@ -271,7 +271,7 @@ def test_a_step_that_is_done_again_holds_nothing_of_the_failed_one() -> None:
     from torch._inductor.exc import InvalidCxxCompiler
 
     optimizations = TrainingOptimizer(device="cpu")
-    optimizations.switches = replace(optimizations.switches, compile="default")
+    optimizations.switches.effective = replace(optimizations.switches.effective, compile="default")
     held = []
 
     def work() -> bool:
@@ -292,7 +292,7 @@ def test_compiling_that_runs_out_of_gpu_memory_is_a_matter_of_memory() -> None:
     from torch._inductor.exc import InductorError
 
     optimizations = TrainingOptimizer(device="cpu")
-    optimizations.switches = replace(optimizations.switches, compile="default")
+    optimizations.switches.effective = replace(optimizations.switches.effective, compile="default")
     errors = [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("cc1plus: out of memory allocating")]
 
     def work() -> bool:
@@ -347,8 +347,9 @@ def test_memory_events_are_written_while_training(project: Project) -> None:
 
 def test_the_names_people_know_make_the_switches() -> None:
     optimizer = TrainingOptimizer(True, True, True, device="cpu")
-    assert optimizer.switches.checkpointing == "full" and optimizer.switches.attention == "sdpa"
-    assert optimizer.asked.mixed_precision == "auto"
+    effective = optimizer.switches.effective
+    assert effective.gradient_checkpointing == "full" and effective.sdpa
+    assert optimizer.switches.asked.mixed_precision == "auto"
     assert TrainingOptimizer.recommend("debugging").mixed_precision == "fp32"
 
 

@@ -23,7 +23,7 @@ from utils.training.data.batches import (
 )
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData
-from utils.training.optimizations.switches import Switches
+from utils.training.optimizations.switch import Switches
 
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 """Ways of compiling that record CUDA graphs."""
@@ -142,7 +142,7 @@ class Loaders:
 
     def _room_of(self, batches: EpochBatches, *, num_epochs: int) -> Room:
         """What batches have room for that compiled blocks are to compute with."""
-        mode, longest = self._switches.compile, int(batches.lengths.max())
+        mode, longest = self._switches.effective.compile, int(batches.lengths.max())
         if mode in CUDA_GRAPHS:
             # They are recorded for one shape. Batches are balanced: the longest is little longer than the others.
             clips, total = min(batches.batch_size, len(batches.lengths)), batches.longest(num_epochs)

@@ -9,7 +9,7 @@ import functools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,26 +21,18 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from utils.config import TrainConfig
 from utils.events.console import say
 from utils.events.narration import proof_lines
+from utils.switches import SWITCHES
 from utils.training.optimizations.proof import EXPLICIT, KERNELS
-from utils.training.optimizations.report import Report, SwitchState
-from utils.training.optimizations.switches import Switches
+from utils.training.optimizations.switch import Report, Seen, Switches, state_of
+from utils.training.optimizations.switches import BEHAVIORS
 from utils.training.optimizer.precision import DTYPES
 
 UNSEEN = "no training step has been observed yet"
 _SOFTMAX = ("aten::_softmax", "aten::_safe_softmax")
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 _CACHES = ("past_key_values", "past_key_value", "layer_past", "use_cache")
-ONLY_OURS = {
-    "compile": "only this project's own GPT is compiled by it; call torch.compile(model) yourself",
-    "lora": "only this project's own GPT takes these additions; use peft.get_peft_model for other models",
-    "freeze_conditioning": "only this project's own GPT is known to have such an encoder; use requires_grad_(False)",
-    "eight_bit_optimizer": "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer",
-    "offload_optimizer": "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer",
-}
-"""Switches that do nothing to a foreign model, and what does."""
 
 
 @dataclass(kw_only=True)
@@ -58,16 +50,15 @@ class ForeignModel:
 
     Args:
         model: on its device; changed in place.
-        asked: what the user wants.
-        switches: what this device can do of that.
+        switches: what the user wants, and what this device can do of that.
     """
 
-    def __init__(self, model: nn.Module, asked: TrainConfig, switches: Switches) -> None:
-        self._asked = asked
-        self._off = {name: reason for name, reason in switches.off.items() if name not in ONLY_OURS}
+    def __init__(self, model: nn.Module, switches: Switches) -> None:
+        self._asked = asked = switches.asked
+        self._off = dict(switches.off) | {name: why.only_ours for name, why in BEHAVIORS.items() if why.only_ours}
         _restore(model)
         blocks = list(_blocks(model))
-        self._dtype = DTYPES[switches.precision]
+        self._dtype = DTYPES[switches.effective.mixed_precision]
         self._device = next((parameter.device.type for parameter in model.parameters()), "cpu")
         self._drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
         """Whether attention may drop weights, which a CPU's fused kernels cannot."""
@@ -110,39 +101,27 @@ class ForeignModel:
         """Each switch as in an `optimizations` event: on only where a training step showed it."""
         ran = [watched.seen for watched in self._watched if watched.seen.has_run]
         seen = {
-            "gradient_checkpointing": (self._asked.gradient_checkpointing, *_checkpointing(ran)),
-            "sdpa": (self._asked.sdpa, *_attention(ran)),
-            "mixed_precision": (self._asked.mixed_precision, *_precision(ran)),
+            "gradient_checkpointing": _checkpointing(ran),
+            "sdpa": _attention(ran),
+            "mixed_precision": _precision(ran),
         }
-        if self._asked.gradient_checkpointing == "selective":
-            asked, is_on, observed = seen["gradient_checkpointing"]
-            note = "; in full, because only this project's own GPT can keep a selection" if is_on else ""
-            seen["gradient_checkpointing"] = (asked, is_on, observed + note)
-        found = {name: self._state(name, *what) for name, what in seen.items()}
-        others = {
-            "compile": self._asked.compile != "off",
-            "lora": self._asked.lora_rank > 0,
-            "freeze_conditioning": self._asked.freeze_conditioning,
-            "eight_bit_optimizer": self._asked.eight_bit_optimizer,
-            "offload_optimizer": self._asked.offload_optimizer,
+        if self._asked.gradient_checkpointing == "selective" and seen["gradient_checkpointing"].is_on:
+            note = "; in full, because only this project's own GPT can keep a selection"
+            seen["gradient_checkpointing"] = Seen(True, seen["gradient_checkpointing"].observed + note)
+        seen |= {name: Seen(False, "nothing was done") for name, why in BEHAVIORS.items() if why.only_ours}
+        return {
+            switch.name: state_of(switch, getattr(self._asked, switch.field), found, self._why_off(switch.name, found))
+            for switch in SWITCHES
+            if (found := seen.get(switch.name))
         }
-        for name, wanted in others.items():
-            reason = ONLY_OURS[name] if wanted else None
-            found[name] = SwitchState(asked=wanted, state="off", observed="nothing was done", reason=reason)
-        return {name: asdict(state) for name, state in found.items()}
 
-    def _state(self, name: str, asked: Any, is_on: bool, observed: str) -> SwitchState:
-        wanted = asked not in (False, "none", "fp32")
-        reason = self._off.get(name) or (observed if observed == UNSEEN else f"what ran shows: {observed}")
-        if name == "sdpa" and observed != UNSEEN and self._device == "cpu" and self._drops:
-            reason += "; dropout of attention weights keeps fused kernels off on a CPU: set it to 0"
-        return SwitchState(
-            asked=asked,
-            state="on" if is_on else "off",
-            observed=observed,
-            reason=reason if wanted and not is_on else None,
-            summary=observed if is_on else None,
-        )
+    def _why_off(self, name: str, seen: Seen) -> str | None:
+        if seen.observed == UNSEEN:
+            return self._off.get(name, UNSEEN)
+        if name == "sdpa" and self._device == "cpu" and self._drops:
+            reason = self._off.get(name, f"what ran shows: {seen.observed}")
+            return f"{reason}; dropout of attention weights keeps fused kernels off on a CPU: set it to 0"
+        return self._off.get(name)
 
     def saw_forward(self) -> None:
         """The backward pass has begun: every block of the step has run."""
@@ -252,34 +231,34 @@ class _Operations(TorchDispatchMode):
         return out
 
 
-def _checkpointing(ran: list[_Seen]) -> tuple[bool, str]:
+def _checkpointing(ran: list[_Seen]) -> Seen:
     if not ran:
-        return False, UNSEEN
+        return Seen(False, UNSEEN)
     count = sum(seen.recomputed for seen in ran)
-    return count > 0, f"{count} of {len(ran)} blocks recomputed"
+    return Seen(count > 0, f"{count} of {len(ran)} blocks recomputed")
 
 
-def _attention(ran: list[_Seen]) -> tuple[bool, str]:
+def _attention(ran: list[_Seen]) -> Seen:
     if not ran:
-        return False, UNSEEN
+        return Seen(False, UNSEEN)
     attending = [seen for seen in ran if seen.kernels]
     fused = [seen for seen in attending if not set(seen.kernels) & {EXPLICIT, "math"}]
     kernels = sum((seen.kernels for seen in attending), Counter())
     if not attending:
-        return False, "no attention kernel was seen"
+        return Seen(False, "no attention kernel was seen")
     names = ", ".join(name for name, _ in kernels.most_common())
-    return len(fused) == len(attending), f"{names} in {len(attending)} of {len(attending)} blocks"
+    return Seen(len(fused) == len(attending), f"{names} in {len(attending)} of {len(attending)} blocks")
 
 
-def _precision(ran: list[_Seen]) -> tuple[bool, str]:
+def _precision(ran: list[_Seen]) -> Seen:
     dtypes = [seen.product_dtype for seen in ran if seen.product_dtype is not None]
     if not ran:
-        return False, UNSEEN
+        return Seen(False, UNSEEN)
     if not dtypes:
-        return False, "no matrix product was seen"
+        return Seen(False, "no matrix product was seen")
     names = ", ".join(sorted({str(dtype).removeprefix("torch.") for dtype in dtypes}))
     advice = "; the caller's loop needs a gradient scaler" if torch.float16 in dtypes else ""
-    return all(dtype != torch.float32 for dtype in dtypes), f"{names} matrix products{advice}"
+    return Seen(all(dtype != torch.float32 for dtype in dtypes), f"{names} matrix products{advice}")
 
 
 def _blocks(model: nn.Module) -> Iterator[nn.Module]:

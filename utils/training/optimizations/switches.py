@@ -1,85 +1,68 @@
-"""Which optimizations a run can have on its device, and for each that was asked for and cannot be had, why."""
+"""Every optimization switch: what this device can have of it, what it changes, and how a step shows that it did.
 
-from dataclasses import dataclass, field
+An entry of `BEHAVIORS` belongs to the entry of the same name in `utils.switches`.
+"""
+
+import logging
+from collections import Counter
+from dataclasses import replace
 
 import torch
 
 from utils.config import Checkpointing, CompileMode, TrainConfig
-from utils.model.attention import AttentionKind
+from utils.model.gpt import XttsGpt
+from utils.model.lora import add_lora, has_lora, num_added_rows
 from utils.model.packing import Layout
-from utils.training.optimizations.compiler import compiler_problem
-from utils.training.optimizer.make import OptimizerKind
+from utils.switches import SWITCHES
+from utils.training.optimizations.compiler import compile_blocks, compiler_problem
+from utils.training.optimizations.proof import SLOW
+from utils.training.optimizations.switch import Behavior, Off, Report, Seen, Switches, Trace, state_of
+from utils.training.optimizer.offload import OffloadedAdamW
 from utils.training.optimizer.precision import AMPERE, choose_precision
 
+log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, kw_only=True)
-class Switches:
-    """What a run will try to do; whether it did is told by its proof."""
-
-    precision: str
-    """fp32, bf16 or fp16."""
-    attention: AttentionKind
-    checkpointing: Checkpointing
-    compile: CompileMode
-    optimizer: OptimizerKind
-    lora_rank: int
-    freeze_conditioning: bool
-    layout: Layout
-    """How batches are laid out: tight rows, or one packed row for variable-length attention."""
-    memory_fraction: float | None = None
-    off: dict[str, str] = field(default_factory=dict)
-    """Switches that were asked for and cannot take effect here, with the reason."""
+MB = 1e6
+LOADING = ("num_workers", "prefetch_factor", "pin_memory")
+"""Settings of the loader that may be chosen."""
 
 
-def resolve(config: TrainConfig, device: torch.device) -> Switches:
-    """The switches of a run.
-
-    Args:
-        config: what was asked for.
-        device: where training runs.
+def resolve(asked: TrainConfig, device: torch.device) -> Switches:
+    """The switches of a run on its device.
 
     Raises:
         UserError: fp16 on a CPU.
     """
-    precision = choose_precision(config.mixed_precision, device)
-    off: dict[str, str] = {}
-    if config.mixed_precision == "auto" and precision == "fp32":
-        what = (
-            "GPU has no matrix units for half precision"
-            if device.type == "cuda"
-            else "processor has no bf16 matrix units"
-        )
-        off["mixed_precision"] = f"this {what}: half precision would be slower than fp32"
-    compile_mode = _compile_mode(config, device, off)
-    checkpointing = config.gradient_checkpointing
-    if checkpointing == "selective" and compile_mode != "off":
-        off["gradient_checkpointing"] = (
-            "compiled blocks choose by themselves what to recompute, and selective mode cannot look into them; "
-            "use full, or compile off"
-        )
-        checkpointing = "none"
-    attention: AttentionKind = "sdpa" if config.sdpa else "explicit"
-    return Switches(
-        precision=precision,
-        attention=attention,
-        checkpointing=checkpointing,
-        compile=compile_mode,
-        optimizer=_optimizer(config, device, off),
-        lora_rank=config.lora_rank,
-        freeze_conditioning=config.freeze_conditioning,
-        layout=choose_layout(attention, precision, device, is_compiled=compile_mode != "off"),
-        memory_fraction=_memory_fraction(config, device, off),
-        off=off,
-    )
+    effective, off = asked, {}
+    for switch in SWITCHES:
+        choose = BEHAVIORS[switch.name].resolve
+        if choose is not None and switch.is_on(asked):
+            value = choose(asked, device)
+            if isinstance(value, Off):
+                off[switch.name], value = value.reason, switch.off
+            effective = replace(effective, **{switch.field: value})
+    is_compiled = effective.compile != "off"
+    layout = choose_layout(effective.sdpa, effective.mixed_precision, device, is_compiled=is_compiled)
+    return Switches(asked=asked, effective=effective, layout=layout, off=off)
 
 
-def choose_layout(attention: AttentionKind, precision: str, device: torch.device, *, is_compiled: bool) -> Layout:
-    """One packed row where attention can keep clips apart cheaply, tight rows elsewhere.
+def report(trace: Trace) -> Report:
+    """Each switch: what was asked for, what the trace shows, and why it is off if it is."""
+    found = {}
+    for switch in SWITCHES:
+        behavior = BEHAVIORS[switch.name]
+        asked = behavior.asked(trace) if behavior.asked else getattr(trace.switches.asked, switch.field)
+        found[switch.name] = state_of(switch, asked, behavior.observe(trace), trace.switches.off.get(switch.name))
+    return found
+
+
+def choose_layout(sdpa: bool, precision: str, device: torch.device, *, is_compiled: bool) -> Layout:
+    """One packed row where attention can keep clips apart cheaply, rows elsewhere.
 
     On CUDA that takes the variable-length kernel: compute capability 8.0 and half precision. A CPU goes clip by clip,
     which compiled code would have to be made anew for with each batch.
     """
-    if attention == "explicit":
+    if not sdpa:
         return "rows"
     if device.type == "cuda":
         has_varlen = torch.cuda.get_device_capability(device) >= AMPERE and precision in ("bf16", "fp16")
@@ -87,36 +70,243 @@ def choose_layout(attention: AttentionKind, precision: str, device: torch.device
     return "rows" if is_compiled else "packed"
 
 
-def _compile_mode(config: TrainConfig, device: torch.device, off: dict[str, str]) -> CompileMode:
-    if config.compile == "off":
-        return "off"
+def _blocks(part: int, whole: int, trace: Trace) -> str:
+    """Passes in blocks: a step of several micro-batches passes through each more than once."""
+    layers = trace.model.shape.layers
+    return f"{layers * part // max(whole, 1)} of {layers} blocks"
+
+
+def _checkpointing(asked: TrainConfig, device: torch.device) -> Checkpointing | Off:
+    is_compiled = asked.compile != "off" and not isinstance(_compile_mode(asked, device), Off)
+    if asked.gradient_checkpointing == "selective" and is_compiled:
+        return Off(
+            "compiled blocks choose by themselves what to recompute, and selective mode cannot look into them; "
+            "use full, or compile off"
+        )
+    return asked.gradient_checkpointing
+
+
+def _set_checkpointing(gpt: XttsGpt, effective: TrainConfig) -> None:
+    gpt.options.checkpointing = effective.gradient_checkpointing
+
+
+def _recomputed(trace: Trace) -> Seen:
+    record = trace.record
+    if not record.recomputed:
+        return Seen(False, "no block was recomputed")
+    saved = (record.block_bytes - record.kept_bytes) / MB
+    share = f"{record.recomputed} of {record.forward_runs} block passes recomputed"
+    conditioning = f"{record.conditioning_recomputed} of the conditioning encoder"
+    kept = f"{record.kept_bytes / MB:.1f} instead of {record.block_bytes / MB:.1f} MB kept a block ({saved:.1f} saved)"
+    summary = f"{_blocks(record.recomputed, record.forward_runs, trace)} recomputed"
+    return Seen(True, f"{share} and {conditioning}; {kept}", summary)
+
+
+def _set_attention(gpt: XttsGpt, effective: TrainConfig) -> None:
+    gpt.options.sdpa = effective.sdpa
+
+
+def _attention(trace: Trace) -> Seen:
+    """On where every pass of every block took a fast kernel, and nothing anywhere a slow one."""
+    record = trace.record
+    slow = (set(record.kernels) | set(record.other_kernels)) & SLOW
+    is_fast = bool(record.kernels) and not record.hidden and not slow
+    shown = record.passes - record.hidden
+    observed = f"{_counted(record.kernels)} in {shown} of {record.passes} block passes"
+    if record.hidden and record.compiled:
+        observed += "; compiled code does not show what it runs in the others"
+    if record.other_kernels:
+        observed += f"; conditioning {_counted(record.other_kernels)}"
+    if is_fast and trace.switches.asked.dropout:
+        observed += "; no dropout of attention weights, which these kernels do without"
+    kernels = ", ".join(name for name, _ in record.kernels.most_common())
+    return Seen(is_fast, observed, f"{kernels} in {_blocks(shown, record.passes, trace)}")
+
+
+def _counted(kernels: Counter[str]) -> str:
+    return ", ".join(f"{name} x{count}" for name, count in kernels.most_common()) or "no attention kernel was seen"
+
+
+def _precision(asked: TrainConfig, device: torch.device) -> str | Off:
+    precision = choose_precision(asked.mixed_precision, device)
+    if precision != "fp32":
+        return precision
+    lacking = (
+        "GPU has no matrix units for half precision" if device.type == "cuda" else "processor has no bf16 matrix units"
+    )
+    return Off(f"this {lacking}: half precision would be slower than fp32")
+
+
+def _products(trace: Trace) -> Seen:
+    dtypes = trace.record.product_dtype, trace.record.stream_dtype
+    products, stream = (str(dtype).removeprefix("torch.") for dtype in dtypes)
+    scaler = "on" if trace.scaler else "off"
+    observed = f"products {products}, block outputs {stream}, gradient scaler {scaler}"
+    return Seen(dtypes[0] in (torch.bfloat16, torch.float16), observed, f"{products} matrix products")
+
+
+def _compile_mode(asked: TrainConfig, device: torch.device) -> CompileMode | Off:
     if problem := compiler_problem(device):
-        off["compile"] = problem
-        return "off"
-    if device.type == "cpu" and config.compile == "reduce-overhead":
-        off["compile"] = "reduce-overhead records CUDA graphs, which a CPU has none of; use default"
-        return "off"
-    return config.compile
+        return Off(problem)
+    if device.type == "cpu" and asked.compile == "reduce-overhead":
+        return Off("reduce-overhead records CUDA graphs, which a CPU has none of; use default")
+    return asked.compile
 
 
-def _optimizer(config: TrainConfig, device: torch.device, off: dict[str, str]) -> OptimizerKind:
-    if config.eight_bit_optimizer:
-        return "8-bit"
-    if config.offload_optimizer and device.type == "cpu":
-        off["offload_optimizer"] = "training runs in the machine's own memory: there is nothing to move"
-        return "fused"
-    return "offloaded" if config.offload_optimizer else "fused"
+def _compile(gpt: XttsGpt, effective: TrainConfig) -> None:
+    if effective.compile != "off":
+        compile_blocks(gpt, effective.compile)
 
 
-def _memory_fraction(config: TrainConfig, device: torch.device, off: dict[str, str]) -> float | None:
-    if config.cuda_memory_fraction is None:
-        return None
-    if device.type != "cuda":
-        off["cuda_memory_fraction"] = "there is no GPU memory to limit"
-        return None
-    return float(config.cuda_memory_fraction)
+def _compiled(trace: Trace) -> Seen:
+    record, switches = trace.record, trace.switches
+    if "compile" in switches.off:
+        # It may have failed after the step that was watched.
+        return Seen(False, "the blocks run as they are written")
+    observed = f"{record.compiled} of {record.passes} block passes ran compiled"
+    observed += f"; {record.num_graphs} graphs compiled in this step"
+    if record.num_skips:
+        observed += f"; CUDA graphs skipped {record.num_skips} times"
+    # Of max-autotune the graphs are only a part.
+    lacks_graphs = record.num_skips > 0 and switches.effective.compile == "reduce-overhead"
+    return Seen(0 < record.compiled == record.passes and not lacks_graphs, observed)
 
 
-def device_index(device: torch.device) -> int:
+def _eight_bit(trace: Trace) -> Seen:
+    states = trace.optimizer.state.values()
+    tensors = [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]
+    num_bytes = sum(value.nbytes for value in tensors)
+    dtypes = sorted({str(value.dtype).removeprefix("torch.") for value in tensors if value.ndim})
+    observed = f"moments in {' and '.join(dtypes) or 'nothing yet'}, {num_bytes / MB:.1f} MB"
+    return Seen(any(value.dtype == torch.uint8 for value in tensors), observed)
+
+
+def _offloading(asked: TrainConfig, device: torch.device) -> bool | Off:
+    if device.type == "cpu":
+        return Off("training runs in the machine's own memory: there is nothing to move")
+    return True
+
+
+def _offloaded(trace: Trace) -> Seen:
+    devices = {
+        value.device.type
+        for state in trace.optimizer.state.values()
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor) and name != "step"
+    }
+    observed = f"moments on {', '.join(sorted(devices)) or 'no device'}"
+    if not isinstance(trace.optimizer, OffloadedAdamW):
+        return Seen(False, observed)
+    return Seen(devices == {"cpu"}, f"{observed}; {trace.optimizer.staging_bytes / MB:.1f} MB of staging buffers")
+
+
+def _freeze(gpt: XttsGpt, effective: TrainConfig) -> None:
+    if effective.freeze_conditioning:
+        for part in (gpt.conditioning_encoder, gpt.conditioning_perceiver):
+            part.requires_grad_(False)
+
+
+def _frozen(trace: Trace) -> Seen:
+    parts = (trace.model.conditioning_encoder, trace.model.conditioning_perceiver)
+    learning = sum(p.numel() for part in parts for p in part.parameters() if p.requires_grad)
+    return Seen(learning == 0, f"{learning / 1e6:.2f} million parameters of the conditioning encoder learn")
+
+
+def _add_lora(gpt: XttsGpt, effective: TrainConfig) -> None:
+    if effective.lora_rank:
+        add_lora(gpt, effective.lora_rank, seed=effective.seed)
+        if gpt.added_rows is None:
+            log.warning("LoRA leaves all text rows as they are: the base's about.json does not say which were added")
+
+
+def _lora(trace: Trace) -> Seen:
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in trace.model.parameters()]
+    trained, whole = sum(size for size, learns in sizes if learns), sum(size for size, _ in sizes)
+    observed = f"{trained / 1e6:.2f} of {whole / 1e6:.2f} million parameters learn"
+    if not has_lora(trace.model):
+        return Seen(False, observed)
+    if rows := num_added_rows(trace.model):
+        observed += f", {rows:,} added text rows among them"
+    if trace.model.added_rows is None:
+        observed += "; text rows that were added to the base's vocabulary do not: its about.json does not name them"
+    return Seen(True, observed)
+
+
+def _fraction(asked: TrainConfig, device: torch.device) -> float | Off | None:
+    return asked.cuda_memory_fraction if device.type == "cuda" else Off("there is no GPU memory to limit")
+
+
+def _limit_memory(effective: TrainConfig, device: torch.device) -> None:
+    if device.type == "cuda":
+        # Of the whole process: a limit that an earlier run set must not stay.
+        torch.cuda.set_per_process_memory_fraction(float(effective.cuda_memory_fraction or 1.0), _index(device))
+
+
+def _limited(trace: Trace) -> Seen:
+    if trace.switches.effective.cuda_memory_fraction is None:
+        return Seen(False, "no limit")
+    share = torch.cuda.get_per_process_memory_fraction(_index(trace.device))
+    return Seen(True, f"{share:.0%} of {trace.device}")
+
+
+def _index(device: torch.device) -> int:
     """Number of a CUDA device; accelerate names the only one without."""
     return torch.cuda.current_device() if device.index is None else device.index
+
+
+def _has_tf32(device: torch.device) -> bool:
+    """Whether there are units for it, which are then to be used."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= AMPERE
+
+
+def _tf32(trace: Trace) -> Seen:
+    if trace.device.type != "cuda":
+        return Seen(False, "no CUDA device")
+    matmul = torch.backends.cuda.matmul.fp32_precision
+    convolution = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    autotune = "on" if torch.backends.cudnn.benchmark else "off"
+    observed = f"fp32 products {matmul}, convolutions {convolution}, cuDNN autotune {autotune}"
+    return Seen(_has_tf32(trace.device) and matmul == "tf32", observed)
+
+
+def _asked_of_loader(trace: Trace) -> str:
+    chosen = {name: getattr(trace.switches.asked, name) for name in LOADING}
+    return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None) or "auto"
+
+
+def _loader(trace: Trace) -> Seen:
+    """On where the loader has all that was asked for."""
+    asked, loader = trace.switches.asked, trace.loader
+    is_on = all(getattr(asked, name) in (None, getattr(loader, name, None)) for name in LOADING)
+    return Seen(is_on, ", ".join(f"{name} {getattr(loader, name, None)}" for name in (*LOADING, "persistent_workers")))
+
+
+NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
+BEHAVIORS = {
+    "gradient_checkpointing": Behavior(resolve=_checkpointing, apply=_set_checkpointing, observe=_recomputed),
+    "sdpa": Behavior(apply=_set_attention, observe=_attention),
+    # The trainer computes in it.
+    "mixed_precision": Behavior(resolve=_precision, observe=_products),
+    "compile": Behavior(
+        resolve=_compile_mode,
+        apply=_compile,
+        observe=_compiled,
+        only_ours="only this project's own GPT is compiled by it; call torch.compile(model) yourself",
+    ),
+    # Applied where the optimizer is made: see `Switches.optimizer`.
+    "eight_bit_optimizer": Behavior(observe=_eight_bit, only_ours=NO_OPTIMIZER),
+    "offload_optimizer": Behavior(resolve=_offloading, observe=_offloaded, only_ours=NO_OPTIMIZER),
+    "freeze_conditioning": Behavior(
+        apply=_freeze,
+        observe=_frozen,
+        only_ours="only this project's own GPT is known to have such an encoder; use requires_grad_(False)",
+    ),
+    "lora": Behavior(
+        apply=_add_lora,
+        observe=_lora,
+        only_ours="only this project's own GPT takes these additions; use peft.get_peft_model for other models",
+    ),
+    "cuda_memory_fraction": Behavior(resolve=_fraction, set_up=_limit_memory, observe=_limited),
+    "tf32": Behavior(asked=lambda trace: _has_tf32(trace.device), observe=_tf32),
+    "loader": Behavior(asked=_asked_of_loader, observe=_loader),
+}

@@ -15,21 +15,12 @@ from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
 from utils.errors import UserError
 from utils.events.console import say
 from utils.hardware import Recommendation, process_memory, recommend
-from utils.model.attention import AttentionKind
 from utils.model.gpt import XttsGpt
-from utils.model.lora import add_lora
 from utils.performance_utils.settings import optimize_torch_settings
-from utils.training.optimizations.compiler import (
-    compile_blocks,
-    failure,
-    failures,
-    num_graphs,
-    num_skips,
-    uncompile_blocks,
-)
+from utils.training.optimizations.compiler import failure, failures, num_graphs, num_skips, uncompile_blocks
 from utils.training.optimizations.proof import StepRecord, record_step
-from utils.training.optimizations.report import LOADING, Report, report
-from utils.training.optimizations.switches import Switches, device_index, resolve
+from utils.training.optimizations.switch import Report, Trace
+from utils.training.optimizations.switches import BEHAVIORS, report, resolve
 from utils.training.optimizer.make import make_optimizer
 
 if TYPE_CHECKING:
@@ -42,24 +33,20 @@ GB = 1e9
 
 
 class TrainingOptimizer:
-    """Takes a GPT and makes it train as asked; what took effect is told by `report`, after the first step.
+    """Takes a GPT and makes it train as asked; `report` says what took effect, after the first step.
 
     Args:
         enable_gradient_checkpointing, enable_grad_checkpoint: recompute activations; True is "full". Two names of one
             switch.
-        enable_sdpa: fused attention over tight rows; False is explicit softmax attention, the reference.
+        enable_sdpa: fused attention without padding; False is explicit softmax attention, the reference.
         enable_mixed_precision: half-precision products; True is "auto", False "fp32".
         compile_mode: torch.compile of the blocks.
-        eight_bit_optimizer, offload_optimizer: where and how AdamW keeps its moments.
-        lora_rank: train low-rank additions only; 0 trains all weights.
-        freeze_conditioning: leave the conditioning encoder as it is.
-        cuda_memory_fraction: share of the GPU's memory that may be taken.
-        dropout: share of embeddings and residuals dropped.
-        seed: of the first values of LoRA's additions.
         device: where training runs; a CUDA GPU when there is one.
+        settings: other switches, and `dropout` and `seed`, as `utils.config.TrainConfig` names them:
+            eight_bit_optimizer, offload_optimizer, lora_rank, freeze_conditioning, cuda_memory_fraction, ...
 
     Raises:
-        UserError: an impossible combination.
+        UserError: an impossible combination, or a setting that does not exist.
     """
 
     def __init__(
@@ -70,36 +57,27 @@ class TrainingOptimizer:
         *,
         enable_grad_checkpoint: bool | Checkpointing | None = None,
         compile_mode: CompileMode = "off",
-        eight_bit_optimizer: bool = False,
-        offload_optimizer: bool = False,
-        lora_rank: int = 0,
-        freeze_conditioning: bool = False,
-        cuda_memory_fraction: float | None = None,
-        dropout: float = 0.0,
-        seed: int = TrainConfig.seed,
         device: torch.device | str | None = None,
+        **settings: Any,
     ) -> None:
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         modes: dict[bool, Checkpointing] = {False: "none", True: "full"}
         precisions: dict[bool, Precision] = {False: "fp32", True: "auto"}
         checkpointing = _one_of(enable_gradient_checkpointing, enable_grad_checkpoint)
         precision = enable_mixed_precision
-        self.asked = TrainConfig(
-            project="",
-            gradient_checkpointing=modes[checkpointing] if isinstance(checkpointing, bool) else checkpointing,
-            sdpa=enable_sdpa,
-            mixed_precision=precisions[precision] if isinstance(precision, bool) else precision,
-            compile=compile_mode,
-            eight_bit_optimizer=eight_bit_optimizer,
-            offload_optimizer=offload_optimizer,
-            lora_rank=lora_rank,
-            freeze_conditioning=freeze_conditioning,
-            cuda_memory_fraction=cuda_memory_fraction,
-            dropout=dropout,
-            seed=seed,
-            device="cuda" if self.device.type == "cuda" else "cpu",
-        ).validate(where="training optimizations")
-        self.switches: Switches = resolve(self.asked, self.device)
+        named = {
+            "project": "",
+            "gradient_checkpointing": modes[checkpointing] if isinstance(checkpointing, bool) else checkpointing,
+            "sdpa": enable_sdpa,
+            "mixed_precision": precisions[precision] if isinstance(precision, bool) else precision,
+            "compile": compile_mode,
+        }
+        config = TrainConfig.from_values({**named, **settings}, where="TrainingOptimizer")
+        self._set(config, torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
+
+    def _set(self, config: TrainConfig, device: torch.device) -> None:
+        self.device = device
+        asked = replace(config, device="cuda" if device.type == "cuda" else "cpu")
+        self.switches = resolve(asked.validate(where="training optimizations"), device)
         self.changed: dict[str, Any] = {}
         """torch's global settings that were changed."""
         self.record: StepRecord | None = None
@@ -113,22 +91,8 @@ class TrainingOptimizer:
     @classmethod
     def from_config(cls, config: TrainConfig, device: torch.device) -> "TrainingOptimizer":
         """The optimizer for a run's settled settings."""
-        made = cls(
-            config.gradient_checkpointing,
-            config.sdpa,
-            config.mixed_precision,
-            compile_mode=config.compile,
-            eight_bit_optimizer=config.eight_bit_optimizer,
-            offload_optimizer=config.offload_optimizer,
-            lora_rank=config.lora_rank,
-            freeze_conditioning=config.freeze_conditioning,
-            cuda_memory_fraction=config.cuda_memory_fraction,
-            dropout=config.dropout or 0.0,
-            seed=config.seed,
-            device=device,
-        )
-        loading = {name: getattr(config, name) for name in LOADING}
-        made.asked = replace(made.asked, **loading)
+        made = cls.__new__(cls)
+        made._set(config, device)
         return made
 
     @overload
@@ -149,41 +113,24 @@ class TrainingOptimizer:
         if not isinstance(model, nn.Module):
             what = f"optimize_model was given a {type(model).__name__}, and takes a torch.nn.Module"
             raise UserError(what=what, where="TrainingOptimizer", fix="give it the model itself")
-        self._set_up_torch()
+        effective = self.switches.effective
+        self.changed = optimize_torch_settings(self.device)
+        for behavior in BEHAVIORS.values():
+            if behavior.set_up:
+                behavior.set_up(effective, self.device)
         if not isinstance(model, XttsGpt):
             from utils.training.optimizations.foreign import (
                 ForeignModel,  # with transformers' own models: takes seconds to load
             )
 
             model.to(self.device)
-            self.foreign = ForeignModel(model, self.asked, self.switches)
+            self.foreign = ForeignModel(model, self.switches)
             return model
-        return self._optimize_own(model)
-
-    def _set_up_torch(self) -> None:
-        self.changed = optimize_torch_settings(self.device)
-        if self.device.type == "cuda":
-            # Of the whole process: a limit that an earlier run set must not stay.
-            torch.cuda.set_per_process_memory_fraction(self.switches.memory_fraction or 1.0, device_index(self.device))
-
-    def _optimize_own(self, model: XttsGpt) -> XttsGpt:
-        attention: AttentionKind = self.switches.attention
-        model.options.attention = attention
-        model.options.checkpointing = self.switches.checkpointing
-        model.options.dropout = self.asked.dropout or 0.0
-        if self.switches.lora_rank:
-            add_lora(model, self.switches.lora_rank, seed=self.asked.seed)
-            if model.added_rows is None:
-                log.warning(
-                    "LoRA leaves all text rows as they are: the base's about.json does not say which were added"
-                )
-        if self.switches.freeze_conditioning:
-            for part in (model.conditioning_encoder, model.conditioning_perceiver):
-                part.requires_grad_(False)
-        model.to(self.device)
-        if self.switches.compile != "off":
-            compile_blocks(model, self.switches.compile)
-        return model
+        model.options.dropout = effective.dropout or 0.0
+        for behavior in BEHAVIORS.values():
+            if behavior.apply:
+                behavior.apply(model, effective)
+        return model.to(self.device)
 
     @property
     def states(self) -> Report:
@@ -195,22 +142,14 @@ class TrainingOptimizer:
         kind = self.switches.optimizer
         return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
 
-    def step(self, model: XttsGpt, step: Callable[[], Result], undo: Callable[[], None]) -> Result:
-        """Do a step of training, which puts each of its micro-batches into `micro_batch`.
-
-        Args:
-            model: from `optimize_model`.
-            step: the step; it must compute the same when it is called again after `undo`.
-            undo: takes back what a step that failed half-way has left.
-        """
-        if self.foreign is not None:
-            return step()
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Around a step of training: where one of its micro-batches is watched, compiling anywhere in it counts."""
         record, before = self.record, (num_graphs(), num_skips())
-        result = self.attempt(model, step, undo)
+        yield
         if self.record is not None and self.record is not record:
             # Later micro-batches may have shapes of their own to compile for.
             self.record.num_graphs, self.record.num_skips = num_graphs() - before[0], num_skips() - before[1]
-        return result
 
     @contextmanager
     def micro_batch(self, model: XttsGpt) -> Iterator[None]:
@@ -233,9 +172,11 @@ class TrainingOptimizer:
         ran out of the GPU's memory: that is passed on, as of every other work.
 
         Args:
-            model, work, undo: as of `step`.
+            model: from `optimize_model`.
+            work: what to do; it must compute the same when it is called again after `undo`.
+            undo: takes back what work that failed half-way has left.
         """
-        if self.switches.compile == "off" or "compile" in self.switches.off:
+        if self.switches.effective.compile == "off" or "compile" in self.switches.off:
             return work()
         try:
             return work()
@@ -265,13 +206,14 @@ class TrainingOptimizer:
             return self.states
         assert self.record is not None, "report before the first step"
         return report(
-            asked=self.asked,
-            switches=self.switches,
-            record=self.record,
-            model=model,
-            optimizer=optimizer,
-            scaler=scaler,
-            loader=loader,
+            Trace(
+                switches=self.switches,
+                record=self.record,
+                model=model,
+                optimizer=optimizer,
+                scaler=scaler,
+                loader=loader,
+            )
         )
 
     @staticmethod

@@ -1,8 +1,6 @@
-"""AdamW over the right parameters, and the learning rate's course."""
+"""AdamW over the right parameters, and the learning-rate schedule."""
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -10,7 +8,7 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from utils.config import Schedule
+from utils.schedules import LrSchedule, Schedule
 from utils.training.optimizer.adamw8bit import AdamW8bit
 from utils.training.optimizer.offload import OffloadedAdamW
 
@@ -19,7 +17,6 @@ OptimizerKind = Literal["fused", "8-bit", "offloaded"]
 BETAS = (0.9, 0.96)
 """coqui-tts' XTTS recipe."""
 EPS = 1e-8
-POLYNOMIAL_POWER = 2.0
 
 
 def make_optimizer(
@@ -60,33 +57,7 @@ def make_schedule(
     optimizer: torch.optim.Optimizer, schedule: Schedule, *, warmup_steps: int, total_steps: int
 ) -> LambdaLR:
     """The learning rate by optimizer step: up linearly, then down as `schedule` says, to zero after the last step."""
-    return LambdaLR(optimizer, Course(schedule, warmup_steps=warmup_steps, total_steps=max(total_steps, 1)))
-
-
-SHAPES: dict[Schedule, Callable[[float], float]] = {
-    "linear": lambda share: 1 - share,
-    "cosine": lambda share: 0.5 * (1 + math.cos(math.pi * share)),
-    "polynomial": lambda share: (1 - share) ** POLYNOMIAL_POWER,
-    "constant": lambda share: 1.0,
-}
-"""Share of the peak learning rate by the share of steps done after the warm-up."""
-
-
-@dataclass(frozen=True)
-class Course:
-    """Share of the peak learning rate at each step."""
-
-    schedule: Schedule
-    warmup_steps: int = field(kw_only=True)
-    total_steps: int = field(kw_only=True)
-
-    def __call__(self, step: int) -> float:
-        """The share at a step, counted from 0."""
-        if step < self.warmup_steps:
-            # The first step already learns something.
-            return (step + 1) / (self.warmup_steps + 1)
-        share = (step - self.warmup_steps) / max(self.total_steps - self.warmup_steps, 1)
-        return SHAPES[self.schedule](min(share, 1.0))
+    return LambdaLR(optimizer, LrSchedule(schedule, warmup_steps=warmup_steps, total_steps=max(total_steps, 1)))
 
 
 def set_schedule(schedule: LambdaLR, step: int) -> None:
@@ -103,6 +74,6 @@ def set_schedule(schedule: LambdaLR, step: int) -> None:
 
 def extend_schedule(schedule: LambdaLR, *, total_steps: int) -> None:
     """Let a schedule end at another step than it was made for."""
-    courses = [course for course in schedule.lr_lambdas if isinstance(course, Course)]
-    schedule.lr_lambdas = [replace(course, total_steps=max(total_steps, 1)) for course in courses]
+    shapes = [shape for shape in schedule.lr_lambdas if isinstance(shape, LrSchedule)]
+    schedule.lr_lambdas = [replace(shape, total_steps=max(total_steps, 1)) for shape in shapes]
     set_schedule(schedule, schedule.last_epoch)

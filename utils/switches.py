@@ -1,0 +1,169 @@
+"""The training optimizations as everybody names them: one entry each for settings, command line, page, log and docs.
+
+What a switch does to a run and how a step proves it stands in `utils.training.optimizations.switches`; this half loads
+no torch. A new switch is a field of `utils.config.TrainConfig`, an entry here, one there, and its row in
+docs/training-optimizations.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """One optimization in words."""
+
+    field: str
+    """Of `TrainConfig`; empty for what is always on where it can be."""
+    name: str = ""
+    """Key in the `optimizations` event; the field's name when not given."""
+    label: str
+    """On the page and in the documents."""
+    short: str = ""
+    """In the lines of a run; none is written without it."""
+    help: str = ""
+    """On the page; the field's docstring when not given."""
+    off: Any = False
+    """The field's value that leaves it off."""
+    on: Any = True
+    """The value of a ticked checkbox."""
+    place: Literal["checkbox", "more", ""] = ""
+    """On the page: a checkbox with a badge, which the log mentions even when off; a field behind the fold below these,
+    which a recommendation sets; or among all other settings."""
+    row: Callable[[Any], str] | None = None
+    """Names its value in a row of preflight, which chooses it; preflight leaves it as given when there is none."""
+    is_exact: bool = True
+    """Whether it trains all weights with exact moments; others are recommended only where nothing else fits."""
+    problem: Callable[[Any], str | None] = lambda config: None
+    """What is wrong with its value in a `TrainConfig`, alone or beside others, with the fix."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self.field)
+
+    def is_on(self, config: Any) -> bool:
+        """Whether a `TrainConfig` asks for it."""
+        return bool(getattr(config, self.field) != self.off)
+
+
+def _precision_problem(config: Any) -> str | None:
+    if config.mixed_precision == "fp16" and config.device == "cpu":
+        return "mixed_precision fp16 needs a CUDA GPU; use bf16, fp32 or auto on a CPU"
+    return None
+
+
+def _compile_problem(config: Any) -> str | None:
+    if config.reading_weight and config.compile != "off":
+        return "reading_weight watches attention, which compiled blocks hide; give compile off"
+    return None
+
+
+def _moments_problem(config: Any) -> str | None:
+    if config.eight_bit_optimizer and config.offload_optimizer:
+        return "eight_bit_optimizer and offload_optimizer both place AdamW's moments; choose one of them"
+    return None
+
+
+def _rank_problem(config: Any) -> str | None:
+    return f"lora_rank is {config.lora_rank}; use 0 or more" if config.lora_rank < 0 else None
+
+
+def _share_problem(config: Any) -> str | None:
+    share = config.cuda_memory_fraction
+    if share is not None and not 0 < share <= 1:
+        return f"cuda_memory_fraction is {share}; use a share above 0, up to 1"
+    return None
+
+
+SWITCHES = (
+    Switch(
+        field="gradient_checkpointing",
+        label="Gradient Checkpointing",
+        short="gradient checkpointing",
+        help="Computes activations twice instead of keeping them: less memory, more time.",
+        off="none",
+        on="full",
+        place="checkbox",
+        row=lambda mode: f"{mode} checkpointing",
+    ),
+    Switch(
+        field="sdpa",
+        label="Fast Attention (SDPA)",
+        short="SDPA",
+        help="Attention without padding, by the device's fast kernel: varlen flash, flash, cuDNN or memory-efficient "
+        "on a GPU, matrix products (CPU) or flash (CPU) without one. The badge names what ran.",
+        place="checkbox",
+        row=lambda _: "SDPA",
+    ),
+    Switch(
+        field="mixed_precision",
+        label="Mixed Precision (FP16/BF16)",
+        short="mixed precision",
+        help="Half-precision matrix products where the device is fast at them; weights stay in 32 bits.",
+        off="fp32",
+        on="auto",
+        place="checkbox",
+        row=lambda _: "mixed precision",
+        problem=_precision_problem,
+    ),
+    Switch(
+        field="compile",
+        label="Compile",
+        short="torch.compile",
+        help="Compiles the model's blocks first; the first steps then take minutes, the others less time.",
+        off="off",
+        on="default",
+        place="more",
+        row=lambda mode: "compile" if mode == "default" else f"compile {mode}",
+        problem=_compile_problem,
+    ),
+    Switch(
+        field="eight_bit_optimizer",
+        label="8-bit Adam",
+        short="8-bit AdamW",
+        place="more",
+        row=lambda _: "8-bit AdamW",
+        is_exact=False,
+        problem=_moments_problem,
+    ),
+    Switch(
+        field="offload_optimizer",
+        label="Optimizer state in CPU memory",
+        short="optimizer state in CPU memory",
+        place="more",
+        row=lambda _: "offloaded AdamW",
+    ),
+    Switch(
+        field="freeze_conditioning",
+        label="Frozen conditioning encoder",
+        short="frozen conditioning encoder",
+        place="more",
+    ),
+    Switch(
+        field="lora_rank",
+        name="lora",
+        label="LoRA rank",
+        short="LoRA",
+        help="0 trains all weights; 8 to 64 trains small additions only, in less memory.",
+        off=0,
+        on=32,
+        place="more",
+        row=lambda _: "LoRA",
+        is_exact=False,
+        problem=_rank_problem,
+    ),
+    Switch(
+        field="cuda_memory_fraction",
+        label="Share of the GPU's memory",
+        short="CUDA memory limit",
+        off=None,
+        problem=_share_problem,
+    ),
+    Switch(field="", name="tf32", label="TF32 matrix products", short="TF32"),
+    Switch(field="", name="loader", label="Data loading"),
+)
+CHECKBOXES = tuple(switch for switch in SWITCHES if switch.place == "checkbox")
+FAST = {"sdpa": True, "mixed_precision": "auto"}
+"""What costs nothing: most combinations that preflight measures share it."""
+MEASURED = tuple(sorted((switch for switch in SWITCHES if switch.row), key=lambda switch: switch.field not in FAST))
+"""What preflight chooses, in the order in which it names them."""

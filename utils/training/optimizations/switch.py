@@ -1,0 +1,111 @@
+"""What a switch is made of: how it is resolved for a device, applied to a model, and seen in a step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from utils.config import TrainConfig
+from utils.model.gpt import XttsGpt
+from utils.model.packing import Layout
+from utils.switches import Switch
+from utils.training.optimizations.proof import StepRecord
+from utils.training.optimizer.make import OptimizerKind
+
+
+@dataclass(kw_only=True)
+class Switches:
+    """The switches of a run; whether they took effect, its proof says."""
+
+    asked: TrainConfig
+    effective: TrainConfig
+    """What is tried: `asked` with what this device can have."""
+    layout: Layout
+    """How batches are laid out: rows, or one packed row for variable-length attention."""
+    off: dict[str, str] = field(default_factory=dict)
+    """By name in the event: what was asked for and cannot take effect here, with the reason."""
+
+    @property
+    def optimizer(self) -> OptimizerKind:
+        """Which AdamW keeps the moments."""
+        if self.effective.eight_bit_optimizer:
+            return "8-bit"
+        return "offloaded" if self.effective.offload_optimizer else "fused"
+
+
+class Off(NamedTuple):
+    """A switch that cannot be had on a device."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """What shows whether switches took effect."""
+
+    switches: Switches
+    record: StepRecord
+    """What was watched of a step."""
+    model: XttsGpt
+    optimizer: torch.optim.Optimizer
+    scaler: bool
+    """Whether a gradient scaler is active."""
+    loader: object
+    """The training DataLoader."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model trains."""
+        return next(self.model.parameters()).device
+
+
+class Seen(NamedTuple):
+    """What a trace showed of one switch."""
+
+    is_on: bool
+    observed: str
+    summary: str = ""
+    """The same in a few words for people who watch, where `observed` is long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behavior:
+    """What one switch does."""
+
+    observe: Callable[[Trace], Seen]
+    resolve: Callable[[TrainConfig, torch.device], Any] | None = None
+    """The value that takes effect on a device, or `Off`; the one that was asked for when there is no choice."""
+    set_up: Callable[[TrainConfig, torch.device], None] | None = None
+    """Prepares the process, whatever the model."""
+    apply: Callable[[XttsGpt, TrainConfig], None] | None = None
+    """Changes our model in place to the effective value."""
+    asked: Callable[[Trace], bool | str] | None = None
+    """What was asked for, where no field says it."""
+    only_ours: str = ""
+    """Why it does nothing to another model than ours, and what does."""
+
+
+Report = dict[str, dict[str, Any]]
+"""By switch name: asked; state, on or off; observed, what was seen; reason, why it is off although it was asked for;
+summary, what was seen in a few words, None where it is off."""
+
+
+def state_of(switch: Switch, asked: Any, seen: Seen, off: str | None) -> dict[str, Any]:
+    """A switch as in the event.
+
+    Args:
+        switch: which.
+        asked: what was asked for.
+        seen: what a step showed.
+        off: why it cannot be on; what was seen is the reason when None.
+    """
+    asked = False if asked is None else asked
+    is_missed = not seen.is_on and asked not in (False, switch.off)
+    return {
+        "asked": asked,
+        "state": "on" if seen.is_on else "off",
+        "observed": seen.observed,
+        "reason": (off or f"what ran shows: {seen.observed}") if is_missed else None,
+        "summary": (seen.summary or seen.observed) if seen.is_on else None,
+    }
