@@ -1,4 +1,4 @@
-"""HTML whose text is escaped by default: what a user typed can only become text."""
+"""HTML that escapes text by default."""
 
 import html
 from typing import Any

@@ -1,4 +1,4 @@
-"""Are the words right: error rate of a recogniser, and retrieval among recordings of known sentences."""
+"""Check the words: a recognizer's error rate, and retrieval among recordings of known sentences."""
 
 import importlib
 import unicodedata

@@ -1,4 +1,4 @@
-"""Words about settings; what is not said here comes from the settings' own docstrings."""
+"""Texts of settings; defaults come from the settings' own docstrings."""
 
 import re
 

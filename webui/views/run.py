@@ -1,4 +1,4 @@
-"""A run as the page shows it: progress, what the optimizations really did, curves, samples."""
+"""A run: progress, what the optimizations really did, curves, samples."""
 
 from collections.abc import Mapping
 from pathlib import Path

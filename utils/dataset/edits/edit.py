@@ -1,7 +1,7 @@
-"""Edit a dataset clip by clip: its transcript, or whether it is used; in the metadata files, which are the authority.
+"""Edit a clip's transcript or exclude it, in the metadata files, which take precedence.
 
-What a person could do in an editor: a row's text is changed, a row is taken out, or put back. The next preparation
-finds it there (see `utils.dataset.clips.existing`) and keeps it. Loads no torch, so that the page can do it at once.
+As in a text editor: change a row's text, remove a row, or put it back. The next preparation keeps these edits (see
+`utils.dataset.clips.existing`). This module loads no torch, so the page can call it directly.
 """
 
 import csv as csv_format

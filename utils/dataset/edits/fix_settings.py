@@ -1,4 +1,4 @@
-"""What can be asked of `utils.dataset.edits.fixes` as a job: one fix of one clip."""
+"""Settings of a fix job: one edit of one clip."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compare what a recogniser heard with what the transcript says."""
+"""Compare recognized text with the transcript."""
 
 import unicodedata
 
