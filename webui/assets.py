@@ -1,4 +1,4 @@
-"""The page's scripts and styles, straight from gradio's folder to a browser on this computer.
+"""Serve the page's scripts and styles from gradio's folder uncompressed to browsers on this computer.
 
 gradio compresses each of them anew for every page. That pays over a network; between two programs on one computer it
 only delays the first paint, and their names change with their content, so a browser need not ask for them twice.

@@ -1,4 +1,4 @@
-"""What a handler returns for a component when more than its value changes; knows no gradio, so handlers need none."""
+"""Component updates beyond the value, which handlers return without importing gradio."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a settings dataclass says about its fields: kind, default and help; a form is built from this."""
+"""Describe the fields of a settings dataclass: kind, default and help, from which forms are built."""
 
 import ast
 import dataclasses

@@ -1,4 +1,4 @@
-"""Between what a form holds and settings dataclasses: the only translation, with all faults reported together."""
+"""Convert form values to settings dataclasses and back, and report all errors together."""
 
 import math
 from collections.abc import Mapping

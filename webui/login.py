@@ -1,4 +1,4 @@
-"""The login of a page that was started without --auth: what the environment gives, or one made at the first start."""
+"""The login of a page started without --auth: from the environment, or generated at the first start."""
 
 import os
 import secrets

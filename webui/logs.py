@@ -1,4 +1,4 @@
-"""Readers of runs' logs that are kept between polls, so that each poll reads only what is new."""
+"""Readers of runs' logs, kept between polls so that each poll reads only new events."""
 
 import threading
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""GPU, memory and processor of this machine, asked for in one thread, however many browsers look."""
+"""Poll this machine's GPU, memory and processor in one thread for all browsers."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""The page itself: gradio's, but for what its polls cost."""
+"""Gradio's page, with cheaper polls."""
 
 import copy
 from collections.abc import Iterable

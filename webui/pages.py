@@ -1,4 +1,4 @@
-"""Pages that are open: how often each may ask, and answers that they share."""
+"""Open pages: limit how often each polls, and share answers between them."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""Who may talk to the page: the address it listens on, the hosts and origins it answers, and how much it takes."""
+"""Access control of the page: the address it listens on, allowed hosts and origins, size limits."""
 
 import argparse
 import ipaddress

@@ -1,4 +1,4 @@
-"""What every handler may ask of the running app: where the projects lie, whom to tell before training starts."""
+"""The app's state for handlers: where projects are stored, and whom to notify before training starts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

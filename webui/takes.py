@@ -1,4 +1,4 @@
-"""A project's takes as the page lists them; one is read again only when its file has changed."""
+"""A project's takes as the page lists them; a take is read again only after its file changed."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A folder of the app's own for what gradio keeps for a while: uploads on their way in, copies on their way out."""
+"""The app's own temporary folder for gradio: incoming uploads and outgoing copies."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The look of the page, with fonts that every system has, so that nothing is fetched from outside."""
+"""The page's theme, with system fonts only, so that nothing loads from the network."""
 
 from pathlib import Path
 

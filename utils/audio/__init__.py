@@ -1,1 +1,1 @@
-"""Sound on disk to tensors and back: decode, resample, read a part, write."""
+"""Decode, resample, crop and write audio."""

@@ -1,4 +1,4 @@
-"""Clean one clip: constant offset and rumble out, silence at the edges cut, loudness set; what was done is told.
+"""Clean one clip: remove DC offset and rumble, trim silence, normalize loudness; report each change.
 
 Shapes: T samples before, U <= T samples after.
 """

@@ -1,4 +1,4 @@
-"""How loud speech sounds, and bringing it to a wanted loudness without clipping.
+"""Measure speech loudness, and normalize it without clipping.
 
 Shapes: C channels, T samples.
 """

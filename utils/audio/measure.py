@@ -1,4 +1,4 @@
-"""Measure a clip: offset, clipping, noise, share of speech, and a fingerprint that copies have in common.
+"""Measure a clip: DC offset, clipping, noise, share of speech, and a fingerprint that identifies copies.
 
 Shapes: T samples, F voice activity frames of 32 ms.
 """

@@ -1,4 +1,4 @@
-"""Find the pauses of a recording by its level, without ever holding the recording in memory.
+"""Find the pauses of a recording by its level, in constant memory.
 
 Shapes: F frames of 10 ms.
 """

@@ -1,4 +1,4 @@
-"""The pitch of each frame of speech.
+"""Estimate the pitch of each frame of speech.
 
 Shapes: B sounds, N samples, T frames.
 """

@@ -1,4 +1,4 @@
-"""Change the sample rate of a tensor, in memory that does not grow with its length.
+"""Resample a tensor in constant memory.
 
 Shapes: T samples at the source rate, U = ceil(T * target / source) at the target rate.
 """

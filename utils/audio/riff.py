@@ -1,4 +1,4 @@
-"""How much sound a WAV file announces and how much it holds: a copy that was cut off still opens, without its end."""
+"""Compare the audio length in a WAV header with the data present: a truncated copy still opens."""
 
 import struct
 from pathlib import Path

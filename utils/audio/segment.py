@@ -1,4 +1,4 @@
-"""Read a part of a dataset wav without decoding the rest: what the training loader does for every random crop."""
+"""Read a part of a dataset wav without decoding the rest, as the training loader does for every random crop."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Find where sound begins and ends, so that silence at the edges can be cut without a syllable being lost.
+"""Find where sound begins and ends, to trim silence without cutting into syllables.
 
 Shapes: T samples, F frames of 10 ms.
 """

@@ -1,11 +1,10 @@
-"""Where people speak: silero-vad's probabilities, computed for all frames of a block at once.
+"""Detect speech with silero-vad, computed for all frames of a block at once.
 
 Shapes: N samples at 16 000 Hz, F = ceil(N / 512) frames of 32 ms.
 
-The weights are those of the silero-vad package, and so are the sums (its tinygrad_model.py shows them); what differs
-is the order of work. Only the recurrent cell needs one frame after the other: the convolutions, which take nearly all
-of the time, see all frames together. The package itself is not imported: that sets torch's threads for
-the whole process.
+Weights and arithmetic are those of the silero-vad package (see its tinygrad_model.py); only the order of work differs.
+The recurrent cell runs frame by frame, but the convolutions, which take nearly all of the time, run on all frames
+together. The package itself is not imported, because that sets torch's threads for the whole process.
 """
 
 from dataclasses import dataclass

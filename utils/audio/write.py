@@ -1,4 +1,4 @@
-"""Write mono 16-bit wav files that are either complete or absent."""
+"""Write mono 16-bit wav files atomically."""
 
 import io
 import wave

@@ -1,4 +1,4 @@
-"""A base and Amharic in its Latin form: which of its letters the base lacks, and a tokenizer that has them."""
+"""Amharic's Latin form on a base: find the missing letters, and build a tokenizer that has them."""
 
 import tempfile
 from pathlib import Path

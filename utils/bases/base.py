@@ -1,4 +1,4 @@
-"""Finding a base model: a folder with weights, config.json, vocab.json, DVAE, mel_stats and speakers."""
+"""A base model: a folder with weights, config.json, vocab.json, DVAE, mel_stats and speakers."""
 
 import json
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""`base.lock.json`: what the hub said each file of a downloaded base is, and whether the files on disk are that.
+"""Read `base.lock.json`, which holds what the hub declared for each file of a base, and verify the files against it.
 
-It is written last, when every file has been verified: a folder with this file is whole.
+It is written last, after every file was verified: a folder with this file is complete.
 """
 
 import hashlib

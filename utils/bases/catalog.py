@@ -1,4 +1,4 @@
-"""Which base models there are, where they lie and what they recommend; without loading torch."""
+"""List the available base models, their folders and recommended settings, without loading torch."""
 
 import json
 import re

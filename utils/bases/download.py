@@ -1,7 +1,7 @@
-"""Download of the real XTTS v2 bases: licence accepted, resumed after a cut, verified, and whole or not there.
+"""Download the XTTS v2 bases: license accepted, resumable, verified, and complete or absent.
 
-Files are received in `<folder>/.incoming`, checked against the hub's own digests and moved in together; the lock file
-that marks the folder as whole comes last.
+Files are downloaded to `<folder>/.incoming`, verified against the hub's digests and moved in together. The lock file,
+which marks the folder as complete, comes last.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""A base that reads another language: its vocabulary extended from a corpus, its weights grown to match."""
+"""Extend a base by a language: its vocabulary from a corpus, its weights grown to match."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A published base that a command names and that is not here yet is downloaded, where its licence is agreed to."""
+"""Download a missing published base that a command names, once its license is accepted."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A base with a larger vocabulary: new rows of the text embedding and head start as means of what they replace.
+"""Grow a base's text embedding and head: new rows start as means of the rows they replace.
 
 Shapes: R rows before, N new rows, D model width.
 """

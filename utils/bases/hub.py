@@ -1,8 +1,8 @@
-"""The hub's side of a base: which files a revision holds, and their bytes, continued where they stopped.
+"""List the files of a base's revision on the hub, and download them with resume.
 
 `hf_hub_download` is not used: huggingface_hub 1.x gives every attempt a file name of its own and deletes it on failure
-(its issue #4196), so a download cut at 1.8 of 1.9 GB would begin again. The hub serves every file, xet-stored ones
-too, over plain HTTP with ranges; its session, headers, token and error types are used for that.
+(its issue #4196), so a download interrupted at 1.8 of 1.9 GB would start over. The hub serves every file, including
+xet-stored ones, over plain HTTP with ranges; its session, headers, token and error types are used for that.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What can go wrong between us, the hub and the disk, in words for people."""
+"""Turn errors of the hub, the network and the disk into messages for users."""
 
 import errno
 from collections.abc import Iterator

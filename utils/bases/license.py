@@ -1,6 +1,6 @@
-"""The licence of the XTTS weights: shown by name and link, accepted once per repository, and the acceptance kept.
+"""The license of the XTTS weights: show its name and link, and record one acceptance per repository.
 
-`license.json` lies beside the bases, so that one acceptance serves all versions of a repository.
+`license.json` is stored next to the bases, so that one acceptance covers all versions of a repository.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Bases that list their own files: each file is what it was when the base was made, or the base is refused.
+"""Verify bases that list their own files; a changed file is refused.
 
 about.json of such a base holds {"format": 2, "files": {name: sha256}}. In format 1 no weights were in 8 bits. The
 starter is one, and each grown base.

@@ -1,7 +1,7 @@
-"""The `tiny` base: every module of XTTS v2 at small size with seeded random weights, for tests and for trying the tool.
+"""Create the `tiny` base: every module of XTTS v2 at small size with seeded random weights, for tests and trials.
 
-It is made on the spot in seconds, exports to a model that stock coqui-tts loads, and speaks noise: a voice needs the
-starter base or XTTS v2.
+It is created on demand in seconds and exports to a model that stock coqui-tts loads. It speaks noise: for a voice, use
+the starter base or XTTS v2.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""Recordings and transcripts in, a dataset that training can trust out."""
+"""Turn recordings and transcripts into a training dataset."""

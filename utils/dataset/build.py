@@ -1,4 +1,4 @@
-"""Prepare a dataset: every recording is read, checked, cleaned, measured and accounted for."""
+"""Prepare a dataset: read, check, clean, measure and account for every recording."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""report.html: the report as one file that any browser shows without a network: totals, histograms, clips to look at.
+"""Write report.html: the report as one offline file with totals, histograms and playable clips.
 
-Nothing in it comes from outside, and what people wrote is escaped: transcripts and file names are not markup.
+It loads nothing from the network, and escapes transcripts and file names.
 """
 
 from collections.abc import Callable, Sequence

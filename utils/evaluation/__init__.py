@@ -1,1 +1,1 @@
-"""Measuring speech: are the words right, does it sound like the voice, does it end where it should."""
+"""Evaluate speech: correct words, similarity to the voice, and defects."""

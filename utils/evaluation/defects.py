@@ -1,4 +1,4 @@
-"""What goes wrong in speech of a language model: silence, talking on, stopping early, loops.
+"""Detect defects of generated speech: silence, talking on, stopping early, loops.
 
 Shapes: T frames (80 a second), F features.
 """

@@ -1,4 +1,4 @@
-"""Measure a project's checkpoints against its base, or one model alone, on sentences that were held out."""
+"""Evaluate a project's checkpoints against its base, or a single model, on held-out sentences."""
 
 import json
 import time

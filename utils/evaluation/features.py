@@ -1,4 +1,4 @@
-"""What the measures hear of a recording: normalised MFCCs, mel-cepstra, and where speech begins and ends.
+"""Features of the metrics: normalized MFCCs, mel-cepstra, and the start and end of speech.
 
 Shapes: N samples at 16 000 Hz, T frames (80 a second), K mel bands, F features.
 """

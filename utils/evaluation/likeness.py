@@ -1,4 +1,4 @@
-"""Does it sound like the voice: pitch and spectrum, which nobody trained, beside the base's own speaker encoder.
+"""Measure similarity to the voice: pitch and spectrum, which no loss optimizes, and speaker embeddings.
 
 Shapes: N samples at 16 000 Hz, T frames, K mel bands.
 """

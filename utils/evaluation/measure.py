@@ -1,4 +1,4 @@
-"""Have sentences spoken and measure each of them.
+"""Speak sentences and measure each of them.
 
 Shapes: N samples at 16 000 Hz, E speaker embedding width.
 """

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: the models side by side, and each sentence's figures."""
+"""Plot an evaluation: the models side by side, and the figures of each sentence."""
 
 from collections.abc import Sequence
 from pathlib import Path

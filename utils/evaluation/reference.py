@@ -1,6 +1,6 @@
-"""The reference synthesiser, espeak-ng: it says what should have been said, and what was nearly said.
+"""The reference synthesizer, espeak-ng: speaks the right sentences and their near misses.
 
-espeak-ng sounds like a machine, but it says exactly the words it is given. That is all a measure of words needs.
+espeak-ng sounds synthetic, but speaks exactly the given words, which is all that a metric of words needs.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The figures of one spoken sentence, and of all sentences that one model spoke."""
+"""The scores of one spoken sentence, and of all sentences of a model."""
 
 import dataclasses
 from collections.abc import Sequence

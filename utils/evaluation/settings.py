@@ -1,4 +1,4 @@
-"""What can be set of an evaluation."""
+"""Settings of an evaluation."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Dynamic time warping: how far two recordings are apart when each may dwell where the other hurries.
+"""Dynamic time warping: the distance of two recordings, independent of their timing.
 
 Shapes: n frames of the query, m frames of a candidate, F features.
 

@@ -1,4 +1,4 @@
-"""Are the words right: a recogniser, and retrieval among recordings of known sentences."""
+"""Check the words: a recognizer, and retrieval among recordings of known sentences."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""A run's event log, events.jsonl: one JSON object a line, appended while it runs and readable while it grows."""
+"""A run's event log, events.jsonl: one JSON object a line, readable while it grows."""
 
 from utils.events.follow import EventFollower
 from utils.events.newest import Newest

@@ -1,4 +1,4 @@
-"""Standard output: messages for whoever called the library, and a pipe of its own for a worker's answers."""
+"""Standard output: messages for users of the library, and a separate pipe for a worker's replies."""
 
 import logging
 import os

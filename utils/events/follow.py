@@ -1,4 +1,4 @@
-"""Follow a growing log: each call gives the events that were added since the last one."""
+"""Follow a growing log: each call returns the events added since the last one."""
 
 import time
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""A run in lines for people: what it does, how far it is, and what each switch was seen to do."""
+"""Print a run as lines for users: its phase, progress, and what each switch was observed to do."""
 
 import time
 from collections import deque

@@ -1,4 +1,4 @@
-"""The newest events of each kind in a growing log; each call reads only what was appended since the last one."""
+"""The newest event of each kind in a growing log; each call reads only what was appended."""
 
 import re
 from collections import deque

@@ -1,4 +1,4 @@
-"""Who is informed how far a run is: of the work before training, of its steps, and of all that its log holds."""
+"""Report a run's progress: the work before training, its steps, and everything its log holds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

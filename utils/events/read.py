@@ -1,4 +1,4 @@
-"""Read a log from either end, in memory that does not grow with it; torn and foreign lines are skipped."""
+"""Read a log from either end in constant memory; torn and foreign lines are skipped."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What a run tells: its events, and warnings that people see at once; only the first of several processes writes."""
+"""Log a run's events and user-visible warnings; of several processes, only the first writes."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""Curves for plots: a few hundred points that keep every first, last, lowest and highest value of a long run.
+"""Downsample curves for plots to a few hundred points, keeping first, last, lowest and highest values.
 
-After a resume a run repeats the steps since its checkpoint. A curve shows the steps that led to the run's present
-weights: where steps repeat, the later ones count, and steps that were undone and not done again are left out.
+After a resume, a run repeats the steps since its checkpoint. A curve shows the steps that led to the current weights:
+of repeated steps the later ones count, and discarded steps are omitted.
 """
 
 import math

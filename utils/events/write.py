@@ -1,4 +1,4 @@
-"""Append events to a run's log; what a full disk does not take is kept until it does, never lost in silence."""
+"""Append events to a run's log; events that a full disk rejects are kept and written later."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Facts about this machine without loading torch: what the web process may ask, and what to recommend for it."""
+"""Facts about this machine, and recommendations for it; without loading torch."""
 
 from utils.hardware.environment import TORCH_ENVIRONMENT, keep_freed_memory
 from utils.hardware.estimates import XTTS_V2, Checkpointing, MemoryEstimate, ModelSize, Step, estimate

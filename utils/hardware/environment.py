@@ -1,4 +1,4 @@
-"""What a process that computes with torch wants of its environment and of its allocator."""
+"""Set the environment variables and the allocator for processes that compute with torch."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""How much memory a training step needs, by calculation from stated bytes a parameter and a position.
+"""Estimate the memory of a training step from stated bytes a parameter and a position.
 
 Bytes a parameter: 4 weight (float32), and for those that are trained 4 gradient and 8 Adam moments (2 with 8-bit Adam;
 none on the GPU when they are offloaded: the machine's memory then holds 12, the moments and a master copy of the
@@ -6,8 +6,8 @@ weights, and two staging buffers). For XTTS v2's 441.0 million that is 16 bytes,
 more: the half-precision copies of the weights that the backward pass needs again. With checkpointing those of one block
 at a time are enough.
 
-Bytes a position (of a tight row) and a block, for width D: what the backward pass reads again. With half-precision
-products: two float32 residual streams (8 D), their normalised copies (4 D), queries, keys and values (6 D), the
+Bytes a position (of a packed row) and a block, for width D: what the backward pass reads again. With half-precision
+products: two float32 residual streams (8 D), their normalized copies (4 D), queries, keys and values (6 D), the
 attention's output (2 D), and the MLP's two inner layers (16 D): 36 D. In float32: 64 D. Checkpointing keeps one
 residual stream (4 D) and holds one block in full; selective checkpointing also keeps the outputs of the four matrix
 products and of attention: 24 D with it, in float32 44 D. Explicit attention adds each head's attention weights: 6 bytes

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says about the GPUs of this machine, without loading torch."""
+"""Query NVIDIA's driver about this machine's GPUs, without loading torch."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""How many processes should load clips, from the size of the data and the machine, without loading torch."""
+"""Choose the number of data loader processes from the data and the machine, without loading torch."""
 
 import platform
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""All facts that `recommend` and the page want of this machine, gathered in one place."""
+"""Collect all facts about this machine that `recommend` and the page need."""
 
 import os
 import platform

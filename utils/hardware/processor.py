@@ -1,4 +1,4 @@
-"""What this machine computes with when it is not a GPU: processor, its matrix units, usable cores, compilers.
+"""Describe the CPU: model, matrix units, usable cores, compilers.
 
 Read from the operating system, without loading torch.
 """

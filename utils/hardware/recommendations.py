@@ -1,8 +1,8 @@
-"""Settings that suit a machine and a purpose, each with its reason, without loading torch.
+"""Recommend settings for a machine and a purpose, each with its reason, without loading torch.
 
-For every purpose there is a ladder of plans, the most wanted first. The first whose calculated memory (see
-`utils.hardware.estimates`) leaves room for its smallest useful batch is taken, with the largest batch that fits;
-gradients are then accumulated to an effective batch of 8 to 16 clips.
+Each purpose has a list of plans, the most preferred first. The first plan whose estimated memory (see
+`utils.hardware.estimates`) fits its smallest useful batch is chosen, with the largest batch that fits. Gradients are
+then accumulated to an effective batch of 8 to 16 clips.
 """
 
 from collections.abc import Iterator

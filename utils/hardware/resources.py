@@ -1,4 +1,4 @@
-"""Memory and disk that this process really has: container limits counted, read without loading torch."""
+"""Memory and disk available to this process, including container limits, without loading torch."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which of the driver's GPUs PyTorch sees and in what order it counts them, from CUDA's environment, without torch."""
+"""Which GPUs PyTorch sees, and in what order, from CUDA's environment variables, without loading torch."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Whether the installed PyTorch can use a GPU, and which install makes it, without loading torch.
+"""Check whether the installed PyTorch supports a GPU, and which installation does, without loading torch.
 
 A PyTorch wheel is built for one CUDA version and holds machine code for some compute capabilities. It needs a driver of
 the same CUDA generation: 525 or newer for CUDA 12, 580 or newer for CUDA 13.

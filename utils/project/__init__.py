@@ -1,1 +1,1 @@
-"""A project on disk: its paths, what was chosen for it, and its uploads; without loading torch."""
+"""A project on disk: its paths, choices and uploads; without loading torch."""

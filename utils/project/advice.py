@@ -1,4 +1,4 @@
-"""The command lines that messages advise, each as it can be pasted into the user's shell."""
+"""Build the commands that messages recommend, quoted for the user's shell."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""How much a folder takes on disk."""
+"""Measure the disk usage of a folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Where everything of a project lies on disk, and which names are safe to use there."""
+"""The paths of a project on disk, and the names that are safe to use there."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""The projects of an output folder: make one, list them, and keep what was chosen for each; without loading torch."""
+"""Create and list the projects of an output folder, and store their choices; without loading torch."""
 
 import json
 from dataclasses import asdict, dataclass, fields

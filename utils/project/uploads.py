@@ -1,4 +1,4 @@
-"""How much may be uploaded: a quota for each project, and a part of the disk that stays free."""
+"""Limit uploads: a quota for each project, and free space kept on the disk."""
 
 from utils.errors import UserError
 from utils.hardware import disk_free

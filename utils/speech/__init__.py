@@ -1,4 +1,4 @@
-"""Speaking from a process that never loads torch: models to choose, a worker that speaks, and takes kept on disk.
+"""Speak from a process without torch: the models, a worker that speaks, and takes on disk.
 
 desk = SpeechDesk(output)                              # one a process; nothing is loaded yet
 take = desk.submit(project, lines, model=..., settings=...)

@@ -1,4 +1,4 @@
-"""Compare models by ear: the same text and voice from each, side by side or blind, with every vote kept on disk.
+"""Compare models by ear: the same text and voice, side by side or blind, with every vote stored on disk.
 
 output/<project>/comparisons/<id>.json names the takes of a comparison; <id>.votes.jsonl has one vote a line.
 """

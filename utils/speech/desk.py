@@ -1,4 +1,4 @@
-"""Takes are asked for here and spoken one after the other by one worker; what comes is written to take.json."""
+"""Queue generation requests, which one worker speaks in order; results go to take.json."""
 
 import logging
 import threading

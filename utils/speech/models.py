@@ -1,4 +1,4 @@
-"""Everything in a project that can speak: its exported model, its runs' checkpoints, and the bases."""
+"""List a project's models that can speak: the exported model, checkpoints of runs, and bases."""
 
 from dataclasses import dataclass
 from pathlib import Path

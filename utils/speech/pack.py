@@ -1,4 +1,4 @@
-"""Pack what was made into one zip to download: a take's wavs with their texts, or the project's exported model."""
+"""Create a zip to download: a take's wavs with their texts, or the project's exported model."""
 
 import csv
 import io

@@ -1,8 +1,8 @@
-"""Takes on disk: what was spoken, with which model and settings, and every wav of it.
+"""Takes on disk: the spoken texts, model and settings, and all wavs.
 
 output/<project>/takes/<id>/ holds take.json, the reference recording if one was given, NNNN-MMM.wav for sentence M of
-line N as soon as it is spoken, and NNNN.wav for the whole line. take.json is replaced whole after each sentence:
-whoever shows a take reads it, and a killed process loses at most the sentence that was being spoken.
+line N as soon as it is spoken, and NNNN.wav for the whole line. take.json is replaced atomically after each sentence
+and read by the page. A killed process loses at most the current sentence.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
-"""The web process's side of the worker that speaks: one request at a time, answers as they come.
+"""Client of the speaking worker: one request at a time, replies as they come.
 
-One JSON object a line goes to the worker's input: {do: "speak" | "cancel" | "describe", id, ...}. One comes back for
-each thing that happened: {kind, id, ...} with the kinds loaded, sentence, line, line_failed, done, cancelled, failed.
-The worker is started by the first request, keeps its model, and ends when it is released, idle for long, or when
-training takes its device.
+Requests are JSON objects, one a line, on the worker's standard input: {do: "speak" | "cancel" | "describe", id, ...}.
+Replies are {kind, id, ...} with the kinds loaded, sentence, line, line_failed, done, cancelled, failed. The first
+request starts the worker. It keeps its model, and ends when it is released, after a long idle time, or when training
+takes its device.
 """
 
 import itertools

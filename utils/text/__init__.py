@@ -1,1 +1,1 @@
-"""What the model reads: normalised text and its tokens."""
+"""Normalize and tokenize text for the model."""

@@ -1,4 +1,4 @@
-"""Lower case where one rule does not serve all languages: alphabets with a dotted and a dotless i."""
+"""Lower-case alphabets with a dotted and a dotless i."""
 
 DOTTED_ALPHABETS = ("az", "crh", "gag", "tr")
 """Azerbaijani, Crimean Tatar, Gagauz and Turkish: İ is the capital of i, I that of ı."""

@@ -1,4 +1,4 @@
-"""Hindi numbers in words: num2words has no Hindi, so stock coqui-tts fails on any digit."""
+"""Spell out Hindi numbers: num2words has no Hindi, so stock coqui-tts fails on any digit."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Japanese numbers in kanji: coqui-tts leaves digits, XTTS v2 has no token for 0, and cutlet reads kanji aloud."""
+"""Convert Japanese numbers to kanji: coqui-tts keeps digits, XTTS v2 has no token for 0, and cutlet reads kanji."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What can be set of a look at a language, and where its outcome is kept for whoever shows it."""
+"""Settings of the language check, and where its result is stored."""
 
 import re
 from dataclasses import dataclass

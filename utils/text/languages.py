@@ -1,4 +1,4 @@
-"""Language codes: their spellings, their tokens, and the packages that a language's text rules need."""
+"""Language codes: their spellings, their tokens, and the packages that their text rules need."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""Text of any language as the tokenizer reads it: numbers and symbols in words, one spelling, lower case.
+"""Normalize text of any language for the tokenizer: numbers and symbols as words, one spelling, lower case.
 
 The 17 languages of the base keep the cleaners of stock coqui-tts, because the base learned from their output; numbers
 of Hindi and Japanese, Amharic and all other languages have rules of this project.

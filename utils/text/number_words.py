@@ -1,6 +1,6 @@
-"""Numbers, money and percentages in words of the languages that num2words knows; what is wrong there is told apart.
+"""Spell out numbers, money and percentages in the languages of num2words, with corrections.
 
-Tables hold what num2words lacks and what does not bend with the number; where neither has words, none are made up.
+The tables hold words that num2words lacks and that do not inflect with the number; nothing is guessed.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Punctuation of all scripts as the ASCII marks that every base reads, for languages without rules of their own.
+"""Map punctuation of all scripts to the ASCII marks that every base reads, for languages without own rules.
 
-A base's vocabulary lacks most scripts' own full stops: a clip would be left out for its last character. The base has
-learned how long to pause at ASCII marks; a new token would know nothing.
+A base's vocabulary lacks the full stops of most scripts, so clips would be dropped for their last character. The base
+has learned how long to pause at ASCII marks; a new token would start untrained.
 """
 
 import re

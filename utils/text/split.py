@@ -1,4 +1,4 @@
-"""Long text to pieces a model can speak: at sentence ends of any script, else at pauses, else between words."""
+"""Split long text into pieces that a model can speak: at sentence ends of any script, pauses, or word boundaries."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Text to token ids, exactly as stock coqui-tts reads it, with faults reported instead of raised in mid-training."""
+"""Convert text to token ids exactly as stock coqui-tts does, and report errors before training."""
 
 from bisect import bisect_right
 from functools import cached_property

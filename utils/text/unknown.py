@@ -1,4 +1,4 @@
-"""Characters that a base has no token for: how often they stand in a dataset, and what could be written instead."""
+"""Unsupported characters: how often a dataset has them, and what to write instead."""
 
 import unicodedata
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Every click, change, tick and page load, in one place: which handler runs, and what its values change."""
+"""Bind every click, change, tick and page load to its handler and outputs."""
 
 from webui.events.api import wire_api
 from webui.events.data import wire_data

@@ -1,4 +1,4 @@
-"""Endpoints that no component of the page needs: what scripts ask for."""
+"""API endpoints for scripts that no component of the page uses."""
 
 from typing import Any
 

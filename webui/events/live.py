@@ -1,4 +1,4 @@
-"""What the page keeps up to date by itself: one tick for all tabs."""
+"""Periodic updates of the page: one tick for all tabs."""
 
 from webui.events.wiring import Frame, wire_poll
 from webui.handlers import live

@@ -1,4 +1,4 @@
-"""Bind a handler to events: values go in by id, new values come out by id, faults become messages."""
+"""Bind a handler to events: values and updates by component id, errors as messages."""
 
 import hashlib
 import inspect

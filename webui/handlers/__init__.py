@@ -1,1 +1,1 @@
-"""What happens on a click: read the values, ask `utils`, return the new values by component id."""
+"""Handlers: read the values, call `utils`, return new values by component id."""

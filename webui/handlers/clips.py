@@ -1,4 +1,4 @@
-"""Tab 1, clip by clip: listen, edit the transcript, exclude, restore."""
+"""Tab 1, single clips: listen, edit the transcript, exclude, restore."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Tab 3: the same text from several models, side by side and blind."""
+"""Tab 3: compare several models on the same text, side by side and blind."""
 
 from collections.abc import Iterator
 from functools import partial

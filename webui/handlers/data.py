@@ -1,4 +1,4 @@
-"""Tab 1: take uploads in, make the dataset, show what became of every clip."""
+"""Tab 1: store uploads, prepare the dataset, show the status of every clip."""
 
 from dataclasses import replace
 from pathlib import Path

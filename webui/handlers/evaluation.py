@@ -1,4 +1,4 @@
-"""Tab 3: measure models of the project on sentences they never heard."""
+"""Tab 3: evaluate the project's models on held-out sentences."""
 
 from utils import jobs
 from utils.errors import UserError

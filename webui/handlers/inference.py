@@ -1,4 +1,4 @@
-"""Tab 3: speak, show and keep takes, take models away."""
+"""Tab 3: speak, show and store takes, download models."""
 
 import secrets
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The language panel of tab 1: look how the base reads the language, make a base that reads it better, use that one."""
+"""The language panel of tab 1: check how the base reads the language, extend the base, use the extended one."""
 
 from dataclasses import replace
 from pathlib import Path

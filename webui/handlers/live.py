@@ -1,4 +1,4 @@
-"""What the page keeps up to date by itself, for all tabs in one answer: read from disk and driver, never remembered."""
+"""Periodic updates of all tabs in one answer, read from disk and driver each time."""
 
 import logging
 import traceback

@@ -1,4 +1,4 @@
-"""The project bar: which projects there are, which one is chosen, in which language and from which base it is made."""
+"""The project bar: list the projects, choose one, and set its language and base."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The state of a project as plain values, for scripts that drive the page's API."""
+"""The state of a project as plain values, for scripts that use the page's API."""
 
 import json
 from typing import Any

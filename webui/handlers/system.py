@@ -1,4 +1,4 @@
-"""Tab 4: facts about the machine and the files, and the download of a base."""
+"""Tab 4: show the machine and the files, download a base."""
 
 from utils import jobs
 from utils.bases.catalog import DOWNLOADED, known_bases

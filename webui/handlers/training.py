@@ -1,4 +1,4 @@
-"""Tab 2: start, stop and go on with a run, recommend settings, export."""
+"""Tab 2: start, stop and resume a run, recommend settings, export."""
 
 from pathlib import Path
 from typing import Any

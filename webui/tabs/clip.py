@@ -1,4 +1,4 @@
-"""One clip of tab 1: hear it, mend its transcript, leave it out, cut it, join it with the next."""
+"""One clip of tab 1: listen, edit its transcript, exclude, split, trim, merge it with the next."""
 
 import gradio as gr
 from gradio.blocks import Block

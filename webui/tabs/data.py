@@ -1,4 +1,4 @@
-"""Tab 1, Data processing: recordings in, dataset out, and every clip accounted for."""
+"""Tab 1, Data processing: inputs, dataset settings, and the status of every clip."""
 
 import gradio as gr
 from gradio.blocks import Block

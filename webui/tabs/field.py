@@ -1,4 +1,4 @@
-"""A component for one setting: its label and help from the texts, its kind and default from the dataclass."""
+"""Create a component for one setting: label and help from the texts, kind and default from the dataclass."""
 
 from typing import Any
 

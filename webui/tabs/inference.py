@@ -1,4 +1,4 @@
-"""Tab 3, Inference: speak with any model of the project, keep every take, compare by ear."""
+"""Tab 3, Inference: speak with any model of the project, list all takes, compare by ear."""
 
 from dataclasses import replace
 

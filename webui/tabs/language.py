@@ -1,4 +1,4 @@
-"""The language panel of tab 1: how the base reads the project's language, and a base that reads it better."""
+"""The language panel of tab 1: how the base reads the project's language, and how to extend the base."""
 
 import gradio as gr
 from gradio.blocks import Block

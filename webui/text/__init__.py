@@ -1,4 +1,4 @@
-"""Every word the page shows, in one place, ready for translation: a file for each tab."""
+"""All text on the page, ready for translation: one file for each tab."""
 
 from webui.text.common import *  # noqa: F403
 from webui.text.data import *  # noqa: F403

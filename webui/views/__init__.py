@@ -1,1 +1,1 @@
-"""HTML made of facts: pure functions from what `utils` says to escaped markup."""
+"""Views: pure functions from facts to escaped HTML."""

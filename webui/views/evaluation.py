@@ -1,4 +1,4 @@
-"""What the last measurement of a project's models found: one column a model, one row a measure, and its picture."""
+"""The latest evaluation of a project's models: one column a model, one row a metric, and its plot."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The memory panel: each GPU with what this run and others use, or the machine's memory where there is no GPU."""
+"""The memory panel: each GPU with what this run and others use, or the system memory if there is no GPU."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""How a base reads a language, as the last look at it found: before and after an extension."""
+"""How a base reads a language, from the latest check: before and after an extension."""
 
 import json
 from pathlib import Path

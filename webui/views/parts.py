@@ -1,4 +1,4 @@
-"""Pieces that several views share: bars, badges, tables, messages, and numbers as people read them."""
+"""Elements that several views share: bars, badges, tables, messages, and formatted numbers."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The line under the project bar: what goes on in this project and elsewhere."""
+"""The line under the project bar: running jobs of this project and of others."""
 
 from utils.jobs import Job
 from utils.project.paths import NO_PROJECT, Project

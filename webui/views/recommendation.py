@@ -1,4 +1,4 @@
-"""What is recommended for this machine, and why."""
+"""The recommended settings for this machine, with reasons."""
 
 from utils.hardware import Recommendation
 from webui import text

@@ -1,4 +1,4 @@
-"""The dataset's report: how much is used, what was dropped and why, and the uploads it is made from."""
+"""The dataset's report: used and dropped clips with reasons, and the uploads behind them."""
 
 from collections.abc import Sequence
 from pathlib import Path

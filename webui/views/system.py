@@ -1,4 +1,4 @@
-"""What tab 4 tells: machine, versions, bases, jobs, disk and where files are."""
+"""Tab 4: machine, versions, bases, jobs, disk usage and file locations."""
 
 import importlib.metadata
 import platform

@@ -1,1 +1,1 @@
-"""From a recording to a clip of the dataset: make, split, merge with what exists."""
+"""Turn recordings into dataset clips, split them into train and eval, and merge them with existing ones."""

@@ -1,4 +1,4 @@
-"""What is in a dataset already: its report, with the metadata files as the authority, because people edit them."""
+"""Read an existing dataset: its report, overridden by the metadata files, because people edit them."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One recording to one clip of the dataset, or to the reason why not: what there is to do, then what came of it."""
+"""Turn one recording into a dataset clip, or into the reason why it is dropped."""
 
 import re
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Put the clips of one preparation together with those the dataset has: nothing is lost, nothing is there twice."""
+"""Merge newly prepared clips with those of the dataset, without loss or duplicates."""
 
 from bisect import bisect_left
 from collections import defaultdict

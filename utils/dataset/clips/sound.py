@@ -1,4 +1,4 @@
-"""From a recording to a clip's sound: decode, clean, measure, write. What a worker process does, one clip at a time."""
+"""Create a clip's audio in a worker process: decode, clean, measure, write."""
 
 import hashlib
 import math

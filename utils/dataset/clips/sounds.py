@@ -1,4 +1,4 @@
-"""Make the sound of many clips, and ask the judges about them, over several processes and never twice."""
+"""Create the audio of many clips in several processes, and score them, each only once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which clips are held out for evaluation: by recording and speaker, decided by content, once and for good."""
+"""Choose the held-out clips by recording and speaker, from their content, permanently."""
 
 import hashlib
 from collections import Counter, defaultdict

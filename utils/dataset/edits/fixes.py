@@ -1,7 +1,7 @@
-"""Fix single clips of a dataset: exclude, accept, restore, edit text, trim, split, merge; kept for all later runs.
+"""Edit single clips: exclude, accept, restore, edit text, trim, split, merge; edits survive later preparations.
 
-A fix is noted in report.json with the clip it concerns, by an id that comes from the recording's content. Clips that
-are cut anew are made from the recordings, under the dataset's settings; preparing again makes the same again.
+report.json stores each edit with its clip, by an id from the recording's content. Trimmed, split and merged clips are
+cut from the recordings again with the dataset's settings; later preparations repeat that.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""Readers of the files people bring: tables, JSON lines, subtitles, labels, archives, folders and text."""
+"""Readers of source formats: tables, JSON lines, subtitles, labels, archives, folders and text."""

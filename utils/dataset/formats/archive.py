@@ -1,6 +1,6 @@
-"""Unpack a zip of recordings safely: nothing leaves its folder, and no archive fills the disk or the memory.
+"""Unpack a zip of recordings safely: nothing leaves its folder or fills the disk or memory.
 
-The files lie below `<project>/sources/<zip's name>-<hash>/`, named by the archive's content: unpacking is done once.
+Files go to `<project>/sources/<zip's name>-<hash>/`, named by the archive's content, so each is unpacked only once.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Read subtitles and labels: SRT, WebVTT with its voices, Audacity labels, and ASS or SSA through pysubs2.
 
-Every cue of a file comes back, in the file's order, also one that nobody can use: with what is wrong with it.
+Returns every cue in the file's order, including unusable ones, with the reason.
 """
 
 import html

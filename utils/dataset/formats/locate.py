@@ -1,4 +1,4 @@
-"""Find the recordings that a table names, and the files that lie in a folder."""
+"""Find the recordings that a table names, and the files in a folder."""
 
 # pathlib takes a minute where a hundred thousand files lie.
 # ruff: noqa: PTH118, PTH122

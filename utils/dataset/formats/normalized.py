@@ -1,4 +1,4 @@
-"""Tell LJSpeech's third column, the transcript in words, from one that names speakers."""
+"""Distinguish LJSpeech's third column, the normalized transcript, from speaker names."""
 
 import unicodedata
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Read a metadata table in the layouts people use, and say exactly where a broken one is broken.
+"""Read a metadata table in the common layouts, and locate errors exactly.
 
 Layouts: a header with `audio_file` and `text` (`speaker_name` and `word_times` may follow), separated by `|`, comma,
 semicolon or tab; or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalised text`.

@@ -1,4 +1,4 @@
-"""Read text in the encodings that people's files have: UTF-8 and UTF-16 are recognised, others must be named."""
+"""Read text files: UTF-8 and UTF-16 are detected, other encodings must be named."""
 
 import codecs
 from pathlib import Path

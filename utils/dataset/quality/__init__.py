@@ -1,1 +1,1 @@
-"""What clips must fit, and what measures and scorers say about them."""
+"""Check, measure and score clips."""

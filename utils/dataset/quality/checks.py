@@ -1,4 +1,4 @@
-"""What a clip must fit: the base's tokenizer and the limits of the settings."""
+"""Check clips against the base's tokenizer and the limits of the settings."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""What measures say about a dataset's clips: which stand out, and why, in words.
+"""Flag clips whose measures stand out, with the reason.
 
 Measures of one clip: dc (share of full scale), clipping (share of samples), snr (dB), speech (share of the time),
 loudness (LUFS), begins and ends (dB relative to the speech), rate (letters a second), mos (DNSMOS, 1 to 5), voice
-(likeness to the speaker's other clips, -1 to 1), cer (share of the letters that a recogniser heard otherwise).
+(similarity to the speaker's other clips, -1 to 1), cer (character error rate of the recognized text).
 """
 
 from collections import defaultdict

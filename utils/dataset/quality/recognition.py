@@ -1,4 +1,4 @@
-"""Let a recogniser hear finished clips, each once, so that transcripts can be compared with what is really said."""
+"""Transcribe finished clips, each once, to compare them with their transcripts."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Models that listen to finished clips: the base's speaker encoder, and DNSMOS where its package is installed."""
+"""Score finished clips with the base's speaker encoder, and with DNSMOS where its package is installed."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Find clips that are nearly the same sound among very many, comparing only those of nearly the same length."""
+"""Find near-duplicate audio among many clips by comparing only those of similar length."""
 
 import numpy as np
 from numpy.typing import NDArray

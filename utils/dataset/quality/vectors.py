@@ -1,4 +1,4 @@
-"""Speaker embeddings as text in report.json, and back."""
+"""Encode speaker embeddings as text in report.json, and decode them."""
 
 import base64
 

@@ -1,1 +1,1 @@
-"""From a long recording to clips: transcribe, align and cut."""
+"""Transcribe, align and cut long recordings into clips."""

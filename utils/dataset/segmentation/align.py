@@ -1,7 +1,7 @@
-"""Give the words of a transcript their times in a recording, from what a recogniser heard there.
+"""Align the words of a transcript with a recording through the recognized words.
 
-Words are compared by their letters, in one case; scripts without spaces letter by letter. What the transcript says
-stands; where the recogniser heard otherwise, the deviation is counted, and a clip with too much of it is reported.
+Words are compared by their letters, ignoring case; scripts without spaces letter by letter. The transcript's text is
+kept. Differences from the recognized words are counted, and a clip with too many is reported.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Cut a long recording into clips at its pauses: cues are merged and split, and no cut lies inside a word.
 
-A unit is what has times and a text: a subtitle's cue, or a recognised word. Between two units the recording may
-be cut where a pause lies near their common boundary; units without such a pause between them stay together. Of all ways
-to form clips of the wanted lengths the cheapest is taken (dynamic programming): sentences whole, lengths in mid-range.
+A unit has times and a text: a subtitle's cue, or a recognized word. The recording may be cut between two units if a
+pause lies near their boundary; otherwise they stay together. Dynamic programming chooses the cheapest way to form clips
+of the requested lengths, preferring whole sentences and medium lengths.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""From a long recording to clips: by its subtitles or labels, by what a recogniser hears, or by both and a transcript.
+"""Turn a long recording into clips by subtitles or labels, recognized words, or an aligned transcript.
 
-What costs time is kept below the project's sources/ folder: the pauses of a recording and the words heard in it, each
-under a name that changes with the recording and the settings.
+Slow results are cached below the project's sources/ folder: the pauses of a recording and its recognized words, under
+names that depend on the recording and the settings.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Write down what a long recording says, with faster-whisper: piece by piece, each piece kept as soon as it is heard.
+"""Transcribe a long recording with faster-whisper, caching each piece as soon as it is done.
 
-A piece is up to 28 s of speech between two pauses (Whisper hears 30 s at a time); where silero-vad hears nobody,
-nothing is asked. Memory does not grow with the recording.
+A piece is up to 28 s of speech between two pauses (Whisper's window is 30 s). Sections without speech (silero-vad) are
+skipped. Memory is constant.
 """
 
 import json

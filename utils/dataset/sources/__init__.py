@@ -1,1 +1,1 @@
-"""What the user gave, as a list of recordings."""
+"""List the clips of the user's inputs."""

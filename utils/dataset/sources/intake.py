@@ -1,4 +1,4 @@
-"""Recordings and transcripts that were uploaded for a dataset, under safe names in <project>/uploads/dataset/."""
+"""Store uploaded recordings and transcripts under safe names in <project>/uploads/dataset/."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""What the user gave, as a list of clips to make: tables, recordings with texts or subtitles, archives of all these."""
+"""Read the user's inputs as a list of source clips: tables, recordings with texts or subtitles, archives."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""One clip as the user gave it, and how what the user gave is read."""
+"""One source clip as the user gave it, and the settings for reading inputs."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Changing a dataset at once or not at all, and keeping what was worked out already."""
+"""Change a dataset atomically, and cache finished work."""

@@ -1,4 +1,4 @@
-"""Do tasks in several processes, in chunks, and give results as they come; no process outlives its parent."""
+"""Run tasks in several processes and yield results as they finish; no process outlives its parent."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""What became of every clip: report.json and the table that people read."""
+"""Report every clip: report.json and the table printed for the user."""
 
 import json
 from collections import Counter

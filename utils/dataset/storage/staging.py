@@ -1,8 +1,8 @@
-"""Change a dataset all at once or not at all: files are written aside, then moved in.
+"""Change a dataset atomically: new files are staged, then moved in.
 
-The new files lie in `dataset/.new` until all of them are complete; a marker then makes the change final, and moving
-them in can be repeated: after a kill in mid-move the next preparation finishes the job. Each state in between is a
-valid dataset, and nothing that is there already (wavs, a code cache) is moved, so a running training is undisturbed.
+New files stay in `dataset/.new` until all of them are complete. A marker then commits the change, and the move can be
+repeated: after a kill during the move, the next preparation finishes it. Each intermediate state is a valid dataset.
+Existing files (wavs, a code cache) are never moved, so a running training is not affected.
 """
 
 import logging

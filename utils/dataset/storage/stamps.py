@@ -1,4 +1,4 @@
-"""Tell without reading a file whether it is still the one that was read."""
+"""Detect a changed file without reading it."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""What has been worked out already, kept on disk by content, so that a cut preparation goes on where it was.
+"""Cache finished results on disk by content, so that an interrupted preparation resumes.
 
-The folder `dataset/.work` holds log.jsonl, a line {"key", "value"} a result that only ever grows, and wavs/, clips that
-are ready but not yet in the dataset, named by their content. A torn last line is skipped. All of it can be deleted: it
-is then worked out again, with the same results.
+The folder `dataset/.work` holds log.jsonl, append-only with one line {"key", "value"} for each result, and wavs/,
+finished clips that are not yet in the dataset, named by their content. A torn last line is skipped. The folder can be
+deleted; the same results are then computed again.
 """
 
 import hashlib

@@ -1,1 +1,1 @@
-"""Amharic text: one spelling for each sound, numbers and abbreviations in words, sounds, and a Latin form of them."""
+"""Amharic text: spelling, numbers and abbreviations as words, sounds, and their Latin form."""

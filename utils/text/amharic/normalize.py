@@ -1,4 +1,4 @@
-"""Amharic as the model reads it: homophone letters in one spelling, abbreviations and numbers in words.
+"""Normalize Amharic: one spelling for homophone letters, abbreviations and numbers as words.
 
 Letters of the same sound are written as one, as Amharic speech recognition does it (Abate et al. 2005, "An Amharic
 Speech Corpus for Large Vocabulary Continuous Speech Recognition"); doubled letters stay as they were written.

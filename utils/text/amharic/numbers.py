@@ -1,4 +1,4 @@
-"""Amharic numbers in words: cardinals, ordinals, decimals, years, money, percent, times, and Ge'ez numerals.
+"""Spell out Amharic numbers: cardinals, ordinals, decimals, years, money, percent, times, Ge'ez numerals.
 
 num2words' Amharic fails on most numbers and writes millions with a Latin letter, so these tables are our own.
 """

@@ -1,7 +1,7 @@
-"""Amharic words to sounds (epitran, IPA), and a Latin form of those sounds that the XTTS v2 vocabulary can read.
+"""Convert Amharic words to sounds (epitran, IPA) and to a Latin form that the XTTS v2 vocabulary can read.
 
-The Latin form has one letter for a sound, so that it can be turned back; it borrows letters from languages that the
-base speaks where they stand for a like sound: š č ž of Czech, ñ of Spanish, ı of Turkish.
+The Latin form has one letter for each sound, so that it is reversible. It borrows letters for similar sounds from
+languages that the base speaks: š č ž from Czech, ñ from Spanish, ı from Turkish.
 """
 
 import re

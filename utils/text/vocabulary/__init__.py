@@ -1,1 +1,1 @@
-"""A base's vocabulary made larger for a language, with every old id and old segmentation as it was."""
+"""Extend a base's vocabulary for a language without changing old ids or segmentations."""

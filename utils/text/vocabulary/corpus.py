@@ -1,6 +1,6 @@
-"""A corpus row by row: CSV, JSON, JSONL or plain text; tables are extracted to a text file, which can be gone on with.
+"""Read a corpus row by row: CSV, JSON, JSONL or plain text. Extracting a table to a text file can resume.
 
-Memory stays flat: no file is ever held whole.
+Memory is constant: no file is read as a whole.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""The words of a corpus with how often it has them; a count that was cut goes on where it was."""
+"""Count the words of a corpus; an interrupted count resumes."""
 
 import json
 from collections import Counter

@@ -1,8 +1,7 @@
-"""Tokens and merges of a language written into a base's tokenizer file.
+"""Write a language's tokens and merges into a base's tokenizer file.
 
-A merge is added only where its product holds a letter that the base could not read: the text of an old language never
-holds one, so its segmentation stays the same whatever is added. Pieces of letters that the base reads already are left
-to the base's own merges, and counted.
+A merge is added only if its product has a letter that the base could not read. Text of an old language has no such
+letter, so its segmentation never changes. Pieces of known letters are counted and left to the base's own merges.
 """
 
 import json

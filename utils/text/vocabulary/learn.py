@@ -1,4 +1,4 @@
-"""Pieces of words that a corpus repeats, learned by SentencePiece (byte-pair encoding), most useful first."""
+"""Learn frequent word pieces of a corpus with SentencePiece (byte-pair encoding), most useful first."""
 
 import io
 import logging

@@ -1,8 +1,8 @@
-"""Candidates made into merges, each of which stays a token that some word of the corpus gives.
+"""Turn candidate pieces into merges, each of which some word of the corpus uses as a token.
 
-Byte-pair encoding joins two symbols at a time. A piece is often only a step: all of its places go on into a longer one,
-and then its id, its row in the model and its place in the vocabulary are never used. So a merge is made only when both
-of its halves are still seen elsewhere; letters are free of that, because words yet unseen need them.
+Byte-pair encoding joins two symbols at a time. A piece is often only an intermediate step: all of its occurrences
+become part of a longer piece, and its id and its row in the model are never used. A merge is therefore made only if
+both of its halves still occur elsewhere. Letters are exempt, because unseen words need them.
 """
 
 from collections import Counter, defaultdict
