@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
-from utils.events.progress import PhaseProgress
+from utils.events.progress import ProgressFn
 from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel, conditioning_mel
@@ -273,7 +273,7 @@ class Setup:
     loaders: Loaders
 
 
-def set_up(plan: RunPlan, progress: PhaseProgress | None = None) -> Setup:
+def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     """Read and encode the clips, and put the model on the device, which this process must have claimed.
 
     Args:

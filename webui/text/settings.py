@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterable
 
-from webui.text.catalog import _
-
 from utils.schedules import SHAPES
 from utils.switches import SWITCHES
+from webui.text.catalog import _
 
 LABELS = {
     **{switch.name: _(switch.label) for switch in SWITCHES},
