@@ -6,8 +6,7 @@ from utils.schedules import SHAPES
 from utils.switches import SWITCHES
 
 LABELS = {
-    **{switch.name: switch.label for switch in SWITCHES},
-    **{switch.field: switch.label for switch in SWITCHES if switch.field},
+    **{key: switch.label for switch in SWITCHES for key in (switch.name, switch.field) if key},
     "num_epochs": "Epochs",
     "batch_size": "Batch size",
     "grad_accumulation": "Gradient accumulation",
@@ -72,7 +71,7 @@ LABELS = {
     "language": "Language",
 }
 HELPS = {
-    **{switch.field: switch.help for switch in SWITCHES if switch.help},
+    **{helped.field: helped.help for helped in SWITCHES if helped.help},
     "learning_rate": "Peak, such as 5e-6. Empty: the base's own default; with LoRA up to ten times that.",
     "num_epochs": "Passes over the training clips. Empty: the base's own default.",
     "batch_size": "Clips in one pass. More is quicker on a GPU and takes more memory.",
