@@ -20,7 +20,7 @@ RENAMED = {
     "save_step": "checkpoint_every",
 }
 """Other name -> ours; the value is the same."""
-SWITCHES = ("fp16", "bf16", "gradient_checkpointing")
+FLAGS = ("fp16", "bf16", "gradient_checkpointing")
 """On or off elsewhere, where our setting has several ways; alone on a command line they mean on."""
 _SCHEDULES = {"constant_with_warmup": "constant"}
 """Ours all warm up, over `warmup_steps`."""
@@ -57,7 +57,7 @@ def translate(values: Mapping[str, Any], *, where: str) -> tuple[dict[str, Any],
 
 def _meaning(name: str, value: Any) -> list[tuple[str, Any]]:
     """One setting in ours; nothing where it only says that something is off that is off anyway."""
-    if name in SWITCHES and str(value).lower() in _BOOLEANS:
+    if name in FLAGS and str(value).lower() in _BOOLEANS:
         # Configuration files and the environment give words.
         value = _BOOLEANS[str(value).lower()]
         if name == "gradient_checkpointing":
@@ -86,11 +86,11 @@ def translate_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     own: dict[str, Any] = {}
     for flag, value, written in _flags(words):
         name = flag.removeprefix("--").replace("-", "_")
-        if name in SWITCHES and (value is None or value.lower() in _BOOLEANS):
+        if name in FLAGS and (value is None or value.lower() in _BOOLEANS):
             meant = value is None or _BOOLEANS[value.lower()]
             if given.setdefault(name, meant) != meant:
                 raise _contradiction(f"{name} ({given[name]})", f"{name} ({meant})", "command line")
-        elif name.removeprefix("no_") in SWITCHES and value is None:
+        elif name.removeprefix("no_") in FLAGS and value is None:
             name = name.removeprefix("no_")
             if given.setdefault(name, False):
                 raise _contradiction(f"{name} (True)", f"{name} (False)", "command line")

@@ -35,8 +35,8 @@ class Switch:
     """Names its value in a row of preflight, which chooses it; preflight leaves it as given when there is none."""
     is_exact: bool = True
     """Whether it trains all weights with exact moments; others are recommended only where nothing else fits."""
-    problem: Callable[[Any], str | None] = lambda config: None
-    """What is wrong with its value in a `TrainConfig`, alone or beside others, with the fix."""
+    fault: tuple[Callable[[Any], bool], str] | None = None
+    """Whether its value in a `TrainConfig` cannot be, alone or beside others, and the words for it, with the fix."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.field)
@@ -45,34 +45,9 @@ class Switch:
         """Whether a `TrainConfig` asks for it."""
         return bool(getattr(config, self.field) != self.off)
 
-
-def _precision_problem(config: Any) -> str | None:
-    if config.mixed_precision == "fp16" and config.device == "cpu":
-        return "mixed_precision fp16 needs a CUDA GPU; use bf16, fp32 or auto on a CPU"
-    return None
-
-
-def _compile_problem(config: Any) -> str | None:
-    if config.reading_weight and config.compile != "off":
-        return "reading_weight watches attention, which compiled blocks hide; give compile off"
-    return None
-
-
-def _moments_problem(config: Any) -> str | None:
-    if config.eight_bit_optimizer and config.offload_optimizer:
-        return "eight_bit_optimizer and offload_optimizer both place AdamW's moments; choose one of them"
-    return None
-
-
-def _rank_problem(config: Any) -> str | None:
-    return f"lora_rank is {config.lora_rank}; use 0 or more" if config.lora_rank < 0 else None
-
-
-def _share_problem(config: Any) -> str | None:
-    share = config.cuda_memory_fraction
-    if share is not None and not 0 < share <= 1:
-        return f"cuda_memory_fraction is {share}; use a share above 0, up to 1"
-    return None
+    def problem(self, config: Any) -> str | None:
+        """What is wrong with its value in a `TrainConfig`."""
+        return self.fault[1].format(**vars(config)) if self.fault and self.fault[0](config) else None
 
 
 SWITCHES = (
@@ -104,7 +79,10 @@ SWITCHES = (
         on="auto",
         place="checkbox",
         row=lambda _: "mixed precision",
-        problem=_precision_problem,
+        fault=(
+            lambda config: config.mixed_precision == "fp16" and config.device == "cpu",
+            "mixed_precision fp16 needs a CUDA GPU; use bf16, fp32 or auto on a CPU",
+        ),
     ),
     Switch(
         field="compile",
@@ -115,7 +93,10 @@ SWITCHES = (
         on="default",
         place="more",
         row=lambda mode: "compile" if mode == "default" else f"compile {mode}",
-        problem=_compile_problem,
+        fault=(
+            lambda config: config.reading_weight and config.compile != "off",
+            "reading_weight watches attention, which compiled blocks hide; give compile off",
+        ),
     ),
     Switch(
         field="eight_bit_optimizer",
@@ -124,7 +105,10 @@ SWITCHES = (
         place="more",
         row=lambda _: "8-bit AdamW",
         is_exact=False,
-        problem=_moments_problem,
+        fault=(
+            lambda config: config.eight_bit_optimizer and config.offload_optimizer,
+            "eight_bit_optimizer and offload_optimizer both place AdamW's moments; choose one of them",
+        ),
     ),
     Switch(
         field="offload_optimizer",
@@ -150,14 +134,17 @@ SWITCHES = (
         place="more",
         row=lambda _: "LoRA",
         is_exact=False,
-        problem=_rank_problem,
+        fault=(lambda config: config.lora_rank < 0, "lora_rank is {lora_rank}; use 0 or more"),
     ),
     Switch(
         field="cuda_memory_fraction",
         label="Share of the GPU's memory",
         short="CUDA memory limit",
         off=None,
-        problem=_share_problem,
+        fault=(
+            lambda config: config.cuda_memory_fraction is not None and not 0 < config.cuda_memory_fraction <= 1,
+            "cuda_memory_fraction is {cuda_memory_fraction}; use a share above 0, up to 1",
+        ),
     ),
     Switch(field="", name="tf32", label="TF32 matrix products", short="TF32"),
     Switch(field="", name="loader", label="Data loading"),

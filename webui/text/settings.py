@@ -8,8 +8,7 @@ from utils.switches import SWITCHES
 from webui.text.catalog import _
 
 LABELS = {
-    **{switch.name: _(switch.label) for switch in SWITCHES},
-    **{switch.field: _(switch.label) for switch in SWITCHES if switch.field},
+    **{key: _(switch.label) for switch in SWITCHES for key in (switch.name, switch.field) if key},
     "num_epochs": _("Epochs"),
     "batch_size": _("Batch size"),
     "grad_accumulation": _("Gradient accumulation"),
