@@ -15,7 +15,7 @@ WORK = {
     "evaluate": ("_evaluate",),
     "synthesize": ("_synthesize",),
     "lengths": ("_lengths",),
-    "fix": ("_apply", "open_project"),
+    "fix": ("_fix",),
     "demo": ("_demo",),
 }
 """Of each command, the functions that do its work."""

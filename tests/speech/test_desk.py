@@ -42,6 +42,20 @@ def test_the_first_sentence_is_there_while_the_rest_is_spoken(desk, project):
     assert ended(take).state == "stopped"
 
 
+def test_a_take_is_followed_without_reading_its_file(desk, project, monkeypatch):
+    take = submit(desk, project, "one", "slow two")
+    monkeypatch.setattr(desk_module, "read_take", lambda _: pytest.fail("it is not over"))
+    for now in desk.follow(take, timeout_s=20):
+        if len(now.sentences) == 2:
+            break
+    assert now.state == "speaking" and now.device == "cpu" and now.lines[0].state == "finished"
+    assert list(desk.follow(now, timeout_s=0.1)) == []
+    monkeypatch.undo()
+    desk.stop(take.folder)
+    assert [newest.state for newest in desk.follow(now, timeout_s=20)][-1] == "stopped"
+    assert [newest.state for newest in desk.follow(take)] == ["stopped"], "it is over"
+
+
 def test_a_stopped_take_goes_on_with_the_lines_that_are_missing(desk, project):
     take = submit(desk, project, "one", "slow two", "three")
     until(take, lambda take: len(take.sentences) == 2)

@@ -102,11 +102,15 @@ Fix = (
 def main(args: Sequence[str] | None = None) -> None:
     """The command; exits with 2 after a fault that the user can fix."""
     with error_exits():
-        config = tyro.cli(Fix, description=__doc__, args=args).config().validate(where="fix")  # type: ignore[call-overload]
-        # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-        from utils.dataset.edits.fixes import apply
+        fix = tyro.cli(Fix, description=__doc__, args=args)  # type: ignore[call-overload]
+        _fix(fix.config().validate(where="fix"))
 
-        print(apply(config).table())
+
+def _fix(config: FixConfig) -> None:
+    # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
+    from utils.dataset.edits.fixes import apply
+
+    print(apply(config).table())
 
 
 if __name__ == "__main__":

@@ -142,6 +142,10 @@ class JsonChild:
         self.close_input()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_TIMEOUT_S if timeout_s is None else timeout_s)
+        if os.name == "posix":
+            # Here, because `end_tree` would take its exit status; what it started is still found by its session.
+            self._process.kill()
+            self._process.wait()
         # Also where it has ended: a process that it left behind would hold its pipes.
         if self._identity is not None:
             end_tree(self._identity, whole_session=True)
