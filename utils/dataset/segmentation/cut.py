@@ -96,7 +96,7 @@ def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: flo
     whole = [part for unit in checked for part in _parts(unit, pauses, limits)]
     found: list[Cut] = []
     for run in _runs(whole):
-        found += [_unusable(run[0], run[0].fault)] if run[0].fault else _clips(run, pauses, limits, whole)
+        found += [_unusable(run[0], run[0].fault)] if run[0].fault else _clips(run, pauses, limits)
     return found
 
 
@@ -176,7 +176,7 @@ def _runs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
         yield run
 
 
-def _clips(run: list[Unit], pauses: Sequence[Pause], limits: Limits, all_units: Sequence[Unit]) -> list[Cut]:
+def _clips(run: list[Unit], pauses: Sequence[Pause], limits: Limits) -> list[Cut]:
     boundaries = _boundaries(run, pauses, limits)
     cuttable = [index for index, at in enumerate(boundaries) if at.end_s is not None or at.start_s is not None]
     # The outer edges count in any case, so that every unit comes out, if need be with a fault.

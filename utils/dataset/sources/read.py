@@ -23,7 +23,6 @@ from utils.dataset.formats.locate import (
 from utils.dataset.formats.table import clean, read_table
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
-from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.sources.recording import Reading, Recording
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError
@@ -79,11 +78,6 @@ def require_inputs(paths: Iterable[Path]) -> None:
             raise UserError(what="the input does not exist", where=str(path), fix=_LAYOUTS)
 
 
-def read_source(path: Path, reading: Reading | None = None) -> list[Recording]:
-    """As `read_sources`, for one path."""
-    return _read_one(path, reading or Reading(long_audio=LongAudio(kept=path / ".kept")))
-
-
 def _read_one(path: Path, reading: Reading) -> list[Recording]:
     # Of this moment: an archive may have been unpacked since, and folders change between two calls.
     source, reading = path.expanduser(), replace(reading, files=Listing())
@@ -114,7 +108,9 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
     found: list[Recording] = []
     read: list[Path] = []
     refused: dict[Path, UserError] = {}
-    for table in _tables_in(folder, reading.files):
+    tables = files_in(folder, _LISTS, reading.files)
+    # Those called metadata first: of two rows for one recording the first counts.
+    for table in sorted(tables, key=lambda path: (path.name.lower() not in _TABLE_NAMES, path)):
         try:
             _check_inside(table, folder, reading.files)
             found += _listed(table, table.parent, reading)
@@ -126,11 +122,6 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
         raise next(iter(refused.values()))
     found += [_refused(table, error) for table, error in refused.items()]
     return found + _unnamed(folder, reading, found, read)
-
-
-def _tables_in(folder: Path, files: Listing) -> list[Path]:
-    """Every table below a folder, those called metadata first: of two rows for one recording the first counts."""
-    return sorted(files_in(folder, _LISTS, files), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
 
 
 def _check_inside(table: Path, folder: Path, files: Listing) -> None:
@@ -227,7 +218,9 @@ def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables
     silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
     found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
     # A text that is a link like that is told of with its recording.
-    return found + [_broken(path) for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
+    fault = Fault("missing file", "a link to a file that is not there, or to itself")
+    lone = [path for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
+    return found + [Recording(audio=path, fault=fault) for path in lone]
 
 
 def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | None:
@@ -260,10 +253,6 @@ def _outside(what: str, path: Path, root: Path) -> Fault:
     if real_path(path) is None:
         return Fault("missing file", f"{what} names a link that leads to itself")
     return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
-
-
-def _broken(path: Path) -> Recording:
-    return Recording(audio=path, fault=Fault("missing file", "a link to a file that is not there, or to itself"))
 
 
 def _alone(path: Path, reading: Reading) -> list[Recording]:
