@@ -1,6 +1,5 @@
 """Words of tab 3, Inference."""
 
-SPEAK_TITLE = "Speak"
 MODEL = "Model"
 MODEL_HELP = "Any checkpoint of this project, its exported model, or a base. Checkpoints can be heard while they train."
 REFRESH_MODELS = "Read the list again"
