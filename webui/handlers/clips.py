@@ -30,7 +30,11 @@ def choose(studio: Studio, values: Values) -> Updates:
     wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
     named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[0]]
     # Clips of one recording that were left out may share its name: the other columns tell them apart.
-    found = max(named, key=lambda clip: _num_alike(wanted, view.rows([clip])[0]), default=None)
+    found = max(
+        named,
+        key=lambda clip: sum(a == str(b) for a, b in zip(wanted, view.rows([clip])[0], strict=False)),
+        default=None,
+    )
     return _shown(project, found) if found else CLOSED
 
 
@@ -117,10 +121,6 @@ def _project_of(shown: object) -> str:
     return shown.partition("\n")[0] if isinstance(shown, str) else ""
 
 
-def _num_alike(wanted: Sequence[str], row: Sequence[object]) -> int:
-    return sum(cell == str(other) for cell, other in zip(wanted, row, strict=False))
-
-
 def go_back(studio: Studio, values: Values) -> Updates:
     """Show the clip before the one that is shown."""
     return _neighbour(studio, values, -1)
@@ -185,6 +185,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
     has_sound = _has_sound(project, found)
     is_used = found.status == "used"
     can_be_cut = is_used and has_sound
+    by_hand = edit.can_be_restored(found) or found.reason in ("excluded", "replaced")
     before, after = _halves(found.text)
     return {
         "data.clip_box": Change(visible=True),
@@ -193,7 +194,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.transcript": Change(value=found.text, interactive=is_used),
         "data.save": Change(interactive=is_used),
         "data.exclude": Change(interactive=is_used),
-        "data.restore": Change(interactive=_can_be_undone(found)),
+        "data.restore": Change(interactive=by_hand or found.accepted or bool(found.made_from)),
         "data.accept": Change(interactive=found.reason == "flagged" or bool(found.flags and not found.accepted)),
         "data.trim": Change(interactive=can_be_cut),
         "data.split": Change(interactive=can_be_cut),
@@ -206,11 +207,6 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.text_before": before,
         "data.text_after": after,
     }
-
-
-def _can_be_undone(found: ClipReport) -> bool:
-    by_hand = edit.can_be_restored(found) or found.reason in ("excluded", "replaced")
-    return by_hand or found.accepted or bool(found.made_from)
 
 
 def _halves(words: str) -> tuple[str, str]:
