@@ -215,9 +215,10 @@ def show_form(studio: Studio, values: Values) -> Updates:
     # What was left to the base is left to it again.
     shown = {name: "" if name in open_ones else forms.in_form(known[name], getattr(config, name)) for name in known}
     choices, checkpointing, precision = starts(project), config.gradient_checkpointing, config.mixed_precision
+    origin = READY if Path(config.base) == project.ready else config.base
     return {f"{FORM}{name}": value for name, value in shown.items()} | {
         "train.run": "",
-        "train.start_from": Change(choices=choices, value=_started_from(project, config, choices)),
+        "train.start_from": Change(choices=choices, value=origin if origin in [value for _, value in choices] else ""),
         "train.gradient_checkpointing": checkpointing != "none",
         "train.recompute": checkpointing if checkpointing != "none" else "full",
         "train.sdpa": config.sdpa,
@@ -238,12 +239,6 @@ def _newest_settings(project: Project) -> tuple[TrainConfig, set[str]]:
     # The first start knows: after a resume, every setting counts as given.
     sources = next(read_events(job.events, kind="started"), {}).get("sources")
     return config, {name for name, who in sources.items() if who != "you"} if isinstance(sources, dict) else set()
-
-
-def _started_from(project: Project, config: TrainConfig, choices: list[tuple[str, str]]) -> str:
-    """What of the choices a run started from; the project's base when that is not there any more."""
-    value = READY if Path(config.base) == project.ready else config.base
-    return value if value in [choice for _, choice in choices] else ""
 
 
 RECOMMENDED = (

@@ -92,7 +92,8 @@ def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: flo
         Cuts that hold every unit exactly once; those of a unit that was split share it.
     """
     checked = check_units(units, duration_s)
-    pauses = _with_ends(pauses, duration_s)
+    # With one pause at each end of the recording.
+    pauses = [Pause(0.0, 0.0), *(pause for pause in pauses if pause.end_s < duration_s), *_last(pauses, duration_s)]
     whole = [part for unit in checked for part in _parts(unit, pauses, limits)]
     found: list[Cut] = []
     for run in _runs(whole):
@@ -149,11 +150,6 @@ def _impossible(unit: Unit, duration_s: float) -> Fault | None:
     if not any(map(str.isalnum, unit.text)):
         return Fault("empty text", "it has no words")
     return None
-
-
-def _with_ends(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:
-    """The pauses, with one at each end of the recording."""
-    return [Pause(0.0, 0.0), *(pause for pause in pauses if pause.end_s < duration_s), *_last(pauses, duration_s)]
 
 
 def _last(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:

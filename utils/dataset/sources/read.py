@@ -112,7 +112,10 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
     # Those called metadata first: of two rows for one recording the first counts.
     for table in sorted(tables, key=lambda path: (path.name.lower() not in _TABLE_NAMES, path)):
         try:
-            _check_inside(table, folder, reading.files)
+            # A table directly in the folder may be a link, as whoever gives the folder put it there.
+            if table.parent != folder.absolute() and not is_inside(table, folder, reading.files):
+                what = f"a link that leads out of {folder}"
+                raise UserError(what=what, where=str(table), fix="copy the table in")
             found += _listed(table, table.parent, reading)
             read.append(table)
         except UserError as error:
@@ -122,16 +125,6 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
         raise next(iter(refused.values()))
     found += [_refused(table, error) for table, error in refused.items()]
     return found + _unnamed(folder, reading, found, read)
-
-
-def _check_inside(table: Path, folder: Path, files: Listing) -> None:
-    """Do nothing for a table of the folder; one directly in it may be a link, as whoever gives the folder put it there.
-
-    Raises:
-        UserError: a link in a subfolder that leads out of the folder.
-    """
-    if table.parent != folder.absolute() and not is_inside(table, folder, files):
-        raise UserError(what=f"a link that leads out of {folder}", where=str(table), fix="copy the table in")
 
 
 def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
@@ -277,7 +270,10 @@ def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | No
         reading: how to read it.
         missing: the fault of a recording without words; says that its text file is missing when None.
     """
-    fault = _name_fault(audio)
+    fault = None
+    if printable(audio) != str(audio):
+        # Such names can be neither opened by libsndfile nor written to the metadata.
+        fault = Fault("unreadable audio", f"{printable(audio.name)} is not a UTF-8 name; rename the file")
     if not fault and not is_inside(audio, folder, reading.files):
         fault = _outside("a link that", audio, folder)
     if fault:
@@ -342,10 +338,3 @@ def _places(cut: Cut) -> str:
     """The units of a cut in words: cue 3, or cue 3 to cue 5."""
     first, last = cut.units[0].place, cut.units[-1].place
     return first if first == last else f"{first} to {last}"
-
-
-def _name_fault(path: Path) -> Fault | None:
-    """Names in another encoding than UTF-8 can be neither opened by libsndfile nor written to the metadata."""
-    if printable(path) == str(path):
-        return None
-    return Fault("unreadable audio", f"{printable(path.name)} is not a UTF-8 name; rename the file")
