@@ -61,7 +61,9 @@ def parse(field: Field, value: Any) -> Any:
     if field.kind == "text":
         return str(value)
     if field.kind == "choice":
-        return _choice(field, value)
+        if str(value) not in field.choices:
+            raise ValueError(f"{text.label(field.name)} is {value!r}; use {' or '.join(field.choices)}")
+        return str(value)
     number = _number(field, value)
     if field.name in IN_SECONDS:
         return round(number * SAMPLE_RATE)

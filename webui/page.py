@@ -25,7 +25,10 @@ class Page(gr.Blocks):
             values = await super().postprocess_data(block_fn, predictions, state)
             _keep_ids(block_fn.outputs, state)
             return values
-        told = {block: value for block, value in predictions.items() if not _is_skip(value)}
+        # Only dicts are compared: a data frame cannot be.
+        told = {
+            block: value for block, value in predictions.items() if not (isinstance(value, dict) and value == gr.skip())
+        }
         if not told:
             return [gr.skip() for _ in block_fn.outputs]
         known = {block._id for block in told}
@@ -35,11 +38,6 @@ class Page(gr.Blocks):
         _keep_ids(changed.outputs, state)
         by_id = {block._id: value for block, value in zip(changed.outputs, values, strict=True)}
         return [by_id.get(block._id, gr.skip()) for block in block_fn.outputs]
-
-
-def _is_skip(value: Any) -> bool:
-    # A data frame cannot be compared with a dict.
-    return isinstance(value, dict) and value == gr.skip()
 
 
 def _keep_ids(blocks: Iterable[Block], state: SessionState | None) -> None:

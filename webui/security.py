@@ -294,7 +294,7 @@ class Guard:
                 413,
                 "The request is too large. Upload fewer or smaller files, or increase --max-upload-gb.",
             )
-        if path == UPLOAD_PATH and not _has_room(int(length)):
+        if path == UPLOAD_PATH and shutil.disk_usage(tempfile.gettempdir()).free <= int(length) + KEPT_FREE_BYTES:
             return 507, "The disk does not have enough free space for this upload."
         return None
 
@@ -338,10 +338,6 @@ def hostname(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _has_room(num_bytes: int) -> bool:
-    return shutil.disk_usage(tempfile.gettempdir()).free > num_bytes + KEPT_FREE_BYTES
 
 
 def _with_headers(send: Send) -> Send:

@@ -13,10 +13,9 @@ import pytest
 import soundfile
 
 from tests.audio.signals import encode, tone
-from tests.dataset.recordings import config, demo_clips, make_source
+from tests.dataset.recordings import config, demo_clips, make_source, read_source
 from utils.config import SAMPLE_RATE
 from utils.dataset.build import prepare
-from utils.dataset.sources.read import read_source
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import ClipReport, Report
 from utils.project.paths import Project

@@ -42,7 +42,7 @@ def test_a_gpu_is_described_as_the_driver_tells_it(monkeypatch, driver):
     assert (first.utilization, first.temperature) == (37, 61)
     assert (first.driver, first.cuda) == ("580.65.06", (13, 0))
     # Process 7 uses a GiB, the driver does not tell for 8, and 9 is not there.
-    assert [first.used_by(pid) for pid in (7, 8, 9)] == [GIB, None, 0]
+    assert [first.processes.get(pid, 0) for pid in (7, 8, 9)] == [GIB, None, 0]
 
 
 def test_what_a_driver_does_not_tell_is_none_and_the_rest_stays(monkeypatch, driver):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from utils.evaluation.features import FRAMES_PER_SECOND, HOP, RATE, Features, active, log_mels, mfccs, trimmed
+from utils.evaluation.features import FRAMES_PER_SECOND, HOP, RATE, active, log_mels, mfccs, trimmed
 from utils.evaluation.warping import best_ends
 
 MAX_SILENCE_S = 1.2
@@ -56,19 +56,16 @@ def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace:
     if said.shape[1] < 0.1 * RATE:
         return Defects(silent=True, early_stop=True, run_on=not finished)
     length = said.shape[1] / wanted.shape[1] / pace
-    extra_s, lost_s = unmatched(mfccs(said), mfccs(wanted))
+    said_features, wanted_features = mfccs(said), mfccs(wanted)
+    end_said, end_wanted = best_ends(said_features, wanted_features)
+    extra_s = (len(said_features) - end_said) / FRAMES_PER_SECOND
+    lost_s = (len(wanted_features) - end_wanted) / FRAMES_PER_SECOND
     return Defects(
         silent=longest_pause(wav) > MAX_SILENCE_S,
         run_on=not finished or length > LONGEST or extra_s > MAX_EXTRA_S,
         early_stop=length < SHORTEST or lost_s > MAX_LOST_S,
         loop=loop_seconds(wav) >= LOOP_S,
     )
-
-
-def unmatched(said: Features, wanted: Features) -> tuple[float, float]:
-    """Seconds at the end of what was said that belong to nothing wanted, and the other way round."""
-    end_said, end_wanted = best_ends(said, wanted)
-    return (len(said) - end_said) / FRAMES_PER_SECOND, (len(wanted) - end_wanted) / FRAMES_PER_SECOND
 
 
 def longest_pause(wav: Tensor) -> float:

@@ -65,13 +65,6 @@ class Gpu:
         """Pascal, Volta, Turing, Ampere, ...; empty when the driver does not tell the compute capability."""
         return architecture(self.capability)
 
-    def used_by(self, pid: int) -> int | None:
-        """Bytes that a process uses here: 0 when it uses none, None when the driver does not tell.
-
-        In a container the driver may count processes by the host's ids, which differ from the container's.
-        """
-        return self.processes.get(pid, 0)
-
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSurvey:

@@ -40,10 +40,6 @@ class Cpu:
         """Whether it is known to multiply bf16 matrices in hardware."""
         return bool(self.flags & BF16_FLAGS)
 
-    @property
-    def has_avx512(self) -> bool:
-        return "avx512f" in self.flags
-
 
 def cpu() -> Cpu:
     """The processor of this machine."""

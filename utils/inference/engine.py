@@ -17,7 +17,7 @@ from utils.inference.decode import Sampling, decode
 from utils.inference.vocoder import Vocoder
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
-from utils.model.weights import State, read_pickle, read_weights
+from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
 from utils.text.split import split_quick, split_sentences, split_text
 
@@ -235,13 +235,3 @@ def read_speakers(path: Path) -> dict[str, Voice]:
         }
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(what=f"not a file of reference voices: {error}", where=str(path)) from error
-
-
-def checkpoint_synthesizer(base: Base, checkpoint: Path, *, device: str | torch.device = "cpu") -> Synthesizer:
-    """Speak with a run's GPT weights before they are exported.
-
-    Args:
-        base: the base the run started from.
-        checkpoint: model.safetensors of one of its checkpoints.
-    """
-    return Synthesizer(base, gpt_state=read_weights(checkpoint), device=device)

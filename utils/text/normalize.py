@@ -15,7 +15,7 @@ from utils.text.case import to_lower
 from utils.text.hindi import expand_numbers as expand_hindi_numbers
 from utils.text.japanese import expand_numbers as expand_japanese_numbers
 from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
-from utils.text.number_words import number_languages, spell_numbers
+from utils.text.number_words import spell_numbers
 from utils.text.punctuation import plain_punctuation
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe0e\ufe0f\ufeff]")
@@ -70,12 +70,6 @@ def normalize(text: str, language: str) -> Normalized:
     return _general(visible, code)
 
 
-def has_number_words(language: str) -> bool:
-    """Whether numbers of this language are read as words rather than left as digits."""
-    code = plain_code(language)
-    return code in CLEANED_LANGUAGES or code == AMHARIC or code in number_languages()
-
-
 def _stock(text: str, code: str) -> str:
     """Not lower-cased before: Turkish İ is an i to stock, and two characters to Python."""
     require_packages(code)
@@ -119,12 +113,8 @@ def _dates_apart(text: str, code: str) -> tuple[str, list[str]]:
 
 def _ascii_numbers(text: str, code: str) -> str:
     """Digits of other scripts, their separators and signs as stock's rules of a language know them."""
-    text = _ARABIC_GROUP.sub("", _DIGITS.sub(_ascii_digits, text))
+    text = _ARABIC_GROUP.sub("", _DIGITS.sub(lambda digit: str(unicodedata.decimal(digit[0])), text))
     return text.replace("٫", "." if code in _POINT_LANGUAGES else ",").translate(_ASCII_SIGNS)
-
-
-def _ascii_digits(match: re.Match[str]) -> str:
-    return str(unicodedata.decimal(match[0]))
 
 
 def _without_pictures(text: str) -> tuple[str, list[str]]:

@@ -29,18 +29,14 @@ def split_text(text: str, limit: int) -> list[str]:
 
 def split_sentences(text: str, limit: int) -> list[str]:
     """As `split_text`, but each sentence is a piece of its own, however short."""
-    return _cut_sentences(_SPACE.sub(" ", text).strip(), limit)
+    sentences = [part.strip() for part in _split_keeping(_SENTENCE, _SPACE.sub(" ", text).strip())]
+    return [piece for sentence in sentences for piece in _joined(_cut(sentence, limit, (_PAUSE, _SPACE)), limit)]
 
 
 def split_quick(text: str, limit: int) -> list[str]:
     """As `split_text`, but the first sentence is a piece of its own: what is short is spoken soon."""
     first, *rest = split_sentences(text, limit) or [""]
     return [piece for piece in (first, *_joined(rest, limit)) if piece]
-
-
-def _cut_sentences(text: str, limit: int) -> list[str]:
-    sentences = [part.strip() for part in _split_keeping(_SENTENCE, text)]
-    return [piece for sentence in sentences for piece in _joined(_cut(sentence, limit, (_PAUSE, _SPACE)), limit)]
 
 
 def _cut(text: str, limit: int, breaks: tuple[re.Pattern[str], ...]) -> list[str]:

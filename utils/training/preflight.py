@@ -115,12 +115,6 @@ def recommended(rows: list[Row]) -> Row | None:
     return next(row for row in measured if row.measured.audio_per_second * WORTH_IT >= fastest)
 
 
-def table(rows: list[Row]) -> str:
-    """The measurements, one line each."""
-    width = max(len(row.name) for row in rows) + 2
-    return "\n".join([head(width), *(line(row, width) for row in rows)])
-
-
 def head(width: int = WIDTH) -> str:
     """What stands above the lines.
 

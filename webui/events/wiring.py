@@ -107,7 +107,7 @@ def wire(
         inputs=[frame.registry[key] for key in keys],
         outputs=[frame.registry[key] for key in shown],
         api_name=api_name,
-        api_description=inspect.getdoc(_function(handler)) or False,
+        api_description=inspect.getdoc(getattr(handler, "func", handler)) or False,
         api_visibility="public" if public else "undocumented",
         queue=queue,
         show_progress="minimal" if show_progress else "hidden",
@@ -259,16 +259,11 @@ def _components(frame: Frame, updates: Updates, allowed: Sequence[str]) -> dict[
     assert updates.keys() <= set(allowed), updates.keys() - set(allowed)
     # An empty dict would be taken for the value of a component.
     unchanged = {frame.registry[key]: gr.skip() for key in allowed[:1]}
-    return unchanged | {frame.registry[key]: _gradio(value) for key, value in updates.items()}
-
-
-def _gradio(value: Any) -> Any:
-    return gr.update(**value.properties) if isinstance(value, Change) else value
+    return unchanged | {
+        frame.registry[key]: gr.update(**value.properties) if isinstance(value, Change) else value
+        for key, value in updates.items()
+    }
 
 
 def _fingerprint(value: Any) -> str:
     return hashlib.md5(pickle.dumps(value), usedforsecurity=False).hexdigest()
-
-
-def _function(handler: Any) -> Any:
-    return getattr(handler, "func", handler)

@@ -30,7 +30,11 @@ def choose(studio: Studio, values: Values) -> Updates:
     wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
     named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[0]]
     # Clips of one recording that were left out may share its name: the other columns tell them apart.
-    found = max(named, key=lambda clip: _num_alike(wanted, view.rows([clip])[0]), default=None)
+    found = max(
+        named,
+        key=lambda clip: sum(a == str(b) for a, b in zip(wanted, view.rows([clip])[0], strict=False)),
+        default=None,
+    )
     return _shown(project, found) if found else CLOSED
 
 
@@ -115,10 +119,6 @@ def _mark(project: Project, found: ClipReport) -> str:
 
 def _project_of(shown: object) -> str:
     return shown.partition("\n")[0] if isinstance(shown, str) else ""
-
-
-def _num_alike(wanted: Sequence[str], row: Sequence[object]) -> int:
-    return sum(cell == str(other) for cell, other in zip(wanted, row, strict=False))
 
 
 def go_back(studio: Studio, values: Values) -> Updates:

@@ -67,6 +67,7 @@ def models(studio: Studio, values: Values) -> Updates:
     # Choices that were made for another project are no choices for this one, though both may have what they name.
     is_another = values["inference.listed"] not in ("", None, project.name)
     is_own_choice = chosen in ids and chosen != values["inference.offered"] and not is_another
+    takes = [(take.label, take.id) for take in studio.takes.newest(project, MAX_TAKES)]
     updates: Updates = {
         "inference.model": Change(choices=choices, value=chosen if is_own_choice else first),
         "inference.offered": first or "",
@@ -74,7 +75,7 @@ def models(studio: Studio, values: Values) -> Updates:
         "inference.models": Change(choices=choices, **_nothing(is_another, [])),
         "inference.clip": Change(choices=_clips(project), **_nothing(is_another)),
         "inference.comparison": Change(choices=comparison_choices(project), **_nothing(is_another)),
-        "inference.take": Change(choices=_take_choices(studio, project), **_nothing(is_another)),
+        "inference.take": Change(choices=takes, **_nothing(is_another)),
     }
     return updates | _nothing_of_project() if is_another else updates
 
@@ -196,7 +197,7 @@ def reuse(studio: Studio, values: Values) -> Updates:
     take = find_take(*_chosen_take(studio, values))
     known = forms.fields_of(SpeechSettings)
     updates: Updates = {
-        f"{FORM}{name}": _in_form(name, getattr(take.settings, name), forms.shown(field, getattr(take.settings, name)))
+        f"{FORM}{name}": _in_form(getattr(take.settings, name), forms.shown(field, getattr(take.settings, name)))
         for name, field in known.items()
     }
     return updates | {
@@ -210,7 +211,7 @@ def reuse(studio: Studio, values: Values) -> Updates:
 def reset(studio: Studio, values: Values) -> Updates:
     """Put the sampling settings back to their defaults."""
     known = forms.fields_of(SpeechSettings)
-    plain = {name: _in_form(name, field.default, forms.shown(field, field.default)) for name, field in known.items()}
+    plain = {name: _in_form(field.default, forms.shown(field, field.default)) for name, field in known.items()}
     return {f"{FORM}{name}": value for name, value in plain.items() if name != "language"} | {
         f"{FORM}split": QUICK,
         "inference.random_seed": False,
@@ -351,10 +352,6 @@ def _clips(project: Project) -> list[tuple[str, str]]:
     return [(f"{clip.seconds:.1f} s · {clip.text[:60]}", clip.clip) for clip in used[:MAX_CLIPS]]
 
 
-def _take_choices(studio: Studio, project: Project) -> list[tuple[str, str]]:
-    return [(take.label, take.id) for take in studio.takes.newest(project, MAX_TAKES)]
-
-
 def _chosen_take(studio: Studio, values: Values) -> tuple[Project, str]:
     """Project and take of the list.
 
@@ -379,7 +376,7 @@ def _sound(take: Take, number: int) -> str:
     return str(take.folder / take.sentences[number].file)
 
 
-def _in_form(name: str, value: Any, shown: Any) -> Any:
+def _in_form(value: Any, shown: Any) -> Any:
     """Sliders take numbers; other fields what `forms` shows."""
     return value if isinstance(value, float) else ("" if shown is None else shown)
 

@@ -155,6 +155,7 @@ def _run(studio: Studio, job: Job) -> Updates:
     steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
+    is_over = not job.alive and not job.process_alive
     updates |= {f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name)) for switch in CHECKBOXES}
     return updates | {
         "train.proofs": run.proofs(switches),
@@ -164,7 +165,7 @@ def _run(studio: Studio, job: Job) -> Updates:
         "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
         "train.stop": Change(interactive=job.alive, value=text.STOP_NOW if job.state == "stopping" else text.STOP),
-        "train.resume": Change(interactive=_can_resume(job)),
+        "train.resume": Change(interactive=is_over and "last" in newest_of(job.folder)),
         "train.export": Change(interactive=bool(newest_of(job.folder))),
     }
 
@@ -205,10 +206,6 @@ def _nothing_shown(why: Markup) -> Updates:
 def _plot(points: pd.DataFrame) -> Change:
     """A plot that is there once it has something to show."""
     return Change(value=points, visible=True) if len(points) else Change(visible=False)
-
-
-def _can_resume(job: Job) -> bool:
-    return not job.alive and not job.process_alive and "last" in newest_of(job.folder)
 
 
 def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:

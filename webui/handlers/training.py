@@ -8,7 +8,7 @@ from utils.bases.catalog import has_weights, read_about
 from utils.checkpoints.layout import READY, ModelRef, find_run, newest_of
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
-from utils.events import Event, read_events
+from utils.events import read_events
 from utils.hardware import USE_CASES
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
@@ -192,11 +192,6 @@ def recommend(studio: Studio, values: Values) -> Updates:
     return updates | {f"{FORM}{name}": forms.shown(known[name], wanted[name]) for name in RECOMMENDED if name in wanted}
 
 
-def first_start(job: Job) -> Event:
-    """What a run said when it began: after a resume, every setting counts as given."""
-    return next(read_events(job.events, kind="started"), {})
-
-
 def show_form(studio: Studio, values: Values) -> Updates:
     """Fill the form with the settings of the project's newest run, so that a refresh or another browser shows them.
 
@@ -231,7 +226,8 @@ def _newest_settings(project: Project) -> tuple[TrainConfig, set[str]]:
         config = None
     if job is None or config is None:
         return TrainConfig(project=project.name), set()
-    sources = first_start(job).get("sources")
+    # The first start knows: after a resume, every setting counts as given.
+    sources = next(read_events(job.events, kind="started"), {}).get("sources")
     return config, {name for name, who in sources.items() if who != "you"} if isinstance(sources, dict) else set()
 
 

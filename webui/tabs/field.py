@@ -25,7 +25,7 @@ def create_field(field: Field, *, help: str = "", **options: Any) -> Block:
         return gr.Checkbox(bool(value), **common)
     if field.kind in ("choice", "bool"):
         names = field.choices or ("True", "False")
-        choices = [(text.choice(field.name, name), name) for name in names]
+        choices = [(text.choice(name), name) for name in names]
         choices = [(text.OPEN, ""), *choices] if field.may_be_open else choices
         return gr.Dropdown(choices, value="" if value is None else value, filterable=False, **common)
     if field.kind == "int" and not field.may_be_open:

@@ -191,8 +191,8 @@ def help_of(name: str, fallback: str) -> str:
     return HELPS.get(name, fallback)
 
 
-def choice(setting: str, value: str) -> str:
-    """A value that can be chosen for a setting."""
+def choice(value: str) -> str:
+    """A value that can be chosen, in words."""
     return CHOICES.get(value, value)
 
 

@@ -24,10 +24,10 @@ def panel(reading: Reading, job: Job | None, memory: Event | None) -> Markup:
     title = tag("div", text.MEMORY_PANEL, class_="panel-title")
     if not reading.gpus:
         return tag("div", title, _no_gpu(reading, job, memory), class_="panel")
-    return tag("div", title, *(_gpu(gpu, reading, job, memory) for gpu in reading.gpus), class_="panel")
+    return tag("div", title, *(_gpu(gpu, job, memory) for gpu in reading.gpus), class_="panel")
 
 
-def _gpu(gpu: Gpu, reading: Reading, job: Job | None, memory: Event | None) -> Markup:
+def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
     own = _own_bytes(gpu, job, memory)
     others = max(0, gpu.used_bytes - own)
     facts = [f"GPU {gpu.index}: {gpu.name}", gigabytes(gpu.total_bytes)]

@@ -46,18 +46,13 @@ def report(found: Report, language: str, page: Path | None = None) -> Markup:
     reasons = [(text.reason(reason), count) for reason, count in totals["reasons"].items()]
     dropped = table(text.REASON_COLUMNS, reasons, label=text.DROPPED) if reasons else message("good", text.ALL_USED)
     title = tag("div", text.DATASET, class_="panel-title")
-    cards_row, verdict = tag("div", *shown, class_="cards"), _verdict(totals["seconds"] / 60)
-    return tag("div", title, cards_row, verdict, dropped, _link(page), class_="panel")
-
-
-def _link(page: Path | None) -> Markup | None:
-    return tag("a", text.FULL_REPORT, href=file_address(page), download="report.html") if page else None
-
-
-def _verdict(minutes: float) -> Markup:
+    minutes = totals["seconds"] / 60
+    is_good = minutes >= GOOD_MINUTES
+    verdict = message("good" if is_good else "hint", text.amount(minutes, enough=is_good))
     if minutes < ENOUGH_MINUTES:
-        return message("warning", text.FEW_MINUTES)
-    return message("good" if minutes >= GOOD_MINUTES else "hint", text.amount(minutes, enough=minutes >= GOOD_MINUTES))
+        verdict = message("warning", text.FEW_MINUTES)
+    link = tag("a", text.FULL_REPORT, href=file_address(page), download="report.html") if page else None
+    return tag("div", title, tag("div", *shown, class_="cards"), verdict, dropped, link, class_="panel")
 
 
 def lengths(found: Report) -> pd.DataFrame:

@@ -34,8 +34,9 @@ def machine(found: Machine) -> Markup:
         (text.COMPILER, found.compiler or text.NONE),
     ]
     problems = [message("warning", problem) for problem in found.gpu_problems]
+    title = tag("div", text.VERSIONS, class_="panel-title")
     versions = table((), _versions(), label=text.VERSIONS)
-    return _panel(text.MACHINE, table((), rows, label=text.MACHINE), *problems, _small_title(text.VERSIONS), versions)
+    return _panel(text.MACHINE, table((), rows, label=text.MACHINE), *problems, title, versions)
 
 
 def _gpu(found: Machine) -> str:
@@ -77,7 +78,7 @@ def jobs_table(found: Sequence[Job]) -> Markup:
             job.folder.parent.parent.name,
             text.run_title(job.kind, job.name),
             state_badge(job.state),
-            _when(job),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started)) if job.started else "",
             job.device,
         )
         for job in found
@@ -130,14 +131,6 @@ def places(output: Path, bases_folder: Path, roots: Sequence[Path]) -> Markup:
     rows = [(text.PROJECTS_FOLDER, output), (text.BASES_FOLDER, bases_folder)]
     rows += [(text.INPUT_ROOTS, root) for root in roots]
     return _panel(text.PLACES, table(text.PLACES_COLUMNS, rows, label=text.PLACES))
-
-
-def _when(job: Job) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started)) if job.started else ""
-
-
-def _small_title(words: str) -> Markup:
-    return tag("div", words, class_="panel-title")
 
 
 def _panel(title: str, *content: object) -> Markup:

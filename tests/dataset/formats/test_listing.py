@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.dataset.recordings import read_source
 from utils.dataset.formats.listing import Listing
-from utils.dataset.sources.read import read_source
 from utils.dataset.storage.manifest import read_manifest
 
 MANY = 5_000

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dataset.recordings import make_source
-from utils.dataset.sources.read import read_source
+from tests.dataset.recordings import make_source, read_source
 from utils.dataset.sources.recording import Recording
 from utils.errors import UserError
 

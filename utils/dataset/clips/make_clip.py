@@ -66,7 +66,9 @@ class ClipMaker:
             hashes = [self.work.file_hash(Path(span.audio)) for span in spans]
         except OSError as error:
             return Draft(clip=clip, fault=Fault("unreadable audio", f"it cannot be opened: {error.strerror}"))
-        clip = replace(clip, source_hash=hashes[0], id=clip_id(spans, hashes))
+        # The same for the same parts of the same files, wherever they lie.
+        parts = ((digest, span.start_s, span.end_s) for span, digest in zip(spans, hashes, strict=True))
+        clip = replace(clip, source_hash=hashes[0], id=short_hash(*parts))
         known = self.existing.by_id.get(clip.id)
         if known is None and (fault := self.checks.text(clip.text).fault):
             # What nobody can train on need not be decoded.
@@ -204,11 +206,6 @@ class ClipMaker:
             return kept.clip
         stem = re.sub(r"[^\w-]+", "_", Path(clip.source).stem)[:_NAME_LENGTH]
         return f"{WAVS}/{stem}-{clip.wav_hash[:12]}.wav"
-
-
-def clip_id(spans: tuple[Span, ...], hashes: list[str]) -> str:
-    """The same for the same parts of the same files, wherever they lie."""
-    return short_hash(*((digest, span.start_s, span.end_s) for span, digest in zip(spans, hashes, strict=True)))
 
 
 def place(clip: ClipReport) -> tuple[str, float, float | None]:

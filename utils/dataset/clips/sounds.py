@@ -8,7 +8,7 @@ from typing import Any
 from utils.audio.decode import load_audio
 from utils.config import SAMPLE_RATE
 from utils.dataset.clips.make_clip import ClipMaker
-from utils.dataset.clips.sound import SoundMaker, SoundTask
+from utils.dataset.clips.sound import SoundMaker
 from utils.dataset.quality.scorers import Judges
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.parallel import num_processes, run_tasks
@@ -44,7 +44,8 @@ def make_sounds(
     missing = {d.task.item: d.task for d in drafts if d.task is not None and maker.sound(d) is None}
     done = _Count(len(drafts), progress)
     done.add(len(drafts) - len(missing))
-    tasks = _by_recording(list(missing.values()))
+    # Parts of one recording one after the other: what the system has just read is still in memory.
+    tasks = sorted(missing.values(), key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
     processes = num_processes(len(tasks), workers, usable_cpus())
     for chunk, results in run_tasks(sounds.make, tasks, processes=processes):
         for result in results:
@@ -114,11 +115,6 @@ class _Count:
             self._done += 1
             if self._progress is not None:
                 self._progress("preparing clips", self._done, self._total)
-
-
-def _by_recording(tasks: list[SoundTask]) -> list[SoundTask]:
-    """Parts of one recording one after the other: what the system has just read is still in memory."""
-    return sorted(tasks, key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
 
 
 def wav_of(clip: ClipReport, work: Work, dataset: Path) -> Path:

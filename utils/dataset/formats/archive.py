@@ -90,13 +90,9 @@ def _check(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     names = {_inside(member).as_posix().casefold() for member in wanted}
     if len(names) < len(wanted):
         raise _refused(path, "holds two files of the same name")
-    return [member for member in wanted if not _is_leftover(member)]
-
-
-def _is_leftover(member: zipfile.ZipInfo) -> bool:
-    """What a Mac adds to archives: __MACOSX/._take1.wav holds no sound."""
-    parts = PurePosixPath(member.filename).parts
-    return "__MACOSX" in parts or parts[-1].startswith("._")
+    # What a Mac adds to archives: __MACOSX/._take1.wav holds no sound.
+    paths = [(member, PurePosixPath(member.filename)) for member in wanted]
+    return [member for member, path in paths if "__MACOSX" not in path.parts and not path.name.startswith("._")]
 
 
 def _inside(member: zipfile.ZipInfo) -> PurePosixPath:

@@ -82,18 +82,15 @@ class Listing:
         if name in entries:
             return entries[name]
         # Some systems take names for the same that differ in capitals or in how accents are written: they are asked.
-        is_alike = os.name == "nt" or _folded(name) in self._folded_names(folder, entries)
+        if folder not in self._alike:
+            self._alike[folder] = frozenset(map(_folded, entries))
+        is_alike = os.name == "nt" or _folded(name) in self._alike[folder]
         return _ask(os.path.join(folder, name)) if is_alike else 0
 
     def _read(self, folder: str) -> dict[str, int] | None:
         if folder not in self._folders:
             self._folders[folder] = _entries(folder)
         return self._folders[folder]
-
-    def _folded_names(self, folder: str, entries: dict[str, int]) -> frozenset[str]:
-        if folder not in self._alike:
-            self._alike[folder] = frozenset(map(_folded, entries))
-        return self._alike[folder]
 
 
 def real_path(path: Path) -> Path | None:

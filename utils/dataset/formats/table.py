@@ -83,7 +83,8 @@ def read_table(path: Path, encoding: str | None = None) -> list[Row]:
     if 2 * len(problems) >= max(1, len(rows)):
         # So many: the table is meant otherwise than it is read here.
         line, problem = next(iter(problems.items()))
-        raise UserError(what=problem, where=f"{path}, line {line}", fix=_how_to_write(layout))
+        quotes = f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}"
+        raise UserError(what=problem, where=f"{path}, line {line}", fix=f"save it as UTF-8 text; {quotes}")
     whole = [(line, fields) for line, fields in rows if line not in problems]
     read = _ljspeech_rows(path, whole) if layout.header is None else _named_rows(whole, layout.header)
     damaged = [Row(line=line, problem=p) for line, p in problems.items()]
@@ -169,11 +170,6 @@ def _times_problem(cell: str) -> str:
 
 def _times(cell: str) -> tuple[float, ...]:
     return tuple(map(float, cell.split()))
-
-
-def _how_to_write(layout: _Layout) -> str:
-    quotes = f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}"
-    return f"save it as UTF-8 text; {quotes}"
 
 
 def _named_rows(rows: list[tuple[int, list[str]]], header: list[str]) -> list[Row]:

@@ -74,7 +74,8 @@ def align(transcript: str, words: Sequence[Word]) -> Aligned:
                 word = heard[h0 + index][1]
                 units.append(_unit(said, s0 + index, word.start_s, word.end_s))
             continue
-        times = (heard[h0][1].start_s, heard[h1 - 1][1].end_s) if h1 > h0 else (before, _next_start(heard, h1, before))
+        next_s = heard[h1][1].start_s if h1 < len(heard) else before
+        times = (heard[h0][1].start_s, heard[h1 - 1][1].end_s) if h1 > h0 else (before, next_s)
         if s1 - s0 >= _MISSING and h1 == h0:
             text = joined_text([piece for _, piece in said[s0:s1]])
             units.append(_fault(text, before, before, f"nobody was heard to say {_short(text)}"))
@@ -150,10 +151,6 @@ def _blocks(said: list[str], heard: list[str]) -> list[tuple[int, int, int, int,
 
 def _between(s0: int, s1: int, h0: int, h1: int) -> list[tuple[int, int, int, int, bool]]:
     return [(s0, s1, h0, h1, False)] if s1 > s0 or h1 > h0 else []
-
-
-def _next_start(heard: Sequence[tuple[str, Word]], index: int, before: float) -> float:
-    return heard[index][1].start_s if index < len(heard) else before
 
 
 def _unit(said: Sequence[tuple[str, str]], index: int, start_s: float, end_s: float) -> Unit:

@@ -92,11 +92,12 @@ def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: flo
         Cuts that hold every unit exactly once; those of a unit that was split share it.
     """
     checked = check_units(units, duration_s)
-    pauses = _with_ends(pauses, duration_s)
+    # With one pause at each end of the recording.
+    pauses = [Pause(0.0, 0.0), *(pause for pause in pauses if pause.end_s < duration_s), *_last(pauses, duration_s)]
     whole = [part for unit in checked for part in _parts(unit, pauses, limits)]
     found: list[Cut] = []
     for run in _runs(whole):
-        found += [_unusable(run[0], run[0].fault)] if run[0].fault else _clips(run, pauses, limits, whole)
+        found += [_unusable(run[0], run[0].fault)] if run[0].fault else _clips(run, pauses, limits)
     return found
 
 
@@ -151,11 +152,6 @@ def _impossible(unit: Unit, duration_s: float) -> Fault | None:
     return None
 
 
-def _with_ends(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:
-    """The pauses, with one at each end of the recording."""
-    return [Pause(0.0, 0.0), *(pause for pause in pauses if pause.end_s < duration_s), *_last(pauses, duration_s)]
-
-
 def _last(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:
     if pauses and pauses[-1].end_s >= duration_s:
         return [Pause(pauses[-1].start_s, duration_s)]
@@ -176,7 +172,7 @@ def _runs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
         yield run
 
 
-def _clips(run: list[Unit], pauses: Sequence[Pause], limits: Limits, all_units: Sequence[Unit]) -> list[Cut]:
+def _clips(run: list[Unit], pauses: Sequence[Pause], limits: Limits) -> list[Cut]:
     boundaries = _boundaries(run, pauses, limits)
     cuttable = [index for index, at in enumerate(boundaries) if at.end_s is not None or at.start_s is not None]
     # The outer edges count in any case, so that every unit comes out, if need be with a fault.

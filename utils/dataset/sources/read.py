@@ -23,7 +23,6 @@ from utils.dataset.formats.readers import LISTS, TABLES
 from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
-from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.sources.recording import Reading, Recording
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError
@@ -76,11 +75,6 @@ def require_inputs(paths: Iterable[Path]) -> None:
             raise UserError(what="the input does not exist", where=str(path), fix=_LAYOUTS)
 
 
-def read_source(path: Path, reading: Reading | None = None) -> list[Recording]:
-    """As `read_sources`, for one path."""
-    return _read_one(path, reading or Reading(long_audio=LongAudio(kept=path / ".kept")))
-
-
 def _read_one(path: Path, reading: Reading) -> list[Recording]:
     # Of this moment: an archive may have been unpacked since, and folders change between two calls.
     source, reading = path.expanduser(), replace(reading, files=Listing())
@@ -111,9 +105,14 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
     found: list[Recording] = []
     read: list[Path] = []
     refused: dict[Path, UserError] = {}
-    for table in _tables_in(folder, reading.files):
+    tables = files_in(folder, LISTS, reading.files)
+    # Those called metadata first: of two rows for one recording the first counts.
+    for table in sorted(tables, key=lambda path: (path.name.lower() not in _TABLE_NAMES, path)):
         try:
-            _check_inside(table, folder, reading.files)
+            # A table directly in the folder may be a link, as whoever gives the folder put it there.
+            if table.parent != folder.absolute() and not is_inside(table, folder, reading.files):
+                what = f"a link that leads out of {folder}"
+                raise UserError(what=what, where=str(table), fix="copy the table in")
             found += _listed(table, table.parent, reading)
             read.append(table)
         except UserError as error:
@@ -123,21 +122,6 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
         raise next(iter(refused.values()))
     found += [_refused(table, error) for table, error in refused.items()]
     return found + _unnamed(folder, reading, found, read)
-
-
-def _tables_in(folder: Path, files: Listing) -> list[Path]:
-    """Every table below a folder, those called metadata first: of two rows for one recording the first counts."""
-    return sorted(files_in(folder, LISTS, files), key=lambda path: (path.name.lower() not in _TABLE_NAMES, path))
-
-
-def _check_inside(table: Path, folder: Path, files: Listing) -> None:
-    """Do nothing for a table of the folder; one directly in it may be a link, as whoever gives the folder put it there.
-
-    Raises:
-        UserError: a link in a subfolder that leads out of the folder.
-    """
-    if table.parent != folder.absolute() and not is_inside(table, folder, files):
-        raise UserError(what=f"a link that leads out of {folder}", where=str(table), fix="copy the table in")
 
 
 def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
@@ -205,7 +189,9 @@ def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables
     silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
     found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
     # A text that is a link like that is told of with its recording.
-    return found + [_broken(path) for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
+    fault = Fault("missing file", "a link to a file that is not there, or to itself")
+    lone = [path for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
+    return found + [Recording(audio=path, fault=fault) for path in lone]
 
 
 def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | None:
@@ -240,10 +226,6 @@ def _outside(what: str, path: Path, root: Path) -> Fault:
     return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
 
 
-def _broken(path: Path) -> Recording:
-    return Recording(audio=path, fault=Fault("missing file", "a link to a file that is not there, or to itself"))
-
-
 def _alone(path: Path, reading: Reading) -> list[Recording]:
     """A recording or a subtitle file that was given by itself, with its companion beside it."""
     if path.suffix.lower() in AUDIO_SUFFIXES:
@@ -266,7 +248,10 @@ def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | No
         reading: how to read it.
         missing: the fault of a recording without words; says that its text file is missing when None.
     """
-    fault = _name_fault(audio)
+    fault = None
+    if printable(audio) != str(audio):
+        # Such names can be neither opened by libsndfile nor written to the metadata.
+        fault = Fault("unreadable audio", f"{printable(audio.name)} is not a UTF-8 name; rename the file")
     if not fault and not is_inside(audio, folder, reading.files):
         fault = _outside("a link that", audio, folder)
     if fault:
@@ -331,10 +316,3 @@ def _places(cut: Cut) -> str:
     """The units of a cut in words: cue 3, or cue 3 to cue 5."""
     first, last = cut.units[0].place, cut.units[-1].place
     return first if first == last else f"{first} to {last}"
-
-
-def _name_fault(path: Path) -> Fault | None:
-    """Names in another encoding than UTF-8 can be neither opened by libsndfile nor written to the metadata."""
-    if printable(path) == str(path):
-        return None
-    return Fault("unreadable audio", f"{printable(path.name)} is not a UTF-8 name; rename the file")

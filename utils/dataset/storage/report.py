@@ -282,7 +282,10 @@ class Report:
             ("dropped", len(self.dropped), None),
             *((f"  {reason}", count, None) for reason, count in self.totals["reasons"].items()),
         ]
-        return [(name, str(count), _minutes(clips)) for name, count, clips in rows]
+        return [
+            (name, str(count), "" if clips is None else f"{sum(clip.seconds for clip in clips) / 60:.1f}")
+            for name, count, clips in rows
+        ]
 
 
 def explain(clip: ClipReport) -> str:
@@ -295,10 +298,6 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     return f"{hours}:{minutes:02}:{rest:05.2f}" if hours else f"{minutes}:{rest:05.2f}"
-
-
-def _minutes(clips: list[ClipReport] | None) -> str:
-    return "" if clips is None else f"{sum(clip.seconds for clip in clips) / 60:.1f}"
 
 
 def _row(name: str, count: str, minutes: str) -> str:

@@ -132,10 +132,13 @@ def normalize_amharic(text: str) -> str:
     # Two word dividers are how a full stop is typed without one.
     text = text.replace("፡፡", "።").replace("::", "።")
     # Years first: once ዓ.ም is spelled out, it no longer shows that a year went before.
-    text = _ABBREVIATION.sub(_spell_out, YEAR.sub(lambda match: year(int(match[1])), text))
+    text = YEAR.sub(lambda match: year(int(match[1])), text)
+    text = _ABBREVIATION.sub(lambda match: ABBREVIATIONS[re.sub(r"\s", "", match[0]).removesuffix(".")], text)
     text = _HOUSE.sub(lambda match: _HOUSES[match[1]] + " ", text)
     text = _SHORT_NAME.sub(lambda match: _NAMES[match[1]] + " ", text)
-    text = fold_letters(text.replace("ሰዓት", "ሰአት"))
+    # Letters of the same sound become one letter.
+    text = text.replace("ሰዓት", "ሰአት").translate(_HOMOPHONES)
+    text = _LABIAL.sub(lambda match: _LABIALISED[match[0]], text)
     text = expand_numbers(text)
     for symbol, words in _SYMBOLS.items():
         text = text.replace(symbol, words)
@@ -143,12 +146,3 @@ def normalize_amharic(text: str) -> str:
     for pattern, replacement in _TIDY:
         text = pattern.sub(replacement, text)
     return unicodedata.normalize("NFC", text).strip()
-
-
-def fold_letters(text: str) -> str:
-    """Letters of the same sound as one letter."""
-    return _LABIAL.sub(lambda match: _LABIALISED[match[0]], text.translate(_HOMOPHONES))
-
-
-def _spell_out(match: re.Match[str]) -> str:
-    return ABBREVIATIONS[re.sub(r"\s", "", match[0]).removesuffix(".")]

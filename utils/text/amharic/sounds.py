@@ -35,7 +35,6 @@ _LATIN = {
 LATIN_LETTERS = tuple(sorted(set(_LATIN.values())))
 """Every letter that the Latin form writes."""
 _VOWELS = "aäeiıou"
-_SOUND = {letter: sound for sound, letter in _LATIN.items() if sound != "t͡sʼ"}
 _SOUNDS = re.compile("|".join(sorted(_LATIN, key=len, reverse=True)))
 _WORD = re.compile("[\u1200-\u135a]+")
 # The first order of these two is spoken as the fourth, which epitran knows for the fourth only.
@@ -74,7 +73,7 @@ def to_ipa(word: str) -> str:
 
 
 def to_latin(ipa: str) -> str:
-    """IPA of one word in Latin letters; `to_sounds` turns it back.
+    """IPA of one word in Latin letters, from which the IPA can be restored.
 
     Raises:
         ValueError: a sound that Amharic does not have.
@@ -90,12 +89,6 @@ def to_latin(ipa: str) -> str:
     latin = "".join(letters)
     # A vowel never opens a word without its glottal stop: unwritten, it can still be turned back.
     return latin[1:] if latin[:1] == "'" and latin[1:2] in _VOWELS and latin[1:2] else latin
-
-
-def to_sounds(latin: str) -> str:
-    """IPA of one word in its Latin form: the inverse of `to_latin`."""
-    whole = "'" + latin if latin[:1] in _VOWELS and latin else latin
-    return "".join(_SOUND[letter] for letter in whole)
 
 
 @lru_cache(maxsize=1)
