@@ -16,18 +16,18 @@ _SHOWN = 2_000
 """Rows of a table: more would make the page slow; report.json has them all."""
 _LONGEST = 2_000
 """Characters of a text that are shown."""
-_LOOK_AT = ("clip", "why", "text", "as the model reads it", "sound", "id for fixes")
+_LOOK_AT = ("clip", "why", "text", "as the model reads it", "sound", "clip id")
 _HISTOGRAMS = (
     ("seconds", "length", "s"),
-    ("letters", "letters of text", ""),
-    ("rate", "speaking rate", "letters/s"),
+    ("letters", "characters of text", ""),
+    ("rate", "speaking rate", "characters/s"),
     ("loudness", "loudness", "LUFS"),
-    ("snr", "above the noise", "dB"),
-    ("speech", "share of speech", ""),
-    ("clipping", "clipped share", ""),
-    ("voice", "likeness to the speaker", ""),
+    ("snr", "signal-to-noise ratio", "dB"),
+    ("speech", "speech ratio", ""),
+    ("clipping", "clipping ratio", ""),
+    ("voice", "speaker similarity", ""),
     ("mos", "DNSMOS", ""),
-    ("cer", "letters heard otherwise", ""),
+    ("cer", "character error rate", ""),
 )
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bar: #4a7fd0; }
@@ -78,8 +78,8 @@ def _totals(report: Report) -> str:
         ("minutes in use", f"{totals['seconds'] / 60:.1f}"),
         ("for training", totals["train"]),
         ("for evaluation", totals["eval"]),
-        ("to look at", totals["flagged"]),
-        ("read literally in part", totals["noted"]),
+        ("to be reviewed", totals["flagged"]),
+        ("without a normalization rule", totals["noted"]),
         ("dropped", totals["dropped"]),
         *((f"– {reason}", count) for reason, count in totals["reasons"].items()),
     ]
@@ -115,12 +115,12 @@ def _flagged(clips: list[ClipReport]) -> str:
         (clip.name, "; ".join(": ".join(flag) for flag in clip.flags), *_words(clip), clip.clip, clip.id)
         for clip in clips[:_SHOWN]
     )
-    return _section("Used, but have a look", len(clips), _LOOK_AT, rows, sound=4)
+    return _section("Used, to be reviewed", len(clips), _LOOK_AT, rows, sound=4)
 
 
 def _noted(clips: list[ClipReport]) -> str:
     rows = ((clip.name, "; ".join(clip.notes), *_words(clip), clip.clip, clip.id) for clip in clips[:_SHOWN])
-    return _section("Used, but without a rule for all of the text", len(clips), _LOOK_AT, rows, sound=4)
+    return _section("Used, without a normalization rule for all of the text", len(clips), _LOOK_AT, rows, sound=4)
 
 
 def _dropped(clips: list[ClipReport]) -> str:
@@ -130,7 +130,7 @@ def _dropped(clips: list[ClipReport]) -> str:
 
 def _all(clips: list[ClipReport]) -> str:
     rows = ((c.name, c.split, f"{c.seconds:.2f}", c.speaker, *_words(c), c.clip, c.id) for c in clips[:_SHOWN])
-    heads = ("clip", "set", "seconds", "speaker", "text", "as the model reads it", "sound", "id for fixes")
+    heads = ("clip", "set", "seconds", "speaker", "text", "as the model reads it", "sound", "clip id")
     return _section("All clips in use", len(clips), heads, rows, sound=6)
 
 
@@ -147,8 +147,8 @@ def _unknown(report: Report) -> str:
     """Characters that the base has no token for."""
     found = report.unknown_characters
     rows = ((u.character, u.name, str(u.count), str(u.clips), u.instead) for u in found[:_SHOWN])
-    heads = ("character", "what it is", "times", "clips", "what to do")
-    return _section("Characters that the base cannot read", len(found), heads, rows)
+    heads = ("character", "code point", "count", "clips", "fix")
+    return _section("Unsupported characters", len(found), heads, rows)
 
 
 def _section(title: str, count: int, heads: Sequence[str], rows: Iterable[Sequence[str]], *, sound: int = -1) -> str:

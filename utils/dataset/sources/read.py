@@ -35,7 +35,7 @@ _TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
 _LISTS = (".csv", ".jsonl")
 """Tables that are read where they lie in a folder; not .tsv: Common Voice has one of its refused clips."""
 _KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, ".txt", ".tsv", ".zip")
-_HOW_TO_ALLOW = "copy it in, or put a link to its folder directly into the folder you give"
+_HOW_TO_ALLOW = "copy the file into the folder, or add a link to its folder directly below the input folder"
 _LAYOUTS = (
     "give a folder or zip with metadata.csv, or with recordings beside same-named .txt, .srt or .vtt files, "
     "or the path of a CSV or JSONL table"
@@ -140,7 +140,7 @@ def _check_inside(table: Path, folder: Path, files: Listing) -> None:
         UserError: a link in a subfolder that leads out of the folder.
     """
     if table.parent != folder.absolute() and not is_inside(table, folder, files):
-        raise UserError(what=f"a link that leads out of {folder}", where=str(table), fix="copy the table in")
+        raise UserError(what=f"a link to a place outside {folder}", where=str(table), fix="copy the table in")
 
 
 def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
@@ -162,7 +162,7 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
         elif not is_inside(audio, root, files):
             fault = _outside(place, audio, root)
         elif not files.is_file(str(audio)):
-            fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is not there")
+            fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is missing")
         found.append(
             Recording(
                 audio=audio,
@@ -187,7 +187,7 @@ def _rows(table: Path, reading: Reading) -> list[JsonRow]:
         rows = parse_jsonl(read_text(table, other=reading.encoding))
         # A log or the like: one entry says it better than one a line.
         if rows and all(row.problem for row in rows):
-            fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or leave the file out'
+            fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or remove the file'
             raise UserError(what=f"no line names a recording: {rows[0].problem}", where=f"{table}, line 1", fix=fix)
         return rows
     return [
@@ -242,7 +242,7 @@ def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | No
 def _without_recording(path: Path) -> Recording:
     kind = path.suffix.lower()
     if kind == ".zip":
-        fault = Fault("no recording", "an archive inside; give its path as well, or unpack it")
+        fault = Fault("no recording", "an archive within the input; add its path as another input, or unpack it")
     elif kind == ".tsv":
         told = "a table that was not read; call it .csv to have it read, whatever separates its columns"
         fault = Fault("unreadable input", told)
@@ -258,12 +258,12 @@ def _stems(path: Path) -> set[str]:
 
 def _outside(what: str, path: Path, root: Path) -> Fault:
     if real_path(path) is None:
-        return Fault("missing file", f"{what} names a link that leads to itself")
-    return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
+        return Fault("missing file", f"{what} names a link to itself")
+    return Fault("outside the folder", f"{what} points outside {root}; {_HOW_TO_ALLOW}")
 
 
 def _broken(path: Path) -> Recording:
-    return Recording(audio=path, fault=Fault("missing file", "a link to a file that is not there, or to itself"))
+    return Recording(audio=path, fault=Fault("missing file", "a link to a missing file, or to itself"))
 
 
 def _alone(path: Path, reading: Reading) -> list[Recording]:
@@ -314,7 +314,7 @@ def _by_companion(audio: Path, folder: Path, reading: Reading, missing: Fault | 
         name = text if companion is None else companion
         fault = _outside(f"{name.name} is a link that", name, folder)
         if real_path(name) is None:
-            fault = Fault("no transcript", f"{name.name} is a link that leads to itself")
+            fault = Fault("no transcript", f"{name.name} is a link to itself")
         return [Recording(audio=audio, fault=fault)]
     try:
         content = read_text(companion, other=reading.encoding)
