@@ -62,7 +62,7 @@ def parse(field: Field, value: Any) -> Any:
         return str(value)
     if field.kind == "choice":
         if str(value) not in field.choices:
-            raise ValueError(f"{text.label(field.name)} is {value!r}; use {' or '.join(field.choices)}")
+            raise ValueError(text.not_a_choice(field.name, value, field.choices))
         return str(value)
     number = _number(field, value)
     if field.name in IN_SECONDS:
@@ -119,12 +119,6 @@ def number_text(value: float) -> str:
 def by_field(values: Values, prefix: str) -> dict[str, Any]:
     """The values of components whose id begins with `prefix`, by what follows."""
     return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-
-
-def _choice(field: Field, value: Any) -> str:
-    if str(value) not in field.choices:
-        raise ValueError(text.not_a_choice(field.name, value, field.choices))
-    return str(value)
 
 
 def _number(field: Field, value: Any) -> float:

@@ -204,7 +204,7 @@ def test_an_unknown_version_lists_the_known_ones(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("repository", "message"),
-    [("nobody/nothing", "knows no repository nobody/nothing"), ("not a/name!", "is not a repository name")],
+    [("nobody/nothing", "repository nobody/nothing does not exist"), ("not a/name!", "is not a repository name")],
 )
 def test_a_repository_that_does_not_exist(hub: HubServer, folder: Path, repository: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -215,7 +215,7 @@ def test_the_repository_may_come_from_the_environment(
     hub: HubServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XTTS_STUDIO_REPOSITORY", "nobody/nothing")
-    with pytest.raises(UserError, match="knows no repository nobody/nothing"):
+    with pytest.raises(UserError, match="repository nobody/nothing does not exist"):
         download(folder)
     assert download(folder, repository="coqui/XTTS-v2") == folder
 
@@ -228,7 +228,7 @@ def test_a_revision_that_the_repository_lacks(hub: HubServer, folder: Path) -> N
 
 def test_a_repository_that_is_not_an_xtts_base(hub: HubServer, folder: Path) -> None:
     del hub.revisions["v2.0.2"]["dvae.pth"]
-    with pytest.raises(UserError, match=r"not an XTTS v2 base, it lacks: dvae\.pth"):
+    with pytest.raises(UserError, match=r"not an XTTS v2 base; missing: dvae\.pth"):
         download(folder)
 
 
@@ -240,7 +240,7 @@ def test_a_gated_repository_says_where_to_ask(hub: HubServer, folder: Path) -> N
 
 def test_what_is_not_a_hub_is_named(hub: HubServer, folder: Path) -> None:
     hub.unhelpful = True
-    with pytest.raises(UserError, match="not a hub"):
+    with pytest.raises(UserError, match="not respond like a Hugging Face hub"):
         download(folder)
 
 
@@ -333,7 +333,7 @@ def test_a_changed_byte_is_found_by_hashes_and_not_by_sizes(hub: HubServer, fold
 def test_a_folder_with_other_files_is_left_alone(hub: HubServer, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("my own")
-    with pytest.raises(UserError, match=r"config\.json is there already"):
+    with pytest.raises(UserError, match=r"config\.json already exists"):
         download(folder)
     assert (folder / "config.json").read_text() == "my own"
 

@@ -80,9 +80,9 @@ def test_a_clip_is_merged_with_the_next(project: Project) -> None:
     ("arguments", "message"),
     [
         (["exclude", "nothing"], "the dataset has no clip 'nothing'"),
-        (["trim", "demo-02", "--start", "1", "--end", "99"], "is no part of demo-02"),
-        (["split", "demo-02", "--at", "1", "--texts", "One.", "..."], "could not be used any more"),
-        (["text", "demo-02", "--text", "..."], "could not be used any more"),
+        (["trim", "demo-02", "--start", "1", "--end", "99"], "is not within demo-02"),
+        (["split", "demo-02", "--at", "1", "--texts", "One.", "..."], "would be dropped"),
+        (["text", "demo-02", "--text", "..."], "would be dropped"),
     ],
 )
 def test_a_fix_that_cannot_be_made_is_told_and_changes_nothing(

@@ -49,7 +49,7 @@ def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
     said = capsys.readouterr().out
     assert "unknown letters   ა 240" in said
     assert "no number words for ka: 50 stays digits" in said and "no word for % in ka" in said
-    assert "left out, no sound: U+1F600" in said
+    assert "dropped, not spoken: U+1F600" in said
     assert "advice: extend (--extend 2000): the base lacks letters of this language" in said
     assert not (tmp_path / "p" / "base-ka").exists(), "looking changes nothing"
 
@@ -69,7 +69,7 @@ def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
 
     again = flags(tmp_path, "--language", "ka", "--corpus", corpus, "--extend", 60)
     said = refused(again, capsys)
-    assert "base-ka exists already" in said and "--another" in said and "base-ka-2" in said
+    assert "base-ka already exists" in said and "--another" in said and "base-ka-2" in said
     before = base.about
     main([*again, "--another"])
     another = Base(tmp_path / "p" / "base-ka-2")
@@ -153,7 +153,7 @@ def test_limits_beyond_the_models_own_are_refused_before_any_work(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("", "no words of letters"), ("12 34\n5\n", "no words of letters"), ("😀 \u200b\u200d\n", "no words of letters")],
+    [("", "contains no words"), ("12 34\n5\n", "contains no words"), ("😀 \u200b\u200d\n", "contains no words")],
     ids=["empty", "digits only", "emoji and zero width"],
 )
 def test_a_corpus_that_gives_nothing_is_refused_and_nothing_is_half_written(
@@ -177,7 +177,7 @@ def test_what_cannot_be_is_said_with_all_faults(tmp_path: Path, capsys: pytest.C
     error = refused(
         flags(tmp_path, "--language", "ka", "--extend", 5, "--g2p", "amh", "--character-coverage", 0.5), capsys
     )
-    assert "two ways to the same end" in error and "character_coverage is 0.5" in error
+    assert "extend and g2p are alternatives" in error and "character_coverage is 0.5" in error
     assert "limits of a new base" in refused(flags(tmp_path, "--language", "ka", "--max-text-length", 400), capsys)
 
 

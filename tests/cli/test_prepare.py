@@ -138,7 +138,7 @@ def test_a_full_disk_exits_with_2_and_the_dataset_stays(
     with pytest.raises(SystemExit) as caught:
         main(_args(make_source(tmp_path / "good", 5), project.output))
     assert caught.value.code == 2
-    assert "error: the disk is full; the dataset is as it was" in capsys.readouterr().err
+    assert "error: the disk is full; the dataset is unchanged" in capsys.readouterr().err
     assert snapshot(project) == before
 
 

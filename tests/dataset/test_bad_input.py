@@ -28,7 +28,7 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], object], str]] = {
     "broken quoting": (lambda folder: _table(folder, 'a.wav|"Hello.'), "quoting is broken"),
     "not UTF-8": (lambda folder: _table(folder, b"a.wav|caf\xe9"), "not UTF-8"),
     "no table rows": (lambda folder: _table(folder, ""), "the input holds no recordings"),
-    "foreign characters": (lambda folder: _spoken(folder, "ⵣⵣⵣ"), "the vocabulary lacks ⵣ"),
+    "foreign characters": (lambda folder: _spoken(folder, "ⵣⵣⵣ"), "unsupported characters: ⵣ"),
     "no words": (lambda folder: _spoken(folder, "?!"), "empty text"),
 }
 
@@ -118,7 +118,7 @@ def test_an_evaluation_set_that_would_be_empty_is_refused(tmp_path: Path) -> Non
 
 def test_the_dataset_as_its_own_input_is_refused(project: Project) -> None:
     for source in (project.train_csv, project.dataset, project.output, project.output.parent):
-        with pytest.raises(UserError, match="lie in one another"):
+        with pytest.raises(UserError, match="folder overlap"):
             prepare(config(source, project.output))
 
 
@@ -180,7 +180,7 @@ def test_a_full_disk_leaves_everything_as_it_was(
                 patch.setattr(Path, "write_text", _full_disk)
             case "marker":
                 patch.setattr(Staging, "commit", _full_disk)
-        with pytest.raises(UserError, match="the disk is full; the dataset is as it was") as caught:
+        with pytest.raises(UserError, match="the disk is full; the dataset is unchanged") as caught:
             prepare(config(tmp_path / "in", project.output))
     assert caught.value.fix
     assert snapshot(project) == before

@@ -97,7 +97,7 @@ def test_every_fault_drops_its_clip_with_the_reason(tmp_path: Path) -> None:
     }
     assert found["short.wav"][1] == "0.30 s, the shortest clip is 0.5 s"
     assert found["long.wav"][1] == "longer than 11.6 s, the longest clip"
-    assert found["same.wav"][1] == "the same sound as demo-03.flac"
+    assert found["same.wav"][1] == "same audio as demo-03.flac"
     assert "🙂 (U+1F642 slightly smiling face)" in found["tone2.wav"][1]
     assert "ⵣ (U+2D63 tifinagh letter yaz)" in found["tone2.wav"][1]
     assert found["tone3.wav"][1].endswith("tokens, the limit is 200")

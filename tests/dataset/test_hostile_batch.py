@@ -62,8 +62,8 @@ def _bad_audio(folder: Path) -> dict[str, tuple[str, str]]:
     (folder / "drm.m4a").write_bytes(protected)
     unreadable = {
         "empty.wav": "is empty",
-        "truncated.wav": "is cut off: it holds 50%",
-        "lies.wav": "is cut off: it holds 0%",
+        "truncated.wav": "is truncated: it contains 50%",
+        "lies.wav": "is truncated: it contains 0%",
         "0hz.wav": "0hz.wav",
         "codec.wav": "cannot be read as audio",
         "10hz.wav": "sample rate of 10 Hz",
@@ -278,6 +278,6 @@ def test_silence_that_a_recogniser_is_given_is_reported_and_takes_no_memory(tmp_
     assert (night.name.split()[0], night.reason, night.detail) == (
         "night.wav",
         "silent",
-        "the recogniser heard nobody speak",
+        "Whisper found no speech",
     )
     assert len(report.used) == 3

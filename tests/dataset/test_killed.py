@@ -125,7 +125,7 @@ def test_a_worker_that_dies_costs_its_chunk_and_is_told(
     workers = [one for one in psutil.Process(child.pid).children(recursive=True) if _works(one)]
     workers[0].kill()
     assert child.wait(timeout=PATIENCE_S) != 0
-    assert "a process that was preparing clips died" in capfd.readouterr().err
+    assert "a worker process ended unexpectedly" in capfd.readouterr().err
     assert _noted(project) >= 8 and not project.report.exists()
     prepare(config(source, project.output, workers=1, **CLEANED))
     assert _made(project) == _made(_undisturbed(source, tmp_path / "whole", CLEANED))

@@ -74,7 +74,7 @@ def test_a_torn_or_foreign_vote_is_passed_over(desk, project, three_models):
 
 def test_what_cannot_be_compared_or_judged_is_refused(desk, project, three_models, monkeypatch):
     for models in ([], ["base/one"], ["base/one", "base/one"], [f"base/{n}" for n in range(7)]):
-        with pytest.raises(UserError, match="models are chosen"):
+        with pytest.raises(UserError, match="models are selected"):
             compare(desk, project, models, ["text"], settings=SpeechSettings(), reference=None)
     with pytest.raises(UserError, match="no model base/gone"):
         compare(desk, project, ["base/one", "base/gone"], ["text"], settings=SpeechSettings(), reference=None)
@@ -89,7 +89,7 @@ def test_what_cannot_be_compared_or_judged_is_refused(desk, project, three_model
         with pytest.raises(UserError):
             vote(project, trial, choice)
     monkeypatch.setattr(module, "MAX_WAITING", 1)
-    with pytest.raises(UserError, match="waiting"):
+    with pytest.raises(UserError, match="already queued"):
         make(desk, project, "base/one", "base/two")
 
 

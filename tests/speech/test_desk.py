@@ -84,7 +84,7 @@ def test_a_crash_is_told_and_the_next_take_gets_a_new_process(desk, project):
     now = ended(crashed)
     assert now.state == "failed"
     assert "killed by signal 9" in now.message and "no room for the weights" in now.message
-    assert "speak on the CPU" in now.message
+    assert "use the CPU" in now.message
     assert [line.state for line in now.lines] == ["finished", "waiting"]
     assert ended(fine).state == "finished"
 
@@ -92,7 +92,7 @@ def test_a_crash_is_told_and_the_next_take_gets_a_new_process(desk, project):
 def test_one_unreadable_line_does_not_keep_the_others_from_being_spoken(desk, project):
     now = ended(submit(desk, project, "one", "unreadable", "three"))
     assert [line.state for line in now.lines] == ["finished", "failed", "finished"]
-    assert now.state == "finished" and "1 of 3 lines could not be spoken" in now.message
+    assert now.state == "finished" and "1 of 3 lines failed" in now.message
     assert ended(submit(desk, project, "unreadable")).state == "failed"
 
 
@@ -172,7 +172,7 @@ time.sleep(60)
         app.wait()
     eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     (take,) = list_takes(project)
-    assert take.state == "cut" and len(take.sentences) == 1 and "continue" in take.message
+    assert take.state == "cut" and len(take.sentences) == 1 and "resume" in take.message
 
 
 def test_what_cannot_be_spoken_is_refused_before_anything_is_made(desk, project, monkeypatch):
@@ -184,7 +184,7 @@ def test_what_cannot_be_spoken_is_refused_before_anything_is_made(desk, project,
     with pytest.raises(UserError, match="2 settings"):
         desk.submit(project, ["text"], model="base/tiny", settings=SpeechSettings(temperature=-1, speed=0))
     monkeypatch.setattr(desk_module, "MAX_WAITING", 0)
-    with pytest.raises(UserError, match="waiting already"):
+    with pytest.raises(UserError, match="already queued"):
         submit(desk, project, "text")
     assert list_takes(project) == []
 

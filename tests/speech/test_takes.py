@@ -35,7 +35,7 @@ def test_the_reference_is_kept_with_the_take(project, tmp_path):
     recording.unlink()
     assert (take.folder / take.reference).read_bytes() == b"sound"
     assert (take.reference, take.reference_name) == ("reference.wav", "My <voice>.WAV")
-    with pytest.raises(UserError, match="recording is gone"):
+    with pytest.raises(UserError, match="audio is missing"):
         make(project, reference=recording)
 
 

@@ -131,7 +131,7 @@ def test_what_has_no_rule_is_told_and_kept() -> None:
     result = normalize("Saa 12 na 50% 😀", "sw")
     assert result.text == "saa 12 na 50%"
     assert result.notes == (
-        "left out, no sound: U+1F600",
+        "dropped, not spoken: U+1F600",
         "no number words for sw: 12 stays digits",
         "no number words for sw: 50 stays digits",
         "no word for % in sw",

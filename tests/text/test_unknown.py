@@ -23,7 +23,7 @@ LETTERS = set("abcdefghijklmnopqrstuvwxyz'\"-,. ")
         ("ﬁ", "write 'fi'"),
         ("_", "write a space"),
         ("ⵣ", f"add the language's letters to the base: {EXTEND}"),
-        ("🙂", "write the word that is said for it, or leave it out"),
+        ("🙂", "write it as a word, or remove it"),
     ],
 )
 def test_what_could_be_written_instead(character: str, expected: str) -> None:
@@ -56,4 +56,4 @@ def test_the_reports_list_them_and_show_what_the_model_reads(tmp_path: Path) -> 
     assert read.read == "it cost five dollars and more."
     page = Project(name="voice", output=tmp_path / "out").page.read_text(encoding="utf-8")
     assert "it cost five dollars and more." in page and "It cost $5 &amp; more." in page
-    assert "Characters that the base cannot read (2)" in page
+    assert "Unsupported characters (2)" in page

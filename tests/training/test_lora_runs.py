@@ -124,7 +124,7 @@ def test_rows_that_nobody_knows_are_reported(
     (former.folder / "about.json").write_text(json.dumps(about))
     assert former.added_rows() == grown.added_rows()
     (former.folder / "about.json").write_text(json.dumps({**about, ADDED_ROWS: [[1, 10**9]]}))
-    with pytest.raises(UserError, match="are no rows of this vocabulary"):
+    with pytest.raises(UserError, match="are not rows of this vocabulary"):
         Base(former.folder).added_rows()
     (former.folder / "dvae.safetensors").write_bytes(grown.dvae.read_bytes())
     (former.folder / "about.json").write_text(json.dumps({"name": "foreign"}))

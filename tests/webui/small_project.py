@@ -15,7 +15,7 @@ def make_project(output: Path, name: str) -> Project:
     found = [
         clip("a", status="used", split="train", text="One two three four"),
         clip("b", status="used", split="train", text="Five", flags=(Flag(measure="noise", detail="12 dB"),)),
-        clip("c", status="dropped", reason="replaced", detail="split; restore it to undo that", text="Six"),
+        clip("c", status="dropped", reason="replaced", detail="split; restore the clip to undo this", text="Six"),
         clip("d", status="used", split="eval", text="Seven", made_from=("id-c",)),
     ]
     for path, names in ((project.train_csv, "ab"), (project.eval_csv, "d")):

@@ -127,7 +127,7 @@ def test_a_clip_is_cut_joined_and_given_back(voice: Voice) -> None:
     assert not voice.clips(lambda clip: clip["made_from"] == [whole["id"]])
     voice.call("clip_trim", clip=joined["clip"], start_s=9, end_s=12)
     failed = voice.wait("fix")
-    assert failed["state"] == "failed" and "is no part of" in failed["message"]
+    assert failed["state"] == "failed" and "is not within" in failed["message"]
 
 
 @pytest.mark.slow

@@ -267,7 +267,7 @@ def test_comparing_and_judging_blind(studio, project, monkeypatch):
     assert shown[compare.SIDES[0]].properties["value"].endswith("0002.wav")
     with pytest.raises(UserError, match="no line 3"):
         compare.show(studio, form(comparison=identity, line=3))
-    with pytest.raises(UserError, match="models are chosen"):
+    with pytest.raises(UserError, match="models are selected"):
         list(compare.start(studio, form(models=["base/one"])))
 
 

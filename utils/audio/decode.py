@@ -93,9 +93,7 @@ def decode(
 
 def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
     """The error for a recording that cannot be used; `what` continues the sentence that its name begins."""
-    return UserError(
-        what=f"{path.name} {what}", where=str(path), fix=fix or "convert it to wav or flac, or leave it out"
-    )
+    return UserError(what=f"{path.name} {what}", where=str(path), fix=fix or "convert it to WAV or FLAC, or remove it")
 
 
 def stream(path: Path) -> Iterator[tuple[Tensor, int]]:
@@ -150,9 +148,9 @@ def _parts(path: Path, blocks: Iterable[Block], sample_rate: int) -> Iterator[tu
 def _checked(path: Path, samples: NDArray[np.float32]) -> Tensor:
     peak = float(np.abs(samples).max(initial=0.0))
     if not np.isfinite(peak):
-        raise unreadable(path, "holds samples that are not numbers (NaN or infinite)")
+        raise unreadable(path, "contains samples that are not finite (NaN or infinity)")
     if peak > LOUDEST:
-        raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio lies between -1 and 1")
+        raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio must be between -1 and 1")
     return torch.from_numpy(samples)[None]
 
 
@@ -181,8 +179,8 @@ def _check_file(path: Path) -> None:
     except OSError as error:
         raise unreadable(path, f"cannot be opened: {error.strerror}", fix="check its permissions") from error
     if lengths and lengths.held < _WHOLE * lengths.announced:
-        share = f"{lengths.held / lengths.announced:.0%} of the sound that its header announces"
-        raise unreadable(path, f"is cut off: it holds {share}", fix="copy it again from the original")
+        share = f"{lengths.held / lengths.announced:.0%} of the audio that its header declares"
+        raise unreadable(path, f"is truncated: it contains {share}", fix="copy the original file again")
 
 
 def _decode_soundfile(path: Path, start_s: float, max_seconds: float | None, channel: Channel) -> tuple[Tensor, int]:
@@ -229,7 +227,9 @@ def _decode_av(path: Path, start_s: float, max_seconds: float | None, channel: C
 def _av_blocks(path: Path, frames: Iterator[av.AudioFrame], sample_rate: int) -> Iterator[Block]:
     for frame in frames:
         if frame.sample_rate != sample_rate:
-            raise unreadable(path, f"changes its sample rate from {sample_rate} to {frame.sample_rate} Hz midway")
+            raise unreadable(
+                path, f"changes its sample rate from {sample_rate} to {frame.sample_rate} Hz within the file"
+            )
         samples = frame.to_ndarray()
         if not frame.format.is_planar:
             samples = samples.reshape(-1, frame.layout.nb_channels).T
@@ -281,9 +281,9 @@ def _collect(
     samples = channels[np.square(channels).sum(axis=1).argmax()] if len(channels) > 1 else channels[0]
     peak = float(np.abs(samples).max())
     if not np.isfinite(peak):
-        raise unreadable(path, "holds samples that are not numbers (NaN or infinite)")
+        raise unreadable(path, "contains samples that are not finite (NaN or infinity)")
     if peak > LOUDEST:
-        raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio lies between -1 and 1")
+        raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio must be between -1 and 1")
     return torch.from_numpy(samples)[None], sample_rate
 
 

@@ -90,9 +90,9 @@ class Transcriber:
         # An English-only model would hear English in anything.
         if language is not None and language not in model.supported_languages:
             raise UserError(
-                what=f"the recogniser does not know the language {language!r}",
+                what=f"the Whisper model does not support the language {language!r}",
                 where=NEEDS_WEIGHTS,
-                fix="use a recogniser that was trained on it (names that end in .en know only English), or none",
+                fix="use a model that supports it (models whose names end in .en are English only), or none",
             )
         return model
 
@@ -122,7 +122,7 @@ class Transcriber:
             )
         except (RuntimeError, ValueError, OSError) as error:
             raise UserError(
-                what=f"the recogniser cannot be loaded: {error}",
+                what=f"the Whisper model cannot be loaded: {error}",
                 where=f"{settings.model}, device {settings.device}, compute type {settings.compute_type}",
                 fix="choose another device or compute type (int8 and float32 work everywhere), or another model",
             ) from error
@@ -149,24 +149,24 @@ def find_weights(model: str, *, download: bool = True) -> Path:
     if "/" not in model and "\\" not in model and model not in available_models():
         sizes = ", ".join(available_models())
         raise UserError(
-            what=f"there is no recogniser {model!r}", fix=f"use a folder, a Hugging Face name or one of {sizes}"
+            what=f"there is no Whisper model {model!r}", fix=f"use a folder, a Hugging Face name or one of {sizes}"
         )
     try:
         return Path(download_model(model, local_files_only=True))
     except (OSError, ValueError) as error:
         if not download:
             raise UserError(
-                what=f"the weights of the recogniser {model!r} are not on this machine", where=NEEDS_WEIGHTS
+                what=f"the weights of the Whisper model {model!r} are not on this machine", where=NEEDS_WEIGHTS
             ) from error
-        log.info("the recogniser %s is not on this machine yet; downloading it (%s)", model, type(error).__name__)
+        log.info("downloading the Whisper model %s (%s)", model, type(error).__name__)
     try:
         return Path(download_model(model))
     # huggingface_hub and its http library have many errors; those without a network are no OSErrors in all versions.
     except Exception as error:
         log.debug("download failed", exc_info=True)
         raise UserError(
-            what=f"the weights of the recogniser {model!r} are not on this machine and cannot be downloaded "
+            what=f"the weights of the Whisper model {model!r} are not on this machine and cannot be downloaded "
             f"({type(error).__name__})",
             where=NEEDS_WEIGHTS,
-            fix="connect to the network once, or copy a converted model to this machine and give its folder",
+            fix="connect to the network once, or copy a converted model to this machine and use its folder",
         ) from error

@@ -43,14 +43,14 @@ def needs_latin(base: Base, language: str, *, use_amharic_g2p: bool) -> bool:
     if not use_amharic_g2p:
         if base.amharic_g2p and language == AMHARIC:
             raise UserError(
-                what="this base reads Amharic in its Latin form, and use_amharic_g2p is off",
+                what="this base expects Amharic in Latin script, but use_amharic_g2p is off",
                 where=str(base.folder),
-                fix="set use_amharic_g2p, or start from the base that it was made from",
+                fix="set use_amharic_g2p, or start from the original base",
             )
         return False
     if language != AMHARIC:
         raise UserError(
-            what=f"use_amharic_g2p is for Amharic, and the language is {language!r}",
+            what=f"use_amharic_g2p is for Amharic, but the language is {language!r}",
             where="settings",
             fix="set language to amh, or switch use_amharic_g2p off",
         )

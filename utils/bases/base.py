@@ -63,7 +63,7 @@ class Base:
         except ValueError as error:
             raise UserError(what=f"about.json is not JSON: {error}", where=str(path)) from error
         if not isinstance(about, dict) or not all(isinstance(about.get(key, {}), dict) for key in ("training", "base")):
-            raise UserError(what="about.json is not a description of a model", where=str(path), fix="remove the file")
+            raise UserError(what="about.json does not describe a model", where=str(path), fix="remove the file")
         return about
 
     @property
@@ -177,7 +177,9 @@ class Base:
         path = self.folder / "mel_stats.pth"
         state = read_weights(path) if path.is_file() else self.state()
         if "mel_stats" not in state or state["mel_stats"].shape != (NUM_MELS,):
-            raise UserError(what=f"no mel_stats of {NUM_MELS} channels", where=str(path), fix="get the base again")
+            raise UserError(
+                what=f"no mel_stats of {NUM_MELS} channels", where=str(path), fix="download or create the base again"
+            )
         return state["mel_stats"].float()
 
     def _file(self, *names: str) -> Path:
@@ -187,7 +189,7 @@ class Base:
         raise UserError(
             what=f"the model folder has no {' or '.join(names)}",
             where=str(self.folder),
-            fix="download or make the base again, or name the folder that holds these files",
+            fix="download or create the base again, or use the folder that contains these files",
         )
 
 
@@ -209,9 +211,9 @@ def _rows_of(spans: Any, base: Base) -> tuple[int, ...]:
         pairs = [(-1, -1)]
     if not all(0 <= first <= last < base.tokenizer().num_rows for first, last in pairs):
         raise UserError(
-            what=f"{ADDED_ROWS} in about.json are no rows of this vocabulary: {spans}",
+            what=f"{ADDED_ROWS} in about.json are not rows of this vocabulary: {spans}",
             where=str(base.folder / "about.json"),
-            fix="use the about.json that belongs to this base, or take the line out",
+            fix="use the about.json of this base, or remove the line",
         )
     return tuple(row for first, last in pairs for row in range(first, last + 1))
 

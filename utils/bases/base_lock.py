@@ -103,9 +103,9 @@ def verify_base(folder: Path, *, hashes: bool = False) -> BaseLock:
     damaged = lock.damaged(folder, hashes=hashes)
     if damaged:
         raise UserError(
-            what=f"these files are missing or not what {lock.repository} holds: {', '.join(damaged)}",
+            what=f"these files are missing or differ from {lock.repository}: {', '.join(damaged)}",
             where=str(folder),
-            fix="delete them and run the download again; only they are fetched",
+            fix="delete them and run the download again; only these files are downloaded",
         )
     return lock
 

@@ -113,7 +113,7 @@ class _Download:
             return True
         if (self.folder / entry.name).exists() and read_lock(self.folder) is None:
             raise UserError(
-                what=f"{entry.name} is there already and is not the one of {self.hub.repository} {self.hub.revision}",
+                what=f"{entry.name} already exists and is not the file of {self.hub.repository} {self.hub.revision}",
                 where=str(self.folder),
                 fix="choose an empty folder, or move these files away",
             )
@@ -174,7 +174,7 @@ class _Download:
             raise UserError(
                 what=f"{entry.name} is not the file the hub describes: its {entry.algorithm} or size differs",
                 where=self.hub.page,
-                fix="it was removed; run again, and if it happens again use another HF_ENDPOINT or network",
+                fix="it was removed; run the download again, or use another HF_ENDPOINT or network if it recurs",
             )
         _flush_to_disk(part)
         part.replace(finished)

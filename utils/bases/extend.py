@@ -110,5 +110,5 @@ def free_home(folder: Path, language: str, *, own_dvae: bool, another: bool = Fa
     home = base_home(folder, language, own_dvae=own_dvae, another=another)
     if home.exists():
         fix = f"give --another to make {base_home(folder, language, own_dvae=own_dvae, another=True).name} beside it"
-        raise UserError(what=f"{home.name} exists already", where=str(home), fix=f"{fix}, or move it away")
+        raise UserError(what=f"{home.name} already exists", where=str(home), fix=f"{fix}, or move it away")
     return home

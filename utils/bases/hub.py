@@ -69,13 +69,15 @@ class Hub:
                 self.repository, revision=self.revision, files_metadata=True, timeout=LISTING_TIMEOUT_S
             )
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            fix = "check HF_ENDPOINT, and whether a proxy or a login page answers in its place"
-            raise UserError(what="what answers there is not a hub", where=self.endpoint, fix=fix) from error
+            fix = "check HF_ENDPOINT, and whether a proxy or a login page intercepts the request"
+            raise UserError(
+                what="the server does not respond like a Hugging Face hub", where=self.endpoint, fix=fix
+            ) from error
         entries = {sibling.rfilename: _entry(sibling) for sibling in info.siblings or []}
         missing = [name for name in NEEDED_FILES if entries.get(name) is None]
         if missing or not info.sha:
             raise UserError(
-                what=f"revision {self.revision} is not an XTTS v2 base, it lacks: {', '.join(missing) or 'a commit'}",
+                what=f"revision {self.revision} is not an XTTS v2 base; missing: {', '.join(missing) or 'a commit'}",
                 where=self.page,
                 fix=f"choose another repository with --repository or {REPOSITORY_VARIABLE}",
             )

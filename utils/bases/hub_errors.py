@@ -49,7 +49,7 @@ def explained(hub: Hub, folder: Path) -> Iterator[None]:
         raise UserError(
             what=f"the connection failed: {error or type(error).__name__}",
             where=hub.endpoint,
-            fix="check the network, proxy and HF_ENDPOINT, then run again; it continues where it stopped",
+            fix="check the network, proxy and HF_ENDPOINT, then run the download again; it resumes where it stopped",
         ) from error
     except OSError as error:
         raise _disk_fault(error, folder) from error
@@ -58,23 +58,23 @@ def explained(hub: Hub, folder: Path) -> Iterator[None]:
 def _refusal(error: HfHubHTTPError, hub: Hub) -> UserError:
     """The hub answered, with an error status."""
     if isinstance(error, GatedRepoError):
-        what = f"{hub.repository} asks for its conditions to be accepted on its page"
+        what = f"{hub.repository} requires you to accept its conditions on its page"
         fix = f"accept them at {hub.page}, then log in with: hf auth login (or set HF_TOKEN)"
     elif isinstance(error, RepositoryNotFoundError):
-        what = f"the hub knows no repository {hub.repository}, or it is private"
+        what = f"repository {hub.repository} does not exist or is private"
         fix = f"check --repository and {REPOSITORY_VARIABLE}; for a private one log in with: hf auth login"
     elif isinstance(error, RevisionNotFoundError):
         what = f"{hub.repository} has no revision {hub.revision}"
         fix = "choose another version, or another repository with --repository"
     else:
-        what = f"the hub answered with status {error.response.status_code}: {error.server_message or error}"
-        fix = "run again later, it continues where it stopped; for 401 or 403 check HF_TOKEN"
+        what = f"the hub returned status {error.response.status_code}: {error.server_message or error}"
+        fix = "run the download again later; it resumes where it stopped; for status 401 or 403 check HF_TOKEN"
     return UserError(what=what, where=hub.page, fix=fix)
 
 
 def _disk_fault(error: OSError, folder: Path) -> UserError:
     if error.errno in _FULL:
-        fix = "free some space and run again; what was received is kept and continued"
+        fix = "free some space and run the download again; it resumes where it stopped"
         return UserError(what="the disk is full", where=str(folder), fix=fix)
     fix = "choose a folder that can be written, or set XTTS_STUDIO_BASES"
     return UserError(what=f"the folder cannot be written: {error.strerror or error}", where=str(folder), fix=fix)

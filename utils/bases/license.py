@@ -90,5 +90,7 @@ def _records(bases: Path) -> list[dict[str, str]]:
         return []
     records = read_json(path).get("accepted")
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        raise UserError(what="not a record of accepted licences", where=str(path), fix="delete it and accept again")
+        raise UserError(
+            what="not a record of accepted licences", where=str(path), fix="delete it and accept the licence again"
+        )
     return records

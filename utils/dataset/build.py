@@ -122,9 +122,9 @@ def _check_apart(source: Path, project: Project) -> None:
         return
     if given.is_relative_to(dataset) or (given.is_dir() and project.output.resolve().is_relative_to(given)):
         raise UserError(
-            what="the input and the output folder lie in one another",
+            what="the input folder and the output folder overlap",
             where=f"{source} and {project.dataset}",
-            fix="keep the recordings in a folder of their own",
+            fix="keep the recordings in a separate folder",
         )
 
 
@@ -185,7 +185,7 @@ def _require_usable(made: list[ClipReport]) -> None:
     raise UserError(
         what=f"{clips} be used ({reasons}); the first is {explain(made[0])}",
         where=made[0].source,
-        fix="mend the recordings and transcripts named, or give others",
+        fix="fix the recordings and transcripts named above, or use others",
     )
 
 
@@ -195,7 +195,7 @@ def _require_all(made: list[ClipReport], wanted: list[ClipReport], clips: list[C
     lost = [clip for clip in [*made, *(c for c in clips if c.id in in_use)] if clip.status == "dropped"]
     if lost:
         raise UserError(
-            what=f"the clip could not be used any more: {explain(lost[0])}",
+            what=f"the edited clip would be dropped: {explain(lost[0])}",
             where=lost[0].source,
             fix="choose other times or another text; nothing was changed",
         )
@@ -239,7 +239,7 @@ def _compared(
 def _drop_flagged(clip: ClipReport) -> ClipReport:
     if clip.status == "dropped" or not clip.flags or clip.accepted:
         return clip
-    detail = f"{clip.flags[0].measure}: {clip.flags[0].detail}; accept it to use it"
+    detail = f"{clip.flags[0].measure}: {clip.flags[0].detail}; accept the clip to use it"
     return replace(clip, status="dropped", reason="flagged", detail=detail, split="")
 
 

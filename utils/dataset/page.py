@@ -18,18 +18,18 @@ _SHOWN = 2_000
 """Rows of a table: more would make the page slow; report.json has them all."""
 _LONGEST = 2_000
 """Characters of a text that are shown."""
-_LAST_COLUMNS = ("text", "as the model reads it", "sound", "id for fixes")
+_LAST_COLUMNS = ("text", "as the model reads it", "sound", "clip id")
 _HISTOGRAMS = (
     ("seconds", "length", "s"),
-    ("letters", "letters of text", ""),
-    ("rate", "speaking rate", "letters/s"),
+    ("letters", "characters of text", ""),
+    ("rate", "speaking rate", "characters/s"),
     ("loudness", "loudness", "LUFS"),
-    ("snr", "above the noise", "dB"),
-    ("speech", "share of speech", ""),
-    ("clipping", "clipped share", ""),
-    ("voice", "likeness to the speaker", ""),
+    ("snr", "signal-to-noise ratio", "dB"),
+    ("speech", "speech ratio", ""),
+    ("clipping", "clipping ratio", ""),
+    ("voice", "speaker similarity", ""),
     ("mos", "DNSMOS", ""),
-    ("cer", "letters heard otherwise", ""),
+    ("cer", "character error rate", ""),
 )
 
 
@@ -49,12 +49,17 @@ def write_page(path: Path, report: Report, project: str) -> None:
     noted = [clip for clip in used if clip.notes]
     unknown = report.unknown_characters
     sections = [
-        _clips("Used, but have a look", flagged, look_at, lambda c: (c.name, "; ".join(map(": ".join, c.flags)))),
-        _clips("Used, but without a rule for all of the text", noted, look_at, lambda c: (c.name, "; ".join(c.notes))),
+        _clips("Used, to be reviewed", flagged, look_at, lambda c: (c.name, "; ".join(map(": ".join, c.flags)))),
+        _clips(
+            "Used, without a normalization rule for all of the text",
+            noted,
+            look_at,
+            lambda c: (c.name, "; ".join(c.notes)),
+        ),
         {
-            "title": "Characters that the base cannot read",
+            "title": "Unsupported characters",
             "count": len(unknown),
-            "heads": ("character", "what it is", "times", "clips", "what to do"),
+            "heads": ("character", "code point", "count", "clips", "fix"),
             "rows": [(u.character, u.name, u.count, u.clips, u.instead) for u in unknown[:_SHOWN]],
             "sound": -1,
         },
@@ -87,8 +92,8 @@ def _totals(report: Report) -> list[tuple[str, object]]:
         ("minutes in use", f"{totals['seconds'] / 60:.1f}"),
         ("for training", totals["train"]),
         ("for evaluation", totals["eval"]),
-        ("to look at", totals["flagged"]),
-        ("read literally in part", totals["noted"]),
+        ("to be reviewed", totals["flagged"]),
+        ("without a normalization rule", totals["noted"]),
         ("dropped", totals["dropped"]),
         *((f"– {reason}", count) for reason, count in totals["reasons"].items()),
     ]

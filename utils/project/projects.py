@@ -60,7 +60,7 @@ def create_project(name: str, output: Path, settings: ProjectSettings) -> Projec
     taken = {other.name.casefold() for other in list_projects(output)}
     if project.name.casefold() in taken or project.folder.exists():
         raise UserError(
-            what=f"there is a project {project.name!r} already", where=str(output), fix="choose it, or another name"
+            what=f"project {project.name!r} already exists", where=str(output), fix="select it, or use another name"
         )
     settings.save(project)
     return project
@@ -76,7 +76,9 @@ def find_project(name: str, output: Path) -> Project:
     # A link could lead out of the output folder.
     if not is_project(project) or project.folder.is_symlink():
         raise UserError(
-            what=f"there is no project {project.name!r}", where=str(output), fix="choose one that exists, or create it"
+            what=f"there is no project {project.name!r}",
+            where=str(output),
+            fix="select an existing project, or create it",
         )
     return project
 

@@ -103,13 +103,13 @@ def compare(
     """
     chosen = list(dict.fromkeys(models))
     if not 2 <= len(chosen) <= MAX_MODELS:
-        raise UserError(what=f"{len(chosen)} models are chosen", fix=f"choose 2 to {MAX_MODELS} to compare")
+        raise UserError(what=f"{len(chosen)} models are selected", fix=f"select 2 to {MAX_MODELS} models to compare")
     settings.validate(where="speech settings")
     lines = checked_texts(texts)
     for model in chosen:
         find_model(project, model)
     if desk.num_waiting + len(chosen) > MAX_WAITING:
-        raise UserError(what=f"{desk.num_waiting} takes are waiting already", fix="wait until some are spoken")
+        raise UserError(what=f"{desk.num_waiting} takes are already queued", fix="wait until some are finished")
     identity = new_run_id()
     common: dict[str, Any] = {"settings": settings, "reference": reference, "reference_name": reference_name}
     takes = [desk.submit(project, lines, model=model, comparison=identity, **common) for model in chosen]
@@ -136,7 +136,7 @@ def takes_of(project: Project, comparison: str) -> list[Take]:
         ids = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["takes"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            what=f"there is no comparison {comparison!r}", where=str(path.parent), fix="make a new one"
+            what=f"there is no comparison {comparison!r}", where=str(path.parent), fix="create a new one"
         ) from error
     return [find_take(project, name) for name in ids]
 
@@ -187,7 +187,7 @@ def vote(project: Project, trial_id: str, choice: str) -> Vote:
     """
     trial = next((t for t in trials(project, trial_id.partition("/")[0]) if t.id == trial_id), None)
     if trial is None or choice not in get_args(Choice):
-        raise UserError(what="there is nothing to judge here", where=trial_id[:80], fix="make a comparison first")
+        raise UserError(what="there is no pair to rate", where=trial_id[:80], fix="compare two or more models first")
     first, second = find_take(project, trial.a), find_take(project, trial.b)
     cast = Vote(
         time=time.time(),

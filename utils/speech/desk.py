@@ -79,7 +79,7 @@ class SpeechDesk:
         with self._changed:
             if len(self._waiting) >= MAX_WAITING:
                 raise UserError(
-                    what=f"{len(self._waiting)} takes are waiting already", fix="wait until some are spoken"
+                    what=f"{len(self._waiting)} takes are already queued", fix="wait until some are finished"
                 )
         take = new_take(
             project,
@@ -104,7 +104,7 @@ class SpeechDesk:
         if take.is_live:
             raise UserError(what=f"take {take.id!r} is {take.state}", where=str(take.folder), fix="wait until it ends")
         if all(line.state == "finished" for line in take.lines):
-            raise UserError(what="every line of this take is spoken", where=str(take.folder))
+            raise UserError(what="every line of this take is already generated", where=str(take.folder))
         lines = tuple(
             line if line.state == "finished" else Line(number=line.number, text=line.text) for line in take.lines
         )
@@ -123,7 +123,7 @@ class SpeechDesk:
             if is_current:
                 self._unwanted.add(folder)
         if was_waiting:
-            self._keep(self._live[folder].changed(state="stopped", message="stopped before it began"))
+            self._keep(self._live[folder].changed(state="stopped", message="stopped before it started"))
         if is_current:
             self.worker.cancel()
 
@@ -207,7 +207,7 @@ class SpeechDesk:
                 self._speak(project, folder, asked)
             except Exception:  # the edge of this thread: the next take must not suffer
                 log.exception("take %s", folder)
-                fault = "an internal fault; the app's log tells more"
+                fault = "internal error; see the app's log"
                 with suppress(UserError, KeyError):
                     self._keep(self._live[folder].changed(state="failed", message=fault))
 
@@ -237,12 +237,12 @@ def checked_texts(texts: Sequence[str]) -> list[str]:
     lines = [text.strip() for text in texts if text.strip()]
     num_characters = sum(map(len, lines))
     if not lines:
-        raise UserError(what="there is no text to speak", fix="give some words")
+        raise UserError(what="there is no text to speak", fix="enter a text")
     if len(lines) > MAX_LINES or num_characters > MAX_CHARACTERS:
         raise UserError(
-            what=f"the text has {len(lines)} lines and {num_characters} characters; a take holds {MAX_LINES} lines and "
-            f"{MAX_CHARACTERS} characters",
-            fix="speak it in parts",
+            what=f"the text has {len(lines)} lines and {num_characters} characters; "
+            f"the limit of a take is {MAX_LINES} lines and {MAX_CHARACTERS} characters",
+            fix="split it into parts",
         )
     return lines
 
@@ -289,7 +289,7 @@ def after(take: Take, reply: Message, asked: float) -> Take:
 
 def _ended(take: Take, reply: Message) -> Take:
     if reply["kind"] == "cancelled":
-        return take.changed(state="stopped", message="stopped; continue it when you like")
+        return take.changed(state="stopped", message="stopped; you can resume it")
     if reply["kind"] == "failed":
         return take.changed(state="failed", message=reply["error"])
     assert reply["kind"] == "done", reply
@@ -297,8 +297,6 @@ def _ended(take: Take, reply: Message) -> Take:
     if len(failed) == len(take.lines):
         return take.changed(state="failed", message=failed[0].error)
     cut = sum(not sentence.finished for sentence in take.sentences)
-    notes = [f"{len(failed)} of {len(take.lines)} lines could not be spoken"] if failed else []
-    notes += (
-        [f"in {cut} of {len(take.sentences)} pieces the model did not end by itself and was cut off"] if cut else []
-    )
+    notes = [f"{len(failed)} of {len(take.lines)} lines failed"] if failed else []
+    notes += [f"{cut} of {len(take.sentences)} pieces are truncated: the model did not stop by itself"] if cut else []
     return take.changed(state="finished", message="; ".join(notes))

@@ -52,9 +52,9 @@ def find_model(project: Project, model_id: str) -> SpeakingModel:
     found = [model for model in offered if model.id == model_id]
     if not found:
         raise UserError(
-            what=f"there is no model {model_id!r} to speak with",
+            what=f"there is no model {model_id!r}",
             where=str(project.folder),
-            fix="choose another one from the list",
+            fix="select another one in the list",
         )
     return found[0]
 

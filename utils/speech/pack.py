@@ -22,7 +22,7 @@ def pack_take(take: Take) -> Path:
         UserError: no line is complete yet.
     """
     if not take.wavs:
-        raise UserError(what="no line of this take is complete yet", where=take.id, fix="wait, or continue it")
+        raise UserError(what="no line of this take is complete yet", where=take.id, fix="wait, or resume the take")
     table = io.StringIO()
     writer = csv.writer(table, delimiter="|", lineterminator="\n")
     writer.writerow(["audio_file", "text", "state", "error"])

@@ -164,7 +164,7 @@ def new_take(
     copied = ""
     if reference is not None:
         if not reference.is_file():
-            raise UserError(what="the reference recording is gone", where=reference_name, fix="choose it again")
+            raise UserError(what="the reference audio is missing", where=reference_name, fix="select it again")
         copied = f"reference{_suffix(reference)}"
         shutil.copyfile(reference, folder / copied)
     take = Take(
@@ -194,7 +194,7 @@ def read_take(folder: Path) -> Take:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(what=f"this take cannot be read: {error}", where=str(folder)) from error
     if take.is_live and not has_owner(take):
-        return take.changed(state="cut", message="the app ended while this was being spoken; continue it when you like")
+        return take.changed(state="cut", message="the app ended during generation; you can resume the take")
     return take
 
 
@@ -230,7 +230,7 @@ def find_take(project: Project, take_id: str) -> Take:
     """
     folder = project.folder / TAKES_FOLDER / check_name(take_id, kind="take")
     if not folder.is_dir() or folder.is_symlink():
-        raise UserError(what=f"there is no take {take_id!r}", where=str(folder.parent), fix="choose one from the list")
+        raise UserError(what=f"there is no take {take_id!r}", where=str(folder.parent), fix="select one in the list")
     return read_take(folder)
 
 

@@ -129,7 +129,7 @@ class SpeechWorker:
             if process is None or process.returncode is not None:
                 return False
             self._released = reason
-            log.info("the process that speaks is released: %s", reason)
+            log.info("inference process unloaded: %s", reason)
             process.end()
             return True
 
@@ -143,7 +143,7 @@ class SpeechWorker:
             self._last_used = time.monotonic()
             wanted = self.choose_device(device)
             if self._process is not None and (self._process.returncode is not None or wanted != self._device):
-                self.release("another device was chosen")
+                self.release("another device was selected")
                 self._process = None
             if self._process is None:
                 self._released, self._device = "", wanted
@@ -169,7 +169,7 @@ class SpeechWorker:
         raise UserError(
             what=f"the GPU is in use by the {holder.kind} job {holder.name!r}",
             where=str(holder.folder),
-            fix="wait until it has ended, or speak on the CPU",
+            fix="wait until it is finished, or use the CPU",
         )
 
     def _holder(self, device: str) -> Job | None:
@@ -205,9 +205,9 @@ class SpeechWorker:
                 return ReleasedError(what=self._released)
         said = [line for line in last_lines(self._log, 20) if line.strip()]
         return UserError(
-            what=f"the process that speaks ended unexpectedly ({_ending(code)}): {said[-1] if said else 'no message'}",
+            what=f"the inference process ended unexpectedly ({_ending(code)}): {said[-1] if said else 'no message'}",
             where=str(self._log),
-            fix="try again, it is started anew; if it was out of memory, close other programs or speak on the CPU",
+            fix="try again; if memory ran out, close other programs or use the CPU",
         )
 
     def _watch(self, process: JsonChild, device: str, before: Job | None) -> None:
@@ -222,7 +222,7 @@ class SpeechWorker:
             time.sleep(POLL_S)
             holder = self._holder(device)
             if holder is not None and (before is None or holder.folder != before.folder):
-                self.release(f"stopped, because the {holder.kind} job {holder.name!r} has begun and needs the device")
+                self.release(f"stopped, because the {holder.kind} job {holder.name!r} started and needs the device")
             elif not self._asking.locked() and time.monotonic() - self._last_used > self._idle_s:
                 self.release("idle")
             before = holder

@@ -70,12 +70,12 @@ class LanguageConfig(Config):
             found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
         if (self.max_text_length or self.max_audio_length) and not self.makes_base:
             found.append(
-                "max_text_length and max_audio_length are limits of a new base; give extend, g2p or train_dvae"
+                "max_text_length and max_audio_length are limits of a new base; use them with extend, g2p or train_dvae"
             )
         if self.extend is not None and not 0 <= self.extend <= 100_000:
             found.append(f"extend is {self.extend}; use 0 to 100000, such as 2000")
         if self.extend is not None and self.g2p is not None:
-            found.append("extend and g2p are two ways to the same end; give one of them")
+            found.append("extend and g2p are alternatives; use one of them")
         if self.input_sentence_size < 0:
             found.append(f"input_sentence_size is {self.input_sentence_size}; use 0 (all) or more")
         if not 0.9 <= self.character_coverage <= 1:

@@ -124,7 +124,7 @@ def _without_pictures(text: str) -> tuple[str, list[str]]:
         return text, []
     named = " ".join(f"U+{ord(char):04X}" for char in pictures)
     spaced = "".join(" " if char in pictures else char for char in text)
-    return _SPACE.sub(" ", spaced).strip(), [f"left out, no sound: {named}"]
+    return _SPACE.sub(" ", spaced).strip(), [f"dropped, not spoken: {named}"]
 
 
 def _without_loose_joiners(text: str) -> str:

@@ -36,7 +36,9 @@ class Tokenizer:
 
     def __init__(self, vocab: Path, *, amharic_g2p: bool = False) -> None:
         if not vocab.is_file():
-            raise UserError(what="the base has no vocab.json", where=str(vocab), fix="download or make the base again")
+            raise UserError(
+                what="the base has no vocab.json", where=str(vocab), fix="download or create the base again"
+            )
         self.path = vocab
         self.amharic_g2p = amharic_g2p
         try:
@@ -83,7 +85,7 @@ class Tokenizer:
         """
         code = plain_code(language)
         if code not in self.languages:
-            latin = "; or read it in its Latin form: --use-amharic-g2p" if code == AMHARIC else ""
+            latin = "; or convert it to Latin script: --use-amharic-g2p" if code == AMHARIC else ""
             raise UserError(
                 what=f"this base cannot read the language {language!r}",
                 where=str(self.path),

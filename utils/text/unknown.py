@@ -52,7 +52,7 @@ def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str =
     kind = unicodedata.category(character[0])[0] if character else "S"
     if kind in "LM":
         return f"add the language's letters to the base: {extend or extend_command(CODE, STARTER)}"
-    return "write the word that is said for it, or leave it out"
+    return "write it as a word, or remove it"
 
 
 def code_and_name(character: str) -> str:

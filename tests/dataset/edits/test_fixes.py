@@ -120,10 +120,10 @@ def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: str) ->
     ("fix", "message"),
     [
         (lambda p: fixes.exclude(p, "nothing"), "the dataset has no clip 'nothing'"),
-        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=1.2), "could not be used any more.*too short"),
-        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=99), "is no part of demo-02"),
-        (lambda p: fixes.edit_text(p, _clip(p, 2).id, "..."), "could not be used any more.*empty text"),
-        (lambda p: fixes.split(p, _clip(p, 2).id, at_s=1, texts=("One.", "🙂")), "could not be used any more"),
+        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=1.2), "would be dropped.*too short"),
+        (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=99), "is not within demo-02"),
+        (lambda p: fixes.edit_text(p, _clip(p, 2).id, "..."), "would be dropped.*empty text"),
+        (lambda p: fixes.split(p, _clip(p, 2).id, at_s=1, texts=("One.", "🙂")), "would be dropped"),
     ],
 )
 def test_a_fix_that_would_lose_a_clip_is_refused(

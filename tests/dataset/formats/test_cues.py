@@ -55,7 +55,7 @@ def test_srt_cue_by_cue() -> None:
         (5.0, 6.0, "No empty line before."),
     ]
     assert [cue.place for cue in cues] == ["cue 1", "cue 2", "cue 3", "cue 4", "cue 5"]
-    assert cues[3].problem == "it has no line of times" and "Broken arrow." in cues[3].text
+    assert cues[3].problem == "it has no timing line" and "Broken arrow." in cues[3].text
     assert cues[4].problem.startswith("its times cannot be read") and cues[4].text == "Broken time."
 
 

@@ -30,9 +30,9 @@ def test_names_and_times(line: str, expected: tuple[str, str, str, float, float 
         ("[1, 2]", "it is not a JSON object"),
         ('{"text": "Hi."}', "it has no audio_file"),
         ('{"audio": 3, "text": "Hi."}', "it has no audio_file"),
-        ('{"audio": "a", "text": "T", "start": "soon"}', "its times are no numbers"),
-        ('{"audio": "a", "text": "T", "start": 5, "end": 4}', "its times cannot be right"),
-        ('{"audio": "a", "text": "T", "start": NaN}', "its times are no numbers"),
+        ('{"audio": "a", "text": "T", "start": "soon"}', "its times are not numbers"),
+        ('{"audio": "a", "text": "T", "start": 5, "end": 4}', "its times are invalid"),
+        ('{"audio": "a", "text": "T", "start": NaN}', "its times are not numbers"),
         ("[" * 100_000, "it is not JSON"),
     ],
 )

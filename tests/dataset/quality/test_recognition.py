@@ -51,7 +51,7 @@ def test_clips_that_say_something_else_are_flagged_with_what_was_heard(tmp_path:
     assert _flagged(report) == ["demo-03", "demo-04"]
     (flag,) = (flag for flag in report.used[2].flags if flag.measure == "transcript")
     assert HEARD in flag.detail and "%" in flag.detail
-    assert "transcript: " in report.table() and "letters heard otherwise" in (
+    assert "transcript: " in report.table() and "character error rate" in (
         Project(name="voice", output=tmp_path / "out").page.read_text(encoding="utf-8")
     )
 
@@ -85,13 +85,13 @@ def test_missing_weights_are_told_before_any_clip_is_made(tmp_path: Path, monkey
     source = _source(tmp_path / "in")
     with pytest.raises(UserError, match="not on this machine and cannot be downloaded") as caught:
         _prepare(source, tmp_path / "out", Path("tiny"))
-    assert "give its folder" in caught.value.fix
+    assert "use its folder" in caught.value.fix
     assert not list((tmp_path / "out").glob("*"))
 
 
 def test_a_language_that_the_recogniser_does_not_know_is_told(tmp_path: Path, whisper: Path) -> None:
     settings = TranscriberSettings(model=str(whisper), language="xx", device="cpu", compute_type="float32")
-    with pytest.raises(UserError, match="does not know the language 'xx'"):
+    with pytest.raises(UserError, match="does not support the language 'xx'"):
         Transcriber(settings).listen(np.zeros(16_000, dtype=np.float32))
 
 

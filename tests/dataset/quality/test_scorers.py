@@ -58,7 +58,7 @@ def test_a_clip_in_another_voice_than_its_speakers_others_is_flagged() -> None:
     found = flag_clips(clips, fingerprints={}, voices=voices, loudness=None)
     flagged = {clip.wav_hash: [flag.measure for flag in clip.flags] for clip in found if clip.flags}
     assert flagged == {"anna5": ["another voice"]}
-    assert "likeness" in found[5].flags[0].detail and "anna" in found[5].flags[0].detail
+    assert "similarity" in found[5].flags[0].detail and "anna" in found[5].flags[0].detail
     assert all(clip.measures["voice"] > 0.9 for clip in found if clip.wav_hash != "anna5")
     assert found[5].measures["voice"] < 0.5
 

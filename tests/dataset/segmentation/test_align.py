@@ -39,8 +39,8 @@ def test_a_passage_that_nobody_said_and_one_that_is_not_written() -> None:
     words = _words("one two three four and now some words from nowhere five six seven eight")
     units = align("one two three four five six seven eight and this nobody ever said", words).units
     details = [unit.fault.detail for unit in units if unit.fault]
-    assert details[0].startswith("heard, but not in the transcript: “and now some words from nowhere”")
-    assert details[1].startswith("nobody was heard to say “and this nobody ever said”")
+    assert details[0].startswith("spoken, but not in the transcript: “and now some words from nowhere”")
+    assert details[1].startswith("not found in the recording: “and this nobody ever said”")
     assert [unit.text for unit in units if not unit.fault] == [
         "one",
         "two",

@@ -206,7 +206,7 @@ def test_missing_weights_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_unknown_size_and_settings_that_do_not_go_are_told(whisper: Path) -> None:
-    for more, match in (({"model": "gigantic"}, "no recogniser"), ({"compute_type": "odd"}, "cannot be loaded")):
+    for more, match in (({"model": "gigantic"}, "no Whisper model"), ({"compute_type": "odd"}, "cannot be loaded")):
         settings = {"model": str(whisper), "language": "en", "device": "cpu", **more}
         with pytest.raises(UserError, match=match):
             Transcriber(TranscriberSettings(**settings)).hear(torch.zeros(16_000).numpy())  # type: ignore[arg-type]

@@ -150,7 +150,7 @@ def test_every_row_and_every_recording_is_accounted_for(tmp_path: Path) -> None:
     assert reasons == ["", "missing file", "missing file", "missing file", "no transcript"]
     missing = read_source(source)[1].fault
     assert missing is not None
-    assert missing.detail == "metadata.csv, line 3 names 'gone.wav', which is not there"
+    assert missing.detail == "metadata.csv, line 3 names 'gone.wav', which is missing"
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_what_leads_out_of_a_linked_folder_is_not_followed(tmp_path: Path) -> No
     found = read_source(source / "metadata.csv")
     reasons = [recording.fault.reason if recording.fault else "" for recording in found]
     assert reasons == ["outside the folder"] * 5
-    assert found[0].fault and "put a link to its folder directly into" in found[0].fault.detail
+    assert found[0].fault and "add a link to its folder directly below" in found[0].fault.detail
 
 
 def test_a_text_file_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_two_preparations_of_one_project_at_once_are_refused(project: Project) -
     before = snapshot(project)
     with staged(project) as first:
         _fill(first, project, "first")
-        with pytest.raises(UserError, match="another preparation of this project is running"), staged(project):
+        with pytest.raises(UserError, match="already being prepared"), staged(project):
             pass
         first.commit()
     assert snapshot(project) != before

@@ -122,7 +122,7 @@ def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Projec
         is_kept = clip.reason in _BY_HAND or (project.dataset / clip.clip).is_file()
         return clip if is_kept else dataclasses.replace(clip, clip="")
     if row is None:
-        removed = "its row was taken out of the metadata; put it back to use it again"
+        removed = "its row was removed from the metadata; restore the row to use the clip"
         return dataclasses.replace(clip, status="dropped", reason="removed by hand", detail=removed, split="")
     edited, split = row
     clip = dataclasses.replace(clip, text=edited.text, speaker=edited.speaker)

@@ -181,9 +181,7 @@ class ClipMaker:
         clip, fault = self._read(clip)
         fault = fault or self.checks.length(clip.num_samples)
         if fault is None and not (clip.clip and (self.dataset / clip.clip).is_file()):
-            fault = Fault(
-                "missing file", f"{printable(Path(clip.source).name)} is gone, and so is the clip made from it"
-            )
+            fault = Fault("missing file", f"{printable(Path(clip.source).name)} and the clip made from it are missing")
         if fault:
             return _drop(clip, fault)
         fault = self._duplicate(clip)
@@ -192,7 +190,7 @@ class ClipMaker:
     def _duplicate(self, clip: ClipReport) -> Fault | None:
         # What differs in less than cleaning leaves over is the same sound too, and would be the same wav.
         first = self.sources.get(clip.audio_hash) or self.sources.get(clip.wav_hash or clip.audio_hash)
-        return Fault("duplicate audio", f"the same sound as {first}") if first else None
+        return Fault("duplicate audio", f"same audio as {first}") if first else None
 
     def _use(self, clip: ClipReport, wav: str) -> ClipReport:
         self.sources.update({digest: clip.name for digest in (clip.audio_hash, clip.wav_hash) if digest})

@@ -20,7 +20,7 @@ from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.project.paths import Project
 
-EXCLUDED = "its row was taken out of the metadata; restore it to use it again"
+EXCLUDED = "excluded by hand; restore the clip to use it"
 MAX_TEXT = 2_000
 """Characters; far more than any base can read."""
 
@@ -96,7 +96,7 @@ def save_text(project: Project, clip: str, text: str) -> None:
         raise UserError(
             what="the transcript is empty" if not wanted else f"the transcript has {len(wanted)} characters",
             where=Path(clip).name,
-            fix=f"write what is said in the clip, in 1 to {MAX_TEXT} characters",
+            fix=f"enter the words of the clip, in 1 to {MAX_TEXT} characters",
         )
     with _locked(project):
         tables = _tables(project)
@@ -117,7 +117,9 @@ def exclude(project: Project, clip: str) -> None:
         rows = [row for row in tables[split] if row.audio != clip]
         if not rows:
             raise UserError(
-                what=f"it is the last clip of the set {split!r}", where=Path(clip).name, fix="keep it, or add others"
+                what=f"this is the last clip of the {split} set",
+                where=Path(clip).name,
+                fix="keep it, or add more clips",
             )
         _write(project, split, rows)
 
@@ -135,10 +137,10 @@ def restore(project: Project, clip: str) -> None:
             raise UserError(
                 what="the clip has no recording in the dataset",
                 where=Path(clip).name,
-                fix="mend its recording or transcript, then make the dataset again",
+                fix="fix its recording or transcript, then prepare the dataset again",
             )
         if any(row.audio == clip for rows in tables.values() for row in rows):
-            raise UserError(what="the clip is in use already", where=Path(clip).name)
+            raise UserError(what="the clip is already in use", where=Path(clip).name)
         split: Split = found.split or report.splits.get(found.audio_hash, "train")
         speaker = found.speaker or DEFAULT_SPEAKER
         _write(project, split, [*tables[split], Row(line=0, audio=clip, text=found.text, speaker=speaker)])

@@ -48,7 +48,9 @@ def apply(config: FixConfig) -> Report:
 
 def exclude(project: Project, clip: str) -> Report:
     """Use a clip no more until it is restored."""
-    return _change(project, clip, lambda c: _dropped(c, Fault("excluded", "left out by hand; restore it to use it")))
+    return _change(
+        project, clip, lambda c: _dropped(c, Fault("excluded", "excluded by hand; restore the clip to use it"))
+    )
 
 
 def accept(project: Project, clip: str) -> Report:
@@ -64,7 +66,7 @@ def restore(project: Project, clip: str) -> Report:
     found = _find(_load(project), clip)
     if found.made_from:
         names = ", ".join(found.made_from)
-        raise UserError(what="this clip was made by a fix", where=clip, fix=f"restore what it was made from: {names}")
+        raise UserError(what="this clip was made from other clips", where=clip, fix=f"restore those clips: {names}")
     return _rebuild(project, lambda clips: _restored(clips, found))
 
 
@@ -159,10 +161,10 @@ def _replace_clips(project: Project, old: Sequence[ClipReport], new: list[Record
     """
     if gone := [clip for clip in old if not Path(clip.source).is_file()]:
         raise UserError(
-            what=f"the recording of {gone[0].name} is not there any more", where=gone[0].source, fix="put it back"
+            what=f"the recording of {gone[0].name} is missing", where=gone[0].source, fix="restore the file"
         )
     ids = {clip.id for clip in old}
-    fault = Fault("replaced", f"{detail}; restore it to undo that")
+    fault = Fault("replaced", f"{detail}; restore the clip to undo this")
     return _rebuild(
         project, lambda clips: [_dropped(clip, fault) if clip.id in ids else clip for clip in clips], new=new
     )
@@ -242,6 +244,6 @@ def _check_time(clip: ClipReport, start_s: float, end_s: float) -> None:
     length = clip.num_samples / SAMPLE_RATE
     if not 0 <= start_s < end_s <= length + 0.01:
         raise UserError(
-            what=f"{start_s:g} to {end_s:g} s is no part of {clip.name}, which lasts {length:.2f} s",
-            fix="give times within the clip, in seconds",
+            what=f"{start_s:g} to {end_s:g} s is not within {clip.name}, which is {length:.2f} s long",
+            fix="use times within the clip, in seconds",
         )

@@ -123,7 +123,5 @@ def _check_room(path: Path, folder: Path, needed: int) -> None:
         raise _refused(path, what, fix="free some space and run again")
 
 
-def _refused(
-    path: Path, what: str, *, fix: str = "unpack it yourself and give the folder, or leave it out"
-) -> UserError:
+def _refused(path: Path, what: str, *, fix: str = "unpack it yourself and use the folder, or remove it") -> UserError:
     return UserError(what=f"{path.name} {what}", where=str(path), fix=fix)

@@ -69,7 +69,7 @@ def _blocks(content: str) -> Iterator[Cue]:
         if at is None:
             if not _NOT_CUES.match(lines[0].lstrip("\ufeff")) and block.strip():
                 number += 1
-                yield Cue(place=f"cue {number}", text=_plain(block), problem="it has no line of times")
+                yield Cue(place=f"cue {number}", text=_plain(block), problem="it has no timing line")
             continue
         # Some programs leave out the empty line between cues.
         for part in _apart(lines):
@@ -121,7 +121,7 @@ def _labels(content: str) -> Iterator[Cue]:
             continue
         found = _LABEL.match(line)
         if found is None:
-            yield Cue(place=f"line {number}", text=clean(line), problem="it has not two times and a label")
+            yield Cue(place=f"line {number}", text=clean(line), problem="it does not have two times and a label")
             continue
         start, end = (float(time.replace(",", ".")) for time in found.groups()[:2])
         yield Cue(place=f"line {number}", start_s=start, end_s=end, text=clean(found[3] or ""))

@@ -24,7 +24,7 @@ def read_jsonl(path: Path, encoding: str | None = None) -> list[Row]:
     rows = parse_jsonl(read_text(path, other=encoding))
     # A log or the like: one entry says it better than one a line.
     if rows and all(row.problem for row in rows):
-        fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or leave the file out'
+        fix = 'give each line an object such as {"audio_file": "a.wav", "text": "Hello."}, or remove the file'
         raise UserError(what=f"no line names a recording: {rows[0].problem}", where=f"{path}, line 1", fix=fix)
     return rows
 
@@ -56,14 +56,12 @@ def _with_times(row: Row, values: dict[str, Any]) -> Row:
     length, end = values.get("duration"), values.get("end")
     times = [time for time in (start, length, end) if time is not None]
     if not all(isinstance(time, (int, float)) and not isinstance(time, bool) and math.isfinite(time) for time in times):
-        return Row(line=row.line, audio=row.audio, text=row.text, problem=f"its times are no numbers: {times}")
+        return Row(line=row.line, audio=row.audio, text=row.text, problem=f"its times are not numbers: {times}")
     has_part = "offset" in values or "start" in values or end is not None
     # A duration alone says how long the file is, not that a part of it is meant.
     stop = float(end) if end is not None else float(start) + float(length) if has_part and length is not None else None
     if start < 0 or (stop is not None and stop <= start):
-        return Row(
-            line=row.line, audio=row.audio, text=row.text, problem=f"its times cannot be right: {start} to {stop} s"
-        )
+        return Row(line=row.line, audio=row.audio, text=row.text, problem=f"its times are invalid: {start} to {stop} s")
     return Row(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, start_s=float(start), end_s=stop)
 
 

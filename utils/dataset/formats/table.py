@@ -165,7 +165,7 @@ def _times_problem(cell: str) -> str:
     except ValueError:
         return f"{WORD_TIMES} is {cell[:40]!r}; write seconds with spaces between, such as 0.00 0.31"
     rising = all(math.isfinite(time) for time in times) and list(times) == sorted(times)
-    return "" if rising else f"{WORD_TIMES} do not rise: {cell[:40]!r}"
+    return "" if rising else f"{WORD_TIMES} are not ascending: {cell[:40]!r}"
 
 
 def _times(cell: str) -> tuple[float, ...]:

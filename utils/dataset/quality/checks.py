@@ -82,7 +82,7 @@ class Checks:
         except UserError as error:
             return TextCheck(Fault("unreadable text", error.what))
         if unknown:
-            fault = Fault("unknown characters", f"the vocabulary lacks {_named(unknown)}")
+            fault = Fault("unknown characters", f"unsupported characters: {_named(unknown)}")
             instead = {char: suggestion(char, self._is_known, extend=self.extend) for char in unknown}
             return TextCheck(fault, len(tokens), read, instead)
         if len(tokens) > self.max_text_length:

@@ -98,22 +98,22 @@ def _own_flags(clip: ClipReport, limits: Limits, loudness: float | None) -> list
         (
             m.get("snr", 99) < limits.snr,
             "noise",
-            f"about {m.get('snr', 0):.0f} dB above the noise, less than {limits.snr:.0f}",
+            f"signal-to-noise ratio {m.get('snr', 0):.0f} dB, below {limits.snr:.0f} dB",
         ),
         (m.get("clipping", 0) > limits.clipping, "clipping", f"{m.get('clipping', 0):.2%} of the samples are clipped"),
-        (m.get("speech", 1) < limits.speech, "little speech", f"somebody speaks in {m.get('speech', 1):.0%} of it"),
-        (abs(m.get("dc", 0)) > limits.dc and not clip.cleaning, "offset", f"it lies {m.get('dc', 0):+.3f} beside zero"),
-        (m.get("begins", -99) > limits.edge, "cut beginning", "it begins at the loudness of speech"),
-        (m.get("ends", -99) > limits.edge, "cut end", "it ends at the loudness of speech"),
+        (m.get("speech", 1) < limits.speech, "little speech", f"{m.get('speech', 1):.0%} of the clip is speech"),
+        (abs(m.get("dc", 0)) > limits.dc and not clip.cleaning, "offset", f"DC offset {m.get('dc', 0):+.3f}"),
+        (m.get("begins", -99) > limits.edge, "cut beginning", "the clip starts in the middle of speech"),
+        (m.get("ends", -99) > limits.edge, "cut end", "the clip ends in the middle of speech"),
         (
             m.get("cer", 0) > limits.cer,
             "transcript",
-            f"{m.get('cer', 0):.0%} of its letters were heard otherwise: {clip.heard[:120]!r}",
+            f"{m.get('cer', 0):.0%} of the characters differ; Whisper recognized: {clip.heard[:120]!r}",
         ),
-        (m.get("mos", 5) < limits.mos, "sound quality", f"DNSMOS gives {m.get('mos', 5):.1f}, less than {limits.mos}"),
+        (m.get("mos", 5) < limits.mos, "sound quality", f"DNSMOS {m.get('mos', 5):.1f}, below {limits.mos}"),
     ]
     if loudness is not None and clip.cleaning and m.get("loudness", loudness) < loudness - limits.quieter:
-        found.append((True, "quiet", f"{m['loudness']:.0f} LUFS: a peak leaves no room for {loudness:.0f}"))
+        found.append((True, "quiet", f"{m['loudness']:.0f} LUFS: peaks prevent {loudness:.0f} LUFS"))
     return [Flag(measure, detail) for is_flagged, measure, detail in found if is_flagged]
 
 
@@ -127,7 +127,7 @@ def _rate_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:
     usual = float(np.median(rates)) if len(rates) else 0.0
     far = np.abs(np.log(rates / max(usual, 0.01))) > np.log(limits.rate)
     return {
-        int(n): Flag("speaking rate", f"{rates[n]:.1f} letters a second, usual are {usual:.1f}: is it the right text?")
+        int(n): Flag("speaking rate", f"{rates[n]:.1f} characters per second, median {usual:.1f}; check the transcript")
         for n in np.flatnonzero(outliers(np.log(rates), limits.spread) & far)
     }
 
@@ -155,7 +155,7 @@ def _voice_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:
         usual = float(np.median(values))
         for at in np.flatnonzero(outliers(values, limits.spread) & (values < min(usual, limits.voice))):
             detail = (
-                f"likeness {values[at]:.2f} to the other clips of {clips[numbers[at]].speaker}, usual is {usual:.2f}"
+                f"similarity {values[at]:.2f} to the other clips of {clips[numbers[at]].speaker}, median {usual:.2f}"
             )
             found[numbers[at]] = Flag("another voice", detail)
     return found
@@ -165,7 +165,7 @@ def _same_texts(clips: list[ClipReport]) -> dict[int, Flag]:
     found = {}
     for numbers in _grouped(clips, lambda clip: letters(clip.text) or None):
         for n in numbers[1:]:
-            found[n] = Flag("same text", f"{clips[numbers[0]].name} has the same words")
+            found[n] = Flag("same text", f"same words as {clips[numbers[0]].name}")
     return found
 
 
@@ -176,7 +176,9 @@ def _near_copies(clips: list[ClipReport], fingerprints: dict[str, str]) -> dict[
     vectors = unpacked([fingerprints[clips[n].wav_hash] for n in numbers])
     seconds = np.array([clips[n].seconds for n in numbers])
     return {
-        numbers[later]: Flag("nearly the same sound", f"likeness {like:.2f} to {clips[numbers[first]].name}")
+        numbers[later]: Flag(
+            "nearly the same sound", f"duplicate of {clips[numbers[first]].name} (similarity {like:.2f})"
+        )
         for later, (first, like) in near_copies(vectors, seconds).items()
     }
 

@@ -55,7 +55,7 @@ def hear_clips(
         wav = load_audio(wav_of(clip), VAD_RATE)[0].numpy()
         work.put({f"heard:{key}:{digest}": transcriber.listen(wav)})
         if number % _TELL_EVERY == 0 or number == len(unheard):
-            log.info("transcripts compared with what is said: %d of %d clips", number, len(unheard))
+            log.info("transcripts compared with the speech: %d of %d clips", number, len(unheard))
     return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}
 
 

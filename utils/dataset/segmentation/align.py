@@ -78,10 +78,10 @@ def align(transcript: str, words: Sequence[Word]) -> Aligned:
         times = (heard[h0][1].start_s, heard[h1 - 1][1].end_s) if h1 > h0 else (before, next_s)
         if s1 - s0 >= _MISSING and h1 == h0:
             text = joined_text([piece for _, piece in said[s0:s1]])
-            units.append(_fault(text, before, before, f"nobody was heard to say {_short(text)}"))
+            units.append(_fault(text, before, before, f"not found in the recording: {_short(text)}"))
         elif h1 - h0 >= _MISSING and s1 == s0:
             text = joined_text([word.text.strip() for _, word in heard[h0:h1]])
-            units.append(_fault("", *times, f"heard, but not in the transcript: {_short(text)}"))
+            units.append(_fault("", *times, f"spoken, but not in the transcript: {_short(text)}"))
         else:
             extra = sum(len(key) for key, _ in heard[h0:h1])
             units += _spread(said, s0, s1, times)
@@ -99,7 +99,7 @@ def with_deviations(cuts: Sequence[Cut], aligned: Aligned, words: Sequence[Word]
         share = sum(aligned.deviations.get(unit.place, 0) for unit in cut.units) / max(1, letters)
         if cut.fault is None and share > MOST_DEVIATION:
             heard = "".join(word.text for word in words if cut.start_s <= word.start_s < cut.end_s).strip()
-            fault = Fault("text differs", f"{share:.0%} of its letters were heard otherwise: {_short(heard)}")
+            fault = Fault("text differs", f"{share:.0%} of the characters differ; Whisper recognized: {_short(heard)}")
             cut = replace(cut, fault=fault)
         found.append(cut)
     return found

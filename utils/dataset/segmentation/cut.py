@@ -146,7 +146,7 @@ def _impossible(unit: Unit, duration_s: float) -> Fault | None:
         return Fault("bad times", f"it begins at {unit.start_s:.2f} s, before the recording")
     if unit.start_s >= duration_s or unit.end_s > duration_s + 1:
         times = f"{unit.start_s:.2f} to {unit.end_s:.2f} s"
-        return Fault("bad times", f"it lies at {times}, the recording ends at {duration_s:.2f} s")
+        return Fault("bad times", f"it lies at {times}, but the recording ends at {duration_s:.2f} s")
     if not any(map(str.isalnum, unit.text)):
         return Fault("empty text", "it has no words")
     return None
@@ -214,14 +214,12 @@ def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: Limit
     fault = None
     if begin.start_s is None or end.end_s is None or end_s <= start_s:
         side = "before it" if begin.start_s is None else "after it"
-        fault = Fault("no pause", f"there is no pause {side} within {limits.reach_s} s: a cut would go through a word")
+        fault = Fault("no pause", f"there is no pause {side} within {limits.reach_s} s: a cut would split a word")
     elif end_s - start_s > limits.longest_s:
-        detail = (
-            f"{end_s - start_s:.1f} s without a pause at a place that the text shows; the limit is {limits.longest_s} s"
-        )
+        detail = f"{end_s - start_s:.1f} s without a pause between words; the limit is {limits.longest_s} s"
         fault = Fault("too long", detail)
     elif end_s - start_s < limits.shortest_s:
-        detail = f"{end_s - start_s:.2f} s and no neighbour to join; the least is {limits.shortest_s} s"
+        detail = f"{end_s - start_s:.2f} s and no neighbour to merge with; the minimum is {limits.shortest_s} s"
         fault = Fault("too short", detail)
     return Cut(
         start_s=round(start_s, 3),

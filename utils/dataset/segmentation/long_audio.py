@@ -80,7 +80,7 @@ class LongAudio:
         if fault := self._strange(languages):
             return [_whole(duration_s, transcript or "", fault)]
         if not words:
-            return [_whole(duration_s, transcript or "", Fault("silent", "the recogniser heard nobody speak"))]
+            return [_whole(duration_s, transcript or "", Fault("silent", "Whisper found no speech"))]
         if transcript is None:
             return cut_units(word_units(words), pauses, duration_s=duration_s, limits=limits)
         aligned = align(transcript, words)
@@ -94,7 +94,7 @@ class LongAudio:
         most = max(languages, key=lambda code: languages[code])
         if most == self.language.split("-")[0]:
             return None
-        return Fault("other language", f"the recogniser heard mostly {most!r}, the dataset is in {self.language!r}")
+        return Fault("other language", f"Whisper detected mostly {most!r}, but the dataset is in {self.language!r}")
 
     def _pauses(self, audio: Path) -> tuple[list[Pause], float]:
         """The pauses of a recording and its length, in seconds."""

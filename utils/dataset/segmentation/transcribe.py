@@ -62,7 +62,7 @@ def hear_recording(
                 done[key] = {"start": key, "language": language, "words": [asdict(word) for word in heard]}
                 file.write(json.dumps(done[key]) + "\n")
                 file.flush()
-                log.info("%s: heard %.0f s", audio.name, start_s + len(wav) / VAD_RATE)
+                log.info("%s: transcribed %.0f s", audio.name, start_s + len(wav) / VAD_RATE)
             languages[done[key]["language"]] = languages.get(done[key]["language"], 0.0) + len(wav) / VAD_RATE
             for word in done[key]["words"]:
                 at = min(word["start_s"], len(wav) / VAD_RATE)

@@ -88,7 +88,7 @@ def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = D
     # A link could bring in any file of this computer.
     gone = [path.name for path in files if path.is_symlink() or not path.is_file()]
     if gone:
-        raise UserError(what=f"an uploaded file is gone: {gone[0]!r}", where="upload", fix="upload it again")
+        raise UserError(what=f"an uploaded file is missing: {gone[0]!r}", where="upload", fix="upload it again")
     _check_apart(project, files)
     check_room(project, sum(path.stat().st_size for path in files), quota_bytes)
     return [_move(path, _place(project, path.name)) for path in files]
@@ -131,7 +131,7 @@ def keep_corpus(project: Project, file: Path, *, quota_bytes: int = DEFAULT_QUOT
     if file.suffix.lower() not in CORPORA:
         raise UserError(what=f"{file.name!r} cannot be read as text", where="upload", fix=f"use {' '.join(CORPORA)}")
     if file.is_symlink() or not file.is_file():
-        raise UserError(what=f"an uploaded file is gone: {file.name!r}", where="upload", fix="upload it again")
+        raise UserError(what=f"an uploaded file is missing: {file.name!r}", where="upload", fix="upload it again")
     check_room(project, file.stat().st_size, quota_bytes)
     folder = project.folder / UPLOADS_FOLDER / "corpus"
     folder.mkdir(parents=True, exist_ok=True)

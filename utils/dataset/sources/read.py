@@ -31,7 +31,7 @@ _LONGEST_NAME = 4_096
 """Characters; no system has longer paths."""
 _TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
 _KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, *TABLES.keys() - LISTS, ".zip")
-_HOW_TO_ALLOW = "copy it in, or put a link to its folder directly into the folder you give"
+_HOW_TO_ALLOW = "copy the file into the folder, or add a link to its folder directly below the input folder"
 _LAYOUTS = (
     "give a folder or zip with metadata.csv, or with recordings beside same-named .txt, .srt or .vtt files, "
     "or the path of a CSV or JSONL table"
@@ -111,7 +111,7 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
         try:
             # A table directly in the folder may be a link, as whoever gives the folder put it there.
             if table.parent != folder.absolute() and not is_inside(table, folder, reading.files):
-                what = f"a link that leads out of {folder}"
+                what = f"a link to a place outside {folder}"
                 raise UserError(what=what, where=str(table), fix="copy the table in")
             found += _listed(table, table.parent, reading)
             read.append(table)
@@ -143,7 +143,7 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
         elif not is_inside(audio, root, files):
             fault = _outside(place, audio, root)
         elif not files.is_file(str(audio)):
-            fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is not there")
+            fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is missing")
         found.append(
             Recording(
                 audio=audio,
@@ -189,7 +189,7 @@ def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables
     silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
     found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
     # A text that is a link like that is told of with its recording.
-    fault = Fault("missing file", "a link to a file that is not there, or to itself")
+    fault = Fault("missing file", "a link to a missing file, or to itself")
     lone = [path for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
     return found + [Recording(audio=path, fault=fault) for path in lone]
 
@@ -206,7 +206,7 @@ def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | No
 def _without_recording(path: Path) -> Recording:
     kind = path.suffix.lower()
     if kind == ".zip":
-        fault = Fault("no recording", "an archive inside; give its path as well, or unpack it")
+        fault = Fault("no recording", "an archive within the input; add its path as another input, or unpack it")
     elif kind == ".tsv":
         told = "a table that was not read; call it .csv to have it read, whatever separates its columns"
         fault = Fault("unreadable input", told)
@@ -222,8 +222,8 @@ def _stems(path: Path) -> set[str]:
 
 def _outside(what: str, path: Path, root: Path) -> Fault:
     if real_path(path) is None:
-        return Fault("missing file", f"{what} names a link that leads to itself")
-    return Fault("outside the folder", f"{what} leads out of {root}; {_HOW_TO_ALLOW}")
+        return Fault("missing file", f"{what} names a link to itself")
+    return Fault("outside the folder", f"{what} points outside {root}; {_HOW_TO_ALLOW}")
 
 
 def _alone(path: Path, reading: Reading) -> list[Recording]:
@@ -277,7 +277,7 @@ def _by_companion(audio: Path, folder: Path, reading: Reading, missing: Fault | 
         name = text if companion is None else companion
         fault = _outside(f"{name.name} is a link that", name, folder)
         if real_path(name) is None:
-            fault = Fault("no transcript", f"{name.name} is a link that leads to itself")
+            fault = Fault("no transcript", f"{name.name} is a link to itself")
         return [Recording(audio=audio, fault=fault)]
     try:
         content = read_text(companion, other=reading.encoding)

@@ -68,4 +68,4 @@ class Reading:
     @property
     def no_transcript(self) -> str:
         """What helps a recording without words."""
-        return "" if self.long_audio.transcriber else "; --transcriber small would write down what is said"
+        return "" if self.long_audio.transcriber else "; --transcriber small would transcribe it"

@@ -79,8 +79,8 @@ def _in_pool(
                 yield list(running.pop(future)), future.result()
     except BrokenProcessPool as error:
         raise ProcessDied(
-            what="a process that was preparing clips died; the memory may have run out",
-            fix="run the same command again, it goes on where it was; --workers 1 needs the least memory",
+            what="a worker process ended unexpectedly, perhaps because memory ran out",
+            fix="run the same command again: it resumes where it stopped; --workers 1 needs the least memory",
         ) from error
     finally:
         for future in running:

@@ -252,17 +252,17 @@ class Report:
         """The report as text, for the terminal and the log."""
         lines = [_row("", "clips", "minutes"), *(_row(*cells) for cells in self._counts())]
         if flagged := [clip for clip in self.used if clip.flags and not clip.accepted]:
-            lines += ["", "used, but have a look"]
+            lines += ["", "used, to be reviewed"]
             lines += [f"  {clip.name}: {clip.flags[0].measure}: {clip.flags[0].detail}" for clip in flagged[:_SHOWN]]
             if len(flagged) > _SHOWN:
                 lines.append(f"  and {len(flagged) - _SHOWN} more, all in report.html")
         if noted := [clip for clip in self.used if clip.notes]:
-            lines += ["", "used, but without a rule for all of the text"]
+            lines += ["", "used, without a normalization rule for all of the text"]
             lines += [f"  {clip.name}: {'; '.join(clip.notes)}" for clip in noted[:_SHOWN]]
             if len(noted) > _SHOWN:
                 lines.append(f"  and {len(noted) - _SHOWN} more, all in report.html")
         if unknown := self.unknown_characters:
-            lines += ["", "characters that the base cannot read"]
+            lines += ["", "unsupported characters"]
             lines += [f"  {found.line}" for found in unknown[:_SHOWN]]
             if len(unknown) > _SHOWN:
                 lines.append(f"  and {len(unknown) - _SHOWN} more, all in report.html")

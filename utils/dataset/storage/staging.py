@@ -86,7 +86,7 @@ def staged(project: Project) -> Iterator[Staging]:
     """A change to a project's dataset; without `commit`, or after any error, the dataset stays as it was.
 
     Raises:
-        UserError: the disk is full or not writable, or another preparation of this project is running.
+        UserError: the disk is full or not writable, or this project is already being prepared.
     """
     staging = Staging(project)
     try:
@@ -103,7 +103,7 @@ def staged(project: Project) -> Iterator[Staging]:
                 raise
         except UserError as told:
             where = told.where or str(project.dataset)
-            raise UserError(what=f"{told.what}; the dataset is as it was", where=where, fix=told.fix) from error
+            raise UserError(what=f"{told.what}; the dataset is unchanged", where=where, fix=told.fix) from error
 
 
 @contextmanager
@@ -120,9 +120,9 @@ def _only_one(project: Project) -> Iterator[None]:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UserError(
-                what="another preparation of this project is running",
+                what="this project is already being prepared",
                 where=str(project.folder),
-                fix="wait until it has finished",
+                fix="wait until it is finished",
             ) from error
         except OSError as error:
             # Some network drives have no locks; preparing without one is better than not preparing.

@@ -123,4 +123,4 @@ def _read(path: Path) -> Iterator[tuple[str, Any]]:
                 except (ValueError, KeyError, TypeError):
                     continue
     except OSError as error:
-        raise UserError(what=f"earlier work cannot be read: {error.strerror}", where=str(path)) from error
+        raise UserError(what=f"the cache of earlier work cannot be read: {error.strerror}", where=str(path)) from error

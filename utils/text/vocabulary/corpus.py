@@ -189,7 +189,7 @@ def _json_rows(file: IO[str], path: Path) -> Iterator[str]:
             buffer = item[end:]
             yield _text_of(value)
         if not chunk:
-            raise ValueError("the list does not end")
+            raise ValueError("the list is not closed")
 
 
 def _text_of(value: object) -> str:

@@ -20,7 +20,7 @@ from utils.text.vocabulary.merge import BEYOND, UNSEEN, Merges, Pair, choose_mer
 
 PROOF_WORDS = 100_000
 """Distinct words, the most frequent ones, in which each added token must occur."""
-KNOWN = "in the base already"
+KNOWN = "already in the base"
 SHARED = "of letters the base reads, which would change old languages"
 _UNKNOWN = "[UNK]"
 

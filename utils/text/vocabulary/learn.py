@@ -45,7 +45,7 @@ def read_words(text: str, language: str) -> list[str]:
     try:
         return words_of(normalize(text, language).text)
     except UserError as error:
-        log.warning("a text of the corpus is left out: %s", error.what)
+        log.warning("a text of the corpus is skipped: %s", error.what)
         return []
 
 
@@ -77,16 +77,14 @@ def learn_pieces(
         UserError: the corpus has no words.
     """
     if next(iter_words(corpus, language), None) is None:
-        raise UserError(
-            what="the corpus has no words of letters", where=str(corpus), fix="give a text in the language to add"
-        )
+        raise UserError(what="the corpus contains no words", where=str(corpus), fix="use a text in the language to add")
     try:
         return _train(corpus, language, size, input_sentence_size, coverage)
     except RuntimeError as error:
         found = _TOO_LARGE.search(str(error))
         if found is None:
             raise UserError(what=f"SentencePiece cannot learn from this corpus: {error}", where=str(corpus)) from error
-        log.warning("the corpus gives at most %s pieces; %d were asked for", found[1], size)
+        log.warning("the corpus gives at most %s pieces; %d were requested", found[1], size)
         return _train(corpus, language, int(found[1]), input_sentence_size, coverage)
 
 

@@ -16,7 +16,7 @@ Symbols = Callable[[list[str]], list[list[str]]]
 
 STEP = "a shorter token would no longer be seen in any word"
 UNSEEN = "no word of the corpus gives them"
-BEYOND = "more tokens than were asked for"
+BEYOND = "more tokens than requested"
 
 FEWEST = 2
 """Places in the corpus that a pair needs to become a token which SentencePiece did not name."""
