@@ -126,14 +126,14 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 
 PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
-    "utils/bases/base.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
+    "utils/bases/find.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/checkpoints/resume.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/evaluation/evaluate.py _source": lambda world, _: refusal(
         lambda: evaluate._source("ready", world.empty, None)
     ),
     "utils/inference/export.py find_run": lambda world, _: refusal(lambda: export.find_run(world.empty, None)),
-    "utils/jobs/runs.py find_run": lambda world, _: refusal(lambda: runs.find_run(world.project, "nothing")),
+    "utils/checkpoints/layout.py find_run": lambda world, _: refusal(lambda: runs.find_run(world.project, "nothing")),
     "utils/text/tokenizer.py check_language": lambda world, _: (
         f"{refusal(lambda: find_base('tiny').tokenizer().check_language('ka'))}\n{refusal(lambda: checks(world, 'ka'))}"
     ),
