@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 
 from utils.bases.find import find_base
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import gpt_shape
@@ -71,12 +71,12 @@ def make_clips(project: Project, count: int, *, seed: int = 5) -> float:
     clips, total = [], 0.0
     for number in range(count):
         seconds = float(np.clip(random.lognormal(np.log(4.5), 0.6), SHORTEST_S, LONGEST_S))
-        samples, letters = int(seconds * SAMPLE_RATE), int(seconds * LETTERS_A_SECOND)
+        samples, letters = int(seconds * DATASET_RATE), int(seconds * LETTERS_A_SECOND)
         at, spoken = random.integers(len(voice) - samples), random.integers(len(text) - letters)
-        soundfile.write(wavs / f"clip-{number:04d}.wav", voice[at : at + samples], SAMPLE_RATE)
+        soundfile.write(wavs / f"clip-{number:04d}.wav", voice[at : at + samples], DATASET_RATE)
         words = text[spoken : spoken + letters].strip()
         clips.append(Clip(audio=wavs / f"clip-{number:04d}.wav", text=words, speaker="voice"))
-        total += samples / SAMPLE_RATE
+        total += samples / DATASET_RATE
     write_manifest(project.train_csv, clips)
     write_manifest(project.eval_csv, clips[:1])
     project.language_file.write_text("en\n", encoding="utf-8")
@@ -108,7 +108,7 @@ def _voice() -> tuple[np.ndarray, str]:
     sounds = []
     for path in sorted((folder / "wavs").glob("*.flac")):
         sound, rate = soundfile.read(path, dtype="float32")
-        assert rate == SAMPLE_RATE, path
+        assert rate == DATASET_RATE, path
         sounds.append(sound)
     rows = (folder / "metadata.csv").read_text(encoding="utf-8").splitlines()[1:]
     return np.concatenate(sounds), " ".join(row.split("|")[1] for row in rows)

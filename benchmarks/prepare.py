@@ -27,7 +27,7 @@ import psutil
 import soundfile
 import tyro
 
-from utils.config import PrepareConfig
+from utils.config import DATASET_RATE, PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.project.paths import Project, assets_folder
 
@@ -222,14 +222,13 @@ def _codes(settings: Settings) -> Work:
 
     from benchmarks.full_base import make_dvae
     from utils.audio.decode import load_audio
-    from utils.config import SAMPLE_RATE
     from utils.model.dvae import CodeEncoder
 
     torch.manual_seed(0)
     # Speed does not depend on what the weights are.
     encoder = CodeEncoder(make_dvae().state_dict(), torch.ones(80))
-    clips = [load_audio(c.audio, SAMPLE_RATE) for c in read_manifest(assets_folder() / "demo_voice" / "metadata.csv")]
-    hours = sum(wav.shape[1] for wav in clips) / SAMPLE_RATE / 3600
+    clips = [load_audio(c.audio, DATASET_RATE) for c in read_manifest(assets_folder() / "demo_voice" / "metadata.csv")]
+    hours = sum(wav.shape[1] for wav in clips) / DATASET_RATE / 3600
     return lambda: [encoder(wav, [wav.shape[1]]) for wav in clips], hours, len(clips)
 
 

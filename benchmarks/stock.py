@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
 from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
@@ -107,7 +107,7 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
         cpu_s=time.process_time() - begin_cpu,
         threads=torch.get_num_threads(),
         data_share=sum(waits) / seconds,
-        audio_s=samples / SAMPLE_RATE,
+        audio_s=samples / DATASET_RATE,
         text_tokens=texts,
         codes=codes,
         useful_share=useful / computed,
@@ -140,7 +140,7 @@ def _loader(trainer: Any, project: Project, batch_size: int, *, in_order: bool =
     samples = _samples(project)
     model = trainer.model
     # As for evaluation, clips come in order; for training stock draws them with replacement.
-    data = stock.XTTSDataset(model.config, samples, model.xtts.tokenizer, SAMPLE_RATE, in_order)
+    data = stock.XTTSDataset(model.config, samples, model.xtts.tokenizer, DATASET_RATE, in_order)
     assert len(data) == len(read_manifest(project.train_csv)), "stock refuses some of the clips"
     workers = 4 if torch.cuda.is_available() else 0
     return DataLoader(
@@ -206,7 +206,7 @@ def _make_trainer(
     config = GPTTrainerConfig(
         output_path=str(scratch),
         model_args=arguments,
-        audio=XttsAudioConfig(sample_rate=SAMPLE_RATE, dvae_sample_rate=SAMPLE_RATE, output_sample_rate=24_000),
+        audio=XttsAudioConfig(sample_rate=DATASET_RATE, dvae_sample_rate=DATASET_RATE, output_sample_rate=24_000),
         batch_size=batch_size,
         eval_batch_size=batch_size,
         run_eval=False,

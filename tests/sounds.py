@@ -7,7 +7,7 @@ from torch import Tensor
 
 from utils.audio.write import write_wav
 from utils.bases.tiny import babble
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.project.paths import Project
 
@@ -27,8 +27,8 @@ def speech(seconds: float, *, seed: int = 0) -> Tensor:
     """Speech-like sound, [1, N] at 22 050 Hz; the same for the same seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        start = (seed * 7_001) % (5 * SAMPLE_RATE)
-        count = round(seconds * SAMPLE_RATE)
+        start = (seed * 7_001) % (5 * DATASET_RATE)
+        count = round(seconds * DATASET_RATE)
         return babble(seconds=int(seconds) + 7)[:, start : start + count]
 
 
@@ -40,7 +40,7 @@ def make_project(output: Path, *, name: str = "voice", num_train: int = 6, num_e
     clips = []
     for number in range(num_train + num_eval):
         path = wavs / f"clip{number}.wav"
-        write_wav(path, speech(1.0 + 0.31 * (number % 8), seed=number), SAMPLE_RATE)
+        write_wav(path, speech(1.0 + 0.31 * (number % 8), seed=number), DATASET_RATE)
         clips.append(Clip(audio=path, text=TEXTS[number % len(TEXTS)], speaker="one"))
     write_manifest(project.train_csv, clips[:num_train])
     write_manifest(project.eval_csv, clips[num_train:])

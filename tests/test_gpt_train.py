@@ -19,7 +19,7 @@ from utils.events import read_events
 from utils.gpt_train import train_gpt
 from utils.jobs.json_lines import parse_line
 from utils.project.paths import Project
-from utils.training.child import _result
+from utils.training.process.child import _result
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -25,7 +25,7 @@ from tests.model.hub_server import HubServer
 from tests.sounds import TEXTS, speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -78,7 +78,7 @@ def recordings(folder: Path, texts: list[str], *, table: str = "", ending: str =
     for number in range(count):
         text, place = texts[number % len(texts)], folder / ("wavs" if table else "")
         sound = speech(3.5 + 0.2 * (number % 6), seed=number + len(folder.name))
-        write_wav(place / f"take{number}{ending}", sound, SAMPLE_RATE)
+        write_wav(place / f"take{number}{ending}", sound, DATASET_RATE)
         rows.append(f"wavs/take{number}{ending}|{text}|anna" if table == "header" else f"take{number}|{text}|{text}")
         if not table:
             (folder / f"take{number}.txt").write_text(text, encoding="utf-8")
@@ -100,11 +100,11 @@ def lay_out(clone: Path, texts: list[str], *, count: int = 6) -> None:
     (corpus / "metadata.jsonl").write_text("\n".join(lines), encoding="utf-8")
     for name in ("talks", "radio", "book"):
         (clone / name).mkdir()
-        write_wav(clone / name / "talk.wav", speech(8.0, seed=len(name)), SAMPLE_RATE)
+        write_wav(clone / name / "talk.wav", speech(8.0, seed=len(name)), DATASET_RATE)
     cues = "1\n00:00:00,000 --> 00:00:03,500\nOne and two.\n\n2\n00:00:04,000 --> 00:00:08,000\nThree and four.\n"
     (clone / "talks" / "talk.srt").write_text(cues, encoding="utf-8")
     (clone / "book" / "talk.txt").write_text("One and two. Three and four.", encoding="utf-8")
-    write_wav(clone / "lesson.mp4", speech(4.0, seed=9), SAMPLE_RATE)
+    write_wav(clone / "lesson.mp4", speech(4.0, seed=9), DATASET_RATE)
     with ZipFile(clone / "clips.zip", "w") as archive:
         for path in sorted((clone / "clips").glob("take*")):
             archive.write(path, path.name)

@@ -12,10 +12,10 @@ from utils.schedules import Schedule
 from utils.settings import Config, is_encoding
 from utils.switches import SWITCHES
 
-SAMPLE_RATE = 22_050
-"""Sample rate of datasets, conditioning audio and codes, in Hz."""
+DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE = 22_050, 24_000, 16_000
+"""Sample rates in Hz: of datasets and codes, of generated speech, and of the speaker encoder's input."""
 CODE_SAMPLES = 1_024
-"""Audio samples that one DVAE code stands for at `SAMPLE_RATE`: 21.5 codes a second."""
+"""Audio samples that one DVAE code stands for at `DATASET_RATE`: 21.5 codes a second."""
 MIN_CLIP_SECONDS = 0.5
 """Shorter clips are dropped: the conditioning crop needs something to hear."""
 
@@ -110,7 +110,7 @@ class PrepareConfig(Config):
         found = self._cleaning_problems()
         if not 0 < self.eval_fraction < 1:
             found.append(f"eval_fraction is {self.eval_fraction}; use a share between 0 and 1, such as 0.1")
-        shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
+        shortest = int(MIN_CLIP_SECONDS * DATASET_RATE)
         if self.max_audio_length is not None and self.max_audio_length < shortest:
             found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
         found += self._source_problems()
@@ -280,7 +280,7 @@ class TrainConfig(Config):
             "grad_accumulation": 1,
             "eval_batch_size": 1,
             "warmup_steps": 0,
-            "max_audio_length": int(MIN_CLIP_SECONDS * SAMPLE_RATE),
+            "max_audio_length": int(MIN_CLIP_SECONDS * DATASET_RATE),
             "max_text_length": 1,
             "seed": 0,
             "num_workers": 0,

@@ -13,7 +13,7 @@ from utils.events.console import say
 from utils.events.narration import Narration
 from utils.events.progress import Progresses
 from utils.spellings import translate
-from utils.training.child import Interrupted, train_in_child
+from utils.training.process.child import Interrupted, train_in_child
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ def train_gpt(
     heard = Narration(partial(say, log)).joined(progress)
     if in_process or any(name in os.environ for name in DISTRIBUTED):
         # Imported late: a process that has a child do it needs no torch.
-        from utils.training.worker import train
+        from utils.training.process.worker import train
 
         result = train(config, accept_license=accept_license, progress=heard)
     else:

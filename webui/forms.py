@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from utils.config import SAMPLE_RATE, Config
+from utils.config import DATASET_RATE, Config
 from utils.errors import UserError, raise_problems
 from webui import text
 from webui.change import Values
@@ -66,7 +66,7 @@ def parse(field: Field, value: Any) -> Any:
         return str(value)
     number = _number(field, value)
     if field.name in IN_SECONDS:
-        return round(number * SAMPLE_RATE)
+        return round(number * DATASET_RATE)
     if field.kind == "int" and number != int(number):
         raise ValueError(text.not_whole(field.name, value))
     return int(number) if field.kind == "int" else number
@@ -90,7 +90,7 @@ def shown(field: Field, value: Any) -> Any:
     if value is None:
         return None
     if field.name in IN_SECONDS:
-        return round(value / SAMPLE_RATE, 2)
+        return round(value / DATASET_RATE, 2)
     if field.kind == "float":
         return number_text(value)
     return str(value) if field.kind == "choice" else value
@@ -104,7 +104,7 @@ def in_form(field: Field, value: Any) -> Any:
         return str(value) if field.may_be_open else value
     if field.name in IN_SECONDS:
         # To the sample: a limit that is rounded up may be more than the model takes.
-        return round(value / SAMPLE_RATE, 5)
+        return round(value / DATASET_RATE, 5)
     return shown(field, value)
 
 

@@ -12,7 +12,7 @@ from utils.jobs import Job, JobWatch
 from utils.project.paths import Project
 from utils.project.projects import find_project
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
-from utils.speech.desk import SpeechDesk
+from utils.speech.desk import GenerationQueue
 from webui import text
 from webui.logs import Logs
 from webui.monitor import Monitor
@@ -47,11 +47,11 @@ class Studio:
     """What went wrong while a page was told, each logged once."""
     takes: TakeWatch = field(default_factory=TakeWatch)
     pages: OpenPages = field(default_factory=OpenPages)
-    desk: SpeechDesk = field(init=False)
+    desk: GenerationQueue = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
 
     def __post_init__(self) -> None:
-        self.desk = SpeechDesk(self.output)
+        self.desk = GenerationQueue(self.output)
         self.before_training.append(self._release_speech)
 
     def project(self, name: object) -> Project:

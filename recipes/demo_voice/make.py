@@ -15,7 +15,7 @@ from torch import Tensor
 
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.project.paths import assets_folder
@@ -51,9 +51,9 @@ def make_clip(path: Path, text: str) -> Clip:
     with tempfile.TemporaryDirectory() as scratch:
         spoken = Path(scratch) / "spoken.wav"
         subprocess.run(["espeak-ng", *VOICE, "-w", str(spoken), text], check=True)
-        wav = load_audio(spoken, SAMPLE_RATE)
+        wav = load_audio(spoken, DATASET_RATE)
     _check_sound(path.name, wav)
-    soundfile.write(path, to_pcm16(wav)[0].numpy(), SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+    soundfile.write(path, to_pcm16(wav)[0].numpy(), DATASET_RATE, format="FLAC", subtype="PCM_16")
     return Clip(audio=path, text=text, speaker="demo")
 
 
@@ -71,8 +71,8 @@ def _check_text(sentences: list[str], *, held_out: list[str]) -> None:
 def _check_sound(name: str, wav: Tensor) -> None:
     """A clip of the right length, neither faint nor clipped, with short silence at its ends; wav is [1, T]."""
     loud = torch.nonzero(wav[0].abs() > SILENCE)[:, 0]
-    lead, tail = loud[0].item() / SAMPLE_RATE, (wav.shape[1] - 1 - loud[-1].item()) / SAMPLE_RATE
-    seconds, peak = wav.shape[1] / SAMPLE_RATE, wav.abs().max().item()
+    lead, tail = loud[0].item() / DATASET_RATE, (wav.shape[1] - 1 - loud[-1].item()) / DATASET_RATE
+    seconds, peak = wav.shape[1] / DATASET_RATE, wav.abs().max().item()
     faults = []
     if not SECONDS[0] <= seconds <= SECONDS[1]:
         faults.append(f"{seconds:.2f} s long")

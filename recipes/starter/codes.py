@@ -11,7 +11,7 @@ import numpy as np
 
 from recipes.starter.corpus import read_manifest
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.training.data.codes import cache_codes
 
 
@@ -28,7 +28,7 @@ def run(work: Path) -> None:
     codes = cache_codes(clips, Base(work / "dvae"), work / "codes", progress=progress)
     counts = np.bincount(np.concatenate([codes[clip] for clip in clips]), minlength=1024)
     share = counts[counts > 0] / counts.sum()
-    hours = counts.sum() * CODE_SAMPLES / SAMPLE_RATE / 3600
+    hours = counts.sum() * CODE_SAMPLES / DATASET_RATE / 3600
     print(
         f"codes: {counts.sum()} codes of {len(clips)} clips, {hours:.2f} hours, "
         f"{len(share)} codes used, perplexity {np.exp(-(share * np.log(share)).sum()):.0f}, "

@@ -25,7 +25,7 @@ from recipes.starter.sentences import SentenceMaker
 from recipes.starter.timings import Timer
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone, other_voices
 from recipes.starter.word_lists import WordLists
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 
 MAX_CLIP_SAMPLES = 255_995
@@ -81,7 +81,7 @@ def run(
     parts = {split: [one for one in rows if one.split == split] for split in ("train", "eval", "heldout")}
     for name, part in (parts | {"voices": voices_alike(parts["train"])}).items():
         _write_manifest(corpus / f"metadata_{name}.csv", part, times, corpus)
-        hours = sum(rows[one] for one in part) / SAMPLE_RATE / 3600
+        hours = sum(rows[one] for one in part) / DATASET_RATE / 3600
         print(f"corpus: metadata_{name}.csv has {len(part)} clips, {hours:.2f} hours", flush=True)
 
 
@@ -146,7 +146,7 @@ def speak(text: str, voice: EspeakVoice, path: Path) -> int:
             raise UserError(what="espeak-ng is not installed", fix="apt-get install espeak-ng") from error
         part.rename(path)
     with wave.open(str(path), "rb") as wav:
-        assert (wav.getframerate(), wav.getnchannels(), wav.getsampwidth()) == (SAMPLE_RATE, 1, 2)
+        assert (wav.getframerate(), wav.getnchannels(), wav.getsampwidth()) == (DATASET_RATE, 1, 2)
         return wav.getnframes()
 
 
@@ -174,7 +174,7 @@ def word_times(sizes: dict[Utterance, int]) -> dict[Utterance, str]:
     # Clips of one voice are timed together, because another voice takes long to load.
     for one in sorted(sizes, key=lambda one: one.voice.name):
         times, seconds = timer(one.text, one.voice)
-        length = sizes[one] / SAMPLE_RATE
+        length = sizes[one] / DATASET_RATE
         fits = abs(seconds - length) <= MOST_APART_S and times[-1] < length
         cells[one] = " ".join(f"{time:.3f}" for time in times) if fits else ""
     return cells

@@ -34,7 +34,7 @@ READING_WEIGHT = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class LrSchedule:
     """How long and how fast the GPT learns."""
 
     num_epochs: int
@@ -44,8 +44,8 @@ class Course:
     """Which of the corpus' manifests it reads."""
 
 
-FROM_NOTHING = Course(num_epochs=3, warmup_steps=400, learning_rate=3e-4, manifest="metadata_train.csv")
-LATER = Course(num_epochs=1, warmup_steps=60, learning_rate=1.5e-4, manifest="metadata_voices.csv")
+FROM_NOTHING = LrSchedule(num_epochs=3, warmup_steps=400, learning_rate=3e-4, manifest="metadata_train.csv")
+LATER = LrSchedule(num_epochs=1, warmup_steps=60, learning_rate=1.5e-4, manifest="metadata_voices.csv")
 """For a GPT that speaks already: at 3e-4 its loss rose from 1.9 to 2.2 and then diverged."""
 
 
@@ -80,7 +80,7 @@ def run(work: Path, *, begin_with: Path | None = None) -> None:
         raise SystemExit(128 + ended.stop_signal)
 
 
-def _course(base: Path, begin_with: Path | None) -> Course:
+def _course(base: Path, begin_with: Path | None) -> LrSchedule:
     """The course of a seed base, which says what it was begun with."""
     begun_with = json.loads((base / "about.json").read_text(encoding="utf-8")).get("begun_with")
     if begin_with is not None and begun_with != str(begin_with):
@@ -92,12 +92,12 @@ def _course(base: Path, begin_with: Path | None) -> Course:
     return FROM_NOTHING if begun_with is None else LATER
 
 
-def _is_done(run: Path, course: Course) -> bool:
+def _is_done(run: Path, course: LrSchedule) -> bool:
     last = Checkpoints(run / "checkpoints").last()
     return last is not None and read_state(last)["epoch"] >= course.num_epochs
 
 
-def settings(work: Path, base: Path, course: Course, *, resume: Path | None) -> TrainConfig:
+def settings(work: Path, base: Path, course: LrSchedule, *, resume: Path | None) -> TrainConfig:
     """The run's settings; a run is resumed with the course that it was begun with."""
     return TrainConfig(
         project="gpt",

@@ -25,7 +25,7 @@ from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.checkpoints.store import Checkpoints, load_checkpoint
 from utils.codec_training.dvae import load_dvae
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE, OUTPUT_RATE
 from utils.errors import UserError
 from utils.evaluation.evaluate import make_sentence, write_evaluation
 from utils.evaluation.features import RATE
@@ -33,7 +33,6 @@ from utils.evaluation.measure import Said, Sentence, Speaker, measure
 from utils.evaluation.reference import ReferenceVoice
 from utils.evaluation.scores import ModelScores
 from utils.inference.decode import Sampling, decode
-from utils.inference.vocoder import OUTPUT_RATE
 from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.mel import HOP, conditioning_mel
@@ -68,7 +67,7 @@ class Hollow:
     def __init__(self, dvae: DiscreteVAE, mel_stats: Tensor) -> None:
         self.dvae, self.mel_stats = dvae.eval(), mel_stats
         bins = MEL_FFT // 2 + 1
-        bands = torchaudio.functional.melscale_fbanks(bins, 0, 8000, 80, SAMPLE_RATE, norm="slaney", mel_scale="htk")
+        bands = torchaudio.functional.melscale_fbanks(bins, 0, 8000, 80, DATASET_RATE, norm="slaney", mel_scale="htk")
         self.inverse = torch.linalg.pinv(bands)
         self.griffin_lim = torchaudio.transforms.GriffinLim(MEL_FFT, 32, MEL_WINDOW, HOP, power=2)
 
@@ -122,7 +121,7 @@ def judge(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
         Speaker(name="gpt", speak=_gpt(gpt, base, voices, hollow, Sampling(temperature=config.temperature))),
         Speaker(name="ceiling", speak=_ceiling(load_code_encoder(base.dvae, mel_stats), recordings, hollow)),
     ]
-    targets = {name: resample(wav, SAMPLE_RATE, RATE) for name, wav in voices.items()}
+    targets = {name: resample(wav, DATASET_RATE, RATE) for name, wav in voices.items()}
     config.out.mkdir(parents=True, exist_ok=True)
     models = [measure(speaker, sentences, voices=targets, folder=config.out) for speaker in speakers]
     missing = {"cosine": "the judge hears no speaker encoder", "cer": "the judge hears no recogniser"}
@@ -158,7 +157,7 @@ def reference(work: Path, voice: str) -> Tensor:
 
 def heard(path: Path) -> Tensor:
     """A corpus clip as the measures hear it, [1, N] at 16 000 Hz."""
-    return resample(read_wav(path), SAMPLE_RATE, RATE)
+    return resample(read_wav(path), DATASET_RATE, RATE)
 
 
 def _gpt(
@@ -179,7 +178,7 @@ def _gpt(
             gpt, latents[sentence.voice], tokens, sampling, generator=generator, max_codes=65 + 5 * len(tokens)
         )
         codes = said.codes[said.codes < gpt.shape.num_codes]
-        return Said(wav=resample(hollow(codes), SAMPLE_RATE, OUTPUT_RATE), finished=said.stopped)
+        return Said(wav=resample(hollow(codes), DATASET_RATE, OUTPUT_RATE), finished=said.stopped)
 
     return speak
 
@@ -188,7 +187,7 @@ def _ceiling(encoder: CodeEncoder, recordings: dict[str, Path], hollow: Hollow) 
     def speak(sentence: Sentence) -> Said:
         wav = read_wav(recordings[sentence.text])
         (codes,) = encoder(wav, [wav.shape[1]])
-        return Said(wav=resample(hollow(codes.long()), SAMPLE_RATE, OUTPUT_RATE), finished=True)
+        return Said(wav=resample(hollow(codes.long()), DATASET_RATE, OUTPUT_RATE), finished=True)
 
     return speak
 

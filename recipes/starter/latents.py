@@ -21,16 +21,15 @@ from torch import Tensor
 
 from recipes.starter.corpus import MAX_CLIP_SAMPLES, read_wav, speak
 from recipes.starter.sentences import SentenceMaker
-from recipes.starter.speaker_encoder import SAMPLE_RATE as ENCODER_RATE
 from recipes.starter.speaker_encoder import new_speaker_encoder
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
-from recipes.starter.throats import NUM_THROATS, make_throats
+from recipes.starter.throats import NUM_THROATS, make_synthetic_speakers
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
 from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.checkpoints.store import Checkpoints, load_checkpoint
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
-from utils.decoder_training.decoder_clips import OUTPUT_RATE, DecoderClip
+from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE
+from utils.decoder_training.decoder_clips import DecoderClip
 from utils.decoder_training.latents import known_latents
 from utils.errors import UserError
 from utils.model.dvae import CodeEncoder, load_code_encoder
@@ -60,14 +59,14 @@ class Listener:
 def run(work: Path) -> None:
     """Make the lessons of every voice that has none yet; clips.json is written last."""
     listener, folder = load_listener(work), work / "latents" / best_checkpoint(work).name
-    speakers = [*everyone(), *make_throats(work / "throats", count=NUM_THROATS)]
+    speakers = [*everyone(), *make_synthetic_speakers(work / "throats", count=NUM_THROATS)]
     for number, voice in enumerate(speakers):
         others = THROAT_CLIPS if voice.data else OTHER_VOICE_CLIPS
         count = GPT_VOICE_CLIPS if voice in GPT_VOICES else others
         place = folder / voice.name
         if not (place / "speakers.npy").is_file():
             texts = list(islice(SentenceMaker(seed=50_000 + number), count))
-            make_lessons(listener, voice, texts, place)
+            make_training_examples(listener, voice, texts, place)
             print(f"latents: {voice.name}, {number + 1} of {len(speakers)} voices", flush=True)
     clips = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.npy")) if path.stem != "speakers"]
     (folder / "clips.json").write_text(json.dumps(clips), encoding="utf-8")
@@ -77,7 +76,7 @@ def run(work: Path) -> None:
     print(f"latents: {len(clips)} clips by {folder.name}")
 
 
-def lessons_folder(work: Path) -> Path:
+def examples_folder(work: Path) -> Path:
     """The newest complete lessons.
 
     Raises:
@@ -89,9 +88,9 @@ def lessons_folder(work: Path) -> Path:
     return found[-1].parent
 
 
-def load_lessons(work: Path) -> list[DecoderClip]:
+def load_training_examples(work: Path) -> list[DecoderClip]:
     """The clips that `run` has made."""
-    folder = lessons_folder(work)
+    folder = examples_folder(work)
     voices = {path.parent.name: torch.from_numpy(np.load(path)) for path in folder.glob("*/speakers.npy")}
     names = [folder / name for name in json.loads((folder / "clips.json").read_text(encoding="utf-8"))]
     return [
@@ -135,7 +134,7 @@ def best_checkpoint(work: Path) -> Path:
 
 
 @torch.inference_mode()
-def make_lessons(listener: Listener, voice: EspeakVoice, texts: list[str], folder: Path) -> None:
+def make_training_examples(listener: Listener, voice: EspeakVoice, texts: list[str], folder: Path) -> None:
     """Write <n>.npy (latents), <n>.wav (24 kHz) and, when all are there, speakers.npy ([clips, E]) of one voice."""
     folder.mkdir(parents=True, exist_ok=True)
     embeddings = torch.zeros(len(texts), SPEAKER_SHAPE.width)
@@ -146,7 +145,7 @@ def make_lessons(listener: Listener, voice: EspeakVoice, texts: list[str], folde
         states = _hidden_states(listener, latents, [texts[number] for number in numbers], wavs)
         for number, wav, state in zip(numbers, wavs, states, strict=True):
             np.save(folder / f"{number}.npy", state.half().numpy())
-            soundfile.write(folder / f"{number}.wav", resample(wav, SAMPLE_RATE, OUTPUT_RATE)[0].numpy(), OUTPUT_RATE)
+            soundfile.write(folder / f"{number}.wav", resample(wav, DATASET_RATE, OUTPUT_RATE)[0].numpy(), OUTPUT_RATE)
             embeddings[number] = embedding
     np.save(folder / "speakers.npy", embeddings.numpy())
 
@@ -163,10 +162,10 @@ def _spoken(text: str, voice: EspeakVoice, path: Path) -> Tensor:
 def _reference(listener: Listener, wavs: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Conditioning latents [1, 32, D] and speaker embedding [E] of some clips, as `utils.model.voices` does."""
     heard = torch.cat(wavs, dim=1)
-    parts = heard.split(REFERENCE_SECONDS * SAMPLE_RATE, dim=1)
-    whole = [part for part in parts if part.shape[1] == REFERENCE_SECONDS * SAMPLE_RATE] or [heard]
+    parts = heard.split(REFERENCE_SECONDS * DATASET_RATE, dim=1)
+    whole = [part for part in parts if part.shape[1] == REFERENCE_SECONDS * DATASET_RATE] or [heard]
     latents = torch.stack([listener.gpt.latents(listener.mel(part)) for part in whole]).mean(0)
-    audio = resample(heard, SAMPLE_RATE, ENCODER_RATE)
+    audio = resample(heard, DATASET_RATE, SPEAKER_RATE)
     return latents, listener.speaker(audio, l2_norm=True)[0]
 
 

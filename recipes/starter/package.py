@@ -24,7 +24,7 @@ from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.shipped import write_about
 from utils.checkpoints.store import load_checkpoint
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.eight_bit import to_eight_bit
@@ -130,7 +130,7 @@ def _add_voices(folder: Path, work: Path) -> None:
     reference = folder / "reference.wav"
     for voice in reversed(GPT_VOICES):
         clips = list(islice((path for path, _, name in rows if name == voice.name), REFERENCE_CLIPS))
-        write_wav(reference, torch.cat([read_wav(clip) for clip in clips], dim=1), SAMPLE_RATE)
+        write_wav(reference, torch.cat([read_wav(clip) for clip in clips], dim=1), DATASET_RATE)
         voices[voice.name] = synthesizer.voice(reference).as_speaker()
     write_pickle(folder / "speakers_xtts.pth", {voice.name: voices[voice.name] for voice in GPT_VOICES})
 

@@ -19,7 +19,7 @@ from recipes.starter.voices import GPT_VOICES
 from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.decoder_training.latents import known_latents
 from utils.evaluation.evaluate import embedder, make_sentence, write_evaluation
 from utils.evaluation.features import RATE
@@ -74,7 +74,7 @@ def references(work: Path) -> dict[str, Tensor]:
     found = {}
     for voice in GPT_VOICES:
         clips = islice((path for path, _, name in rows if name == voice.name), REFERENCE_CLIPS)
-        found[voice.name] = resample(torch.cat([read_wav(clip) for clip in clips], dim=1), SAMPLE_RATE, RATE)
+        found[voice.name] = resample(torch.cat([read_wav(clip) for clip in clips], dim=1), DATASET_RATE, RATE)
     return found
 
 

@@ -16,17 +16,16 @@ from torch import Tensor, nn
 from TTS.encoder.models.resnet import ResNetSpeakerEncoder
 
 from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
+from utils.config import SPEAKER_RATE
 from utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
-SAMPLE_RATE = 16_000
-"""What XTTS's speaker encoder hears at, in Hz."""
 AUDIO_CONFIG = {
     "fft_size": 512,
     "win_length": 400,
     "hop_length": 160,
-    "sample_rate": SAMPLE_RATE,
+    "sample_rate": SPEAKER_RATE,
     "preemphasis": 0.97,
     "num_mels": 64,
 }
@@ -218,7 +217,7 @@ def _batch(
     by_speaker: list[list[np.ndarray]], settings: SpeakerTraining, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
     """Random crops at random levels, [B, N] and their speakers [B]."""
-    length = int(settings.crop_s * SAMPLE_RATE)
+    length = int(settings.crop_s * SPEAKER_RATE)
     speakers = rng.integers(0, len(by_speaker), size=settings.batch_size)
     crops = []
     for speaker in speakers:

@@ -15,7 +15,6 @@ import torch
 
 from recipes.starter.corpus import read_wav, speak
 from recipes.starter.sentences import SentenceMaker
-from recipes.starter.speaker_encoder import SAMPLE_RATE as ENCODER_RATE
 from recipes.starter.speaker_encoder import (
     SpeakerClip,
     SpeakerShape,
@@ -28,7 +27,7 @@ from recipes.starter.speaker_encoder import (
 )
 from recipes.starter.voices import DEMO_VOICE, EspeakVoice, everyone
 from utils.audio.resample import resample
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.model.weights import write_weights
 
 SHAPE = SpeakerShape()
@@ -77,7 +76,7 @@ def _clips(voice: EspeakVoice, number: int, folder: Path) -> list[SpeakerClip]:
         wavs = [folder / "clips" / f"{voice.name}_{place}.wav" for place in range(CLIPS_PER_VOICE)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda text, wav: speak(text, voice, wav), texts, wavs))
-        audio = [resample(read_wav(wav), SAMPLE_RATE, ENCODER_RATE)[0] for wav in wavs]
+        audio = [resample(read_wav(wav), DATASET_RATE, SPEAKER_RATE)[0] for wav in wavs]
         unfinished = path.with_suffix(".part.npz")
         np.savez(unfinished, *[(wav.clamp(-1, 1) * 32767).numpy().astype(np.int16) for wav in audio])
         unfinished.replace(path)

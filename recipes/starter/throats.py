@@ -17,7 +17,7 @@ DATA = "espeak-ng-data"
 VARIANTS = Path("voices") / "!v"
 
 
-def make_throats(folder: Path, *, count: int) -> list[EspeakVoice]:
+def make_synthetic_speakers(folder: Path, *, count: int) -> list[EspeakVoice]:
     """Write a copy of espeak-ng's data with `count` more voices, always the same ones; what is there stays.
 
     Args:

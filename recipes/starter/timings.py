@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from recipes.starter.voices import EspeakVoice
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 
 LIBRARY = "libespeak-ng.so.1"
@@ -60,7 +60,7 @@ class Timer:
         except OSError as error:
             raise UserError(what=f"{LIBRARY} is missing", fix="apt-get install espeak-ng") from error
         rate = self._library.espeak_Initialize(SYNCHRONOUS, CHUNK_MS, None, 0)
-        assert rate == SAMPLE_RATE, "what the program writes as well"
+        assert rate == DATASET_RATE, "what the program writes as well"
         # The library keeps the pointer: it must live as long.
         self._callback = _CALLBACK(self._note)
         self._library.espeak_SetSynthCallback(self._callback)
@@ -74,7 +74,7 @@ class Timer:
         self._words, self._num_samples = [], 0
         data = text.encode() + b"\0"
         self._library.espeak_Synth(data, ctypes.c_size_t(len(data)), 0, 1, 0, UTF8, None, None)
-        return _begins(text, self._words), self._num_samples / SAMPLE_RATE
+        return _begins(text, self._words), self._num_samples / DATASET_RATE
 
     def _choose(self, voice: EspeakVoice) -> None:
         if voice == self._voice:
@@ -108,5 +108,5 @@ def _begins(text: str, heard: list[tuple[int, int]]) -> list[float]:
         samples = [sample for place, sample in left if place < end]
         last = samples[0] if samples else left[0][1] if left else last
         left = left[len(samples) :]
-        begins.append(last / SAMPLE_RATE)
+        begins.append(last / DATASET_RATE)
     return begins

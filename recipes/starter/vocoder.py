@@ -14,11 +14,12 @@ import soundfile
 import torch
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
-from recipes.starter.latents import lessons_folder, load_lessons
+from recipes.starter.latents import examples_folder, load_training_examples
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
+from utils.config import OUTPUT_RATE
 from utils.decoder_training.balance import balance
 from utils.decoder_training.decoder import decode, train_decoder
-from utils.decoder_training.decoder_clips import OUTPUT_RATE, DecoderClips, DecoderTraining
+from utils.decoder_training.decoder_clips import DecoderClips, DecoderTraining
 from utils.decoder_training.spectral import SpectralLoss
 from utils.model.decoder.build import build_decoder
 from utils.model.shapes import DecoderShape
@@ -45,9 +46,9 @@ BALANCE_EVERY = 20
 
 def run(work: Path) -> None:
     """Train to the end of the plan, measure on clips that were kept back, save, and leave some to listen to."""
-    folder, lessons = work / "decoder", load_lessons(work)
+    folder, lessons = work / "decoder", load_training_examples(work)
     folder.mkdir(parents=True, exist_ok=True)
-    settings = plan(folder, lessons_folder(work).name)
+    settings = plan(folder, examples_folder(work).name)
     torch.manual_seed(SETTINGS.seed)
     decoder = cast(HifiDecoder, build_decoder(SHAPE))
     decoder.speaker_encoder.load_state_dict(read_weights(work / "speaker" / "speaker.safetensors"))

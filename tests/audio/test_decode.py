@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.audio.signals import encode, noise_to_signal, silent_film, tone
 from utils.audio.decode import decode, duration, load_audio, stream
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 
 RATE = 24_000
@@ -96,15 +96,15 @@ def test_the_content_decides_not_the_name(tmp_path: Path, sound: Tensor) -> None
 
 def test_load_audio_stops_soon_after_the_limit(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "hour.wav", np.zeros(40 * 44_100, dtype=np.float32), 44_100)
-    assert load_audio(tmp_path / "hour.wav", SAMPLE_RATE).shape[1] == 40 * SAMPLE_RATE
-    assert SAMPLE_RATE < load_audio(tmp_path / "hour.wav", SAMPLE_RATE, max_seconds=1).shape[1] < 4 * SAMPLE_RATE
+    assert load_audio(tmp_path / "hour.wav", DATASET_RATE).shape[1] == 40 * DATASET_RATE
+    assert DATASET_RATE < load_audio(tmp_path / "hour.wav", DATASET_RATE, max_seconds=1).shape[1] < 4 * DATASET_RATE
 
 
 def test_load_audio_resamples(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", tone(1, 44_100)[0].numpy(), 44_100, subtype="FLOAT")
-    wav = load_audio(tmp_path / "a.wav", SAMPLE_RATE)
-    assert wav.shape == (1, SAMPLE_RATE)
-    torch.testing.assert_close(wav[:, 500:-500], tone(1, SAMPLE_RATE)[:, 500:-500], atol=1e-3, rtol=0)
+    wav = load_audio(tmp_path / "a.wav", DATASET_RATE)
+    assert wav.shape == (1, DATASET_RATE)
+    torch.testing.assert_close(wav[:, 500:-500], tone(1, DATASET_RATE)[:, 500:-500], atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["a.wav", "a.m4a"])

@@ -10,17 +10,17 @@ from tests.audio.signals import tone
 from utils.audio.decode import decode
 from utils.audio.segment import num_samples, read_segment
 from utils.audio.write import write_wav
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 
 
 @pytest.fixture
 def clip(tmp_path: Path) -> Path:
-    write_wav(tmp_path / "clip.wav", tone(1, SAMPLE_RATE), SAMPLE_RATE)
+    write_wav(tmp_path / "clip.wav", tone(1, DATASET_RATE), DATASET_RATE)
     return tmp_path / "clip.wav"
 
 
-@pytest.mark.parametrize(("start", "length"), [(0, 1), (0, SAMPLE_RATE), (1_234, 5_678), (SAMPLE_RATE - 1, 1)])
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (0, DATASET_RATE), (1_234, 5_678), (DATASET_RATE - 1, 1)])
 def test_a_part_is_what_the_whole_has_there(clip: Path, start: int, length: int) -> None:
     whole, _ = decode(clip)
     part = read_segment(clip, start, length)
@@ -29,7 +29,7 @@ def test_a_part_is_what_the_whole_has_there(clip: Path, start: int, length: int)
 
 
 def test_the_length_comes_from_the_header(clip: Path) -> None:
-    assert num_samples(clip) == SAMPLE_RATE
+    assert num_samples(clip) == DATASET_RATE
 
 
 def test_a_part_beyond_the_end_is_refused(clip: Path) -> None:

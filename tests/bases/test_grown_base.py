@@ -18,7 +18,7 @@ from utils.bases.base import Base
 from utils.bases.extend import add_language
 from utils.bases.find import find_base
 from utils.cli import export, language, prepare, synthesize, train
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -58,7 +58,7 @@ def grown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     recordings = folder / "recordings"
     for number, text in enumerate(TEXTS):
         recordings.mkdir(exist_ok=True)
-        write_wav(recordings / f"{number}.wav", speech(1.2 + 0.2 * number, seed=number), SAMPLE_RATE)
+        write_wav(recordings / f"{number}.wav", speech(1.2 + 0.2 * number, seed=number), DATASET_RATE)
         (recordings / f"{number}.txt").write_text(text, encoding="utf-8")
     corpus = folder / "corpus.txt"
     corpus.write_text("\n".join(TEXTS * 10), encoding="utf-8")

@@ -20,7 +20,7 @@ from utils.codec_training.dvae import (
     save_dvae,
     train_dvae,
 )
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.model.dvae import load_code_encoder
 
@@ -31,7 +31,7 @@ TINY = DvaeTraining(steps=240, batch_size=8, crop_frames=64, open_steps=100, rev
 @pytest.fixture(scope="module")
 def wavs() -> list[torch.Tensor]:
     """Speech of the bundled voice, one clip each."""
-    return [load_audio(clip.audio, SAMPLE_RATE) for clip in demo_clips(4)]
+    return [load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(4)]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.dataset.recordings import DEMO_VOICE, add_row, config, copy_of_tiny, 
 from utils.audio.decode import decode, load_audio
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import ClipReport, Report
@@ -39,7 +39,7 @@ def test_the_bundled_voice_becomes_a_dataset(tmp_path: Path) -> None:
     assert {clip.text for clip in train + held_out} == set(texts)
     for clip in train + held_out:
         info = soundfile.info(clip.audio)
-        assert (info.samplerate, info.channels, info.subtype) == (SAMPLE_RATE, 1, "PCM_16")
+        assert (info.samplerate, info.channels, info.subtype) == (DATASET_RATE, 1, "PCM_16")
         # 22 050 Hz, mono and 16 bit already: nothing may change.
         assert torch.equal(decode(clip.audio)[0], decode(texts[clip.text])[0])
         assert clip.speaker == "demo"
@@ -63,13 +63,13 @@ def test_the_report_is_json_with_every_clip_by_name(tmp_path: Path) -> None:
 def test_every_fault_drops_its_clip_with_the_reason(tmp_path: Path) -> None:
     source = make_source(tmp_path / "in", 3)
     good = source / "wavs" / "demo-03.flac"
-    write_wav(source / "short.wav", tone(0.3, SAMPLE_RATE), SAMPLE_RATE)
-    write_wav(source / "long.wav", tone(12, SAMPLE_RATE), SAMPLE_RATE)
-    write_wav(source / "silent.wav", torch.zeros(1, SAMPLE_RATE), SAMPLE_RATE)
-    write_wav(source / "tone1.wav", tone(1, SAMPLE_RATE), SAMPLE_RATE)
-    write_wav(source / "tone2.wav", tone(2, SAMPLE_RATE), SAMPLE_RATE)
-    write_wav(source / "tone3.wav", tone(3, SAMPLE_RATE), SAMPLE_RATE)
-    write_wav(source / "same.wav", load_audio(good, SAMPLE_RATE), SAMPLE_RATE)
+    write_wav(source / "short.wav", tone(0.3, DATASET_RATE), DATASET_RATE)
+    write_wav(source / "long.wav", tone(12, DATASET_RATE), DATASET_RATE)
+    write_wav(source / "silent.wav", torch.zeros(1, DATASET_RATE), DATASET_RATE)
+    write_wav(source / "tone1.wav", tone(1, DATASET_RATE), DATASET_RATE)
+    write_wav(source / "tone2.wav", tone(2, DATASET_RATE), DATASET_RATE)
+    write_wav(source / "tone3.wav", tone(3, DATASET_RATE), DATASET_RATE)
+    write_wav(source / "same.wav", load_audio(good, DATASET_RATE), DATASET_RATE)
     (source / "text.wav").write_text("no sound")
     (source / "empty.wav").touch()
     for name in ("short", "long", "silent", "same", "text", "empty", "gone"):
@@ -78,7 +78,7 @@ def test_every_fault_drops_its_clip_with_the_reason(tmp_path: Path) -> None:
     add_row(source, "tone2.wav", "Hello 🙂 and ⵣ.")
     add_row(source, "tone3.wav", "word " * 400)
     add_row(source, "../in/../../secret.wav", "Outside.")
-    write_wav(source / "unlisted.wav", tone(4, SAMPLE_RATE), SAMPLE_RATE)
+    write_wav(source / "unlisted.wav", tone(4, DATASET_RATE), DATASET_RATE)
     report = prepare(config(source, tmp_path / "out"))
     found = {name: (clip.reason, clip.detail) for name, clip in _by_name(report).items() if clip.status == "dropped"}
     assert {name: reason for name, (reason, _) in found.items()} == {
@@ -117,8 +117,8 @@ def test_any_format_rate_and_channels_become_22_050_hz_mono(tmp_path: Path) -> N
     prepare(config(source, tmp_path / "out"))
     for wav in (tmp_path / "out" / "voice" / "dataset" / "wavs").iterdir():
         info = soundfile.info(wav)
-        assert (info.samplerate, info.channels, info.subtype) == (SAMPLE_RATE, 1, "PCM_16")
-        assert abs(info.frames - SAMPLE_RATE) < 0.1 * SAMPLE_RATE
+        assert (info.samplerate, info.channels, info.subtype) == (DATASET_RATE, 1, "PCM_16")
+        assert abs(info.frames - DATASET_RATE) < 0.1 * DATASET_RATE
 
 
 def test_clips_of_the_same_name_in_different_folders_are_both_kept(tmp_path: Path) -> None:

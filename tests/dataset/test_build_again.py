@@ -9,7 +9,7 @@ import torch
 from tests.dataset.recordings import add_row, config, make_source, snapshot
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.clips import sound
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
@@ -82,7 +82,7 @@ def test_a_moved_or_converted_source_is_recognised(project: Project, source: Pat
     moved = shutil.move(source, tmp_path / "moved")
     assert _again(project, Path(moved)).unchanged == 6
     for clip in read_manifest(Path(moved) / "metadata.csv"):
-        write_wav(clip.audio.with_suffix(".wav"), load_audio(clip.audio, SAMPLE_RATE), SAMPLE_RATE)
+        write_wav(clip.audio.with_suffix(".wav"), load_audio(clip.audio, DATASET_RATE), DATASET_RATE)
         clip.audio.unlink()
     table = (Path(moved) / "metadata.csv").read_text().replace(".flac", ".wav")
     (Path(moved) / "metadata.csv").write_text(table)
@@ -123,7 +123,7 @@ def test_an_edit_outlives_a_drop(project: Project, source: Path, limit: dict[str
     write_manifest(project.train_csv, rows)
     make_source(source, 12)
     for number in range(2):
-        write_wav(source / f"short{number}.wav", (number + 1) * 0.1 * torch.rand(1, 20_000), SAMPLE_RATE)
+        write_wav(source / f"short{number}.wav", (number + 1) * 0.1 * torch.rand(1, 20_000), DATASET_RATE)
         add_row(source, f"short{number}.wav", "Yes.")
     for _ in range(2):
         assert text not in {clip.text for clip in _again(project, source, **limit).used}
@@ -136,7 +136,7 @@ def test_an_edit_outlives_a_drop(project: Project, source: Path, limit: dict[str
 def test_a_drop_does_not_take_the_row_of_the_same_sound_in_another_file(project: Project, source: Path) -> None:
     take = source / "wavs" / "demo-02.flac"
     copy = source / "copy.wav"
-    write_wav(copy, load_audio(take, SAMPLE_RATE), SAMPLE_RATE)
+    write_wav(copy, load_audio(take, DATASET_RATE), DATASET_RATE)
     table = source / "metadata.csv"
     row = next(line for line in table.read_text().splitlines() if "demo-02" in line)
     table.write_text(table.read_text().replace(row, f"wavs/demo-02.flac|{'word ' * 300}|demo"))
@@ -149,12 +149,12 @@ def test_a_drop_does_not_take_the_row_of_the_same_sound_in_another_file(project:
 
 def test_a_new_take_replaces_the_old_one(project: Project, source: Path) -> None:
     take = source / "wavs" / "demo-02.flac"
-    write_wav(take, 0.5 * load_audio(take, SAMPLE_RATE), SAMPLE_RATE)
+    write_wav(take, 0.5 * load_audio(take, DATASET_RATE), DATASET_RATE)
     report = _again(project, source)
     assert (report.added, len(report.used)) == (1, 6)
     rows = read_manifest(project.train_csv) + read_manifest(project.eval_csv)
     (clip,) = (row for row in rows if row.text.startswith("The train"))
-    assert torch.equal(load_audio(clip.audio, SAMPLE_RATE), load_audio(take, SAMPLE_RATE))
+    assert torch.equal(load_audio(clip.audio, DATASET_RATE), load_audio(take, DATASET_RATE))
 
 
 def test_a_new_transcript_replaces_the_old_one(project: Project, source: Path) -> None:
@@ -179,7 +179,7 @@ def test_edits_of_the_dataset_by_hand_are_kept(project: Project, source: Path) -
 def test_rows_moved_or_added_by_hand_are_kept(project: Project, source: Path) -> None:
     train, held_out = read_manifest(project.train_csv), read_manifest(project.eval_csv)
     own = project.dataset / "wavs" / "own.wav"
-    write_wav(own, 0.3 * load_audio(train[0].audio, SAMPLE_RATE), SAMPLE_RATE)
+    write_wav(own, 0.3 * load_audio(train[0].audio, DATASET_RATE), DATASET_RATE)
     write_manifest(project.eval_csv, [*held_out, train[0]])
     write_manifest(project.train_csv, [*train[1:], Clip(audio=own, text="My own row.", speaker="me")])
     before = _splits(project)

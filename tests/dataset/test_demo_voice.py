@@ -9,7 +9,7 @@ import torch
 
 from tests.dataset.recordings import DEMO_VOICE, demo_clips
 from utils.audio.decode import decode
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 
 HELD_OUT = DEMO_VOICE.with_name("demo_heldout.txt").read_text(encoding="utf-8").splitlines()
 
@@ -30,10 +30,10 @@ def test_its_files_are_small() -> None:
 def test_its_clips_are_native_and_neither_faint_nor_clipped() -> None:
     for clip in demo_clips(40):
         info = soundfile.info(clip.audio)
-        assert (info.samplerate, info.channels, info.format, info.subtype) == (SAMPLE_RATE, 1, "FLAC", "PCM_16")
+        assert (info.samplerate, info.channels, info.format, info.subtype) == (DATASET_RATE, 1, "FLAC", "PCM_16")
         wav, _ = decode(clip.audio)
         assert 0.3 < wav.abs().max() < 0.99
-        assert wav[:, -SAMPLE_RATE // 20 :].abs().max() < 0.003, "the end is cut"
+        assert wav[:, -DATASET_RATE // 20 :].abs().max() < 0.003, "the end is cut"
 
 
 def test_sentences_are_varied_and_none_is_held_out() -> None:

@@ -14,7 +14,7 @@ import soundfile
 
 from tests.audio.signals import encode, tone
 from tests.dataset.recordings import config, demo_clips, make_source, read_source
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import ClipReport, Report
@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TEN_HOURS = 36_000
 
 
-def _wav(path: Path, samples: object = None, rate: int = SAMPLE_RATE, subtype: str = "PCM_16") -> Path:
-    samples = tone(2, SAMPLE_RATE, hertz=50 + len(path.name) * 30)[0].numpy() if samples is None else samples
+def _wav(path: Path, samples: object = None, rate: int = DATASET_RATE, subtype: str = "PCM_16") -> Path:
+    samples = tone(2, DATASET_RATE, hertz=50 + len(path.name) * 30)[0].numpy() if samples is None else samples
     soundfile.write(path, np.asarray(samples, dtype=np.float32), rate, subtype=subtype)
     return path
 
@@ -53,7 +53,7 @@ def _bad_audio(folder: Path) -> dict[str, tuple[str, str]]:
     (folder / "playlist.wav").write_text("#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
     (folder / "text.mp3").write_text("I am text.\n" * 50)
     # As protected music is: the container can be read, what is in it cannot.
-    encode(folder / "drm.m4a", tone(2, SAMPLE_RATE), SAMPLE_RATE, codec="aac", container="ipod")
+    encode(folder / "drm.m4a", tone(2, DATASET_RATE), DATASET_RATE, codec="aac", container="ipod")
     protected = bytearray((folder / "drm.m4a").read_bytes().replace(b"mp4a", b"drms"))
     at = protected.index(b"mdat") + 4
     noise = np.random.default_rng(3).integers(0, 256, 8_000, dtype=np.uint8).tobytes()

@@ -9,7 +9,7 @@ from tests.dataset.recordings import add_row, config, copy_of_tiny, demo_clips, 
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality.checks import Checks
 from utils.events import read_events
@@ -22,11 +22,11 @@ LIMITS = {"max_audio_length": 110_251, "max_text_length": 60}
 def _at_the_limits(folder: Path) -> Path:
     """Clips of the bundled voice, and some exactly at a limit or one sample or token beyond it."""
     source = make_source(folder, 8)
-    voice = torch.cat([load_audio(clip.audio, SAMPLE_RATE) for clip in demo_clips(14)[8:]], dim=1)
+    voice = torch.cat([load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(14)[8:]], dim=1)
     longest = LIMITS["max_audio_length"]
     lengths = {"longest": longest, "longer": longest + 1, "shortest": 11_025, "shorter": 11_024, "odd": 33_333}
     for number, (name, length) in enumerate(lengths.items()):
-        write_wav(source / f"{name}.wav", voice[:, number * 5_000 :][:, :length], SAMPLE_RATE)
+        write_wav(source / f"{name}.wav", voice[:, number * 5_000 :][:, :length], DATASET_RATE)
         add_row(source, f"{name}.wav", f"The {name} one, $5 & 3 more.")
     checks = Checks.of(config(source, folder, **LIMITS), find_base("tiny"))
     text = "one"
@@ -35,7 +35,7 @@ def _at_the_limits(folder: Path) -> Path:
     while checks.text(f"{text}x").fault is None:
         text += "x"
     for name, words in (("fits", text), ("exceeds", f"{text}x")):
-        write_wav(source / f"{name}.wav", voice[:, 50_000 + len(words) :][:, :44_100], SAMPLE_RATE)
+        write_wav(source / f"{name}.wav", voice[:, 50_000 + len(words) :][:, :44_100], DATASET_RATE)
         add_row(source, f"{name}.wav", words)
     return source
 

@@ -7,14 +7,9 @@ import pytest
 import soundfile
 import torch
 
+from utils.config import OUTPUT_RATE
 from utils.decoder_training.decoder import decode, train_decoder
-from utils.decoder_training.decoder_clips import (
-    OUTPUT_RATE,
-    SAMPLES_PER_LATENT,
-    DecoderClip,
-    DecoderClips,
-    DecoderTraining,
-)
+from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.decoder_training.spectral import SpectralLoss
 from utils.errors import UserError
 from utils.model.decoder.build import build_decoder

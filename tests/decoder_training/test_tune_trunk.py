@@ -9,7 +9,7 @@ import torch
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.config import CODE_SAMPLES, SAMPLE_RATE, TrainConfig
+from utils.config import CODE_SAMPLES, DATASET_RATE, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune_trunk as module
 from utils.decoder_training.tune_trunk import tune_trunk
@@ -97,7 +97,7 @@ def test_clips_that_the_model_cannot_read_are_left_out(starter, project, tmp_pat
     gone, longest = replace(clips[0], audio=tmp_path / "gone.wav"), replace(clips[0], audio=tmp_path / "longest.wav")
     # As long as the model's position table, which also holds start and stop.
     samples = synthesizer.gpt.shape.max_audio_tokens * CODE_SAMPLES
-    write_wav(longest.audio, 0.01 * torch.randn(1, samples), SAMPLE_RATE)
+    write_wav(longest.audio, 0.01 * torch.randn(1, samples), DATASET_RATE)
     unusable = [endless, gone, longest]
     arguments = {"language": "en", "steps": 1, "folder": tmp_path / "lessons"}
     for evaluated in (unusable, []):

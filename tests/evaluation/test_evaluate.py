@@ -12,14 +12,13 @@ from tests.sounds import make_project
 from utils.audio.resample import resample
 from utils.cli import demo
 from utils.cli import evaluate as command
-from utils.config import ExportConfig, TrainConfig
+from utils.config import OUTPUT_RATE, ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, Speaker, measure
 from utils.inference.export import export_model
-from utils.inference.vocoder import OUTPUT_RATE
 from utils.project.paths import Project
 from utils.training.run import fine_tune
 

@@ -16,7 +16,7 @@ from utils.config import ExportConfig, SpeechSettings, TrainConfig
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.project.paths import Project
-from utils.speech.desk import SpeechDesk
+from utils.speech.desk import GenerationQueue
 from utils.speech.models import find_model, speaking_models
 from utils.speech.takes import Take, read_take
 from utils.training.run import fine_tune
@@ -36,13 +36,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture(scope="module")
-def desk(project: Project) -> Iterator[SpeechDesk]:
-    desk = SpeechDesk(project.output, device="cpu")
+def desk(project: Project) -> Iterator[GenerationQueue]:
+    desk = GenerationQueue(project.output, device="cpu")
     yield desk
     desk.release("the tests are over")
 
 
-def say(desk: SpeechDesk, project: Project, *texts: str, model: str = "base/tiny", **options) -> Take:
+def say(desk: GenerationQueue, project: Project, *texts: str, model: str = "base/tiny", **options) -> Take:
     return ended(desk.submit(project, texts, model=model, settings=SETTINGS, **options), timeout_s=LOAD_S)
 
 
@@ -52,7 +52,7 @@ def samples(path: Path) -> np.ndarray:
         return np.frombuffer(wav.readframes(wav.getnframes()), dtype="<i2")
 
 
-def test_every_model_of_the_project_speaks(desk: SpeechDesk, project: Project) -> None:
+def test_every_model_of_the_project_speaks(desk: GenerationQueue, project: Project) -> None:
     ids = [model.id for model in speaking_models(project)]
     run = next(project.runs.iterdir()).name
     names = (f"run/{run}/last", f"run/{run}/best", "ready", "base/tiny")
@@ -65,7 +65,9 @@ def test_every_model_of_the_project_speaks(desk: SpeechDesk, project: Project) -
     assert len(base) != len(best) or not np.array_equal(base, best)
 
 
-def test_two_checkpoints_of_a_run_share_the_base_and_keep_their_own_weights(desk: SpeechDesk, project: Project) -> None:
+def test_two_checkpoints_of_a_run_share_the_base_and_keep_their_own_weights(
+    desk: GenerationQueue, project: Project
+) -> None:
     run = next(project.runs.iterdir()).name
     best, last = f"run/{run}/best", f"run/{run}/last"
     first = samples(say(desk, project, "No.", model=best).wavs[0])
@@ -73,7 +75,7 @@ def test_two_checkpoints_of_a_run_share_the_base_and_keep_their_own_weights(desk
     assert np.array_equal(first, samples(say(desk, project, "No.", model=best).wavs[0]))
 
 
-def test_the_worker_says_what_the_engine_says(desk: SpeechDesk, project: Project) -> None:
+def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Project) -> None:
     reference = next((project.dataset / "wavs").iterdir())
     take = say(desk, project, "No. Go on.", reference=reference, reference_name="mine.wav")
     synthesizer = Synthesizer(find_base("tiny"))
@@ -86,7 +88,7 @@ def test_the_worker_says_what_the_engine_says(desk: SpeechDesk, project: Project
     assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(said)
 
 
-def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: SpeechDesk, project: Project) -> None:
+def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: GenerationQueue, project: Project) -> None:
     take = say(desk, project, "No.", "漢字")
     assert [line.state for line in take.lines] == ["finished", "failed"]
     assert "cannot read" in take.lines[1].error
@@ -99,7 +101,7 @@ def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: SpeechDesk, proje
     assert "cannot be read as audio" in say(desk, project, "No.", reference=broken).message
 
 
-def test_a_stop_is_heard_in_the_middle_of_a_sentence(desk: SpeechDesk, project: Project) -> None:
+def test_a_stop_is_heard_in_the_middle_of_a_sentence(desk: GenerationQueue, project: Project) -> None:
     text = "the quick brown fox jumps over the lazy dog and never comes back to the place where it had been before " * 2
     take = desk.submit(project, [text], model="base/tiny", settings=SETTINGS)
     until(take, lambda now: now.device != "", timeout_s=LOAD_S)

@@ -132,14 +132,14 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
 
 
 def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
-    """Whatever reads a packed row finds each clip whole between its borders."""
+    """Whatever reads a packed row finds each clip whole between its cu_seqlens."""
     texts, codes, _ = clips(4)
     heard = [(3, 20), (0, 50), (7, 23), (60, 64)]
     rows, packed = (pack(texts, codes, SHAPE, heard=heard, layout=layout) for layout in ("rows", "packed"))
     assert packed.tight.shape == (1, 512) and rows.tight.shape == (4, 160)
-    lengths = packed.borders.diff()
+    lengths = packed.cu_seqlens.diff()
     assert lengths.tolist() == [row_length(len(t), len(c)) for t, c in zip(texts, codes, strict=True)] + [512 - 488]
-    for clip, (start, length) in enumerate(zip(packed.borders, lengths[:4], strict=False)):
+    for clip, (start, length) in enumerate(zip(packed.cu_seqlens, lengths[:4], strict=False)):
         assert torch.equal(packed.tight[0, start : start + length], rows.tight[clip, :length])
     for name in ("text", "code"):
         flat = [batch.tight.flatten()[getattr(batch, f"{name}_places")] for batch in (rows, packed)]

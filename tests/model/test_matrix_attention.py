@@ -78,7 +78,7 @@ def test_only_bf16_on_a_cpu_that_wants_gradients_takes_it() -> None:
 def test_clips_are_padded_to_few_lengths() -> None:
     """Each shape costs a kernel that stays in memory; ragged ones took gigabytes in a training of some hours."""
     seen = {
-        len(group.places) // group.num_clips
+        len(group.indices) // group.num_clips
         for length in range(40, 200)
         for group in plan_groups((length,), HEADS).groups
     }

@@ -16,7 +16,7 @@ from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.checkpoints.store import Checkpoints
 from utils.codec_training.dvae import DvaeShape, new_dvae, save_dvae
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.model.decoder.build import build_decoder
 from utils.model.weights import write_weights
@@ -47,6 +47,6 @@ def _corpus(folder: Path) -> None:
     for number, voice in enumerate(GPT_VOICES):
         path = folder / "wavs" / f"{voice.name}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_wav(path, speech(2.2, seed=number), SAMPLE_RATE)
+        write_wav(path, speech(2.2, seed=number), DATASET_RATE)
         clips.append(Clip(audio=path, text="Good morning.", speaker=voice.name))
     write_manifest(folder / "metadata_train.csv", clips)

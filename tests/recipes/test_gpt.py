@@ -11,12 +11,12 @@ from recipes.starter import gpt
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.checkpoints.store import Checkpoints, read_state
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.training.run import Progresses
 
-SHORT = gpt.Course(num_epochs=2, warmup_steps=1, learning_rate=3e-4, manifest="metadata_train.csv")
+SHORT = gpt.LrSchedule(num_epochs=2, warmup_steps=1, learning_rate=3e-4, manifest="metadata_train.csv")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def begun(work: Path, tmp_path: Path, monkeypatch) -> Path:
     for number in range(6):
         path = made / "corpus" / "wavs" / f"{number}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_wav(path, speech(1.5, seed=number), SAMPLE_RATE)
+        write_wav(path, speech(1.5, seed=number), DATASET_RATE)
         clips.append(Clip(audio=path, text="Good morning.", speaker="adam"))
     write_manifest(made / "corpus" / "metadata_train.csv", clips[:4])
     write_manifest(made / "corpus" / "metadata_eval.csv", clips[4:])

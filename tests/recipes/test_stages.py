@@ -14,9 +14,8 @@ from recipes.starter import judge, latents, vocoder
 from recipes.starter.judge import JudgeConfig
 from recipes.starter.speaker_encoder import new_speaker_encoder
 from recipes.starter.voices import GPT_VOICES
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
-from utils.decoder_training.decoder_clips import OUTPUT_RATE
 from utils.errors import UserError
 from utils.model.weights import read_weights, write_weights
 
@@ -46,7 +45,7 @@ def test_the_newest_run_with_a_checkpoint_teaches(work: Path, tmp_path: Path) ->
 
 def test_there_are_no_lessons_before_the_latents_stage(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run the latents stage"):
-        latents.load_lessons(tmp_path)
+        latents.load_training_examples(tmp_path)
 
 
 @pytest.mark.programs("espeak-ng")
@@ -66,11 +65,11 @@ def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_
     monkeypatch.setattr(vocoder, "SETTINGS", settings)
     monkeypatch.setattr(vocoder, "REFINING_STEPS", 1)
     latents.run(made)
-    lessons = latents.load_lessons(made)
+    lessons = latents.load_training_examples(made)
     assert len(lessons) == 9
     for clip in lessons:
         codes = len(np.load(clip.latents)) - 1
-        assert codes == -(-soundfile.info(clip.wav).frames * SAMPLE_RATE // (OUTPUT_RATE * CODE_SAMPLES))
+        assert codes == -(-soundfile.info(clip.wav).frames * DATASET_RATE // (OUTPUT_RATE * CODE_SAMPLES))
     vocoder.run(made)
     first = read_weights(made / "decoder" / "decoder.safetensors")
     # The GPT goes on: a better checkpoint, new lessons, and a decoder refined from where it was.

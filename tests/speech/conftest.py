@@ -7,7 +7,7 @@ import pytest
 
 from tests.speech.workers import worker
 from utils.project.paths import Project
-from utils.speech.desk import SpeechDesk
+from utils.speech.desk import GenerationQueue
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[SpeechDesk]:
-    desk = SpeechDesk(tmp_path, device="cpu", worker=worker(tmp_path))
+def desk(tmp_path: Path) -> Iterator[GenerationQueue]:
+    desk = GenerationQueue(tmp_path, device="cpu", worker=worker(tmp_path))
     yield desk
     desk.release("the test is over")

@@ -18,7 +18,7 @@ from utils.config import SpeechSettings
 from utils.errors import UserError
 from utils.speech import desk as desk_module
 from utils.speech import worker_client
-from utils.speech.desk import SpeechDesk, checked_texts
+from utils.speech.desk import GenerationQueue, checked_texts
 from utils.speech.takes import list_takes, read_take
 from utils.speech.worker_client import SpeechWorker
 
@@ -130,7 +130,7 @@ def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it
     asked: list[str] = []
     # Free when the device is chosen, and taken whenever it is looked at again.
     monkeypatch.setattr(SpeechWorker, "_holder", lambda _, device: asked.append(device) or (job if asked[1:] else None))
-    desk = SpeechDesk(tmp_path, worker=worker(tmp_path))
+    desk = GenerationQueue(tmp_path, worker=worker(tmp_path))
     now = ended(submit(desk, project, "slow"), timeout_s=60)
     assert now.state == "stopped" and "run-1" in now.message
 
@@ -143,7 +143,7 @@ def test_an_earlier_training_does_not_end_the_speaking_process(desk, project, tm
 
 
 def test_a_process_that_nobody_needs_ends(project, tmp_path):
-    desk = SpeechDesk(tmp_path, device="cpu", worker=worker(tmp_path, idle_s=0.3))
+    desk = GenerationQueue(tmp_path, device="cpu", worker=worker(tmp_path, idle_s=0.3))
     assert ended(submit(desk, project, "one")).state == "finished"
     eventually(lambda: desk.worker.state == "off")
     assert ended(submit(desk, project, "two")).state == "finished"
@@ -157,9 +157,9 @@ import sys, time
 from pathlib import Path
 from tests.speech.workers import submit, until, worker
 from utils.project.paths import Project
-from utils.speech.desk import SpeechDesk
+from utils.speech.desk import GenerationQueue
 output = Path({str(tmp_path)!r})
-desk = SpeechDesk(output, device="cpu", worker=worker(output))
+desk = GenerationQueue(output, device="cpu", worker=worker(output))
 take = submit(desk, Project(name="voice", output=output), "slow", "later")
 until(take, lambda take: bool(take.sentences))
 print(desk.worker._process.pid, flush=True)
@@ -198,6 +198,6 @@ def test_the_worker_gets_no_shell(project, tmp_path):
     made = tmp_path / "made"
     bad = worker(tmp_path)
     bad._command = [f"touch {made}; true"]
-    desk = SpeechDesk(tmp_path, device="cpu", worker=bad)
+    desk = GenerationQueue(tmp_path, device="cpu", worker=bad)
     now = ended(submit(desk, project, "text"))
     assert now.state == "failed" and "could not be started" in now.message and not made.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from utils.config import SpeechSettings
 from utils.project.paths import Project
-from utils.speech.desk import SpeechDesk
+from utils.speech.desk import GenerationQueue
 from utils.speech.takes import Take, read_take
 from utils.speech.worker_client import SpeechWorker
 
@@ -70,7 +70,7 @@ def worker(output: Path, body: str = QUICK, **options: float) -> SpeechWorker:
     return SpeechWorker(output, command=[sys.executable, "-S", "-c", HEAD + body], **options)
 
 
-def submit(desk: SpeechDesk, project: Project, *texts: str) -> Take:
+def submit(desk: GenerationQueue, project: Project, *texts: str) -> Take:
     """A take of the tiny base."""
     return desk.submit(project, texts, model="base/tiny", settings=SpeechSettings())
 

@@ -8,7 +8,7 @@ import torch
 from tests.training.test_run import config_of
 from tests.training.test_trainer import batches_of, clips, make_trainer
 from utils.checkpoints.store import load_checkpoint
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.events import read_events
 from utils.project.paths import Project
@@ -27,7 +27,7 @@ def breaking(project: Project, *numbers: int) -> Progresses:
         for number in numbers if done == 1 else ():
             path = project.dataset / "wavs" / f"clip{number}.wav"
             wav, _ = soundfile.read(path, dtype="float32")
-            soundfile.write(path, np.full_like(wav, np.inf), SAMPLE_RATE, subtype="FLOAT")
+            soundfile.write(path, np.full_like(wav, np.inf), DATASET_RATE, subtype="FLOAT")
 
     return Progresses(steps=steps)
 

@@ -16,7 +16,7 @@ import soundfile
 from tests.training.test_run import config_of
 from utils.checkpoints import store as state_module
 from utils.checkpoints.store import Checkpoints, verify
-from utils.config import SAMPLE_RATE, TrainConfig
+from utils.config import DATASET_RATE, TrainConfig
 from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
@@ -175,7 +175,7 @@ def test_a_recording_lost_in_mid_run_is_named_and_what_was_trained_is_saved(
     def lose() -> None:
         path.unlink()
         if fault == "shorter":
-            soundfile.write(path, [0.0] * 100, SAMPLE_RATE)
+            soundfile.write(path, [0.0] * 100, DATASET_RATE)
 
     settings = config_of(project, batch_size=1, num_epochs=2, num_workers=workers)
     with pytest.raises(UserError, match=r"cannot be read any more: clip4\.wav"):
@@ -207,7 +207,7 @@ def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project: P
     first = fine_tune(config_of(project, num_epochs=1))
     path = project.dataset / "wavs" / "clip0.wav"
     wav, _ = soundfile.read(path, dtype="float32")
-    soundfile.write(path, wav[::-1], SAMPLE_RATE)
+    soundfile.write(path, wav[::-1], DATASET_RATE)
     with pytest.raises(UserError, match="dataset has changed"):
         fine_tune(config_of(project, num_epochs=2, resume=first.folder))
     second = fine_tune(config_of(project, num_epochs=1))

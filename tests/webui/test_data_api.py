@@ -16,7 +16,7 @@ from gradio_client import Client, handle_file
 from tests.sounds import TEXTS, speech
 from tests.webui.app import running_app
 from utils.audio.write import write_wav
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 
 LIMIT_S = 900
 SECONDS = 3.0
@@ -24,7 +24,7 @@ SECONDS = 3.0
 
 def sound(folder: Path, name: str, *, seconds: float = SECONDS, seed: int = 0) -> Path:
     folder.mkdir(exist_ok=True)
-    write_wav(folder / name, speech(seconds, seed=seed), SAMPLE_RATE)
+    write_wav(folder / name, speech(seconds, seed=seed), DATASET_RATE)
     return folder / name
 
 

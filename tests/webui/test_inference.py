@@ -11,7 +11,7 @@ from utils import jobs
 from utils.config import SpeechSettings, TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.speech.desk import SpeechDesk
+from utils.speech.desk import GenerationQueue
 from utils.speech.takes import Take, find_take, list_takes
 from webui import text
 from webui.change import TOAST
@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Project:
 @pytest.fixture
 def studio(project: Project) -> Iterator[Studio]:
     studio = Studio(output=project.output)
-    studio.desk = SpeechDesk(project.output, device="cpu", worker=worker(project.output))
+    studio.desk = GenerationQueue(project.output, device="cpu", worker=worker(project.output))
     yield studio
     studio.desk.release("the test is over")
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from utils.audio.decode import unreadable
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 
 _PREPARE_AGAIN = "prepare the dataset again"
 
@@ -41,9 +41,9 @@ def read_segment(path: Path, start: int, num_samples: int) -> Tensor:
     assert start >= 0 and num_samples > 0, (start, num_samples)
     try:
         with soundfile.SoundFile(path) as sound:
-            if sound.samplerate != SAMPLE_RATE or sound.channels != 1:
+            if sound.samplerate != DATASET_RATE or sound.channels != 1:
                 found = f"{sound.samplerate} Hz with {sound.channels} channels"
-                raise unreadable(path, f"is {found}, not {SAMPLE_RATE} Hz mono", fix=_PREPARE_AGAIN)
+                raise unreadable(path, f"is {found}, not {DATASET_RATE} Hz mono", fix=_PREPARE_AGAIN)
             if start + num_samples > sound.frames:
                 wanted = f"samples {start} to {start + num_samples}"
                 raise unreadable(path, f"has {sound.frames} samples, not {wanted}", fix=_PREPARE_AGAIN)

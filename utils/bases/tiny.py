@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 
 from utils.bases.catalog import TINY_VERSION, base_folder
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.model.decoder.build import build_decoder
 from utils.model.dvae import build_dvae
 from utils.model.gpt import XttsGpt
@@ -121,9 +121,9 @@ _ALPHABETS = ((0xDF, 0x180), (0x430, 0x460), (0x621, 0x653), (0x901, 0x950), (0x
 
 def babble(*, seconds: int) -> Tensor:
     """Speech-like sound, [1, N]: voiced harmonics with moving pitch and vowels, noise and pauses; seeded."""
-    time = torch.arange(seconds * SAMPLE_RATE) / SAMPLE_RATE
+    time = torch.arange(seconds * DATASET_RATE) / DATASET_RATE
     pitch = 140 + 60 * torch.sin(2 * math.pi * 0.31 * time) + 25 * torch.sin(2 * math.pi * 2.3 * time)
-    phase = 2 * math.pi * torch.cumsum(pitch, 0) / SAMPLE_RATE
+    phase = 2 * math.pi * torch.cumsum(pitch, 0) / DATASET_RATE
     first, second = 500 + 300 * torch.sin(2 * math.pi * 1.7 * time), 1600 + 700 * torch.sin(2 * math.pi * 1.1 * time)
     voiced = torch.zeros_like(time)
     for harmonic in range(1, 17):
@@ -164,7 +164,7 @@ def _make_dvae(signal: Tensor, mel_stats: Tensor) -> dict[str, Tensor]:
 
 def _speakers(gpt: XttsGpt, decoder: Any, signal: Tensor, mel_stats: Tensor) -> dict[str, dict[str, Tensor]]:
     """Two reference voices in stock's format: latents [1, 32, D] and embedding [1, 512, 1]."""
-    six = 6 * SAMPLE_RATE
+    six = 6 * DATASET_RATE
     voices = {}
     for name, wav in {"Tiny One": signal[:, :six], "Tiny Two": signal[:, six : 2 * six]}.items():
         # Any 16 kHz audio will do for a random speaker encoder: no resampling.

@@ -1,4 +1,4 @@
-"""Saving beside training: what changes is copied, then a thread writes the copy while the next steps run.
+"""Asynchronous checkpoints: the state is copied, and a thread writes the copy while training continues.
 
 The data is as safe as when training waits: a checkpoint counts only once it is whole and synced, and until then the one
 before it does. Where memory has no room for a copy, and for the last save of a run, training waits.

@@ -40,7 +40,7 @@ from utils.model.weights import State, read_weights, write_weights
 log = logging.getLogger(__name__)
 
 SMALL_FILES_BYTES = 2**20
-"""Room for everything of a checkpoint but its tensors."""
+"""StaticShape for everything of a checkpoint but its tensors."""
 
 Tensors = Mapping[str, Tensor]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_phases, run_command
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.project.advice import FOLDER, command
 from utils.project.paths import Project
 from utils.text.language_settings import LanguageConfig
@@ -31,7 +31,7 @@ def look(config: LanguageConfig) -> None:
         UserError: no texts, no such base, or the base to make exists already.
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.training.language_base import keep_advice, look_at_language, make_base
+    from utils.training.data.language_base import keep_advice, look_at_language, make_base
 
     with progress_phases() as report:
         found = look_at_language(config, progress=report)
@@ -48,7 +48,7 @@ def look(config: LanguageConfig) -> None:
     _print_reading("after", made.after, made.limit)
     base = made.added.base
     print(f"base    {base.folder}")
-    print(f"limits  {made.limit} tokens, {base.defaults.max_audio_length / SAMPLE_RATE:.1f} s")
+    print(f"limits  {made.limit} tokens, {base.defaults.max_audio_length / DATASET_RATE:.1f} s")
     print(f"next    {_next(config, found.project, base.folder)}")
 
 

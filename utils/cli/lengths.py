@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_phases, run_command
-from utils.config import SAMPLE_RATE, STARTER, Config
+from utils.config import DATASET_RATE, STARTER, Config
 from utils.project.paths import open_project
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _print_limits(lengths: "LengthReport") -> None:
     if text == lengths.max_tokens:
         why_text = "the most this base takes"
     print(f"\nrecommended: the {LIMIT_PERCENTILE:g}th percentile, rounded up")
-    print(f"  --max-audio-length {audio:<7}  {audio / SAMPLE_RATE:.2f} s; {why_audio}")
+    print(f"  --max-audio-length {audio:<7}  {audio / DATASET_RATE:.2f} s; {why_audio}")
     print(f"  --max-text-length {text:<8}  tokens; {why_text}")
     beyond = lengths.num_beyond(audio, text)
     print(f"{beyond} of {len(lengths.samples)} clips {'is' if beyond == 1 else 'are'} longer and would be left out")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_report, run_command
-from utils.config import SynthesizeConfig
+from utils.config import OUTPUT_RATE, SynthesizeConfig
 from utils.errors import UserError
 from utils.project.paths import open_project
 
@@ -35,7 +35,6 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     from utils.audio.write import write_wav
     from utils.inference.decode import Sampling
     from utils.inference.engine import Synthesizer
-    from utils.inference.vocoder import OUTPUT_RATE
 
     if not config.out.absolute().parent.is_dir():
         raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")

@@ -1,4 +1,4 @@
-"""Train the discrete VAE that turns speech into codes: from scratch for a new base, or on from an existing one.
+"""Train the DVAE, which turns speech into codes: from scratch for a new base, or from existing weights.
 
 Shapes: B crops, C mel channels (80), F mel frames (256 samples each at 22 050 Hz), M = F / 4 codes, E codebook width,
 K codes in the codebook (1 024).

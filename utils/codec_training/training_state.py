@@ -1,4 +1,4 @@
-"""What training a DVAE, a speaker encoder and a decoder share: the learning rate, and going on after a stop."""
+"""What training a DVAE, a speaker encoder and a decoder share: the LR schedule, and resuming."""
 
 import math
 from pathlib import Path

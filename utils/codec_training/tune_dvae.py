@@ -1,4 +1,4 @@
-"""The DVAE of a base trained on with a project's speech, for a language whose sounds it never heard.
+"""Fine-tune the DVAE of a base with a project's speech, for a language with sounds that the base never saw.
 
 Codes keep their meaning as far as the new speech allows: the codebook starts as it is, codes that the speech does not
 use stay where they are, and the learning rate is the base's own.
@@ -30,7 +30,7 @@ from utils.codec_training.dvae import (
     save_dvae,
     train_dvae,
 )
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError
 from utils.events.progress import ProgressFn
@@ -179,7 +179,7 @@ def _mels(clips: list[Path], folder: Path, told: ProgressFn) -> MelCorpus:
 
     def sounds() -> Iterator[Tensor]:
         for number, clip in enumerate(clips, start=1):
-            yield load_audio(clip, SAMPLE_RATE)
+            yield load_audio(clip, DATASET_RATE)
             told("reading clips", number, len(clips))
 
     return MelCorpus.build(sounds(), folder)

@@ -1,4 +1,4 @@
-"""Give what a decoder's trunk outlines the power that recordings have in the mean, band by band."""
+"""Match the average power of the predicted spectra to recordings, band by band."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
+from utils.config import OUTPUT_RATE
 from utils.decoder_training.decoder import decode
-from utils.decoder_training.decoder_clips import OUTPUT_RATE, DecoderClip
+from utils.decoder_training.decoder_clips import DecoderClip
 from utils.decoder_training.spectral import SpectralLoss
 from utils.model.decoder.harmonic import HarmonicGenerator
 from utils.model.shapes import NUM_MELS

@@ -1,4 +1,4 @@
-"""Train the decoder that turns GPT latents and a speaker embedding into sound at 24 000 Hz.
+"""Train the decoder: GPT latents and a speaker embedding to a waveform at 24 000 Hz.
 
 Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width, E speaker embedding width, N samples at
 24 000 Hz.
@@ -16,15 +16,10 @@ from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
 
 from utils.audio.pitch import track_pitch
 from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
-from utils.decoder_training.decoder_clips import (
-    OUTPUT_RATE,
-    SAMPLES_PER_LATENT,
-    DecoderClip,
-    DecoderClips,
-    DecoderTraining,
-)
+from utils.config import OUTPUT_RATE
+from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.decoder_training.spectral import SpectralDiscriminator, SpectralLoss, discriminator_loss, generator_losses
-from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, Outline
+from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, AcousticFeatures
 from utils.model.decoder.harmonic import HarmonicGenerator, pitch_losses
 
 log = logging.getLogger(__name__)
@@ -165,7 +160,7 @@ class _Trainer:
         pitch = track_pitch(sound[:, 0], OUTPUT_RATE, HOP)[:, : frames.shape[2]]
         return F.pad(pitch, (0, frames.shape[2] - pitch.shape[1]))
 
-    def _outline_losses(self, outline: Outline, sound: Tensor, pitch: Tensor) -> dict[str, Tensor]:
+    def _outline_losses(self, outline: AcousticFeatures, sound: Tensor, pitch: Tensor) -> dict[str, Tensor]:
         """How wrong an outline is of sounds [B, 1, N] with this pitch [B, T]; margins do not count in the mel."""
         losses = pitch_losses(outline.pitch, pitch)
         if outline.mel is not None:

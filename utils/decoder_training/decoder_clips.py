@@ -1,4 +1,4 @@
-"""What a decoder learns from: crops of clips' latents, and their sound at 24 000 Hz.
+"""Training examples of a decoder: crops of GPT latents with their waveform at 24 000 Hz.
 
 Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width, E speaker embedding width, N samples at
 24 000 Hz.
@@ -13,12 +13,10 @@ import soundfile
 import torch
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 from utils.errors import UserError
 
-OUTPUT_RATE = 24_000
-"""Sample rate of the decoder's sound, in Hz."""
-SAMPLES_PER_LATENT = CODE_SAMPLES * OUTPUT_RATE / SAMPLE_RATE
+SAMPLES_PER_LATENT = CODE_SAMPLES * OUTPUT_RATE / DATASET_RATE
 """Samples at 24 000 Hz that one latent stands for: 1 114.6, not a whole number."""
 
 

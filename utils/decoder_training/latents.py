@@ -1,4 +1,4 @@
-"""What a GPT thinks while known speech is put through it: the decoder's input, and its lessons.
+"""GPT latents of known speech, computed by teacher forcing: the decoder's training input.
 
 Shapes: M codes of a clip, D model width.
 """
@@ -28,5 +28,5 @@ def known_latents(
     embedded = gpt.embed(batch, conditioning.expand(len(codes), -1, -1))
     hidden = gpt.final_norm(gpt.transform(embedded, batch)).flatten(0, 1)
     # Places stand clip after clip, codes and stops; the first stop is the last state that decoding sees.
-    places = batch.code_places[: batch.num_code_targets].split([len(clip) + STOPS for clip in codes])
+    places = batch.code_indices[: batch.num_code_targets].split([len(clip) + STOPS for clip in codes])
     return [hidden[own[: len(clip) + 1]] for own, clip in zip(places, codes, strict=True)]

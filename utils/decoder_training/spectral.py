@@ -1,4 +1,4 @@
-"""Losses between two sounds that listen to spectrograms: distances, and a discriminator at several resolutions.
+"""Spectrogram losses between two waveforms: distances, and a multi-resolution discriminator.
 
 Shapes: B sounds, N samples, R resolutions, K frequency bins, F frames.
 """

@@ -1,4 +1,4 @@
-"""A decoder's acoustic trunk trained on with one project's clips: how this voice's latents sound.
+"""Fit a decoder's acoustic model to one project's voice at export.
 
 Fine-tuning the GPT changes what is said and how; the timbre is the decoder's, which follows a throat that it never
 heard by one speaker embedding alone. A trunk makes no sound, so that teaching it takes seconds: the sound follows it by
@@ -24,11 +24,11 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder
-from utils.config import CODE_SAMPLES, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 from utils.dataset.storage.manifest import Clip
 from utils.decoder_training.balance import balance
 from utils.decoder_training.decoder import OnLog, frames_of, train_decoder
-from utils.decoder_training.decoder_clips import OUTPUT_RATE, DecoderClip, DecoderTraining
+from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining
 from utils.decoder_training.latents import known_latents
 from utils.decoder_training.spectral import SpectralLoss
 from utils.errors import UserError
@@ -49,7 +49,7 @@ TRUNK = "waveform_decoder.trunk."
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunedTrunk:
+class TunedDecoder:
     """What came of it."""
 
     weights: State
@@ -91,7 +91,7 @@ def tune_trunk(
     steps: int,
     folder: Path,
     told: ProgressFn | None = None,
-) -> TunedTrunk:
+) -> TunedDecoder:
     """Train the base's trunk on with clips of one voice, on the CPU.
 
     Args:
@@ -124,7 +124,7 @@ def tune_trunk(
         tuned, after = _trunk_of(decoder), outline_error(decoder, asked)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    found = TunedTrunk(weights=tuned if after < before else own, before=before, after=after, steps=steps)
+    found = TunedDecoder(weights=tuned if after < before else own, before=before, after=after, steps=steps)
     log.info("the decoder's outline was %.4f off and is %.4f: kept is %s", before, after, found.facts["kept"])
     return found
 
@@ -166,14 +166,14 @@ def _lessons(
     folder.mkdir()
     encoder, tokenizer = load_code_encoder(base.dvae, base.mel_stats()), base.tokenizer()
     # One code more than fits is enough to know that a clip is too long.
-    seconds = gpt.shape.max_audio_tokens * CODE_SAMPLES / SAMPLE_RATE
+    seconds = gpt.shape.max_audio_tokens * CODE_SAMPLES / DATASET_RATE
     made = []
     for number, clip in enumerate(clips):
         told("listening to clips", number + 1, len(clips))
         try:
             tokens = torch.tensor(tokenizer.encode(clip.text, language))
             # A code more than fits is enough to know that it does not.
-            wav = load_audio(clip.audio, SAMPLE_RATE, max_seconds=seconds)
+            wav = load_audio(clip.audio, DATASET_RATE, max_seconds=seconds)
         except UserError as error:
             log.warning("the decoder does not learn from a clip: %s", error)
             continue
@@ -186,7 +186,7 @@ def _lessons(
             latents=folder / f"{number}.npy", wav=folder / f"{number}.wav", speaker=voice.embedding[0, :, 0].clone()
         )
         np.save(lesson.latents, latents.numpy())
-        sound = resample(wav, SAMPLE_RATE, OUTPUT_RATE)[0].numpy()
+        sound = resample(wav, DATASET_RATE, OUTPUT_RATE)[0].numpy()
         soundfile.write(lesson.wav, sound, OUTPUT_RATE, subtype="FLOAT")
         made.append(lesson)
     if not made:

@@ -71,10 +71,10 @@ def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace:
 def longest_pause(wav: Tensor) -> float:
     """Longest stretch without sound after speech has begun, in seconds; all of a silent recording."""
     heard = active(wav)
-    places = np.flatnonzero(heard)
-    if not len(places):
+    indices = np.flatnonzero(heard)
+    if not len(indices):
         return wav.shape[1] / RATE
-    gaps = np.diff(np.append(places, len(heard)))
+    gaps = np.diff(np.append(indices, len(heard)))
     return float(gaps.max() - 1) * HOP / RATE
 
 

@@ -80,10 +80,10 @@ def active(wav: Tensor) -> NDArray[np.bool_]:
 
 def trimmed(wav: Tensor) -> Tensor:
     """The recording from its first to its last frame with sound, [1, n]; empty when it is silent."""
-    places = np.flatnonzero(active(wav))
-    if not len(places):
+    indices = np.flatnonzero(active(wav))
+    if not len(indices):
         return wav[:, :0]
-    return wav[:, max(0, places[0] * HOP - HOP // 2) : (places[-1] + 1) * HOP]
+    return wav[:, max(0, indices[0] * HOP - HOP // 2) : (indices[-1] + 1) * HOP]
 
 
 def mfccs(wav: Tensor) -> Features:

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from utils.audio.resample import resample
 from utils.audio.write import write_wav
+from utils.config import OUTPUT_RATE
 from utils.evaluation.defects import find_defects
 from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
 from utils.evaluation.scores import ModelScores, Score
 from utils.evaluation.warping import distances
 from utils.evaluation.words import Recognise, rank
-from utils.inference.vocoder import OUTPUT_RATE
 from utils.text.error_rate import character_error_rate
 
 SLOWEST, FASTEST = 0.5, 2.0

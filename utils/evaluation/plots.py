@@ -33,12 +33,12 @@ def _summary(models: Sequence[ModelScores], path: Path) -> Path:
         (left, SHARES, "shares, more is better"),
         (right, DISTANCES, "distances, less is better"),
     ):
-        places = np.arange(len(names))
+        indices = np.arange(len(names))
         width = 0.8 / len(models)
         for number, model in enumerate(models):
             values = [_number(getattr(model.summary, name)) for name in names]
-            axis.bar(places + (number - (len(models) - 1) / 2) * width, values, width, label=model.name)
-        axis.set_xticks(places, [label.replace(", ", "\n") for label in names.values()], fontsize=8)
+            axis.bar(indices + (number - (len(models) - 1) / 2) * width, values, width, label=model.name)
+        axis.set_xticks(indices, [label.replace(", ", "\n") for label in names.values()], fontsize=8)
         axis.set_title(title, fontsize=10)
     left.set_ylim(0, 1)
     left.legend(fontsize=8)
@@ -54,9 +54,9 @@ def _sentences(models: Sequence[ModelScores], path: Path) -> Path:
         for number, model in enumerate(models):
             values = np.array([getattr(score, name) for score in model.scores], dtype=float)
             flawed = np.array([bool(score.defects) for score in model.scores])
-            places = np.arange(len(values))
-            axis.plot(places, values, ".", color=f"C{number}", label=model.name)
-            axis.plot(places[flawed], values[flawed], "x", color=f"C{number}")
+            indices = np.arange(len(values))
+            axis.plot(indices, values, ".", color=f"C{number}", label=model.name)
+            axis.plot(indices[flawed], values[flawed], "x", color=f"C{number}")
         axis.set_ylabel(label, fontsize=7)
     figure.axes[0].legend(fontsize=8, title="crossed: with a defect", title_fontsize=7)
     figure.axes[-1].set_xlabel("sentence")

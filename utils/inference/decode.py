@@ -1,4 +1,4 @@
-"""The decode engine: text and a voice to audio codes, one pass over the weights a code.
+"""The decode engine: text and a voice to audio codes, with one pass over the weights per code.
 
 Shapes: P = 32 latents, L text tokens, M codes, H heads, C channels a head, D model width, V code vocabulary.
 """

@@ -1,4 +1,4 @@
-"""Load a model once, speak many times."""
+"""Load a model once and synthesize many times."""
 
 import logging
 import unicodedata
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
-from utils.config import CODE_SAMPLES, SAMPLE_RATE, Split
+from utils.config import CODE_SAMPLES, DATASET_RATE, Split
 from utils.errors import UserError
 from utils.inference.decode import Sampling, decode
 from utils.inference.vocoder import Vocoder
@@ -173,7 +173,7 @@ class Synthesizer:
         voice = voice.to(self.device)
         generator = torch.Generator().manual_seed(seed) if seed is not None else None
         for text, tokens in pieces:
-            limit = int((PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * SAMPLE_RATE / CODE_SAMPLES)
+            limit = int((PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES)
             said = decode(
                 self.gpt,
                 voice.latents,

@@ -1,4 +1,4 @@
-"""A run's weights and its base to one folder: where the base has stock's sizes, any XTTS software loads it."""
+"""Export a run as one folder, which any XTTS software loads if the base has stock's sizes."""
 
 import json
 import shutil

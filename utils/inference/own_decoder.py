@@ -1,4 +1,4 @@
-"""The decoder of an exported model: the base's; where it has an acoustic trunk, one that has learned the voice."""
+"""The decoder of an exported model: the base's, or one whose acoustic model was fitted to the voice."""
 
 import logging
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.decoder_training.tune_trunk import TunedTrunk, has_trunk, tune_trunk
+from utils.decoder_training.tune_trunk import TunedDecoder, has_trunk, tune_trunk
 from utils.errors import UserError
 from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
@@ -83,7 +83,7 @@ def own_decoder(
 
 def _tuned(
     run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, steps: int, told: ProgressFn
-) -> TunedTrunk:
+) -> TunedDecoder:
     fix = "leave the decoder as it is: --decoder-steps 0"
     train_csv, eval_csv = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
     if not train_csv.is_file() or not eval_csv.is_file():

@@ -1,4 +1,4 @@
-"""The process that speaks samples of a run in training: slowly, beside it, and never longer than it.
+"""The process that synthesizes samples of a run while it trains.
 
 It reads requests from its input and answers on its output, see `utils.jobs.json_lines`. A request is {step,
 checkpoint, sentences, language}. The wavs go to runs/<id>/samples/; a reply `sample` follows each, then `finished`; or
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from utils.config import OUTPUT_RATE
 from utils.errors import UserError
 from utils.events.console import take_output
 from utils.jobs.json_lines import Message, Replies, Requests
@@ -50,7 +51,6 @@ class Speaker:
         """
         # Imported late, here and below: loading takes seconds, in which the end of the trainer must be heard.
         from utils.audio.write import write_wav
-        from utils.inference.vocoder import OUTPUT_RATE
         from utils.training.run_folder import REFERENCE_FILE
 
         synthesizer = self._with_weights(Path(request["checkpoint"]))

@@ -1,4 +1,4 @@
-"""GPT latents to sound: the base's HiFi-GAN, with its weights folded once.
+"""GPT latents to a waveform: the base's HiFi-GAN with weight normalization folded in once.
 
 Shapes: M latents (21.5 a second), D model width, N samples at 24 000 Hz.
 """
@@ -7,9 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-
-OUTPUT_RATE = 24_000
-"""Sample rate of synthesized speech, in Hz."""
 
 
 class Vocoder:

@@ -1,4 +1,4 @@
-"""The process that speaks for the web page: python -m utils.inference.worker --device auto|cpu|cuda.
+"""The process that synthesizes for the web page: python -m utils.inference.worker --device auto|cpu|cuda.
 
 It reads requests from its input and answers on its output, one JSON object a line; see `utils.speech.worker_client`.
 The last model stays loaded; another checkpoint of the same base only brings its own GPT weights. The process ends with
@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from utils.config import OUTPUT_RATE
 from utils.errors import UserError, disk_errors
 from utils.events.console import take_output
 from utils.jobs.json_lines import Message, Replies, Requests
@@ -111,7 +112,6 @@ def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Ca
 
 def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) -> None:
     from utils.audio.write import write_wav
-    from utils.inference.vocoder import OUTPUT_RATE
 
     begun, parts = time.perf_counter(), []
     for number, sentence in enumerate(spoken, start=1):

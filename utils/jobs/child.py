@@ -1,4 +1,4 @@
-"""What the working process says of itself: that it is the one, also when nobody started it as a job."""
+"""What a job's own process records about itself, also when nobody started it as a job."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A sign of life for those who cannot see a job's process: it touches a file in the job's folder every few seconds.
+"""A heartbeat file that a job touches every few seconds, for those who cannot see its process.
 
 A container that took the place of another one has another name and a process table of its own, and so has another
 computer on the same drive: only by what is written there can they tell a job that works from one that was killed.

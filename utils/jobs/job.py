@@ -1,4 +1,4 @@
-"""How a job is doing, from job.json, the process table and its last events; nothing is remembered in between."""
+"""The state of a job from job.json, the process table and its last events; nothing is cached in between."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""How far a job is and how long it will still take, from its events alone."""
+"""Progress of a job and its remaining time, from its events alone."""
 
 from dataclasses import dataclass
 from functools import partial

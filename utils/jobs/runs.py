@@ -1,4 +1,4 @@
-"""What lies in a project's run folders, and removing what someone chose to remove; without loading torch."""
+"""The runs of a project, and removing what the user chose; without loading torch."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""End a job: by request first, by force when asked again or after a time."""
+"""Stop a job: by request first, by force when asked again or after a timeout."""
 
 import dataclasses
 import logging

@@ -1,4 +1,4 @@
-"""How jobs are doing, for who asks every two seconds: a job that has ended is read once, until its files change."""
+"""The state of jobs for pages that poll: a finished job is read once, until its files change."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""The XTTS model: its bases, its parts and the packed training forward."""
+"""The XTTS network: the GPT with a packed training forward, conditioning, LoRA and the decoder."""

@@ -1,4 +1,4 @@
-"""Gradient checkpointing of one block: keep all activations, keep the dear ones, or recompute them all."""
+"""Activation checkpointing of one block: store all activations, only the expensive ones, or recompute them all."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Attention kernels: explicit softmax as the reference, and PyTorch's fused one.
+"""Attention kernels: explicit softmax as the reference, and PyTorch's fused kernels.
 
 Shapes: B rows, H heads, T positions, C channels a head.
 """
@@ -77,17 +77,17 @@ def clip_by_clip(q: Tensor, k: Tensor, v: Tensor, *, kernel: Attend, lengths: tu
     return torch.cat([kernel(*clip) for clip in zip(*parts, strict=True)], dim=2)
 
 
-def varlen_attention(q: Tensor, k: Tensor, v: Tensor, *, borders: Tensor, longest: int) -> Tensor:
+def varlen_attention(q: Tensor, k: Tensor, v: Tensor, *, cu_seqlens: Tensor, max_seqlen: int) -> Tensor:
     """The same in one call of PyTorch's variable-length flash kernel.
 
     Needs CUDA of compute capability 8.0 or more and half-precision inputs. The kernel has no attention dropout.
 
     Args:
         q, k, v: [1, H, T, C].
-        borders: where clips begin, and the end, int32 [N + 1].
-        longest: positions of the longest clip.
+        cu_seqlens: where clips begin, and the end, int32 [N + 1].
+        max_seqlen: positions of the longest clip.
     """
     q, k, v = (t.squeeze(0).transpose(0, 1) for t in (q, k, v))
     # (-1, 0): each position sees all before it and none after, within its clip.
-    seen: Any = varlen_attn(q, k, v, borders, borders, longest, longest, window_size=(-1, 0))
+    seen: Any = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, window_size=(-1, 0))
     return seen.transpose(0, 1).unsqueeze(0)

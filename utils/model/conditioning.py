@@ -1,4 +1,4 @@
-"""From a recording's mel spectrogram to the 32 latents the GPT is conditioned on.
+"""Conditioning encoder and perceiver: a mel spectrogram to the 32 latents that condition the GPT.
 
 Shapes: B rows, F mel frames, D model width, H heads, C channels a head, P = 32 latents.
 

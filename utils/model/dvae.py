@@ -1,4 +1,4 @@
-"""The frozen DVAE encoder: mel spectrograms to codes, 21.5 a second.
+"""The frozen DVAE encoder: mel spectrograms to audio codes, 21.5 per second.
 
 Shapes: B rows, N samples at 22 050 Hz, M = ceil(N / 1024) codes.
 """

@@ -1,4 +1,4 @@
-"""Weights in a file at 8 bits each: how the starter base is stored. Read back they are float16, as they were before.
+"""Weights stored with 8 bits each, as in the starter base, and read back as float16.
 
 Shapes: N values of a tensor, G = ceil(N / 64) groups of it.
 """

@@ -190,8 +190,8 @@ class XttsGpt(nn.Module):
         hidden = self.final_norm(rows).flatten(0, 1)
         # Only positions that are scored go through the heads: padding and the conditioning segment cost nothing there.
         return GptLosses(
-            text=_cross_entropy_sum(self.text_head(hidden.index_select(0, batch.text_places)), batch.text_targets),
-            codes=_cross_entropy_sum(self.mel_head(hidden.index_select(0, batch.code_places)), batch.code_targets),
+            text=_cross_entropy_sum(self.text_head(hidden.index_select(0, batch.text_indices)), batch.text_targets),
+            codes=_cross_entropy_sum(self.mel_head(hidden.index_select(0, batch.code_indices)), batch.code_targets),
             reading=reading,
         )
 
@@ -274,7 +274,7 @@ class XttsGpt(nn.Module):
         if not batch.lengths:
             return kernel
         if batch.tight.is_cuda:
-            return partial(varlen_attention, borders=batch.borders, longest=batch.longest)
+            return partial(varlen_attention, cu_seqlens=batch.cu_seqlens, max_seqlen=batch.max_seqlen)
         return partial(packed_attention, lengths=batch.lengths, plan=plan_groups(batch.lengths, self.shape.heads))
 
 

@@ -1,4 +1,4 @@
-"""Reading along: some attention heads are taught where in the text speech is, by a loss on their attention.
+"""Guided attention: a loss that teaches some attention heads which text position is being spoken.
 
 A GPT that learns to speak from little speech aligns by counting: its attention follows the text by position alone, and
 the longer the sentence the less it knows where it is. Word times tell it. Two heads learn to find the word of the code
@@ -28,7 +28,7 @@ class Guide(NamedTuple):
 
     starts: Tensor
     """Place of each clip's first position, counted over all rows, and of its first code within the clip; [B, 2]."""
-    places: Tensor
+    indices: Tensor
     """Position within the clip that is read while each code is spoken, NaN where unknown; float32, [B, Q]."""
     num_positions: int
     """K."""
@@ -49,7 +49,7 @@ def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
         ahead: whether a position is to find the code after it, or the one it holds.
     """
     starts, first = guide.starts[:, :1], guide.starts[:, 1:]
-    wanted = guide.places if ahead else _later(guide.places)
+    wanted = guide.indices if ahead else _later(guide.indices)
     keys = torch.arange(guide.num_positions, device=q.device)[None]
     # The start code stands before the first code and predicts it.
     queries = first + torch.arange(wanted.size(1), device=q.device)
@@ -61,13 +61,13 @@ def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
     return torch.where(known, missed, 0.0).sum()
 
 
-def _later(places: Tensor) -> Tensor:
+def _later(indices: Tensor) -> Tensor:
     """The same, one position further on."""
-    return torch.cat([torch.full_like(places[:, :1], float("nan")), places[:, :-1]], dim=1)
+    return torch.cat([torch.full_like(indices[:, :1], float("nan")), indices[:, :-1]], dim=1)
 
 
-def _gather(rows: Tensor, places: Tensor) -> Tensor:
-    """The guided head's vectors at places counted over all rows: [R, H, T, C] to [B, n, C]."""
+def _gather(rows: Tensor, indices: Tensor) -> Tensor:
+    """The guided head's vectors at indices counted over all rows: [R, H, T, C] to [B, n, C]."""
     flat = rows[:, HEAD].flatten(0, 1)
     # Behind the last clip there may be nothing; causality hides what is taken instead.
-    return flat.index_select(0, places.clamp(max=len(flat) - 1).flatten()).view(*places.shape, -1)
+    return flat.index_select(0, indices.clamp(max=len(flat) - 1).flatten()).view(*indices.shape, -1)

@@ -1,4 +1,4 @@
-"""LoRA on the transformer blocks: low-rank additions are trained, all other weights stay, and saved models are merged.
+"""LoRA on the transformer blocks: train low-rank additions, keep all other weights, export merged models.
 
 Text rows that were added to the base's vocabulary are trained in full: they begin as means of other rows, and frozen
 they would stay that. Shapes: R text rows, N added ones, D model width.
@@ -56,21 +56,21 @@ class GrownEmbedding(AddedRows, nn.Embedding):
         ids: the added rows.
     """
 
-    places: Tensor
+    indices: Tensor
     """Of each row of the table its number among those that learn, or -1: [R]."""
 
     def __init__(self, plain: nn.Embedding, ids: Sequence[int]) -> None:
         nn.Embedding.__init__(self, plain.num_embeddings, plain.embedding_dim, _weight=plain.weight.detach())
         self._learn(ids)
-        places = torch.full((plain.num_embeddings,), -1, device=plain.weight.device)
-        places[self.added_ids] = torch.arange(len(ids), device=plain.weight.device)
-        self.register_buffer("places", places, persistent=False)
+        indices = torch.full((plain.num_embeddings,), -1, device=plain.weight.device)
+        indices[self.added_ids] = torch.arange(len(ids), device=plain.weight.device)
+        self.register_buffer("indices", indices, persistent=False)
 
     def forward(self, input: Tensor) -> Tensor:
         """Ids [...] -> [..., D]."""
-        places = self.places[input]
-        own = F.embedding(places.clamp(min=0), self.added_weight)
-        return torch.where((places >= 0).unsqueeze(-1), own, nn.Embedding.forward(self, input))
+        indices = self.indices[input]
+        own = F.embedding(indices.clamp(min=0), self.added_weight)
+        return torch.where((indices >= 0).unsqueeze(-1), own, nn.Embedding.forward(self, input))
 
 
 class GrownHead(AddedRows, nn.Linear):

@@ -1,4 +1,4 @@
-"""Attention as plain matrix products, with its own backward pass: the fast way on a CPU in bf16.
+"""Attention as plain matrix products with its own backward pass: the fastest way on a CPU in bf16.
 
 There the backward pass of PyTorch's flash kernel reaches a tenth of what bf16 products do, while the sequences of XTTS
 (at most about 1,000 positions) are so short that keeping the weights costs less than a block's other activations.
@@ -79,7 +79,7 @@ class PackedMatrixAttention(torch.autograd.Function):
 class Group:
     """Clips of a packed row that are padded to one length and computed together."""
 
-    places: Tensor
+    indices: Tensor
     """Where each of the group's positions lies in the packed row, [N * L]; padding repeats its clip's first."""
     padding: Tensor
     """Which of the group's positions are padding."""
@@ -87,7 +87,7 @@ class Group:
 
     def gather(self, row: Tensor, *, padding: float | None = None) -> Tensor:
         """The group's clips, padded: [H, T, C] -> [H * N, L, C]."""
-        found = row.index_select(1, self.places)
+        found = row.index_select(1, self.indices)
         if padding is not None:
             found.index_fill_(1, self.padding, padding)
         return found.view(row.size(0) * self.num_clips, -1, row.size(-1))
@@ -98,13 +98,13 @@ class Plan:
     """How the clips of a packed row are grouped; the same for all blocks of a step."""
 
     groups: list[Group]
-    places: Tensor
+    indices: Tensor
     """Where each position of the packed row lies among all groups' positions, [T]."""
 
     def scatter(self, parts: list[Tensor]) -> Tensor:
         """The groups' positions, back in the order of the packed row: [H, N * L, C] each -> [H, T, C]."""
         whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        return whole.index_select(1, self.places)
+        return whole.index_select(1, self.indices)
 
 
 def plan_groups(lengths: tuple[int, ...], heads: int) -> Plan:
@@ -116,16 +116,16 @@ def plan_groups(lengths: tuple[int, ...], heads: int) -> Plan:
     """
     order = sorted((clip for clip, length in enumerate(lengths) if length), key=lambda clip: -lengths[clip])
     starts = [sum(lengths[:clip]) for clip in range(len(lengths))]
-    groups, places, base = [], torch.empty(sum(lengths), dtype=torch.long), 0
+    groups, indices, base = [], torch.empty(sum(lengths), dtype=torch.long), 0
     for clips in _alike(order, lengths, heads):
         group = _group([(starts[clip], lengths[clip]) for clip in clips])
         longest = round_up(lengths[clips[0]], MULTIPLE)
         for row, clip in enumerate(clips):
             begin = base + row * longest
-            places[starts[clip] : starts[clip] + lengths[clip]] = torch.arange(begin, begin + lengths[clip])
+            indices[starts[clip] : starts[clip] + lengths[clip]] = torch.arange(begin, begin + lengths[clip])
         base += len(clips) * longest
         groups.append(group)
-    return Plan(groups=groups, places=places)
+    return Plan(groups=groups, indices=indices)
 
 
 def _alike(order: list[int], lengths: tuple[int, ...], heads: int) -> list[list[int]]:
@@ -144,13 +144,13 @@ def _alike(order: list[int], lengths: tuple[int, ...], heads: int) -> list[list[
 
 def _group(clips: list[tuple[int, int]]) -> Group:
     longest = round_up(clips[0][1], MULTIPLE)
-    places, padding = [], []
+    indices, padding = [], []
     for row, (start, length) in enumerate(clips):
         place = torch.full((longest,), start)
         place[:length] += torch.arange(length)
-        places.append(place)
+        indices.append(place)
         padding.append(torch.arange(length, longest) + row * longest)
-    return Group(places=torch.cat(places), padding=torch.cat(padding), num_clips=len(clips))
+    return Group(indices=torch.cat(indices), padding=torch.cat(padding), num_clips=len(clips))
 
 
 def _forward(scaled: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:

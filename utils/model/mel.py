@@ -1,4 +1,4 @@
-"""The two mel spectrograms XTTS hears with: one for conditioning, one for the DVAE.
+"""The two mel spectrograms of XTTS: one for conditioning, one for the DVAE.
 
 Shapes: B rows, N samples at 22 050 Hz, F = N // 256 + 1 frames, 80 mel channels up to 8 kHz.
 
@@ -10,7 +10,7 @@ import torch
 import torchaudio
 from torch import Tensor, nn
 
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.model.no_tf32 import exact_float32
 from utils.model.shapes import NUM_MELS
 
@@ -29,7 +29,7 @@ class LogMel(nn.Module):
     def __init__(self, mel_stats: Tensor, *, fft_size: int) -> None:
         super().__init__()
         self.spectrogram = torchaudio.transforms.MelSpectrogram(
-            sample_rate=SAMPLE_RATE,
+            sample_rate=DATASET_RATE,
             n_fft=fft_size,
             win_length=1024,
             hop_length=HOP,

@@ -1,4 +1,4 @@
-"""Float32 products in float32, also where training or a caller has them in TF32, and torch's settings for them kept."""
+"""Exact float32 products where training or the caller allows TF32, and torch's settings restored afterwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,14 +1,14 @@
-"""Lay each clip out tight, so that padding is only at the end of a row, or nowhere, and no mask is needed.
+"""Pack clips so that padding stands only at the end of a row, or nowhere, and attention needs no mask.
 
 Shapes: B clips, P = 32 conditioning latents, L text tokens (language token included), M audio codes,
-    Lp and Mp the padded lengths of both parts, R rows of T positions, K and J scored places.
+    Lp and Mp the padded lengths of both parts, R rows of T positions, K and J scored indices.
 
 A clip reads [32 latents | START, L text tokens | start, M codes, 3 stops]; each position predicts the next one within
 its part: L text tokens and STOP, then M codes and 4 stops. Source of the counts: coqui-tts, GPT.forward, with the
 positions that its attention mask hides left out.
 
 Two layouts: "rows" gives each clip a row of its own, rounded up to few different lengths (R = B); "packed" puts all
-clips behind one another in one row (R = 1), for attention kernels that take the clips' borders.
+clips behind one another in one row (R = 1), for attention kernels that take the clips' cu_seqlens.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ STOPS = 4
 Layout = Literal["rows", "packed"]
 
 
-class Room(NamedTuple):
-    """Room that every batch is filled up to, so that all have one shape; 0 leaves them as they come."""
+class StaticShape(NamedTuple):
+    """StaticShape that every batch is filled up to, so that all have one shape; 0 leaves them as they come."""
 
     clips: int = 0
     """Clips of a batch."""
@@ -46,7 +46,7 @@ class Room(NamedTuple):
         return self.clips + -(-self.total // self.longest) if self.total else 0
 
 
-NO_ROOM = Room()
+NO_STATIC_SHAPE = StaticShape()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +59,15 @@ class PackedBatch:
     """start, codes and 3 stops, padded; [B, Mp]."""
     tight: Tensor
     """For each tight position, its place among all rows of [latents | text | codes] padded; [R, T]."""
-    text_places: Tensor
+    text_indices: Tensor
     """Tight positions that predict text, counted over all rows; [K]."""
     text_targets: Tensor
     """The text tokens they must predict, `IGNORED` where K was rounded up; [K]."""
-    code_places: Tensor
+    code_indices: Tensor
     """Tight positions that predict codes, counted over all rows; [J]."""
     code_targets: Tensor
     """The codes they must predict, `IGNORED` where J was rounded up; [J]."""
-    borders: Tensor
+    cu_seqlens: Tensor
     """Where each part of a packed row begins, and the end: clips, then padding in one piece or more; int32, [N + 1]."""
     reading: Tensor
     """Position within its clip that is read while each code is spoken, NaN where unknown; float32, [B, Q] or [0, 0]."""
@@ -88,7 +88,7 @@ class PackedBatch:
         return Guide(self.reading_starts, self.reading, self.longest_clip)
 
     @property
-    def longest(self) -> int:
+    def max_seqlen(self) -> int:
         """Positions of a packed row's longest part, rounded up: few different numbers keep compiled code few."""
         return round_up(max(*self.lengths, self.longest_clip), 128)
 
@@ -125,7 +125,7 @@ def pack(
     reading: list[Tensor] | None = None,
     layout: Layout = "rows",
     multiple: int = 32,
-    room: Room = NO_ROOM,
+    static_shape: StaticShape = NO_STATIC_SHAPE,
 ) -> PackedBatch:
     """Pack clips into one batch.
 
@@ -139,7 +139,7 @@ def pack(
         layout: a row a clip, or one row for all.
         multiple: every padded length is rounded up to this. Few different shapes keep the CPU's bf16 kernel caches
             small (they grew to 12 GB with ragged shapes) and suit the GPU's tensor cores.
-        room: what the batch is filled up to, so that all batches have one shape; one that needs more gets more.
+        static_shape: what the batch is filled up to, so that all batches have one shape; one that needs more gets more.
 
     Raises:
         AssertionError: a clip is longer than the model's position tables; preparation refuses such clips.
@@ -150,37 +150,39 @@ def pack(
     text_rows = _padded(text_in, _rounded([len(t) for t in text_in], 16, shape.text_positions), shape.stop_text)
     code_rows = _padded(code_in, _rounded([len(c) for c in code_in], multiple, shape.audio_positions), shape.stop_audio)
     parts = [(len(text), len(code)) for text, code in zip(text_in, code_in, strict=True)]
-    starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple, room)
+    starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple, static_shape)
     text_scored, code_scored = _scored(texts, codes, parts, starts, heard, shape)
-    lengths = _lengths(parts, size[1], room) if layout == "packed" else ()
-    places, reading_starts = _reading(reading, parts, starts, multiple)
+    lengths = _lengths(parts, size[1], static_shape) if layout == "packed" else ()
+    indices, reading_starts = _reading(reading, parts, starts, multiple)
     return PackedBatch(
         text=text_rows,
         codes=code_rows,
         tight=_tight(parts, starts, size, text_rows.size(1), code_rows.size(1)),
-        text_places=_flat(text_scored[0], 0, multiple),
+        text_indices=_flat(text_scored[0], 0, multiple),
         text_targets=_flat(text_scored[1], IGNORED, multiple),
-        code_places=_flat(code_scored[0], 0, multiple),
+        code_indices=_flat(code_scored[0], 0, multiple),
         code_targets=_flat(code_scored[1], IGNORED, multiple),
-        borders=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
-        reading=places,
+        cu_seqlens=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
+        reading=indices,
         reading_starts=reading_starts,
         num_text_targets=sum(map(len, text_scored[1])),
         num_code_targets=sum(map(len, code_scored[1])),
         num_positions=sum(NUM_LATENTS + sum(part) for part in parts),
         lengths=lengths,
-        longest_clip=round_up(max(room.longest, *(NUM_LATENTS + sum(part) for part in parts)), multiple),
+        longest_clip=round_up(max(static_shape.longest, *(NUM_LATENTS + sum(part) for part in parts)), multiple),
     )
 
 
-def _starts(lengths: list[int], layout: Layout, multiple: int, room: Room) -> tuple[list[int], tuple[int, int]]:
+def _starts(
+    lengths: list[int], layout: Layout, multiple: int, static_shape: StaticShape
+) -> tuple[list[int], tuple[int, int]]:
     """Where each clip begins, counted over all rows, and the size (R, T) of the tight rows."""
     if layout == "rows":
-        length = round_up(max(room.longest, *lengths), multiple)
+        length = round_up(max(static_shape.longest, *lengths), multiple)
         # An epoch's last batch may have fewer clips: rows of padding then stand for those that are missing.
-        return [row * length for row in range(len(lengths))], (max(room.clips, len(lengths)), length)
+        return [row * length for row in range(len(lengths))], (max(static_shape.clips, len(lengths)), length)
     starts = [sum(lengths[:clip]) for clip in range(len(lengths))]
-    return starts, (1, max(round_up(sum(lengths), multiple), room.total))
+    return starts, (1, max(round_up(sum(lengths), multiple), static_shape.total))
 
 
 def _tight(
@@ -190,8 +192,8 @@ def _tight(
     tight = torch.zeros(size[0] * size[1], dtype=torch.long)
     loose_length = NUM_LATENTS + text_padded + code_padded
     for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):
-        places = torch.cat([torch.arange(NUM_LATENTS + text), torch.arange(code) + NUM_LATENTS + text_padded])
-        tight[start : start + len(places)] = places + clip * loose_length
+        indices = torch.cat([torch.arange(NUM_LATENTS + text), torch.arange(code) + NUM_LATENTS + text_padded])
+        tight[start : start + len(indices)] = indices + clip * loose_length
     return tight.view(size)
 
 
@@ -204,18 +206,18 @@ def _scored(
     shape: GptShape,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]:
     """Places and targets of each clip's text, and of its codes; only positions that are learned from."""
-    text_places, text_targets, code_places, code_targets = [], [], [], []
+    text_indices, text_targets, code_indices, code_targets = [], [], [], []
     for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):
         text_at = start + NUM_LATENTS
-        text_places.append(torch.arange(text) + text_at)
+        text_indices.append(torch.arange(text) + text_at)
         text_targets.append(_edged(texts[clip], None, 1, shape.stop_text))
         kept = torch.ones(code, dtype=torch.bool)
         if heard is not None:
             # A clip heard from end to end keeps its stop targets.
             kept[max(heard[clip][0], 0) : min(heard[clip][1], len(codes[clip]))] = False
-        code_places.append((torch.arange(code) + text_at + text)[kept])
+        code_indices.append((torch.arange(code) + text_at + text)[kept])
         code_targets.append(_edged(codes[clip], None, STOPS, shape.stop_audio)[kept])
-    return (text_places, text_targets), (code_places, code_targets)
+    return (text_indices, text_targets), (code_indices, code_targets)
 
 
 def _reading(
@@ -225,22 +227,22 @@ def _reading(
     if reading is None:
         return torch.zeros(0, 0), torch.zeros(0, 2, dtype=torch.long)
     longest = max(len(tokens) for tokens in reading)
-    places = torch.full((len(reading), round_up(max(longest, 1), multiple)), float("nan"))
-    for row, tokens in zip(places, reading, strict=True):
+    indices = torch.full((len(reading), round_up(max(longest, 1), multiple)), float("nan"))
+    for row, tokens in zip(indices, reading, strict=True):
         # START stands before the first token.
         row[: len(tokens)] = tokens + NUM_LATENTS + 1
     firsts = [NUM_LATENTS + text for text, _ in parts]
-    return places, torch.tensor([starts, firsts]).T.contiguous()
+    return indices, torch.tensor([starts, firsts]).T.contiguous()
 
 
-def _lengths(parts: list[tuple[int, int]], total: int, room: Room) -> tuple[int, ...]:
+def _lengths(parts: list[tuple[int, int]], total: int, static_shape: StaticShape) -> tuple[int, ...]:
     """Positions of each clip of a packed row of `total` positions, and of its padding.
 
     Attention costs the square of a part's length: much padding is cut into pieces, always so many that batches of one
     shape have equally many parts.
     """
     clips = [NUM_LATENTS + sum(part) for part in parts]
-    pieces = max(room.num_parts - len(clips), 1)
+    pieces = max(static_shape.num_parts - len(clips), 1)
     size, more = divmod(total - sum(clips), pieces)
     return (*clips, *(size + (piece < more) for piece in range(pieces)))
 

@@ -1,4 +1,4 @@
-"""A recording to a voice: latents for the GPT and an embedding for the decoder.
+"""A recording to a voice: latents for the GPT and a speaker embedding for the decoder.
 
 Shapes: N samples, P = 32 latents, D model width, E speaker embedding width.
 """
@@ -12,13 +12,11 @@ from torch import Tensor, nn
 
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 
-ENCODER_RATE = 16_000
-"""Sample rate the speaker encoder hears at, in Hz."""
 MIN_SECONDS = 0.33
 """Stock ignores shorter chunks of a reference."""
 
@@ -67,10 +65,10 @@ def load_reference(path: Path, limits: ReferenceLimits) -> Tensor:
     Raises:
         UserError: not readable, or shorter than 0.33 s.
     """
-    wav = load_audio(path, SAMPLE_RATE, max_seconds=limits.max_seconds)[:, : limits.max_seconds * SAMPLE_RATE]
-    if wav.shape[1] < MIN_SECONDS * SAMPLE_RATE:
+    wav = load_audio(path, DATASET_RATE, max_seconds=limits.max_seconds)[:, : limits.max_seconds * DATASET_RATE]
+    if wav.shape[1] < MIN_SECONDS * DATASET_RATE:
         raise UserError(
-            what=f"the reference recording lasts {wav.shape[1] / SAMPLE_RATE:.2f} s",
+            what=f"the reference recording lasts {wav.shape[1] / DATASET_RATE:.2f} s",
             where=str(path),
             fix=f"use one of {MIN_SECONDS} s or more; 6 to 30 s of clear speech work best",
         )
@@ -92,11 +90,11 @@ def make_voice(gpt: XttsGpt, decoder: nn.Module, mel_stats: Tensor, wav: Tensor,
     """
     device = gpt.final_norm.weight.device
     mel = conditioning_mel(mel_stats).to(device)
-    chunk = limits.chunk_seconds * SAMPLE_RATE
-    heard = wav[:, : limits.latent_seconds * SAMPLE_RATE].split(chunk, dim=1)
-    long_enough = [part for part in heard if part.shape[1] >= MIN_SECONDS * SAMPLE_RATE]
+    chunk = limits.chunk_seconds * DATASET_RATE
+    heard = wav[:, : limits.latent_seconds * DATASET_RATE].split(chunk, dim=1)
+    long_enough = [part for part in heard if part.shape[1] >= MIN_SECONDS * DATASET_RATE]
     latents = torch.stack([gpt.latents(mel(part.to(device))) for part in long_enough]).mean(dim=0)
-    audio = resample(wav, SAMPLE_RATE, ENCODER_RATE).to(device)
+    audio = resample(wav, DATASET_RATE, SPEAKER_RATE).to(device)
     speaker_encoder: Any = decoder.speaker_encoder
     embedding = speaker_encoder(audio, l2_norm=True).unsqueeze(-1)
     return Voice(latents=latents, embedding=embedding)

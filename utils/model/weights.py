@@ -1,4 +1,4 @@
-"""Reading and writing weight files safely: safetensors, and .pth with weights_only and nothing else."""
+"""Read and write weight files safely: safetensors, and .pth files with weights_only=True."""
 
 import errno
 import os

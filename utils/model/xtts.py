@@ -1,4 +1,4 @@
-"""Building the parts of XTTS from a base: the GPT for training, the decoder for speaking."""
+"""Build the GPT from a state dict, and put GPT, decoder and mel statistics together as one XTTS state dict."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How much arithmetic training needs at least, and how much of it a device can do in a second, measured."""
+"""Floating-point operations that training needs at least, and a measurement of what a device can do."""
 
 import time
 from collections.abc import Callable, Sequence

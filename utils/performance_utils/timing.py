@@ -1,4 +1,4 @@
-"""How long a piece of code takes: as a block and as a decorator."""
+"""Measure how long code takes, as a context manager and as a decorator."""
 
 import functools
 import logging

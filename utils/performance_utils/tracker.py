@@ -1,4 +1,4 @@
-"""Throughput of training: audio seconds, tokens, waiting for data, and the share of the device's arithmetic."""
+"""Training throughput: audio seconds, tokens, data wait and model FLOPs utilization."""
 
 import logging
 from dataclasses import dataclass, field

@@ -17,7 +17,7 @@ from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.project.paths import Project, check_name, new_run_id
-from utils.speech.desk import MAX_WAITING, SpeechDesk, checked_texts
+from utils.speech.desk import MAX_WAITING, GenerationQueue, checked_texts
 from utils.speech.models import find_model
 from utils.speech.takes import Take, find_take
 
@@ -75,7 +75,7 @@ class Tally:
 
 @disk_errors()
 def compare(
-    desk: SpeechDesk,
+    desk: GenerationQueue,
     project: Project,
     models: Sequence[str],
     texts: Sequence[str],
@@ -99,7 +99,7 @@ def compare(
         The comparison's id.
 
     Raises:
-        UserError: fewer than two models, or anything that `SpeechDesk.submit` refuses.
+        UserError: fewer than two models, or anything that `GenerationQueue.submit` refuses.
     """
     chosen = list(dict.fromkeys(models))
     if not 2 <= len(chosen) <= MAX_MODELS:

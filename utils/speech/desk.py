@@ -25,7 +25,7 @@ MAX_LINES, MAX_CHARACTERS = 5_000, 500_000
 log = logging.getLogger(__name__)
 
 
-class SpeechDesk:
+class GenerationQueue:
     """One a process. Takes are spoken in the order they were asked for, whoever asked, and whether or not he waits.
 
     Args:

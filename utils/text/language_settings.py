@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, STARTER, Config, Device
+from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, STARTER, Config, Device
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 READING_FILE = "language.json"
@@ -63,7 +63,7 @@ class LanguageConfig(Config):
             found.append(f"dvae_steps is {self.dvae_steps}; use 1 or more, such as 1000")
         if self.dvae_learning_rate is not None and not 0 < self.dvae_learning_rate < 1:
             found.append(f"dvae_learning_rate is {self.dvae_learning_rate}; use a value between 1e-7 and 1e-2")
-        shortest = int(MIN_CLIP_SECONDS * SAMPLE_RATE)
+        shortest = int(MIN_CLIP_SECONDS * DATASET_RATE)
         if self.max_audio_length is not None and self.max_audio_length < shortest:
             found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
         if self.max_text_length is not None and self.max_text_length < 1:

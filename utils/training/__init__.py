@@ -1,1 +1,1 @@
-"""Fine-tuning the GPT: code cache, batches, optimizer, loop, checkpoints and evaluation."""
+"""Fine-tuning the GPT: plan, loop, data, optimizer and optimization switches."""

@@ -1,4 +1,4 @@
-"""Steps whose loss or gradient is not a number: left out one by one, and when they do not end, the end of the run."""
+"""Non-finite losses and gradients: such steps are skipped, and a run in which they persist ends."""
 
 from utils.errors import UserError
 from utils.project.advice import RESUME

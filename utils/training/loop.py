@@ -160,7 +160,7 @@ def track(services: Services, result: StepResult, batches: list[Batch], *, step_
     codes = [length for batch in batches for length in batch.code_lengths]
     services.tracker.update(
         step_s,
-        sum(len(batch.places) for batch in batches) * processes,
+        sum(len(batch.positions) for batch in batches) * processes,
         result.losses.total,
         audio_seconds=result.audio_seconds,
         tokens=(sum(texts) + sum(codes)) * processes,

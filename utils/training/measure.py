@@ -1,4 +1,4 @@
-"""Measure a few real training steps of one setting, in a process of its own, so that its peak memory is its own.
+"""Measure a few real training steps of one configuration, in a process whose peak memory is its own.
 
 `python -m utils.training.measure SETTINGS.yaml --steps 4` prints one line of JSON, the last of its output.
 """

@@ -1,4 +1,4 @@
-"""Try the switches on the user's own machine and clips: a few real steps of each combination, and what follows."""
+"""Measure the switches on the user's machine and clips: a few real steps of each combination."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

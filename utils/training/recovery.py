@@ -1,4 +1,4 @@
-"""Out of memory in the middle of a run: the same step in smaller micro-batches, and the run goes on.
+"""Recover from out-of-memory: repeat the step with smaller micro-batches and continue the run.
 
 A step's gradients are sums over its clips, divided by the number of their targets: in how many pieces they are computed
 changes the memory they take and, but for rounding and for which units dropout leaves out, nothing else. The effective
@@ -116,7 +116,7 @@ class Recovery:
 
     def _pieces(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:
-            self._largest_eval = len(batch.places)
+            self._largest_eval = len(batch.positions)
             yield from [batch] if self.max_eval_clips is None else self._split_eval(batch, self.max_eval_clips)
 
     def _require_memory_fault(self, error: BaseException) -> None:
@@ -126,7 +126,7 @@ class Recovery:
 
     def _shrink(self, pieces: list[Batch]) -> None:
         """Halve the micro-batch; when it is a single clip already, keep fewer activations."""
-        largest = max(len(piece.places) for piece in pieces)
+        largest = max(len(piece.positions) for piece in pieces)
         _free_memory(self.trainer.device)
         if largest > 1:
             self.max_clips = -(-largest // 2)
@@ -137,7 +137,7 @@ class Recovery:
                 f"the same{offer}",
                 source="memory",
                 micro_batch=self.max_clips,
-                pieces=sum(-(-len(piece.places) // self.max_clips) for piece in pieces),
+                pieces=sum(-(-len(piece.positions) // self.max_clips) for piece in pieces),
             )
         elif not self._checkpointing:
             self._force_checkpointing()

@@ -11,7 +11,7 @@ from utils import jobs
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.checkpoints.store import sync
-from utils.config import SAMPLE_RATE, TrainConfig
+from utils.config import DATASET_RATE, TrainConfig
 from utils.errors import UserError
 from utils.model.weights import write_pickle
 from utils.project.paths import new_run_id
@@ -103,4 +103,4 @@ def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:
     origin = {"name": base.name, "folder": str(base.folder.absolute())}
     (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
     longest = max(data.train, key=lambda clip: clip.num_samples)
-    write_wav(folder / REFERENCE_FILE, load_audio(longest.audio, SAMPLE_RATE), SAMPLE_RATE)
+    write_wav(folder / REFERENCE_FILE, load_audio(longest.audio, DATASET_RATE), DATASET_RATE)

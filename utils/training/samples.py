@@ -1,4 +1,4 @@
-"""Samples while training: a process of its own speaks with the newest weights, and training never waits for it.
+"""Audio samples during training: another process synthesizes them, and training never waits.
 
 The run's log has one writer, the trainer. The worker therefore writes wavs and replies to the trainer, and
 `SampleWorker.poll` passes the replies on as `sample` events.

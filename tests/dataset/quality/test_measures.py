@@ -11,7 +11,7 @@ from tests.dataset.recordings import add_row, config, demo_clips, make_source
 from utils.audio.decode import load_audio
 from utils.audio.loudness import loudness
 from utils.audio.write import write_wav
-from utils.config import SAMPLE_RATE, PrepareConfig
+from utils.config import DATASET_RATE, PrepareConfig
 from utils.dataset.build import prepare
 from utils.dataset.quality.measures import outliers
 from utils.dataset.storage.report import Report
@@ -30,16 +30,16 @@ def _flags(report: Report) -> dict[str, set[str]]:
 
 def test_each_fault_is_flagged_by_name_and_clean_clips_are_not(tmp_path: Path) -> None:
     source = make_source(tmp_path / "in", 12)
-    voice = [load_audio(clip.audio, SAMPLE_RATE) for clip in demo_clips(18)[12:]]
+    voice = [load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(18)[12:]]
     noise = 0.1 * torch.randn(voice[0].shape, generator=torch.Generator().manual_seed(1))
     made = {
         "noisy": (voice[0] + noise, "One."),
         "clipped": ((8 * voice[1]).clamp(-1, 1), "Two."),
-        "silent": (torch.cat([voice[2][:, : 2 * SAMPLE_RATE], torch.zeros(1, 8 * SAMPLE_RATE)], 1), "Three."),
-        "copy": (0.5 * load_audio(demo_clips(4)[3].audio, SAMPLE_RATE) + 0.0003, "Four."),
+        "silent": (torch.cat([voice[2][:, : 2 * DATASET_RATE], torch.zeros(1, 8 * DATASET_RATE)], 1), "Three."),
+        "copy": (0.5 * load_audio(demo_clips(4)[3].audio, DATASET_RATE) + 0.0003, "Four."),
     }
     for name, (wav, text) in made.items():
-        write_wav(source / f"{name}.wav", wav, SAMPLE_RATE)
+        write_wav(source / f"{name}.wav", wav, DATASET_RATE)
         add_row(source, f"{name}.wav", text)
     add_row(source, "wavs/demo-01.flac", "ignored, the same file twice")
     report = prepare(_settings(source, tmp_path / "out", trim=False))
@@ -67,7 +67,7 @@ def test_cleaning_is_recorded_and_redone_when_it_changes(tmp_path: Path) -> None
     first = prepare(_settings(source, tmp_path / "out"))
     wavs = tmp_path / "out" / "voice" / "dataset"
     assert all(
-        loudness(load_audio(wavs / c.clip, SAMPLE_RATE), SAMPLE_RATE) == pytest.approx(-23, abs=0.3) or c.flags
+        loudness(load_audio(wavs / c.clip, DATASET_RATE), DATASET_RATE) == pytest.approx(-23, abs=0.3) or c.flags
         for c in first.used
     )
     assert {clip.cleaning for clip in first.used} == {first.settings["cleaning"]} != {""}
@@ -75,7 +75,7 @@ def test_cleaning_is_recorded_and_redone_when_it_changes(tmp_path: Path) -> None
     assert {clip.cleaning for clip in again.used} == {again.settings["cleaning"]} != {first.settings["cleaning"]}
     assert [clip.split for clip in again.used] == [clip.split for clip in first.used], "nothing moves"
     for clip in again.used:
-        assert loudness(load_audio(wavs / clip.clip, SAMPLE_RATE), SAMPLE_RATE) == pytest.approx(-30, abs=0.3)
+        assert loudness(load_audio(wavs / clip.clip, DATASET_RATE), DATASET_RATE) == pytest.approx(-30, abs=0.3)
 
 
 def test_sounds_that_cleaning_makes_the_same_are_duplicates(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_the_channel_asked_for_is_heard(tmp_path: Path, channel: str) -> None:
         (source / f"{number}.txt").write_text(clip.text)
     report = prepare(config(source, tmp_path / "out", channel=channel))
     for clip, expected in zip(report.used, demo_clips(2), strict=True):
-        heard = load_audio(tmp_path / "out" / "voice" / "dataset" / clip.clip, SAMPLE_RATE)
-        assert torch.equal(heard, load_audio(expected.audio, SAMPLE_RATE))
+        heard = load_audio(tmp_path / "out" / "voice" / "dataset" / clip.clip, DATASET_RATE)
+        assert torch.equal(heard, load_audio(expected.audio, DATASET_RATE))
 
 
 def test_several_processes_give_what_one_gives(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.bases import loading
 from utils.bases.find import find_base
-from utils.config import SAMPLE_RATE, PrepareConfig
+from utils.config import DATASET_RATE, SPEAKER_RATE, PrepareConfig
 from utils.dataset.build import prepare
 from utils.dataset.quality import scorers as judges_module
 from utils.dataset.quality.measures import flag_clips
-from utils.dataset.quality.scorers import CROP_S, ENCODER_RATE, Judges, has_dnsmos
+from utils.dataset.quality.scorers import CROP_S, Judges, has_dnsmos
 from utils.dataset.quality.vectors import packed
 from utils.dataset.storage.report import ClipReport, Report
 from utils.project.paths import Project
@@ -36,7 +36,7 @@ def _clip(number: int, speaker: str) -> ClipReport:
         # As long as the others, and not the same.
         text=f"{speaker[0]}bcde {chr(97 + number)} words",
         speaker=speaker,
-        num_samples=SAMPLE_RATE,
+        num_samples=DATASET_RATE,
         wav_hash=f"{speaker}{number}",
     )
 
@@ -75,12 +75,12 @@ def test_the_voice_is_heard_by_the_bases_own_speaker_encoder_and_once_only(
     encoder = loading.load_speaker_encoder(find_base("tiny"))
     heard = []
     for clip in demo_clips(3):
-        wav = load_audio(clip.audio, SAMPLE_RATE)
-        length = round(CROP_S * SAMPLE_RATE)
+        wav = load_audio(clip.audio, DATASET_RATE)
+        length = round(CROP_S * DATASET_RATE)
         assert wav.shape[1] <= 2 * length, "all of it is heard in two parts, from its beginning and from its end"
         with torch.inference_mode():
             parts = [
-                encoder(resample(part, SAMPLE_RATE, ENCODER_RATE), l2_norm=True)[0]
+                encoder(resample(part, DATASET_RATE, SPEAKER_RATE), l2_norm=True)[0]
                 for part in (wav[:, :length], wav[:, -length:])
             ]
         heard.append((parts[0] + parts[1]) / (parts[0] + parts[1]).norm())
@@ -135,7 +135,7 @@ def test_with_its_package_dnsmos_judges_each_clip_and_bad_sound_is_flagged(
 
 def test_the_real_dnsmos_prefers_speech_to_noise() -> None:
     pytest.importorskip("speechmos", reason="not a requirement: whoever wants its opinion installs it")
-    judges, voice = Judges(dnsmos=True), load_audio(demo_clips(3)[2].audio, SAMPLE_RATE)
+    judges, voice = Judges(dnsmos=True), load_audio(demo_clips(3)[2].audio, DATASET_RATE)
     noise = voice + 0.2 * torch.randn(voice.shape, generator=torch.Generator().manual_seed(1))
     (clean,), (noisy,) = (judges.judge(wav, "one").values() for wav in (voice, noise.clamp(-1, 1)))
     assert 1 <= noisy < clean <= 5

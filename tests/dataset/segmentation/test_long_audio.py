@@ -13,7 +13,7 @@ from tests.dataset.whisper import SENTENCE, make_whisper
 from utils.audio.decode import load_audio
 from utils.audio.recogniser import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.segmentation.cut import Limits
 from utils.dataset.segmentation.long_audio import LongAudio
@@ -27,14 +27,14 @@ COUNT = 12
 @pytest.fixture(scope="module")
 def talk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[float, float, str]]]:
     """A recording of the bundled voice, and when each sentence is said."""
-    parts, times, at = [torch.zeros(1, SAMPLE_RATE // 2)], [], 0.5
+    parts, times, at = [torch.zeros(1, DATASET_RATE // 2)], [], 0.5
     for clip in demo_clips(COUNT):
-        wav = load_audio(clip.audio, SAMPLE_RATE)
-        times.append((at, at + wav.shape[1] / SAMPLE_RATE, clip.text))
-        parts += [wav, torch.zeros(1, round(0.4 * SAMPLE_RATE))]
-        at = times[-1][1] + round(0.4 * SAMPLE_RATE) / SAMPLE_RATE
+        wav = load_audio(clip.audio, DATASET_RATE)
+        times.append((at, at + wav.shape[1] / DATASET_RATE, clip.text))
+        parts += [wav, torch.zeros(1, round(0.4 * DATASET_RATE))]
+        at = times[-1][1] + round(0.4 * DATASET_RATE) / DATASET_RATE
     path = tmp_path_factory.mktemp("talk") / "talk.wav"
-    write_wav(path, torch.cat(parts, dim=1), SAMPLE_RATE)
+    write_wav(path, torch.cat(parts, dim=1), DATASET_RATE)
     return path, times
 
 
@@ -82,11 +82,11 @@ def test_every_cue_is_used_and_every_cut_lies_in_silence(
     found = read_sources([_place(audio, tmp_path / "in", content=_srt(loose))], _reading(tmp_path))
     assert " ".join(_said(found)) == " ".join(text for *_, text in times)
     assert found[0].origin.startswith("talk.srt, cue 1 to cue ")
-    wav = load_audio(audio, SAMPLE_RATE)[0]
+    wav = load_audio(audio, DATASET_RATE)[0]
     for recording in found:
         assert recording.end_s is not None and 2 <= recording.end_s - recording.start_s <= 11
         for edge in (recording.start_s, recording.end_s):
-            at = round(edge * SAMPLE_RATE)
+            at = round(edge * DATASET_RATE)
             assert wav[max(0, at - 400) : at + 400].abs().max() < 0.01, f"a cut inside sound at {edge}"
 
 
@@ -127,8 +127,8 @@ def test_video_zip_clips_and_folder_in_one_call(
 ) -> None:
     audio, times = talk
     film = _place(audio, tmp_path / "film", content=_srt(times[:4]))
-    wav = load_audio(audio, SAMPLE_RATE)[:, : round((times[3][1] + 0.3) * SAMPLE_RATE)]
-    encode(film / "talk.mp4", wav, SAMPLE_RATE, codec="aac", container="mp4", video=True)
+    wav = load_audio(audio, DATASET_RATE)[:, : round((times[3][1] + 0.3) * DATASET_RATE)]
+    encode(film / "talk.mp4", wav, DATASET_RATE, codec="aac", container="mp4", video=True)
     (film / "talk.wav").unlink()
     clip, second = demo_clips(COUNT + 2)[COUNT:]
     with zipfile.ZipFile(tmp_path / "more.zip", "w") as file:

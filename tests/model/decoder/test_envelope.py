@@ -3,19 +3,20 @@
 import torch
 
 from utils.audio.pitch import track_pitch
+from utils.config import OUTPUT_RATE
 from utils.decoder_training.spectral import SpectralLoss
-from utils.model.decoder.envelope import HOP, SAMPLE_RATE, EnvelopeFilter
+from utils.model.decoder.envelope import HOP, EnvelopeFilter
 
 FRAMES = 60
 
 
 def log_mel(sound: torch.Tensor) -> torch.Tensor:
     """As training takes it, of each frame's middle."""
-    return SpectralLoss(SAMPLE_RATE).log_mel(sound[..., HOP // 2 :])[..., :FRAMES]
+    return SpectralLoss(OUTPUT_RATE).log_mel(sound[..., HOP // 2 :])[..., :FRAMES]
 
 
 def hum(hertz: float) -> torch.Tensor:
-    phase = 2 * torch.pi * hertz * torch.arange(FRAMES * HOP) / SAMPLE_RATE
+    phase = 2 * torch.pi * hertz * torch.arange(FRAMES * HOP) / OUTPUT_RATE
     return (0.05 * sum((number * phase).cos() for number in range(1, int(10_000 / hertz))))[None, None]
 
 
@@ -34,7 +35,7 @@ def test_the_told_envelope_is_met_and_the_pitch_stays() -> None:
     made = EnvelopeFilter()(sound, told + tilt)
     distance = (log_mel(made) - told - tilt)[..., 4:-4].abs().mean()
     assert distance < 0.25 < (log_mel(sound) - told - tilt)[..., 4:-4].abs().mean()
-    pitch = track_pitch(made[:, 0], SAMPLE_RATE, HOP)[0, 6:-6]
+    pitch = track_pitch(made[:, 0], OUTPUT_RATE, HOP)[0, 6:-6]
     assert ((pitch / 150.0).log2().abs() < 0.02).float().mean() > 0.95
 
 

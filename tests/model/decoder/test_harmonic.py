@@ -5,8 +5,9 @@ from dataclasses import replace
 import torch
 
 from utils.audio.pitch import track_pitch
+from utils.config import OUTPUT_RATE
 from utils.model.decoder.build import build_decoder
-from utils.model.decoder.harmonic import LEAST_HZ, SAMPLE_RATE, make_source, pitch_losses, pitch_of
+from utils.model.decoder.harmonic import LEAST_HZ, make_source, pitch_losses, pitch_of
 from utils.model.shapes import DecoderShape
 
 HOP = 256
@@ -24,9 +25,9 @@ def test_sine_and_harmonics_have_the_pitch_that_was_told_and_the_noise_has_none(
     source = make_source(torch.tensor([[110.0] * 60, [330.0] * 60]), HOP)
     assert source.shape == (2, 3, 60 * HOP)
     for channel in (0, 1):
-        found = track_pitch(source[:, channel], SAMPLE_RATE, HOP)[:, 3:-3]
+        found = track_pitch(source[:, channel], OUTPUT_RATE, HOP)[:, 3:-3]
         assert (12 * (found / torch.tensor([[110.0], [330.0]])).log2()).abs().max() < 0.2
-    assert (track_pitch(source[:, 2], SAMPLE_RATE, HOP) > 0).float().mean() < 0.1
+    assert (track_pitch(source[:, 2], OUTPUT_RATE, HOP) > 0).float().mean() < 0.1
     assert torch.equal(source[0, 2], source[1, 2]), "the noise is always the same"
     assert source.isfinite().all()
 
@@ -34,7 +35,7 @@ def test_sine_and_harmonics_have_the_pitch_that_was_told_and_the_noise_has_none(
 def test_harmonics_reach_up_but_never_fold_over() -> None:
     hum = make_source(torch.full((1, 120), 200.0), HOP)[0, 1]
     power = torch.fft.rfft(hum * torch.hann_window(len(hum))).abs().square()
-    hertz = torch.arange(len(power)) * SAMPLE_RATE / len(hum)
+    hertz = torch.arange(len(power)) * OUTPUT_RATE / len(hum)
     nearest = (hertz / 200).round().clamp(min=1) * 200
     assert power[(hertz - nearest).abs() > 10].sum() < 1e-3 * power.sum()
     assert power[(hertz > 9_000) & (hertz < 10_050)].sum() > 0.05 * power.sum() > 1e3 * power[hertz > 10_100].sum()
@@ -44,7 +45,7 @@ def test_what_is_not_voiced_is_silent_and_phase_runs_on() -> None:
     pitch = torch.tensor([[0.0] * 10 + [200.0] * 20 + [0.0] * 10 + [200.0] * 20])
     source = make_source(pitch, HOP)[0, 0]
     assert not source[: 9 * HOP].any() and not source[31 * HOP : 39 * HOP].any()
-    assert source.diff().abs().max() < 2 * torch.pi * 200 / SAMPLE_RATE * 1.1, "no jump"
+    assert source.diff().abs().max() < 2 * torch.pi * 200 / OUTPUT_RATE * 1.1, "no jump"
 
 
 def test_the_pitch_head_is_read_within_bounds_and_judged_in_octaves() -> None:

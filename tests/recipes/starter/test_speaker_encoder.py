@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 
 from recipes.starter.speaker_encoder import (
-    SAMPLE_RATE,
     AngularMargin,
     SpeakerClip,
     SpeakerShape,
@@ -17,6 +16,7 @@ from recipes.starter.speaker_encoder import (
     separation,
     train_speaker_encoder,
 )
+from utils.config import SPEAKER_RATE
 from utils.errors import UserError
 
 SHAPE = SpeakerShape(width=16, filters=(4, 4, 8, 8), layers=(1, 1, 1, 1))
@@ -26,8 +26,8 @@ TINY = SpeakerTraining(steps=30, batch_size=12, crop_s=0.5, warmup_steps=3, log_
 def _hum(speaker: int, *, seed: int) -> SpeakerClip:
     """A second of wavering harmonics on a pitch of the speaker's own."""
     rng = np.random.default_rng(seed)
-    time = np.arange(SAMPLE_RATE) / SAMPLE_RATE
-    phase = 2 * np.pi * np.cumsum((110, 170, 260)[speaker] * (1 + 0.1 * np.sin(9 * time + seed))) / SAMPLE_RATE
+    time = np.arange(SPEAKER_RATE) / SPEAKER_RATE
+    phase = 2 * np.pi * np.cumsum((110, 170, 260)[speaker] * (1 + 0.1 * np.sin(9 * time + seed))) / SPEAKER_RATE
     sound = sum(np.sin(number * phase) / number for number in range(1, 20)) * (1 + np.sin(20 * time))
     return SpeakerClip(samples=(3000 * sound + 30 * rng.standard_normal(len(time))).astype(np.int16), speaker=speaker)
 

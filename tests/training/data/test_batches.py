@@ -84,7 +84,7 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers:
         loader = make_loader(
             ClipDataset(clips, seed=seed, training=True),
             places,
-            Collate(shape, mask_heard=True),
+            Collate(shape, mask_conditioning=True),
             num_workers=num_workers,
         )
         return torch.cat([batch.heard for batch in loader])
@@ -110,9 +110,9 @@ def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -
     assert dataset[(0, 2)].span == dataset[(9, 2)].span == (0, (SHORTEST + LONGEST) // 2)
     shape = find_base("tiny").gpt_shape()
     samples = [dataset[(0, number)] for number in range(len(clips))]
-    scored = Collate(shape, mask_heard=False)(samples).packed.num_code_targets
+    scored = Collate(shape, mask_conditioning=False)(samples).packed.num_code_targets
     assert scored == sum(len(clip.codes) + 4 for clip in clips)
-    assert Collate(shape, mask_heard=True)(samples).packed.num_code_targets < scored
+    assert Collate(shape, mask_conditioning=True)(samples).packed.num_code_targets < scored
 
 
 def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_path) -> None:
@@ -122,7 +122,7 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
     ]
     spoken[-1] = replace(spoken[-1], speaker="alone")
     dataset = ClipDataset(spoken, seed=5, training=True, crop=(11_025, 11_025), conditioning="other")
-    collate = Collate(find_base("tiny").gpt_shape(), mask_heard=True)
+    collate = Collate(find_base("tiny").gpt_shape(), mask_conditioning=True)
     heard_by: dict[int, set[Path]] = {}
     for epoch in range(20):
         for number, clip in enumerate(spoken[:-1]):
@@ -149,7 +149,7 @@ def test_no_row_is_ever_without_targets(clips) -> None:
     """Stock loses all targets of a batch of one about once in a hundred steps: the loss is then NaN."""
     dataset, collate = (
         ClipDataset(clips, seed=3, training=True),
-        Collate(find_base("tiny").gpt_shape(), mask_heard=True),
+        Collate(find_base("tiny").gpt_shape(), mask_conditioning=True),
     )
     for epoch in range(50):
         for number in range(len(clips)):

@@ -8,7 +8,7 @@ import soundfile
 
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.training.data import lengths
@@ -41,7 +41,7 @@ def test_lengths_are_those_that_training_sees(tmp_path, base):
     table = make_table(
         tmp_path,
         {
-            "native.wav": (22_050, SAMPLE_RATE, "Hi."),
+            "native.wav": (22_050, DATASET_RATE, "Hi."),
             "studio.flac": (96_000, 48_000, "Hello there."),
             "odd.wav": (12_345, 16_000, "Good morning."),
         },
@@ -63,7 +63,7 @@ def test_the_sound_itself_is_not_read(tmp_path, base, monkeypatch):
     def fail(*_: object) -> None:
         raise AssertionError("decoded")
 
-    table = make_table(tmp_path, {"a.wav": (30_000, SAMPLE_RATE, "Hi."), "b.flac": (30_000, SAMPLE_RATE, "Hi.")})
+    table = make_table(tmp_path, {"a.wav": (30_000, DATASET_RATE, "Hi."), "b.flac": (30_000, DATASET_RATE, "Hi.")})
     monkeypatch.setattr(lengths, "decode", fail)
     monkeypatch.setattr(soundfile, "read", fail)
     assert measure_lengths(table, base, "en").samples.tolist() == [30_000, 30_000]
@@ -73,11 +73,11 @@ def test_clips_that_cannot_be_trained_on_are_listed_with_the_reason(tmp_path, ba
     table = make_table(
         tmp_path,
         {
-            "good.wav": (30_000, SAMPLE_RATE, "Hi."),
-            "short.wav": (5_000, SAMPLE_RATE, "Hi."),
-            "letters.wav": (30_000, SAMPLE_RATE, "ሰላም"),
-            "gone.wav": (30_000, SAMPLE_RATE, "Hi."),
-            "text.wav": (30_000, SAMPLE_RATE, "Hi."),
+            "good.wav": (30_000, DATASET_RATE, "Hi."),
+            "short.wav": (5_000, DATASET_RATE, "Hi."),
+            "letters.wav": (30_000, DATASET_RATE, "ሰላም"),
+            "gone.wav": (30_000, DATASET_RATE, "Hi."),
+            "text.wav": (30_000, DATASET_RATE, "Hi."),
         },
     )
     (tmp_path / "gone.wav").unlink()
@@ -92,7 +92,7 @@ def test_clips_that_cannot_be_trained_on_are_listed_with_the_reason(tmp_path, ba
 
 
 def test_a_table_without_a_usable_clip_is_an_error_with_the_first_reason(tmp_path, base):
-    table = make_table(tmp_path, {"short.wav": (100, SAMPLE_RATE, "Hi.")})
+    table = make_table(tmp_path, {"short.wav": (100, DATASET_RATE, "Hi.")})
     with pytest.raises(UserError, match=r"no clip can be measured; the first, short.wav: 0.00 s is shorter"):
         measure_lengths(table, base, "en")
     with pytest.raises(UserError, match="cannot read the language 'xx'"):

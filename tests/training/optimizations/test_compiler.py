@@ -79,19 +79,21 @@ def forward(gpt: XttsGpt, batch: Batch) -> torch.Tensor:
 def shape(batch: Batch) -> tuple:
     """All that compiled blocks are given, but for the numbers."""
     packed = batch.packed
-    return packed.tight.shape, packed.borders.shape, packed.longest_clip, batch.heard.shape
+    return packed.tight.shape, packed.cu_seqlens.shape, packed.longest_clip, batch.heard.shape
 
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
 def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording: Path, layout: Layout) -> None:
-    def kernel(q, k, v, borders, _, longest, *others, window_size):
+    def kernel(q, k, v, cu_seqlens, _, longest, *others, window_size):
         """What is compiled for CUDA's, which a CPU has not: it takes the same, and the numbers do not matter."""
-        return v + borders.sum() * longest
+        return v + cu_seqlens.sum() * longest
 
     monkeypatch.setattr("utils.model.attention.varlen_attn", kernel)
     loaders, gpt = make_loaders(recording, 24, mode="default", layout=layout), make_compiled()
     if layout == "packed":
-        gpt._attend = lambda batch, dropout: partial(varlen_attention, borders=batch.borders, longest=batch.longest)
+        gpt._attend = lambda batch, dropout: partial(
+            varlen_attention, cu_seqlens=batch.cu_seqlens, max_seqlen=batch.max_seqlen
+        )
     before = num_graphs()
     for epoch in range(2):
         for batch in loaders.train(epoch, 0):
@@ -128,9 +130,9 @@ def test_cuda_graphs_meet_one_shape_in_all_epochs(monkeypatch, recording: Path, 
 
 def test_a_batch_that_was_filled_up_is_split_into_its_clips(recording: Path) -> None:
     loaders = make_loaders(recording, 54, mode="reduce-overhead", epochs=1)
-    whole = next(batch for batch in loaders.train(0, 0) if len(batch.places) == 3)
+    whole = next(batch for batch in loaders.train(0, 0) if len(batch.positions) == 3)
     parts = loaders.splitter(training=True)(whole, 1)
-    assert [part.places for part in parts] == [[place] for place in whole.places]
+    assert [part.positions for part in parts] == [[place] for place in whole.positions]
     assert torch.equal(torch.cat([part.heard for part in parts]), whole.heard[:3])
     assert len(whole.heard) == 4 and not whole.heard[3].any()
-    assert {part.packed.longest for part in parts} == {whole.packed.longest}
+    assert {part.packed.max_seqlen for part in parts} == {whole.packed.max_seqlen}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from utils.audio.decode import load_audio
 from utils.audio.write import to_pcm16
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.clips.sound import digest
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import Clip, read_manifest
@@ -139,7 +139,7 @@ def _put_in(name: str, row: Clip, split: Split) -> ClipReport:
     if not row.audio.is_file():
         detail = f"a row of the {split} metadata names it, but it is not there"
         return ClipReport(source=source, status="dropped", reason="missing file", detail=detail, text=row.text)
-    pcm = to_pcm16(load_audio(row.audio, SAMPLE_RATE))
+    pcm = to_pcm16(load_audio(row.audio, DATASET_RATE))
     return ClipReport(
         source=source,
         clip=name,

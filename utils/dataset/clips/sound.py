@@ -17,7 +17,7 @@ from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_
 from utils.audio.resample import resample
 from utils.audio.voice_activity import VAD_RATE, VoiceActivity, load_voice_activity
 from utils.audio.write import to_pcm16, write_wav
-from utils.config import MIN_CLIP_SECONDS, SAMPLE_RATE, Channel
+from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, Channel
 from utils.dataset.quality.scorers import Judges
 from utils.dataset.quality.vectors import packed
 from utils.dataset.storage.report import Span
@@ -116,29 +116,29 @@ class SoundMaker:
 
     def _make(self, task: SoundTask) -> tuple[Sound, Tensor]:
         heard = [self._decode(span) for span in task.spans]
-        wav = torch.cat([resample(part, rate, SAMPLE_RATE) for part, rate, _ in heard], dim=1)
+        wav = torch.cat([resample(part, rate, DATASET_RATE) for part, rate, _ in heard], dim=1)
         raw = to_pcm16(wav)
         sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=any(cut for _, _, cut in heard))
         if not raw.numpy().any():
             return replace(sound, is_silent=True), wav
-        done = clean(wav, SAMPLE_RATE, self.settings.cleaning)
+        done = clean(wav, DATASET_RATE, self.settings.cleaning)
         pcm = to_pcm16(done.wav)
-        trimmed, gain = round(done.start / SAMPLE_RATE, 4), round(done.gain_db, 2)
+        trimmed, gain = round(done.start / DATASET_RATE, 4), round(done.gain_db, 2)
         sound = replace(sound, num_samples=pcm.shape[1], trimmed_s=trimmed, gain_db=gain)
-        if sound.is_cut or not MIN_CLIP_SECONDS * SAMPLE_RATE <= pcm.shape[1] <= self.settings.max_samples:
+        if sound.is_cut or not MIN_CLIP_SECONDS * DATASET_RATE <= pcm.shape[1] <= self.settings.max_samples:
             return sound, done.wav
         sound = replace(sound, wav_hash=digest(pcm))
-        write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, SAMPLE_RATE)
+        write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, DATASET_RATE)
         if self.settings.quality:
             clipping = max(clipped_share(part) for part, _, _ in heard)
             measures = {"clipping": clipping, **measure(wav, done.wav)}
             measures = {name: round(value, 4) for name, value in measures.items()}
-            sound = replace(sound, measures=measures, fingerprint=packed(fingerprint(done.wav, SAMPLE_RATE)))
+            sound = replace(sound, measures=measures, fingerprint=packed(fingerprint(done.wav, DATASET_RATE)))
         return sound, done.wav
 
     def _decode(self, span: Span) -> tuple[Tensor, int, bool]:
         """A part's samples [1, N] at its own rate, the rate, and whether there was more than the longest clip takes."""
-        longest = self.settings.max_samples / SAMPLE_RATE + _EDGES_S
+        longest = self.settings.max_samples / DATASET_RATE + _EDGES_S
         wanted = math.inf if span.end_s is None else span.end_s - span.start_s
         heard, rate = decode(
             Path(span.audio), start_s=span.start_s, max_seconds=min(longest, wanted), channel=self.settings.channel
@@ -149,12 +149,12 @@ class SoundMaker:
 
 def measure(raw: Tensor, cleaned: Tensor) -> dict[str, float]:
     """How good a clip's sound is; both mono at 22 050 Hz, [1, N], before and after cleaning."""
-    speech, _ = _voice_activity()(resample(raw, SAMPLE_RATE, VAD_RATE))
-    begins, ends = edge_levels(cleaned, SAMPLE_RATE)
-    level = loudness(cleaned, SAMPLE_RATE)
+    speech, _ = _voice_activity()(resample(raw, DATASET_RATE, VAD_RATE))
+    begins, ends = edge_levels(cleaned, DATASET_RATE)
+    level = loudness(cleaned, DATASET_RATE)
     return {
         "dc": dc_offset(raw),
-        "snr": estimate_snr(raw, SAMPLE_RATE, speech),
+        "snr": estimate_snr(raw, DATASET_RATE, speech),
         "speech": speech_share(speech),
         "loudness": level if math.isfinite(level) else -100.0,
         "begins": begins,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.audio.decode import load_audio
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.sound import SoundMaker
 from utils.dataset.quality.scorers import Judges
@@ -101,7 +101,7 @@ class _Hearing:
 
     def __call__(self, task: tuple[str, str]) -> dict[str, Any]:
         path, digest = task
-        return self.judges.judge(load_audio(Path(path), SAMPLE_RATE), digest)
+        return self.judges.judge(load_audio(Path(path), DATASET_RATE), digest)
 
 
 class _Count:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utils.config import SAMPLE_RATE, PrepareConfig
+from utils.config import DATASET_RATE, PrepareConfig
 from utils.dataset.build import as_recording, build
 from utils.dataset.clips.existing import read_existing
 from utils.dataset.edits.edit import FixConfig
@@ -241,7 +241,7 @@ def _next(clips: list[ClipReport], found: ClipReport) -> ClipReport:
 
 
 def _check_time(clip: ClipReport, start_s: float, end_s: float) -> None:
-    length = clip.num_samples / SAMPLE_RATE
+    length = clip.num_samples / DATASET_RATE
     if not 0 <= start_s < end_s <= length + 0.01:
         raise UserError(
             what=f"{start_s:g} to {end_s:g} s is not within {clip.name}, which is {length:.2f} s long",

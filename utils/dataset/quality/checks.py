@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE, PrepareConfig
+from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS, PrepareConfig
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError, raise_problems
 from utils.project.advice import extend_command
@@ -106,12 +106,12 @@ class Checks:
 
     def length(self, num_samples: int) -> Fault | None:
         """What is wrong with a duration, in samples at 22 050 Hz."""
-        seconds = num_samples / SAMPLE_RATE
+        seconds = num_samples / DATASET_RATE
         if seconds < MIN_CLIP_SECONDS:
             return Fault("too short", f"{seconds:.2f} s, the shortest clip is {MIN_CLIP_SECONDS} s")
         if num_samples > self.max_audio_length:
             # Decoding stops at the limit, so the full length is not known.
-            return Fault("too long", f"longer than {self.max_audio_length / SAMPLE_RATE:.1f} s, the longest clip")
+            return Fault("too long", f"longer than {self.max_audio_length / DATASET_RATE:.1f} s, the longest clip")
         return None
 
     def sound(self, pcm: Tensor) -> Fault | None:

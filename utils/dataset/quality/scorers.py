@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from utils.audio.resample import resample
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE, SPEAKER_RATE
 
-ENCODER_RATE = 16_000
-"""What XTTS's speaker encoder and DNSMOS hear at, in Hz."""
 CROP_S = 3.0
 """The speaker encoder hears all of a clip in crops this long, in seconds: one alone may be said in any manner."""
 
@@ -58,8 +56,8 @@ class Judges:
         """DNSMOS's overall opinion, 1 to 5."""
         # Not a pinned requirement: whoever wants its opinion installs it.
         dnsmos = import_module("speechmos.dnsmos")
-        heard = resample(wav, SAMPLE_RATE, ENCODER_RATE).clamp(-1, 1)[0].numpy()
-        return round(float(dnsmos.run(heard, sr=ENCODER_RATE)["ovrl_mos"]), 3)
+        heard = resample(wav, DATASET_RATE, SPEAKER_RATE).clamp(-1, 1)[0].numpy()
+        return round(float(dnsmos.run(heard, sr=SPEAKER_RATE)["ovrl_mos"]), 3)
 
     @cached_property
     def _encoder(self) -> Any:
@@ -75,10 +73,10 @@ class Judges:
 
 def crops(wav: Tensor) -> Tensor:
     """A clip, [1, N] at 22 050 Hz, as equally long parts that cover it, [C, M] at 16 000 Hz: `CROP_S` or all of it."""
-    length = min(wav.shape[1], round(CROP_S * SAMPLE_RATE))
+    length = min(wav.shape[1], round(CROP_S * DATASET_RATE))
     count = -(-wav.shape[1] // length)
     starts = torch.linspace(0, wav.shape[1] - length, count).round().long().tolist()
-    return torch.cat([resample(wav[:, start : start + length], SAMPLE_RATE, ENCODER_RATE) for start in starts])
+    return torch.cat([resample(wav[:, start : start + length], DATASET_RATE, SPEAKER_RATE) for start in starts])
 
 
 def has_dnsmos() -> bool:

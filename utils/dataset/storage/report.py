@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.text.unknown import UnknownCharacter, count_unknown
 
@@ -137,7 +137,7 @@ class ClipReport:
     @property
     def seconds(self) -> float:
         """Duration, in seconds."""
-        return self.num_samples / SAMPLE_RATE
+        return self.num_samples / DATASET_RATE
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""An acoustic trunk: says of each frame how it shall sound, before the decoder's generator makes the sound.
+"""The acoustic model: predicts pitch and log-mel spectrum of each frame before the generator runs.
 
 HiFi-GAN narrows the latents to a few channels at once and has its parameters where the sound is made, at hundreds of
 frames a second and more. What a code and a throat sound like together can be worked out at 94 frames a second, for a
@@ -26,7 +26,7 @@ FRAMES_PER_LATENT = (1024 / 22_050) / (HOP / 24_000)
 
 
 @dataclass(frozen=True)
-class Outline:
+class AcousticFeatures:
     """How each frame shall sound."""
 
     pitch: Tensor
@@ -35,7 +35,7 @@ class Outline:
     """Logarithms of mel magnitudes, [B, 80, T]; None where there is no trunk."""
 
 
-class AcousticTrunk(nn.Module):
+class AcousticModel(nn.Module):
     """Frames [B, C, T] and voices [B, E, 1] to their outline.
 
     Args:
@@ -51,12 +51,12 @@ class AcousticTrunk(nn.Module):
         self.norm = nn.LayerNorm(WIDTH)
         self.leave = nn.Linear(WIDTH, 2 + NUM_MELS)
 
-    def forward(self, x: Tensor, g: Tensor) -> Outline:
+    def forward(self, x: Tensor, g: Tensor) -> AcousticFeatures:
         x = self.enter(torch.cat([x, _places(x)], dim=1))
         for block in self.blocks:
             x = block(x, g)
         told = self.leave(self.norm(x.transpose(1, 2))).transpose(1, 2)
-        return Outline(pitch=told[:, :2], mel=told[:, 2:])
+        return AcousticFeatures(pitch=told[:, :2], mel=told[:, 2:])
 
 
 class TrunkBlock(nn.Module):

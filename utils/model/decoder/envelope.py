@@ -1,4 +1,4 @@
-"""Give a sound the spectral envelope that was told: a filter that changes from frame to frame.
+"""Apply a predicted spectral envelope to a waveform with a filter that changes from frame to frame.
 
 Shapes: B sounds, T frames of 256 samples at 24 000 Hz, N = 256 T samples, K frequency bins.
 """
@@ -8,9 +8,9 @@ import torch.nn.functional as F
 import torchaudio
 from torch import Tensor, nn
 
+from utils.config import OUTPUT_RATE
 from utils.model.shapes import NUM_MELS
 
-SAMPLE_RATE = 24_000
 HOP, FFT_SIZE = 256, 1024
 FLOOR = 1e-5
 MOST = 3.0
@@ -30,7 +30,7 @@ class EnvelopeFilter(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         bands = torchaudio.functional.melscale_fbanks(
-            FFT_SIZE // 2 + 1, 0.0, SAMPLE_RATE / 2, NUM_MELS, SAMPLE_RATE, norm="slaney"
+            FFT_SIZE // 2 + 1, 0.0, OUTPUT_RATE / 2, NUM_MELS, OUTPUT_RATE, norm="slaney"
         )
         self.register_buffer("bands", bands, persistent=False)
         self.register_buffer("weights", _weights(bands), persistent=False)

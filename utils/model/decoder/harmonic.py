@@ -1,4 +1,4 @@
-"""HiFi-GAN with a harmonic source: it is told the hum, and learns only how the hum is to sound.
+"""HiFi-GAN with a harmonic source: the generator is given a sine source of the predicted pitch.
 
 Plain HiFi-GAN has to find the phase of every harmonic by itself, which takes days of a GPU. After hours of a CPU it
 hums at the rate of its own frames, whatever the voice's pitch. Here the pitch is read from the latents, a source of
@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
 
-from utils.model.decoder.acoustic import AcousticTrunk, Outline
+from utils.config import OUTPUT_RATE
+from utils.model.decoder.acoustic import AcousticFeatures, AcousticModel
 from utils.model.decoder.envelope import EnvelopeFilter
 from utils.model.shapes import NUM_MELS, DecoderShape
 
-SAMPLE_RATE = 24_000
 MIDDLE_HZ = 150.0
 """Pitches are told in octaves from here."""
 LEAST_HZ, MOST_HZ = 50.0, 500.0
@@ -37,7 +37,7 @@ class HarmonicGenerator(HifiganGenerator):
         trunk: says how each frame shall sound, and a filter sees to it; without one a small head reads the pitch.
     """
 
-    def __init__(self, *args: Any, trunk: AcousticTrunk | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, trunk: AcousticModel | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         width = self.ups[0].in_channels
         if trunk is not None:
@@ -58,7 +58,7 @@ class HarmonicGenerator(HifiganGenerator):
         """Sound [B, 1, N] of frames [B, C, T] (or [C, T]) and a voice [B, E, 1]."""
         return self.speak(x, g)[0]
 
-    def speak(self, x: Tensor, g: Tensor, pitch: Tensor | None = None) -> tuple[Tensor, Outline]:
+    def speak(self, x: Tensor, g: Tensor, pitch: Tensor | None = None) -> tuple[Tensor, AcousticFeatures]:
         """Sound [B, 1, N], and how it was meant to sound.
 
         Args:
@@ -68,7 +68,7 @@ class HarmonicGenerator(HifiganGenerator):
         """
         x = x if x.dim() == 3 else x[None]
         o = self.conv_pre(x) + self.cond_layer(g)
-        outline = self.trunk(x, g) if self.has_trunk else Outline(pitch=self.pitch_head(o))
+        outline = self.trunk(x, g) if self.has_trunk else AcousticFeatures(pitch=self.pitch_head(o))
         if outline.mel is not None:
             o = o + self.listen(outline.mel)
         source = make_source(pitch_of(outline.pitch) if pitch is None else pitch, self.hop)
@@ -103,7 +103,7 @@ def harmonic_generator(shape: DecoderShape) -> HarmonicGenerator:
         conv_post_weight_norm=False,
         conv_post_bias=False,
         cond_in_each_up_layer=True,
-        trunk=AcousticTrunk(shape.latent_width, shape.speaker_width, blocks) if blocks else None,
+        trunk=AcousticModel(shape.latent_width, shape.speaker_width, blocks) if blocks else None,
     )
 
 
@@ -128,7 +128,7 @@ def make_source(pitch: Tensor, hop: int) -> Tensor:
     held = pitch.gather(1, torch.where(voiced, places, 0).cummax(1).values).clamp(min=LEAST_HZ)
     gate = F.interpolate(voiced[:, None].to(pitch.dtype), scale_factor=hop, mode="linear")
     hertz = F.interpolate(held[:, None], scale_factor=hop, mode="linear")
-    phase = ((hertz.double() / SAMPLE_RATE).cumsum(-1) % 1).float()
+    phase = ((hertz.double() / OUTPUT_RATE).cumsum(-1) % 1).float()
     number = F.interpolate((HIGHEST_HARMONIC_HZ / held).floor()[:, None], scale_factor=hop, mode="nearest")
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(1, 1, phase.shape[-1], generator=generator).to(phase).expand_as(phase)

@@ -1,4 +1,4 @@
-"""What is known of a dataset's audio files, so that a run need not read 70,000 of them before its first step.
+"""Cached facts about a dataset's audio files, so that a run need not read 70,000 headers before its first step.
 
 Beside the codes lies files.jsonl, a line {"file", "stamp", "content", "samples", "native"} for each file that was read.
 A file whose stamp (`utils.dataset.storage.stamps`) is another one is read again; a torn or foreign line counts as
@@ -13,7 +13,7 @@ from pathlib import Path
 import soundfile
 
 from utils.audio.decode import load_audio
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
 from utils.files import file_hash, write_atomic
@@ -111,10 +111,10 @@ def _measure(audio: Path) -> tuple[int, bool]:
     try:
         info = soundfile.info(audio)
     except soundfile.LibsndfileError:
-        return load_audio(audio, SAMPLE_RATE).shape[1], False
-    if info.samplerate == SAMPLE_RATE and info.channels == 1:
+        return load_audio(audio, DATASET_RATE).shape[1], False
+    if info.samplerate == DATASET_RATE and info.channels == 1:
         return info.frames, True
-    return load_audio(audio, SAMPLE_RATE).shape[1], False
+    return load_audio(audio, DATASET_RATE).shape[1], False
 
 
 def _line(name: str, seen: list[int], facts: AudioFacts) -> str:

@@ -1,4 +1,4 @@
-"""Clips to batches, the same ones for the same seed, epoch and place, whatever the number of workers.
+"""Clips to batches: deterministic for a seed, epoch and position, whatever the number of workers.
 
 Shapes: B clips, S samples of conditioning audio.
 """
@@ -19,10 +19,10 @@ from torch.utils.data import DataLoader, Dataset
 from utils.audio.decode import load_audio
 from utils.audio.segment import read_segment
 from utils.bases.base import XTTS_CROP
-from utils.config import CODE_SAMPLES, SAMPLE_RATE, Conditioning
+from utils.config import CODE_SAMPLES, DATASET_RATE, Conditioning
 from utils.errors import UserError
 from utils.jobs.stopping import leave_stops_to_trainer
-from utils.model.packing import NO_ROOM, Layout, PackedBatch, Room, pack
+from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
 from utils.training.data.clips import TrainingClip
 
@@ -46,7 +46,7 @@ class Batch:
     """Speech in this batch, without padding."""
     names: list[str]
     """File names of the clips, for messages."""
-    places: list[Place]
+    positions: list[Place]
     """Which clips these are, so that the batch can be made again in smaller ones."""
     text_lengths: list[int]
     """Text tokens of each clip."""
@@ -207,26 +207,26 @@ class Collate:
 
     Args:
         shape: of the model.
-        mask_heard: leave out the codes that a clip's own crop covers (training); evaluation scores all codes.
+        mask_conditioning: leave out the codes that a clip's own crop covers (training); evaluation scores all codes.
         learn_reading: say where in the text each code is, for clips with word times.
         layout: a row a clip, or one packed row.
-        room: what a batch is filled up to, so that all have one shape.
+        static_shape: what a batch is filled up to, so that all have one shape.
     """
 
     def __init__(
         self,
         shape: GptShape,
         *,
-        mask_heard: bool,
+        mask_conditioning: bool,
         learn_reading: bool = False,
         layout: Layout = "rows",
-        room: Room = NO_ROOM,
+        static_shape: StaticShape = NO_STATIC_SHAPE,
     ) -> None:
         self.shape = shape
-        self.mask_heard = mask_heard
+        self.mask_conditioning = mask_conditioning
         self.learn_reading = learn_reading
         self.layout = layout
-        self.room = room
+        self.static_shape = static_shape
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
@@ -236,17 +236,17 @@ class Collate:
             [clip.tokens for clip in clips],
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
             self.shape,
-            heard=spans if self.mask_heard else None,
+            heard=spans if self.mask_conditioning else None,
             reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if self.learn_reading else None,
             layout=self.layout,
-            room=self.room,
+            static_shape=self.static_shape,
         )
         return Batch(
             packed=packed,
-            heard=F.pad(heard, (0, 0, 0, max(self.room.clips - len(samples), 0))),
+            heard=F.pad(heard, (0, 0, 0, max(self.static_shape.clips - len(samples), 0))),
             audio_seconds=sum(clip.seconds for clip in clips),
             names=[clip.audio.name for clip in clips],
-            places=[sample.place for sample in samples],
+            positions=[sample.place for sample in samples],
             text_lengths=[len(clip.tokens) for clip in clips],
             code_lengths=[len(clip.codes) for clip in clips],
             lost=[sample.fault for sample in samples if sample.fault],
@@ -269,11 +269,11 @@ def _codes_in(span: tuple[int, int] | None) -> tuple[int, int]:
 
 def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:
     """The same clips, heard the same, in batches of `max_clips` or fewer; nothing is read again."""
-    if len(batch.places) <= max_clips:
+    if len(batch.positions) <= max_clips:
         return [batch]
     samples = [
         Sample(place, dataset.clips[place[1]], heard, dataset.span(place))
-        for place, heard in zip(batch.places, batch.heard[: len(batch.places)], strict=True)
+        for place, heard in zip(batch.positions, batch.heard[: len(batch.positions)], strict=True)
     ]
     return [collate(samples[at : at + max_clips]) for at in range(0, len(samples), max_clips)]
 
@@ -282,16 +282,16 @@ class PlacedBatches:
     """The batches a loader is to bring next; one loader, with its processes, then serves all epochs.
 
     Args:
-        places: batches of an epoch, by its number and the first batch wanted.
+        positions: batches of an epoch, by its number and the first batch wanted.
     """
 
-    def __init__(self, places: Callable[[int, int], Iterator[list[Place]]]) -> None:
-        self.places = places
+    def __init__(self, positions: Callable[[int, int], Iterator[list[Place]]]) -> None:
+        self.positions = positions
         self.epoch = 0
         self.start = 0
 
     def __iter__(self) -> Iterator[list[Place]]:
-        return self.places(self.epoch, self.start)
+        return self.positions(self.epoch, self.start)
 
 
 def make_loader(
@@ -335,4 +335,4 @@ def _read(clip: TrainingClip, start: int, count: int) -> Tensor:
     """Samples [start, start + count) of a clip, [count]; a clip of a foreign format is decoded whole each time."""
     if clip.is_native:
         return read_segment(clip.audio, start, count)[0]
-    return load_audio(clip.audio, SAMPLE_RATE)[0, start : start + count]
+    return load_audio(clip.audio, DATASET_RATE)[0, start : start + count]

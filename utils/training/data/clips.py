@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE, TrainConfig
+from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
 from utils.model.shapes import GptShape
@@ -42,13 +42,13 @@ class TrainingClip:
     @property
     def seconds(self) -> float:
         """Duration, in seconds."""
-        return self.num_samples / SAMPLE_RATE
+        return self.num_samples / DATASET_RATE
 
     def tokens_read(self) -> NDArray[np.float32]:
         """The text token, a fraction between two, that is spoken in the middle of each code, [M]; or empty."""
         if not len(self.reading):
             return np.zeros(0, dtype=np.float32)
-        middles = (np.arange(len(self.codes)) + 0.5) * (CODE_SAMPLES / SAMPLE_RATE)
+        middles = (np.arange(len(self.codes)) + 0.5) * (CODE_SAMPLES / DATASET_RATE)
         return np.interp(middles, self.reading[:, 0], self.reading[:, 1]).astype(np.float32)
 
 
@@ -150,7 +150,7 @@ def within_limits(
                 tokens=tokens,
                 codes=_NO_CODES,
                 speaker=clip.speaker,
-                reading=_reading(clip, starts, known.num_samples / SAMPLE_RATE),
+                reading=_reading(clip, starts, known.num_samples / DATASET_RATE),
             )
         )
     return kept, dropped
@@ -176,11 +176,11 @@ def _reading(clip: Clip, starts: list[int] | None, seconds: float) -> NDArray[np
 
 
 def _misfit(num_tokens: int, num_samples: int, limits: Limits) -> str:
-    seconds = num_samples / SAMPLE_RATE
+    seconds = num_samples / DATASET_RATE
     if seconds < MIN_CLIP_SECONDS:
         return f"{seconds:.2f} s is shorter than {MIN_CLIP_SECONDS} s"
     if num_samples > limits.max_audio_length:
-        return f"{seconds:.1f} s is longer than {limits.max_audio_length / SAMPLE_RATE:.1f} s"
+        return f"{seconds:.1f} s is longer than {limits.max_audio_length / DATASET_RATE:.1f} s"
     if num_tokens > limits.max_text_length:
         return f"{num_tokens} text tokens are more than {limits.max_text_length}"
     return ""

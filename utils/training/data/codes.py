@@ -1,4 +1,4 @@
-"""The DVAE codes of a dataset's clips: encoded once, kept on disk, memory-mapped while training.
+"""The code cache: DVAE codes of a dataset's clips, encoded once and memory-mapped during training.
 
 The cache is a folder named after the DVAE's fingerprint with two files that only ever grow: codes.bin, all codes as
 int16 one after the other, and index.jsonl, a line {"audio", "offset", "length"} a clip, keyed by the hash of its file.
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
-from utils.config import SAMPLE_RATE
+from utils.config import DATASET_RATE
 from utils.events.progress import ProgressFn
 from utils.model.dvae import CodeEncoder, fingerprint, load_code_encoder
 from utils.training.data.audio_files import AudioFiles
@@ -137,9 +137,9 @@ def _batches(clips: Iterable[Path]) -> Iterator[list[tuple[Path, Tensor]]]:
     batch: list[tuple[Path, Tensor]] = []
     longest = 0
     for clip in clips:
-        wav = load_audio(clip, SAMPLE_RATE)
+        wav = load_audio(clip, DATASET_RATE)
         longest = max(longest, wav.shape[1])
-        if batch and longest * (len(batch) + 1) > BATCH_SECONDS * SAMPLE_RATE:
+        if batch and longest * (len(batch) + 1) > BATCH_SECONDS * DATASET_RATE:
             yield batch
             batch, longest = [], wav.shape[1]
         batch.append((clip, wav))

@@ -1,4 +1,4 @@
-"""How long a table's clips and texts are, and the limits to train with: file headers are read, never the sound."""
+"""Lengths of a dataset's clips and texts, and limits to train with, from file headers alone."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from utils.audio.decode import decode
 from utils.bases.amharic import language_tokenizer
 from utils.bases.base import Base
-from utils.config import CODE_SAMPLES, MIN_CLIP_SECONDS, SAMPLE_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
 from utils.events.progress import ProgressFn
@@ -48,7 +48,7 @@ class LengthReport:
 
     @property
     def seconds(self) -> NDArray[np.float64]:
-        return self.samples / SAMPLE_RATE
+        return self.samples / DATASET_RATE
 
     @property
     def max_audio_length(self) -> int:
@@ -154,7 +154,7 @@ def _num_samples(audio: Path) -> int:
         frames = wav.shape[1]
     if frames < MIN_CLIP_SECONDS * rate:
         raise UserError(what=f"{frames / rate:.2f} s is shorter than {MIN_CLIP_SECONDS} s")
-    return -(-frames * SAMPLE_RATE // rate)
+    return -(-frames * DATASET_RATE // rate)
 
 
 def _told(clips: list[Clip], progress: ProgressFn | None) -> Iterable[Clip]:

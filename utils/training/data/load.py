@@ -1,4 +1,4 @@
-"""The clips of a run: read, checked, tokenized and encoded, with every clip that is left out named."""
+"""The clips of a run: read, checked, tokenized and encoded, with every dropped clip named."""
 
 import hashlib
 import logging

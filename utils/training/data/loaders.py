@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
-from utils.model.packing import NO_ROOM, Room, round_up, row_length
+from utils.model.packing import NO_STATIC_SHAPE, StaticShape, round_up, row_length
 from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.data.batches import (
     Batch,
@@ -56,17 +56,17 @@ class Loaders:
         )
         # In the order of the manifest.
         self._eval_batches = EpochBatches(_lengths(data.evaluate), config.eval_batch_size, seed=None)
-        self._rooms = {True: self._room_to_train(), False: self._room_of(self._eval_batches, num_epochs=1)}
-        """What every batch has room for, by whether it trains."""
-        self._places = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
+        self._static_shapes = {True: self._training_shape(), False: self._shape_of(self._eval_batches, num_epochs=1)}
+        """The static shape of every batch, by whether it trains."""
+        self._positions = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
         self._device = accelerator.device
         self.settings = self._settings()
         if self.settings.off:
             switches.off["loader"] = "; ".join(self.settings.off)
         self._train = make_loader(
             self._dataset(training=True),
-            self._places,
-            self._collate(self._rooms[True], training=True),
+            self._positions,
+            self._collate(self._static_shapes[True], training=True),
             num_workers=self.settings.num_workers,
             prefetch_factor=self.settings.prefetch_factor,
             pin_memory=self.settings.pin_memory,
@@ -89,7 +89,7 @@ class Loaders:
 
     def train(self, epoch: int, start: int) -> DataLoader:
         """Micro-batches of an epoch, from batch `start` on; always the same loader, whose processes live on."""
-        self._places.epoch, self._places.start = epoch, start
+        self._positions.epoch, self._positions.start = epoch, start
         return self._train
 
     def close(self) -> None:
@@ -101,14 +101,18 @@ class Loaders:
 
     def evaluate(self) -> DataLoader:
         """Evaluation batches in a fixed order."""
-        collate = self._collate(self._rooms[False], training=False)
+        collate = self._collate(self._static_shapes[False], training=False)
         return make_loader(self._dataset(training=False), list(self._eval_batches.epoch(0)), collate)
 
     def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
         """Makes smaller batches of one."""
         # Of whatever size: a batch is made smaller because memory is short.
-        room = Room(longest=self._rooms[training].longest) if self._switches.layout == "packed" else NO_ROOM
-        return partial(_split, self._dataset(training=training), self._collate(room, training=training))
+        static_shape = (
+            StaticShape(longest=self._static_shapes[training].longest)
+            if self._switches.layout == "packed"
+            else NO_STATIC_SHAPE
+        )
+        return partial(_split, self._dataset(training=training), self._collate(static_shape, training=training))
 
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""
@@ -122,33 +126,33 @@ class Loaders:
             conditioning=self._config.conditioning or self._base.defaults.conditioning,
         )
 
-    def _collate(self, room: Room, *, training: bool) -> Collate:
+    def _collate(self, static_shape: StaticShape, *, training: bool) -> Collate:
         return Collate(
             self._base.gpt_shape(),
-            mask_heard=training,
+            mask_conditioning=training,
             learn_reading=training and self._config.reading_weight > 0,
             layout=self._switches.layout,
-            room=room,
+            static_shape=static_shape,
         )
 
-    def _room_to_train(self) -> Room:
+    def _training_shape(self) -> StaticShape:
         config = self._config
         if config.max_mel_length:
             assert config.max_text_length
             clip, size = row_length(config.max_text_length, config.max_mel_length), config.batch_size
-            return Room(clips=size, longest=clip, total=round_up(clip * size, SHAPE_STEP))
+            return StaticShape(clips=size, longest=clip, total=round_up(clip * size, SHAPE_STEP))
         assert config.num_epochs
-        return self._room_of(self._batches, num_epochs=config.num_epochs)
+        return self._shape_of(self._batches, num_epochs=config.num_epochs)
 
-    def _room_of(self, batches: EpochBatches, *, num_epochs: int) -> Room:
-        """What batches have room for that compiled blocks are to compute with."""
+    def _shape_of(self, batches: EpochBatches, *, num_epochs: int) -> StaticShape:
+        """The static shape of batches that compiled blocks compute with."""
         mode, longest = self._switches.effective.compile, int(batches.lengths.max())
         if mode in CUDA_GRAPHS:
             # They are recorded for one shape. Batches are balanced: the longest is little longer than the others.
             clips, total = min(batches.batch_size, len(batches.lengths)), batches.longest(num_epochs)
-            return Room(clips=clips, longest=longest, total=round_up(total, SHAPE_STEP))
+            return StaticShape(clips=clips, longest=longest, total=round_up(total, SHAPE_STEP))
         # The variable-length kernel is told the longest clip as a number, which code is compiled for.
-        return Room(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_ROOM
+        return StaticShape(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_STATIC_SHAPE
 
     def _settings(self) -> LoaderSettings:
         config, files = self._config, {clip.audio for clip in self._data.train}

@@ -1,4 +1,4 @@
-"""What a base makes of a language: letters it lacks, tokens a word and a second, texts over the limit, and advice."""
+"""How a base reads a language: missing characters, tokens per word and second, texts over the limit, and advice."""
 
 import unicodedata
 from collections import Counter

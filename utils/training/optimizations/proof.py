@@ -1,4 +1,4 @@
-"""What a training step really did: read from the operations of one of its micro-batches, not from the settings."""
+"""What a training step really did, read from the operations of one of its micro-batches."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

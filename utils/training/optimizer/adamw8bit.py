@@ -1,4 +1,4 @@
-"""AdamW with moments in 8 bits: about 2 bytes a parameter instead of 8, in plain PyTorch on any device.
+"""AdamW with 8-bit moments: about 2 bytes per parameter instead of 8, in plain PyTorch on any device.
 
 Source: Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization": each block of values is scaled by its
 largest, and each value becomes the nearest of 256 that lie densely around zero. The update itself is in float32.
@@ -147,7 +147,7 @@ def _levels(signed: bool, device: torch.device) -> Tensor:
     for decade in range(DECADES):
         # A value's leading bits tell its decade, the others where in it; unsigned values have a bit more for that.
         count = 2**decade if signed else 2 ** (decade + 1)
-        borders = torch.linspace(0.1, 1.0, count + 1, dtype=torch.float64)
-        middles = ((borders[1:] + borders[:-1]) / 2 * 10.0 ** (decade - DECADES + 1)).tolist()
+        cu_seqlens = torch.linspace(0.1, 1.0, count + 1, dtype=torch.float64)
+        middles = ((cu_seqlens[1:] + cu_seqlens[:-1]) / 2 * 10.0 ** (decade - DECADES + 1)).tolist()
         values += middles + ([-value for value in middles] if signed else [])
     return torch.tensor(sorted(values), dtype=torch.float32, device=device)

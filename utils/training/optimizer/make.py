@@ -1,4 +1,4 @@
-"""AdamW over the right parameters, and the learning-rate schedule."""
+"""Create AdamW over the trained parameters, and the LR schedules."""
 
 from dataclasses import replace
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""AdamW whose master weights and moments live in the machine's memory: the GPU holds weights and gradients only.
+"""AdamW with master weights and moments in CPU memory: the GPU holds only weights and gradients.
 
 A step goes through the parameters chunk by chunk: gradients come into one of two staging buffers while the processor
 updates the chunk before, and updated weights go back meanwhile. The device needs no memory for it; what the machine

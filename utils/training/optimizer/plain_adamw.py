@@ -1,4 +1,4 @@
-"""What our own kinds of AdamW share: their settings, and which parameters a step moves."""
+"""What our AdamW variants share: hyperparameters, and which parameters a step updates."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable

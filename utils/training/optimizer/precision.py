@@ -1,4 +1,4 @@
-"""Which data type the matrix products get on this device, and the device and processes of a run."""
+"""The data type of matrix products on a device, and the accelerator of a run."""
 
 import logging
 import os
