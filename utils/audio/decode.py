@@ -148,7 +148,7 @@ def _parts(path: Path, blocks: Iterable[Block], sample_rate: int) -> Iterator[tu
 def _checked(path: Path, samples: NDArray[np.float32]) -> Tensor:
     peak = float(np.abs(samples).max(initial=0.0))
     if not np.isfinite(peak):
-        raise unreadable(path, "contains samples that are not finite (NaN or infinity)")
+        raise unreadable(path, "contains samples that are not finite (NaN or infinite)")
     if peak > LOUDEST:
         raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio must be between -1 and 1")
     return torch.from_numpy(samples)[None]
@@ -281,7 +281,7 @@ def _collect(
     samples = channels[np.square(channels).sum(axis=1).argmax()] if len(channels) > 1 else channels[0]
     peak = float(np.abs(samples).max())
     if not np.isfinite(peak):
-        raise unreadable(path, "contains samples that are not finite (NaN or infinity)")
+        raise unreadable(path, "contains samples that are not finite (NaN or infinite)")
     if peak > LOUDEST:
         raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio must be between -1 and 1")
     return torch.from_numpy(samples)[None], sample_rate

@@ -96,7 +96,7 @@ def _weights() -> Path:
     spec = find_spec("silero_vad")
     if spec is None or spec.origin is None:
         raise UserError(
-            what="speech detection needs silero-vad, which is not installed", fix="pip install silero-vad==6.2.3"
+            what="speech detection needs a package: silero-vad is not installed", fix="pip install silero-vad==6.2.3"
         )
     return Path(spec.origin).parent / "data" / "silero_vad.jit"
 
