@@ -70,7 +70,7 @@ format: $(DEV) ## let ruff mend and format the code
 
 .PHONY: messages
 messages: $(MADE) ## extract the page's texts into webui/text/messages.pot, for translators
-	$(BIN)/python scripts/messages.py
+	$(BIN)/python -m scripts.messages
 
 .PHONY: lock
 lock: $(MADE) ## resolve the requirements afresh into requirements.lock

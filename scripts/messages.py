@@ -1,6 +1,6 @@
 """Write the template of the page's translations, webui/text/messages.pot, from the calls of `_` and `ngettext`.
 
-    python scripts/messages.py
+    python -m scripts.messages
 
 A translation is a .po file made from it (msginit, Poedit), compiled to webui/text/locale/LANGUAGE/LC_MESSAGES/.
 Neither dates nor line numbers are written, so the template changes only when a text does.
@@ -8,7 +8,11 @@ Neither dates nor line numbers are written, so the template changes only when a 
 
 import ast
 import string
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from utils.schedules import SHAPES
+from utils.switches import SWITCHES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "webui" / "text"
@@ -22,16 +26,24 @@ msgstr ""
 "Content-Transfer-Encoding: 8bit\\n"
 "Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
 """
+ENGINE = {
+    "utils/switches.py": [text for switch in SWITCHES for text in (switch.label, switch.help) if text],
+    "utils/schedules.py": [label for label, _ in SHAPES.values()],
+}
 NUM_TEXTS = {"_": 1, "ngettext": 2}
 """How many of a call's arguments are texts: ngettext has singular and plural."""
 
 
 def main() -> None:
-    TEMPLATE.write_text(template(PACKAGE), encoding="utf-8", newline="\n")
+    TEMPLATE.write_text(template(PACKAGE, ENGINE), encoding="utf-8", newline="\n")
 
 
-def template(package: Path) -> str:
+def template(package: Path, engine: Mapping[str, Iterable[str]] | None = None) -> str:
     """The .pot file of a package: every text once, with the files that use it.
+
+    Args:
+        package: folder of the files.
+        engine: texts that the page takes from elsewhere, by the file that holds them.
 
     Raises:
         ValueError: a call whose text is not a literal, which no tool can extract.
@@ -41,6 +53,10 @@ def template(package: Path) -> str:
         for texts in texts_of(path):
             used = files.setdefault(texts, [])
             used += [path.name] if path.name not in used else []
+    for name, texts in (engine or {}).items():
+        for text in texts:
+            used = files.setdefault((text,), [])
+            used += [name] if name not in used else []
     return "\n".join([HEADER, *(_entry(texts, used) for texts, used in files.items())])
 
 

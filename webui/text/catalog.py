@@ -12,3 +12,5 @@ LOCALE = Path(__file__).parent / "locale"
 
 _translations = gettext.translation(DOMAIN, LOCALE, fallback=True)
 _, ngettext = _translations.gettext, _translations.ngettext
+engine_text = _translations.gettext
+"""For texts that the engine brings: `make messages` knows where they stand, as they are no literals here."""

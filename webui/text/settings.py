@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from utils.schedules import SHAPES
 from utils.switches import SWITCHES
-from webui.text.catalog import _
+from webui.text.catalog import _, engine_text
 
 LABELS = {
-    **{key: _(switch.label) for switch in SWITCHES for key in (switch.name, switch.field) if key},
+    **{key: engine_text(switch.label) for switch in SWITCHES for key in (switch.name, switch.field) if key},
     "num_epochs": _("Epochs"),
     "batch_size": _("Batch size"),
     "grad_accumulation": _("Gradient accumulation"),
@@ -74,7 +74,7 @@ LABELS = {
     "reading_weight": _("Guided attention loss"),
 }
 HELPS = {
-    **{switch.field: _(switch.help) for switch in SWITCHES if switch.help},
+    **{helped.field: engine_text(helped.help) for helped in SWITCHES if helped.help},
     "learning_rate": _("Peak value, such as 5e-6. Empty: the base's default, with LoRA up to ten times that."),
     "num_epochs": _("Passes over the training clips. Empty: the base's default."),
     "batch_size": _("Clips per forward pass. A larger batch is faster on a GPU and needs more memory."),
@@ -159,7 +159,7 @@ CHOICES = {
     "joined": _("as many sentences as fit"),
     "sentences": _("one sentence at a time"),
     "quick": _("first sentence alone, then as many as fit"),
-    **{str(name): _(label) for name, (label, *_rest) in SHAPES.items()},
+    **{str(name): engine_text(shape[0]) for name, shape in SHAPES.items()},
     "none": _("none"),
     "selective": _("selective"),
     "full": _("full"),
