@@ -15,7 +15,7 @@ from utils.performance_utils import PerformanceTracker
 from utils.training.data.batches import Batch
 from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
-from utils.training.optimizations.report import Report
+from utils.training.optimizations.switch import Report
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.recovery import Recovery
 from utils.training.samples import Sampling
