@@ -314,6 +314,28 @@ def test_the_project_keeps_its_architecture():
     assert find_problems(ROOT) == []
 
 
+def missing_imports(root: Path) -> list[str]:
+    """Imports of our own modules that are not there; mypy passes over what it does not find."""
+    modules = {module.name: module for module in read_modules(root)}
+    tops = {name.split(".")[0] for name in modules}
+    return [
+        f"{module.path.relative_to(root)}:{item.line}: there is no {item.name}"
+        for module in modules.values()
+        for item in module.imports
+        if item.name.split(".")[0] in tops
+        and item.name not in modules
+        and item.name.rpartition(".")[0] not in modules
+        and not (root / item.name.rpartition(".")[0].replace(".", "/")).is_dir()
+    ]
+
+
+def test_every_import_of_our_own_is_there(tmp_path):
+    assert missing_imports(ROOT) == []
+    assert missing_imports(write_tree(tmp_path, {"utils/a.py": "from utils.b import c"})) == [
+        "utils/a.py:2: there is no utils.b.c"
+    ]
+
+
 def test_every_part_of_the_project_was_read():
     names = {module.name for module in read_modules(ROOT)}
     assert {"app", "utils.config", "webui.interface", "tests.test_architecture"} <= names
