@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.graphs import circles_of
+
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
@@ -234,28 +236,6 @@ def folder(module: Module) -> str:
     """The package that a module lies in; a file at the engine's top is one by itself."""
     package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
     return module.name if package == "utils" else package
-
-
-def circles_of(graph: dict[str, set[str]]) -> list[list[str]]:
-    """A circle through each node that is on one of which no node was named before."""
-    found: list[list[str]] = []
-    for start in sorted(graph):
-        if any(start in circle for circle in found):
-            continue
-        before: dict[str, str] = {}
-        queue = deque([start])
-        while queue:
-            node = queue.popleft()
-            for after in sorted(graph.get(node, ())):
-                if after not in before:
-                    before[after] = node
-                    queue.append(after)
-        if start in before:
-            circle = [start]
-            while circle[-1] != start or len(circle) == 1:
-                circle.append(before[circle[-1]])
-            found.append(circle[::-1])
-    return found
 
 
 def heavy_chains(start: Module, modules: dict[str, Module]) -> list[str]:
