@@ -60,7 +60,7 @@ def test_loading_it_leaves_the_number_of_threads_alone() -> None:
 
 def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(voice_activity, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs silero-vad, which is not installed"):
+    with pytest.raises(UserError, match="silero-vad is not installed"):
         load_voice_activity()
 
 

@@ -75,4 +75,4 @@ def test_without_a_recogniser_the_reason_is_told(tmp_path) -> None:
 def test_a_recogniser_on_this_machine_hears_words(tmp_path) -> None:
     recognise = find_recogniser(str(make_whisper(tmp_path)), "en-us")
     assert callable(recognise) and recognise(recording(1)) == " ".join(SENTENCE)
-    assert "does not know the language" in str(find_recogniser(str(tmp_path / "converted"), "xx"))
+    assert "does not support the language" in str(find_recogniser(str(tmp_path / "converted"), "xx"))

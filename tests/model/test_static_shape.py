@@ -16,7 +16,7 @@ ROOM = StaticShape(clips=8, longest=LONGEST, total=round_up(8 * LONGEST, 256))
 def batch_of(sizes: list[tuple[int, int]], *, layout: str, room: StaticShape = ROOM) -> PackedBatch:
     texts = [torch.arange(21, 21 + text) for text, _ in sizes]
     codes = [torch.arange(code) for _, code in sizes]
-    return pack(texts, codes, find_base("tiny").gpt_shape(), layout=layout, room=room)
+    return pack(texts, codes, find_base("tiny").gpt_shape(), layout=layout, static_shape=room)
 
 
 SIZES = [

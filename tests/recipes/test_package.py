@@ -122,7 +122,7 @@ def test_a_list_that_is_none_is_refused(copy: Path, change: dict, message: str) 
 
 def test_the_starter_without_its_list_is_refused(copy: Path, monkeypatch) -> None:
     """Else it would be a base like any other, with settings that are XTTS v2's."""
-    monkeypatch.setattr("utils.bases.base.assets_folder", lambda: copy.parent)
+    monkeypatch.setattr("utils.bases.catalog.assets_folder", lambda: copy.parent)
     assert find_base("starter").folder == copy
     (copy / "about.json").unlink()
     with pytest.raises(UserError, match="list of its files is missing"):

@@ -127,7 +127,7 @@ def test_a_voice_is_made_by_mouse(page, faults):
 
 
 def create_project(page: Page) -> None:
-    expect(page.locator("#activity")).to_contain_text("Start here")
+    expect(page.locator("#activity")).to_contain_text("Enter a name under New project")
     # Files first, as people do: they wait until there is a project to take them.
     page.locator("#upload input[type=file]").set_input_files(str(VOICE / "metadata.csv"))
     expect(page.get_by_text(text.UPLOAD_WAITS)).to_be_visible()

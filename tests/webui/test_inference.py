@@ -134,7 +134,7 @@ def test_faults_are_told_before_anything_is_made(studio, project, tmp_path):
         ({"text": " "}, "no text"),
         ({"model": None}, text.NO_MODEL_YET),
         ({"model": "base/none"}, "no model"),
-        ({"model": "run/../../x/best"}, "cannot be used"),
+        ({"model": "run/../../x/best"}, "no model"),
         ({"voice": "recording"}, text.NO_RECORDING),
         ({"voice": "clip"}, text.NO_CLIP),
         ({"voice": "clip", "clip": "../../secret.wav"}, text.NO_CLIP),
