@@ -12,7 +12,7 @@ from utils.events import read_events
 from utils.project.paths import Project
 from utils.training.optimizer.precision import UNSUPPORTED, make_accelerator
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
