@@ -142,7 +142,7 @@ def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
     for clip, (start, length) in enumerate(zip(packed.cu_seqlens, lengths[:4], strict=False)):
         assert torch.equal(packed.tight[0, start : start + length], rows.tight[clip, :length])
     for name in ("text", "code"):
-        flat = [batch.tight.flatten()[getattr(batch, f"{name}_places")] for batch in (rows, packed)]
+        flat = [batch.tight.flatten()[getattr(batch, f"{name}_indices")] for batch in (rows, packed)]
         count = getattr(packed, f"num_{name}_targets")
         assert torch.equal(flat[0][:count], flat[1][:count])
         assert torch.equal(getattr(rows, f"{name}_targets"), getattr(packed, f"{name}_targets"))

@@ -66,6 +66,6 @@ def test_links_and_missing_files_are_refused_and_nothing_is_stored(project: Proj
     good, link = file(tmp_path, b"x"), tmp_path / "link.wav"
     link.symlink_to("/etc/passwd")
     for bad in (link, tmp_path / "none.wav"):
-        with pytest.raises(UserError, match="gone"):
+        with pytest.raises(UserError, match="is missing"):
             add_uploads(project, [good, bad])
     assert uploaded_bytes(project) == 0 and good.is_file()

@@ -79,8 +79,8 @@ def test_rows_know_their_line(tmp_path: Path) -> None:
         (b"audio_file|text\na.wav|x\nb.wav|caf\xe9\n", "not UTF-8", "line 3"),
         ("audio_file|text\na.wav|x\0y\n", "NUL", "line 2"),
         ("audio_file|text|word_times\na.wav|x y|0.0 half\n", "write seconds", "line 2"),
-        ("audio_file|text|word_times\na.wav|x y|0.5 0.2\n", "do not rise", "line 2"),
-        ("audio_file|text|word_times\na.wav|x y|0.5 nan\n", "do not rise", "line 2"),
+        ("audio_file|text|word_times\na.wav|x y|0.5 0.2\n", "not ascending", "line 2"),
+        ("audio_file|text|word_times\na.wav|x y|0.5 nan\n", "not ascending", "line 2"),
     ],
 )
 def test_broken_tables_are_refused_with_the_line(

@@ -91,7 +91,7 @@ def test_a_text_of_the_language_is_kept_and_others_are_refused(project, tmp_path
         keep_corpus(project, given(tmp_path / "up", "more.txt")[0], quota_bytes=5)
     link = tmp_path / "up" / "link.txt"
     link.symlink_to("/etc/passwd")
-    with pytest.raises(UserError, match="gone"):
+    with pytest.raises(UserError, match="is missing"):
         keep_corpus(project, link)
 
 
