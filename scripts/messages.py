@@ -53,8 +53,8 @@ def template(package: Path, engine: Mapping[str, Iterable[str]] | None = None) -
         for texts in texts_of(path):
             used = files.setdefault(texts, [])
             used += [path.name] if path.name not in used else []
-    for name, texts in (engine or {}).items():
-        for text in texts:
+    for name, brought in (engine or {}).items():
+        for text in brought:
             used = files.setdefault((text,), [])
             used += [name] if name not in used else []
     return "\n".join([HEADER, *(_entry(texts, used) for texts, used in files.items())])
