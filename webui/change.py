@@ -12,7 +12,7 @@ ROW = "row"
 
 
 class Change:
-    """New properties of a component by name: value, choices, visible, interactive, label, placeholder, ..."""
+    """New properties of a component by name: value, choices, visible, interactive, label, ..."""
 
     def __init__(self, **properties: Any) -> None:
         self.properties = properties

@@ -78,6 +78,7 @@ def beats(folder: Path) -> bool:
 
 def test_a_run_started_by_hand_gives_signs_of_life_until_it_has_ended(by_hand: Path) -> None:
     eventually(lambda: beats(by_hand))
+    assert jobs.status(by_hand).alive
     EventWriter(by_hand / "events.jsonl").write("finished")
     eventually(lambda: not beats(by_hand))
 

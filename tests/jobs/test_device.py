@@ -210,6 +210,6 @@ def test_a_holder_that_was_killed_holds_nothing(output: Path) -> None:
     if child == 0:
         hold("train", output, device="cpu").__enter__()
         os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     with hold("train", output, device="cpu"):
         pass

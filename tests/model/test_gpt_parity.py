@@ -132,7 +132,7 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
 
 
 def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
-    """Whatever reads a packed row finds each clip whole between its cu_seqlens."""
+    """Whatever reads a packed row finds each clip whole between its two bounds."""
     texts, codes, _ = clips(4)
     heard = [(3, 20), (0, 50), (7, 23), (60, 64)]
     rows, packed = (pack(texts, codes, SHAPE, heard=heard, layout=layout) for layout in ("rows", "packed"))

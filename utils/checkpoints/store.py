@@ -6,7 +6,6 @@ name where the file system has hard links. left-* are those that a resume from a
 """
 
 import errno
-import hashlib
 import json
 import logging
 import os
@@ -35,12 +34,13 @@ from utils.checkpoints.layout import (
 )
 from utils.checkpoints.resume import Resume
 from utils.errors import UserError
+from utils.files import file_hash
 from utils.model.weights import State, read_weights, write_weights
 
 log = logging.getLogger(__name__)
 
 SMALL_FILES_BYTES = 2**20
-"""StaticShape for everything of a checkpoint but its tensors."""
+"""Space for everything of a checkpoint but its tensors."""
 
 Tensors = Mapping[str, Tensor]
 
@@ -303,7 +303,7 @@ def _read_marked(file: Path) -> State:
 
 
 def _require_unchanged(file: Path, sha256: str) -> None:
-    if _sha256(file) != sha256:
+    if file_hash(file) != sha256:
         raise UserError(what=f"the checkpoint's {file.name} is damaged", where=str(file), fix="name another checkpoint")
 
 
@@ -321,7 +321,7 @@ def _mark_complete(folder: Path, known: Mapping[str, str]) -> None:
     marks = {}
     for file in sorted(folder.iterdir()):
         sync(file)
-        marks[file.name] = {"size": file.stat().st_size, "sha256": known.get(file.name) or _sha256(file)}
+        marks[file.name] = {"size": file.stat().st_size, "sha256": known.get(file.name) or file_hash(file)}
     (folder / COMPLETE_FILE).write_text(json.dumps(marks), encoding="utf-8")
     sync(folder / COMPLETE_FILE)
     sync(folder)
@@ -336,8 +336,3 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

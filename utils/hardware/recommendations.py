@@ -14,6 +14,7 @@ from utils.hardware.estimates import GB, XTTS_V2, Checkpointing, MemoryEstimate,
 from utils.hardware.gpu import Gpu
 from utils.hardware.machine import Machine, this_machine
 from utils.hardware.processor import Cpu
+from utils.switches import SWITCHES
 
 UseCase = Literal["production", "experiments", "limited memory", "maximum quality", "debugging"]
 USE_CASES: tuple[UseCase, ...] = get_args(UseCase)
@@ -26,7 +27,7 @@ GPU_SHARE, CPU_SHARE = 0.9, 0.8
 """Share of the memory that a plan may fill: ragged batches fragment it, and other programs want some."""
 CROWDED = 0.25
 """A GPU of which others use more than this share is planned by what is free of it."""
-LORA_RANK = 32
+_LORA_RANK = next(switch.on for switch in SWITCHES if switch.field == "lora_rank")
 AMPERE, VOLTA = (8, 0), (7, 0)
 
 
@@ -57,7 +58,7 @@ class Recommendation:
         """The settings alone, by the names of `TrainConfig`."""
         told = ("estimate", "reasons", "problems", "lora")
         return {name: value for name, value in vars(self).items() if name not in told} | {
-            "lora_rank": LORA_RANK if self.lora else 0
+            "lora_rank": _LORA_RANK if self.lora else 0
         }
 
 

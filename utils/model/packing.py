@@ -1,14 +1,14 @@
 """Pack clips so that padding stands only at the end of a row, or nowhere, and attention needs no mask.
 
 Shapes: B clips, P = 32 conditioning latents, L text tokens (language token included), M audio codes,
-    Lp and Mp the padded lengths of both parts, R rows of T positions, K and J scored indices.
+    Lp and Mp the padded lengths of both parts, R rows of T positions, K and J scored positions.
 
 A clip reads [32 latents | START, L text tokens | start, M codes, 3 stops]; each position predicts the next one within
 its part: L text tokens and STOP, then M codes and 4 stops. Source of the counts: coqui-tts, GPT.forward, with the
 positions that its attention mask hides left out.
 
 Two layouts: "rows" gives each clip a row of its own, rounded up to few different lengths (R = B); "packed" puts all
-clips behind one another in one row (R = 1), for attention kernels that take the clips' cu_seqlens.
+clips behind one another in one row (R = 1), for attention kernels that take the bounds between clips (cu_seqlens).
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Layout = Literal["rows", "packed"]
 
 
 class StaticShape(NamedTuple):
-    """StaticShape that every batch is filled up to, so that all have one shape; 0 leaves them as they come."""
+    """A shape that every batch is filled up to, so that all have one shape; 0 leaves them as they come."""
 
     clips: int = 0
     """Clips of a batch."""

@@ -34,7 +34,8 @@ def command(program: str, *words: object, project: Place | str | None = None, **
     Args:
         program: module of utils.cli.
         words: subcommand and positional values.
-        project: where it works; its output folder is named only when it is not the default. Or a placeholder for it.
+        project: where it works; its output folder is named only when it is not the default.
+            A text stands for a project that is not known.
         flags: settings by field name, in order; None is left out, True and False are switches, a tuple is several.
     """
     line = ["python", "-m", f"utils.cli.{program}", *map(str, words)]
@@ -54,7 +55,7 @@ def extend_command(language: str, base: object, project: Place | None = None) ->
     Args:
         language: its code.
         base: the base to begin with: a name or a folder.
-        project: where it is put; a placeholder when nobody knows.
+        project: where it is put; NAME when nobody knows.
     """
     return command("language", project=project or NAME, language=language, base=base, corpus=TEXTS, extend=NEW_TOKENS)
 

@@ -43,7 +43,7 @@ def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str =
     Args:
         character: that the vocabulary lacks.
         is_known: whether it can express a text.
-        extend: command that adds the language's letters to the base; with placeholders when not given.
+        extend: command that adds the language's letters to the base; with NAME and FILE when not given.
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c))
     for text in (_INSTEAD.get(character), plain, _INSTEAD.get(plain)):

@@ -5,7 +5,6 @@
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from utils import jobs
 from utils.bases.catalog import find_entry
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.hardware import TORCH_ENVIRONMENT
+from utils.jobs.environment import child_environment
 from utils.performance_utils import is_out_of_memory
 from utils.training.data.batches import Batch
 from utils.training.data.loaders import Loaders
@@ -76,7 +75,7 @@ class Measurement:
 
 
 def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
-    """Measure in a child process; what goes wrong there is told as `fault`.
+    """Measure in a child process; what goes wrong there is reported as `fault`.
 
     Args:
         config: settings of a prepared project.
@@ -88,9 +87,7 @@ def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
         _absolute(config).save(settings)
         flags = ["--warmup", str(warmup), "--steps", str(steps)]
         command = [sys.executable, "-m", "utils.training.measure", str(settings), *flags]
-        root = Path(__file__).resolve().parents[2]
-        environment = TORCH_ENVIRONMENT | os.environ
-        child = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment, check=False)
+        child = subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
     lines = child.stdout.strip().splitlines()
     if child.returncode == 0 and lines:
         return Measurement(**json.loads(lines[-1]))

@@ -10,9 +10,9 @@ from accelerate.utils import broadcast_object_list
 from utils import jobs
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
-from utils.checkpoints.store import sync
 from utils.config import DATASET_RATE, TrainConfig
 from utils.errors import UserError
+from utils.files import replacing
 from utils.model.weights import write_pickle
 from utils.project.paths import new_run_id
 from utils.training.data.base import keep_start
@@ -77,11 +77,8 @@ def renew_settings(config: TrainConfig, resumed: Resumed) -> None:
     former = resumed.run / f"config-until-{resumed.state['step']:08d}.yaml"
     if not former.exists():
         shutil.copyfile(file, former)
-    aside = file.with_suffix(".part")
-    config.save(aside)
-    sync(aside)
-    aside.replace(file)
-    sync(file.parent)
+    with replacing(file, durable=True) as temporary:
+        config.save(temporary)
 
 
 def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:

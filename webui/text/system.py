@@ -75,7 +75,7 @@ def memory_free(total: str, free: str) -> str:
 
 
 def disk_free(free: str) -> str:
-    """StaticShape on the disk."""
+    """Free space on the disk."""
     return _("{free} free on this disk").format(free=free)
 
 

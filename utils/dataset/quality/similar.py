@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LIKENESS = 0.9
-"""From here on two fingerprints are one recording's: other clips of one voice stay below 0.6, copies above 0.8."""
+"""From here on two fingerprints are one recording's; other clips of one voice stay below 0.6."""
 _LENGTH = 0.06
 """Copies differ in length by no more than this share: what trimming leaves at their edges."""
 _BLOCK = 512
