@@ -14,6 +14,7 @@ CEILING = 10 ** (-1 / 20)
 """Highest peak after amplification: -1 dBFS, room for what resampling may add between the samples."""
 _GATE_S = 0.4
 """Length of a gating block of BS.1770: shorter sounds are repeated until they fill one."""
+_meter = lru_cache(maxsize=8)(pyloudnorm.Meter)
 
 
 def loudness(wav: Tensor, sample_rate: int) -> float:
@@ -51,8 +52,3 @@ def normalize_loudness(wav: Tensor, sample_rate: int, target: float) -> tuple[Te
     # A peak that is above the ceiling already is no reason to make a quiet target louder or quieter than asked for.
     gain = min(10 ** ((target - measured) / 20), max(CEILING / peak, 1e-6))
     return wav * gain, 20 * math.log10(gain)
-
-
-@lru_cache(maxsize=8)
-def _meter(sample_rate: int) -> pyloudnorm.Meter:
-    return pyloudnorm.Meter(sample_rate)

@@ -88,7 +88,9 @@ def estimate_snr(wav: Tensor, sample_rate: int, speech: Tensor | None = None) ->
     loud = level >= np.median(level)
     noise = None
     if speech is not None:
-        voiced = _at_frames(speech, len(level))
+        # `frame_levels` begin a frame every 10 ms.
+        times = (np.arange(len(level)) * 0.01 + 0.0125) * VAD_RATE / FRAME
+        voiced = (speech.numpy() >= SPEECH)[np.minimum(times.astype(int), len(speech) - 1)]
         # Noise as loud as the voice can lead the model astray: its pauses must be quieter than its speech.
         if voiced.sum() >= 10 and (~voiced).sum() >= 10 and np.median(level[voiced]) > np.median(level[~voiced]):
             loud = voiced
@@ -183,12 +185,6 @@ def _core(wav: Tensor, sample_rate: int) -> Tensor:
     loud = np.flatnonzero(level >= np.percentile(level, 95) - 25)
     hop = round(0.01 * sample_rate)
     return wav[:, int(loud[0]) * hop : (int(loud[-1]) + 2) * hop]
-
-
-def _at_frames(speech: Tensor, count: int) -> NDArray[np.bool_]:
-    """Voice activity at the frames of `frame_levels`, which begin every 10 ms."""
-    times = (np.arange(count) * 0.01 + 0.0125) * VAD_RATE / FRAME
-    return (speech.numpy() >= SPEECH)[np.minimum(times.astype(int), len(speech) - 1)]
 
 
 def _in_runs(flat: NDArray[np.bool_]) -> NDArray[np.bool_]:

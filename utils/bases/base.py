@@ -80,7 +80,13 @@ class Base:
         """The base's own training defaults, those of XTTS v2 where it names none."""
         known = TrainingDefaults.__dataclass_fields__
         own = self.about.get("training", {})
-        return TrainingDefaults(**{key: _tupled(value) for key, value in own.items() if key in known})
+        values: dict[str, Any] = {
+            # JSON has no tuples.
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in own.items()
+            if key in known
+        }
+        return TrainingDefaults(**values)
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -158,7 +164,11 @@ class Base:
 
     def state(self) -> State:
         """The model's tensors under stock's names: gpt.*, hifigan_decoder.*, mel_stats."""
-        return without_training_leftovers(read_weights(self.weights))
+        # Checkpoints of stock's trainer prefix each name with `xtts.` and carry the DVAE and two spectrograms as well;
+        # some published files repeat the GPT (coqui-tts, Xtts.get_compatible_checkpoint_state_dict).
+        dropped = ("dvae.", "torch_mel_spectrogram", "gpt.gpt_inference.", "gpt.gpt.wte.")
+        named = {name.removeprefix("xtts."): tensor for name, tensor in read_weights(self.weights).items()}
+        return {name: tensor for name, tensor in named.items() if not name.startswith(dropped)}
 
     @property
     def dvae(self) -> Path:
@@ -230,19 +240,3 @@ def where_it_lies(folder: Path, *beside: Path) -> Path:
     """
     places = (folder, *(place / folder.name for place in (*beside, bases_folder(), assets_folder())))
     return next((place for place in places if has_weights(place)), folder)
-
-
-def without_training_leftovers(state: State) -> State:
-    """A model's tensors as stock's Xtts names them.
-
-    Checkpoints of stock's trainer prefix each name with `xtts.` and carry the DVAE and two spectrograms as well; some
-    published files repeat the GPT under gpt.gpt_inference (coqui-tts, Xtts.get_compatible_checkpoint_state_dict).
-    """
-    dropped = ("dvae.", "torch_mel_spectrogram", "gpt.gpt_inference.", "gpt.gpt.wte.")
-    named = {name.removeprefix("xtts."): tensor for name, tensor in state.items()}
-    return {name: tensor for name, tensor in named.items() if not name.startswith(dropped)}
-
-
-def _tupled(value: Any) -> Any:
-    """JSON has no tuples."""
-    return tuple(value) if isinstance(value, list) else value

@@ -62,11 +62,6 @@ def base_folder(name: str) -> Path:
     return assets_folder() / STARTER if name == STARTER else Path(name).expanduser()
 
 
-def find_entry(name: str) -> BaseEntry | None:
-    """The known base of that name."""
-    return next((entry for entry in known_bases() if entry.name == name), None)
-
-
 def project_bases(project: Project) -> list[BaseEntry]:
     """The bases that were made for a project by adding a language; each is named by its folder."""
     folders = sorted(project.folder.glob("base-*")) if project.folder.is_dir() else []
@@ -98,15 +93,13 @@ def base_home(folder: Path, language: str, *, own_dvae: bool = False, another: b
 def newest_made(project: Project, language: str) -> BaseEntry | None:
     """The base that was made last for a project's language, one with a DVAE of its own not counted."""
     name = re.compile(rf"base-{re.escape(plain_code(language))}(-\d+)?")
-    found = [entry for entry in project_bases(project) if entry.folder and name.fullmatch(entry.folder.name)]
-    return max(found, key=_made_at, default=None)
-
-
-def _made_at(entry: BaseEntry) -> tuple[int, int, str]:
-    """Orders bases by when they were made; of two of one moment the higher number is the later."""
-    assert entry.folder is not None
-    name = entry.folder.name
-    return (entry.folder / "config.json").stat().st_mtime_ns, len(name), name
+    made = {
+        # Of two of one moment the higher number is the later.
+        ((entry.folder / "config.json").stat().st_mtime_ns, len(entry.folder.name), entry.folder.name): entry
+        for entry in project_bases(project)
+        if entry.folder and name.fullmatch(entry.folder.name)
+    }
+    return made[max(made)] if made else None
 
 
 def has_weights(folder: Path) -> bool:

@@ -176,7 +176,8 @@ class _Download:
                 where=self.hub.page,
                 fix="it was removed; run the download again, or use another HF_ENDPOINT or network if it recurs",
             )
-        _flush_to_disk(part)
+        with part.open("r+b") as file:
+            os.fsync(file.fileno())
         part.replace(finished)
 
     def _part(self, entry: FileEntry) -> Path:
@@ -240,11 +241,6 @@ def _one_process(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _flush_to_disk(path: Path) -> None:
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def _size(path: Path) -> int:

@@ -74,7 +74,8 @@ def _write_base(folder: Path) -> None:
     config = _make_config()
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     signal = babble(seconds=50)
-    mel_stats = _mel_scale(signal)
+    # The mean absolute log-mel of each channel, [80].
+    mel_stats = dvae_mel(torch.ones(80))(signal).abs().mean(dim=(0, 2)).clamp(min=1.0)
     torch.save(mel_stats, folder / "mel_stats.pth")
     write_weights(folder / "dvae.safetensors", _make_dvae(signal, mel_stats))
     gpt = XttsGpt(gpt_shape(config, XttsTokenizer(folder / "vocab.json")))
@@ -133,11 +134,6 @@ def babble(*, seconds: int) -> Tensor:
     open_share = (torch.sin(2 * math.pi * 3.1 * time) + 0.6).clamp(0, 1)
     hiss = 0.05 * torch.randn_like(time) * (torch.sin(2 * math.pi * 1.3 * time) > 0.7)
     return (0.2 * (voiced * open_share + hiss)).clamp(-1, 1).unsqueeze(0)
-
-
-def _mel_scale(signal: Tensor) -> Tensor:
-    """Mean absolute log-mel of each channel, [80]."""
-    return dvae_mel(torch.ones(80))(signal).abs().mean(dim=(0, 2)).clamp(min=1.0)
 
 
 def _make_dvae(signal: Tensor, mel_stats: Tensor) -> dict[str, Tensor]:

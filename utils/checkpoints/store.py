@@ -171,7 +171,9 @@ class Checkpoints:
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
             self._clear()
-            self._require_room(size)
+            # Nothing is begun that cannot end: fail as the disk would, but before it is full.
+            if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
             fill(aside)
@@ -186,15 +188,6 @@ class Checkpoints:
             raise self._not_saved(step, error) from error
         self._prune(prefix, final)
         return final
-
-    def _require_room(self, size: int) -> None:
-        """Nothing is begun that cannot end.
-
-        Raises:
-            OSError: as the disk would, but before it is full.
-        """
-        if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
     def _not_saved(self, step: int, error: OSError) -> NotSaved:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -239,7 +232,8 @@ def load_checkpoint(folder: Path) -> State:
     """
     if not is_complete(folder):
         raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
-    return _read_marked(folder / MODEL_FILE)
+    _require_unchanged(folder / MODEL_FILE, _marks(folder)[MODEL_FILE]["sha256"])
+    return read_weights(folder / MODEL_FILE)
 
 
 def verify(folder: Path) -> None:
@@ -294,12 +288,6 @@ def read_state(folder: Path) -> dict[str, Any]:
     """Where the run was at this checkpoint."""
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     return state
-
-
-def _read_marked(file: Path) -> State:
-    """Tensors of a checkpoint's file, if it is what was written."""
-    _require_unchanged(file, _marks(file.parent)[file.name]["sha256"])
-    return read_weights(file)
 
 
 def _require_unchanged(file: Path, sha256: str) -> None:

@@ -77,9 +77,9 @@ def parse(config_class: type[ConfigType], description: str | None, args: Sequenc
     Raises:
         SystemExit: 0 after --help, 2 after an unknown, missing or unreadable flag.
     """
-    return tyro.cli(
-        config_class, prog=_program(), description=description, args=args, config=(tyro.conf.OmitArgPrefixes,)
-    )
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    program = f"python -m {module.name}" if module else Path(sys.argv[0]).name
+    return tyro.cli(config_class, prog=program, description=description, args=args, config=(tyro.conf.OmitArgPrefixes,))
 
 
 def given_fields(args: Sequence[str] | None = None) -> frozenset[str]:
@@ -92,12 +92,6 @@ def given_fields(args: Sequence[str] | None = None) -> frozenset[str]:
     names = (word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--"))
     # `--no-sdpa` gives sdpa.
     return frozenset(form for name in names for form in (name, name.removeprefix("no_")))
-
-
-def _program() -> str:
-    """How this command was started, for the usage line."""
-    module = getattr(sys.modules["__main__"], "__spec__", None)
-    return f"python -m {module.name}" if module else Path(sys.argv[0]).name
 
 
 def set_up_logging() -> None:

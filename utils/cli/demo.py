@@ -68,12 +68,16 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _demo(config: DemoConfig) -> None:
+    from utils.bases.find import find_base
+
     stages = Stages()
     voice = assets_folder() / "demo_voice"
     report = stages.run("prepare", lambda: _prepare(config, voice))
-    trained = stages.run("train", lambda: train_with_bars(_train_config(config)))
+    training = TrainConfig(project=config.project, output=config.output, base=config.base)
+    trained = stages.run("train", lambda: train_with_bars(training))
     ready = stages.run("export", lambda: _export(config))
-    if _speaks(config):
+    # Measuring makes sense where the base has learned to speak.
+    if find_base(config.base).can_speak:
         found = stages.run("measure", lambda: measure(config, voice))
         wavs = keep_pair(found, ready.parent)
         Console().print(evaluation_table(found.models))
@@ -92,22 +96,11 @@ def _prepare(config: DemoConfig, voice: Path) -> "Report":
         return prepare(settings.validate(where="demo"), progress=progress)
 
 
-def _train_config(config: DemoConfig) -> TrainConfig:
-    return TrainConfig(project=config.project, output=config.output, base=config.base)
-
-
 def _export(config: DemoConfig) -> Path:
     from utils.inference.export import export_model
 
     with progress_phases() as progress:
         return export_model(ExportConfig(project=config.project, output=config.output), progress=progress)
-
-
-def _speaks(config: DemoConfig) -> bool:
-    """Whether measuring the base's speech makes sense."""
-    from utils.bases.find import find_base
-
-    return find_base(config.base).can_speak
 
 
 def measure(config: DemoConfig, voice: Path) -> "Evaluation":

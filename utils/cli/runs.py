@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from utils.checkpoints.layout import CheckpointFolder, find_run
+from utils.checkpoints.layout import find_run
 from utils.cli.common import error_exits
 from utils.errors import UserError
 from utils.events import Event, tail
@@ -25,7 +25,9 @@ def list_all(project: str | None = None, output: Path = OUTPUT) -> None:
         project: only the runs of this project.
         output: the folder that holds all projects.
     """
-    projects = [open_project(project, output)] if project else _projects(output)
+    folders = sorted(output.iterdir()) if output.is_dir() and not project else []
+    known = [Project(name=folder.name, output=output) for folder in folders if (folder / "runs").is_dir()]
+    projects = [open_project(project, output)] if project else known
     rows = [_row(owner, info) for owner in projects for info in list_runs(owner)]
     if not rows:
         print(f"no runs in {projects[0].runs if project else output}")
@@ -100,11 +102,6 @@ def main(args: Sequence[str] | None = None) -> None:
         )
 
 
-def _projects(output: Path) -> list[Project]:
-    folders = sorted(output.iterdir()) if output.is_dir() else []
-    return [Project(name=folder.name, output=output) for folder in folders if (folder / "runs").is_dir()]
-
-
 def _row(project: Project, info: RunInfo) -> tuple[str, ...]:
     best = f"{info.best_loss:.3f}" if info.best_loss is not None else "-"
     return (
@@ -173,12 +170,13 @@ def _event(event: Event) -> tuple[str, ...]:
 
 def _checkpoints(info: RunInfo) -> Iterable[str]:
     yield "checkpoints"
-    yield from _aligned([("", *_checkpoint(checkpoint)) for checkpoint in info.checkpoints], right=(2,))
-
-
-def _checkpoint(checkpoint: CheckpointFolder) -> tuple[str, ...]:
-    what = "best weights" if checkpoint.is_best else "to resume from"
-    return checkpoint.path.name, _size(checkpoint.num_bytes), what if checkpoint.is_complete else "incomplete"
+    rows = []
+    for checkpoint in info.checkpoints:
+        what = "best weights" if checkpoint.is_best else "to resume from"
+        rows.append(
+            ("", checkpoint.path.name, _size(checkpoint.num_bytes), what if checkpoint.is_complete else "incomplete")
+        )
+    yield from _aligned(rows, right=(2,))
 
 
 def _steps(info: RunInfo) -> str:

@@ -78,11 +78,6 @@ class DvaeTraining:
     seed: int = 1
     """Fixes crops and revivals."""
 
-    def revives_at(self, step: int) -> bool:
-        """Whether dead codes are revived after this step."""
-        in_time = self.open_steps < step < self.revive_until * self.steps
-        return in_time and step % self.revive_every == 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class DvaeQuality:
@@ -222,7 +217,8 @@ def train_dvae(
         losses.append(_step(dvae, mel, optimizer, settings, quantize=step >= settings.open_steps))
         if settings.hold_unused:
             hold_unused_codes(dvae, held)
-        if settings.revives_at(step):
+        in_time = settings.open_steps < step < settings.revive_until * settings.steps
+        if in_time and step % settings.revive_every == 0:
             revive_dead_codes(dvae, mel, rng)
         if (step + 1) % settings.log_every == 0:
             quality = evaluate_dvae(dvae, eval_mels, mel_stats) if eval_mels is not None else None

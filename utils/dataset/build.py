@@ -308,4 +308,4 @@ def _write(report: Report, language: str, project: Project, staging: Staging, wo
     staging.file(project.language_file).write_text(f"{language}\n", encoding="utf-8")
     for clip in report.clips:
         if clip.clip and not (project.dataset / clip.clip).is_file():
-            work.hand_over(clip.wav_hash, Path(clip.clip).name, staging)
+            work.wav(clip.wav_hash).replace(staging.wavs / Path(clip.clip).name)

@@ -125,7 +125,9 @@ class _Trainer:
         losses = self.spectral(made, real) | losses
         total = torch.stack(list(losses.values())).sum()
         if settings.adversarial_from is not None and step >= settings.adversarial_from:
-            losses["judge"] = self._judge(made.detach(), real)
+            judged = discriminator_loss(self.discriminator, made.detach(), real)
+            _descend(self.judge_optimizer, judged, self.discriminator, settings.grad_clip_norm)
+            losses["judge"] = judged.detach()
             losses["verdict"], losses["features"] = generator_losses(self.discriminator, made, real)
             total = total + settings.adversarial_weight * (losses["verdict"] + losses["features"])
         _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
@@ -170,12 +172,6 @@ class _Trainer:
             inner = slice(cut, heard.shape[2] - cut)
             losses["outline"] = F.l1_loss(outline.mel[..., inner], heard[..., inner])
         return losses
-
-    def _judge(self, made: Tensor, real: Tensor) -> Tensor:
-        """One step of the discriminator; returns its loss."""
-        loss = discriminator_loss(self.discriminator, made, real)
-        _descend(self.judge_optimizer, loss, self.discriminator, self.settings.grad_clip_norm)
-        return loss.detach()
 
     def _inner(self, sound: Tensor) -> Tensor:
         """[B, 1, N] without the margins: what decoded sound and recording both hold, [B, 1, n]."""

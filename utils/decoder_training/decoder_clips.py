@@ -100,13 +100,10 @@ class DecoderClips:
         chosen = rng.choice(len(self._clips), size=count, p=self._lengths / self._lengths.sum())
         starts = [int(rng.integers(0, self._lengths[one] - self.num_latents + 1)) for one in chosen]
         crops = [self._crop(self._clips[one], start) for one, start in zip(chosen, starts, strict=True)]
-        speakers = self._noisy(torch.stack([self._clips[one].speaker for one in chosen]).float(), rng)
-        return torch.stack([latents for latents, _ in crops]), speakers[:, :, None], torch.stack([s for _, s in crops])
-
-    def _noisy(self, speakers: Tensor, rng: np.random.Generator) -> Tensor:
-        """Embeddings [count, E] with the noise that the settings ask for."""
+        speakers = torch.stack([self._clips[one].speaker for one in chosen]).float()
         noise = torch.from_numpy(rng.standard_normal(speakers.shape)).float() / speakers.shape[1] ** 0.5
-        return speakers + self._speaker_noise * speakers.norm(dim=1, keepdim=True) * noise
+        speakers = speakers + self._speaker_noise * speakers.norm(dim=1, keepdim=True) * noise
+        return torch.stack([latents for latents, _ in crops]), speakers[:, :, None], torch.stack([s for _, s in crops])
 
     def _crop(self, clip: DecoderClip, start: int) -> tuple[Tensor, Tensor]:
         """Latents [M, D] from `start` on and the sound at the same place, [1, N]."""

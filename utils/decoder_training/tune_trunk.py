@@ -27,7 +27,7 @@ from utils.bases.loading import load_decoder
 from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 from utils.dataset.storage.manifest import Clip
 from utils.decoder_training.balance import balance
-from utils.decoder_training.decoder import OnLog, frames_of, train_decoder
+from utils.decoder_training.decoder import frames_of, train_decoder
 from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining
 from utils.decoder_training.latents import known_latents
 from utils.decoder_training.spectral import SpectralLoss
@@ -118,7 +118,11 @@ def tune_trunk(
         asked = _lessons(base, gpt, voice, _some(eval_clips, MAX_EVAL_CLIPS), folder / "eval", language, told)
         own, before = _trunk_of(decoder), outline_error(decoder, asked)
         settings = replace(SETTINGS, trunk_steps=steps, log_every=max(1, steps // 10), checkpoint_every=steps)
-        train_decoder(decoder, learns, settings=settings, folder=folder, on_log=_steps_told(told, steps))
+
+        def report(step: int, losses: dict[str, float]) -> None:
+            told("tuning the decoder", step, steps)
+
+        train_decoder(decoder, learns, settings=settings, folder=folder, on_log=report)
         # The base's trunk is balanced, too: what is compared is what would be kept.
         balance(decoder, learns[:MAX_BALANCE_CLIPS])
         tuned, after = _trunk_of(decoder), outline_error(decoder, asked)
@@ -144,10 +148,6 @@ def outline_error(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> float:
         length = min(heard.shape[2], told.shape[2], sound.shape[2] // HOP)
         errors.append(F.l1_loss(told[..., :length], heard[..., :length]).item())
     return float(np.mean(errors))
-
-
-def _steps_told(told: ProgressFn, steps: int) -> OnLog:
-    return lambda step, losses: told("tuning the decoder", step, steps)
 
 
 def _trunk_of(decoder: HifiDecoder) -> State:

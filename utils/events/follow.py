@@ -68,7 +68,8 @@ class EventFollower:
         self._read_through = None
         with log_file:
             beginning = log_file.read(FINGERPRINT)
-            if self._is_another(beginning, log_file.seek(0, 2)):
+            # Inode numbers are used again, contents are not.
+            if log_file.seek(0, 2) < self.offset or not beginning.startswith(self._beginning):
                 self._restart()
             self._beginning = beginning[: self.offset]
             log_file.seek(self.offset)
@@ -80,10 +81,6 @@ class EventFollower:
                 self._beginning = beginning[: self.offset]
                 yield line
         self._read_through = now
-
-    def _is_another(self, beginning: bytes, size: int) -> bool:
-        """Whether the file is no continuation of what was read: inode numbers are used again, contents are not."""
-        return size < self.offset or not beginning.startswith(self._beginning)
 
     def _restart(self) -> None:
         self.num_restarts += self.offset > 0

@@ -94,19 +94,17 @@ class EventWriter:
     def _append(self, line: bytes) -> None:
         self._held += line
         try:
-            self._drain()
+            while self._held:
+                del self._held[: self._file.write(self._held)]
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
             self._hold(line)
         else:
             if self._full_since is not None:
-                self._tell_delay(self._full_since)
-
-    def _drain(self) -> None:
-        """Hand over all that is held; a line that was taken in part goes on where it stopped."""
-        while self._held:
-            del self._held[: self._file.write(self._held)]
+                delay = f"the disk was full for {time.time() - self._full_since:.0f} s"
+                late, self._full_since, self._num_late = self._num_late, None, 0
+                self._append(_line("warning", {"message": f"{delay}: {late} events were written late"}))
 
     def _hold(self, line: bytes) -> None:
         if len(self._held) > MAX_HELD_BYTES:
@@ -116,11 +114,6 @@ class EventWriter:
         if self._full_since is None:
             self._full_since = time.time()
             log.warning("the disk is full: events are kept in memory until there is room for %s", self.path)
-
-    def _tell_delay(self, since: float) -> None:
-        message = f"the disk was full for {time.time() - since:.0f} s: {self._num_late} events were written late"
-        self._full_since, self._num_late = None, 0
-        self._append(_line("warning", {"message": message}))
 
     def _disk_full(self, what: str) -> UserError:
         return UserError(what=f"the disk is full: {what}", where=str(self.path), fix="free some space, then run again")

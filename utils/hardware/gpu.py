@@ -115,7 +115,8 @@ def _survey() -> GpuSurvey:
         return GpuSurvey(gpus=(), reason="the NVIDIA driver is running but sees no GPU")
     found, lost = [], []
     driver = _told(pynvml.nvmlSystemGetDriverVersion) or ""
-    cuda = _cuda_version()
+    number = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _told(pynvml.nvmlSystemGetCudaDriverVersion)
+    cuda = divmod(number // 10, 100) if number else None
     for index in range(count):
         try:
             found.append(_read(index, driver, cuda))
@@ -190,12 +191,6 @@ def _processes(handle: Any) -> dict[int, int | None]:
             known, used = found.get(process.pid), process.usedGpuMemory
             found[process.pid] = used if known is None else max(known, used or 0)
     return found
-
-
-def _cuda_version() -> Version | None:
-    """The driver gives 13 000 for CUDA 13.0 and 12 080 for 12.8."""
-    number = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _told(pynvml.nvmlSystemGetCudaDriverVersion)
-    return divmod(number // 10, 100) if number else None
 
 
 def _told(ask: Callable[..., Any], *args: Any) -> Any:

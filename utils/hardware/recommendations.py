@@ -100,9 +100,8 @@ def recommend(
         sdpa=use_case != "debugging",
         max_audio_length=max_audio_length,
     )
-    plan, batch_size = _choose(
-        list(_ladder(start, machine, gpu, use_case)), budget, machine, model, _largest_batch(gpu, use_case)
-    )
+    largest_batch = 2 if use_case in ("limited memory", "debugging") else 16 if gpu else 4
+    plan, batch_size = _choose(list(_ladder(start, machine, gpu, use_case)), budget, machine, model, largest_batch)
     step = replace(plan.step, batch_size=batch_size)
     effective = 16 if use_case == "maximum quality" else max(8, batch_size)
     needed = estimate(step, model)
@@ -199,12 +198,6 @@ def _choose(plans: list[_Plan], budget: int, machine: Machine, model: ModelSize,
             if min(plan.min_batch, largest) <= batch_size <= largest and needed.total <= budget and has_host:
                 return plan, batch_size
     return plans[-1], 1
-
-
-def _largest_batch(gpu: Gpu | None, use_case: UseCase) -> int:
-    if use_case in ("limited memory", "debugging"):
-        return 2
-    return 16 if gpu else 4
 
 
 def _gpu_budget(gpu: Gpu) -> tuple[int, str]:

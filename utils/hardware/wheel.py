@@ -158,8 +158,9 @@ def driver_suffices(gpu: Gpu, cuda: Version) -> bool:
 def _driver_problem(gpu: Gpu, cuda: Version) -> str:
     assert gpu.capability is not None
     needed = needed_driver(cuda)
+    supports = f" (CUDA {_dotted(gpu.cuda)})" if gpu.cuda else ""
     problem = (
-        f"the NVIDIA driver {gpu.driver or 'of this machine'}{_supports(gpu)} is too old for PyTorch built for CUDA "
+        f"the NVIDIA driver {gpu.driver or 'of this machine'}{supports} is too old for PyTorch built for CUDA "
         f"{_dotted(cuda)}: update the driver to {needed} or newer"
     )
     other = best_wheel(gpu.capability, gpu)
@@ -182,10 +183,6 @@ def _hidden() -> str:
     if value is None or value.strip() not in ("", "-1"):
         return ""
     return f"CUDA_VISIBLE_DEVICES is {value!r}, which hides every GPU: unset it, or name the GPU to use, such as 0"
-
-
-def _supports(gpu: Gpu) -> str:
-    return f" (CUDA {_dotted(gpu.cuda)})" if gpu.cuda else ""
 
 
 def _dotted(version: Version) -> str:

@@ -59,7 +59,8 @@ class Claim:
     def __init__(self, device: str, output: Path) -> None:
         self.title = "the CPU" if device == CPU else f"the GPU {device}"
         """The device's name for people."""
-        folder = output / ".jobs" if device == CPU else _gpu_folder()
+        user = os.getuid() if os.name == "posix" else getpass.getuser()
+        folder = output / ".jobs" if device == CPU else Path(tempfile.gettempdir()) / f"{GPU_FOLDER}-{user}"
         with disk_errors():
             folder.mkdir(parents=True, exist_ok=True)
         if device != CPU:
@@ -109,11 +110,6 @@ class Claim:
     def _write(self, text: str) -> None:
         with disk_errors():
             write_atomic(self._file, text, durable=True)
-
-
-def _gpu_folder() -> Path:
-    user = os.getuid() if os.name == "posix" else getpass.getuser()
-    return Path(tempfile.gettempdir()) / f"{GPU_FOLDER}-{user}"
 
 
 def _check_own(folder: Path) -> None:

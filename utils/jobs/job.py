@@ -86,8 +86,11 @@ def status(folder: Path) -> Job:
     if record is None:
         return _without_record(folder)
     process_alive = is_process_alive(record)
-    offset = _offset(folder, record)
-    events = tail(folder / EVENTS_FILE, NUM_LAST_EVENTS, start=offset)
+    path = folder / EVENTS_FILE
+    size = path.stat().st_size if path.is_file() else 0
+    # A log that is shorter than it was has been replaced.
+    offset = record.events_offset if record.events_offset <= size else 0
+    events = tail(path, NUM_LAST_EVENTS, start=offset)
     final = final_event(events)
     state = (
         final["kind"]
@@ -210,13 +213,6 @@ def final_event(events: list[Event]) -> Event | None:
         if event["kind"] in ("started", "step", "progress"):
             return None
     return None
-
-
-def _offset(folder: Path, record: JobRecord) -> int:
-    """Where the events of the record's process begin: at the beginning of a log that was replaced since."""
-    path = folder / EVENTS_FILE
-    size = path.stat().st_size if path.is_file() else 0
-    return record.events_offset if record.events_offset <= size else 0
 
 
 def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, has_begun: bool) -> State:

@@ -134,7 +134,8 @@ class BatchSizeOptimizer:
                 raise
             fits = False
         # Only here, where the exception is gone: its traceback kept the tensors of the step alive.
-        self._forget_gradients()
+        for parameter in self.model.parameters():
+            parameter.grad = None
         fits = fits and watch.peak_bytes <= watch.limit
         rate = batch_size / seconds if fits else 0.0
         trial = Trial(batch_size=batch_size, fits=fits, peak_bytes=watch.peak_bytes, clips_per_second=rate)
@@ -169,10 +170,6 @@ class BatchSizeOptimizer:
 
     def _trained(self) -> Iterator[nn.Parameter]:
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
-
-    def _forget_gradients(self) -> None:
-        for parameter in self.model.parameters():
-            parameter.grad = None
 
 
 class _MemoryWatch:

@@ -61,7 +61,11 @@ def normalize(text: str, language: str) -> Normalized:
     code = plain_code(language)
     visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", text)).strip()
     if code in CLEANED_LANGUAGES:
-        apart, notes = _dates_apart(_ascii_numbers(visible, code), code)
+        # Digits of other scripts, their separators and signs as stock's rules of a language know them.
+        ascii_digits = _DIGITS.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
+        decimal_sign = "." if code in _POINT_LANGUAGES else ","
+        known = _ARABIC_GROUP.sub("", ascii_digits).replace("٫", decimal_sign).translate(_ASCII_SIGNS)
+        apart, notes = _dates_apart(known, code)
         return Normalized(_stock(apart, code), tuple(notes))
     if code == AMHARIC:
         # Before the rules, which tidy the spaces that pictures leave.
@@ -109,12 +113,6 @@ def _dates_apart(text: str, code: str) -> tuple[str, list[str]]:
         return re.sub(r"[-./:]", " ", match[0])
 
     return _TIME.sub(apart, _DATE.sub(apart, text)), list(dict.fromkeys(notes))
-
-
-def _ascii_numbers(text: str, code: str) -> str:
-    """Digits of other scripts, their separators and signs as stock's rules of a language know them."""
-    text = _ARABIC_GROUP.sub("", _DIGITS.sub(lambda digit: str(unicodedata.decimal(digit[0])), text))
-    return text.replace("٫", "." if code in _POINT_LANGUAGES else ",").translate(_ASCII_SIGNS)
 
 
 def _without_pictures(text: str) -> tuple[str, list[str]]:

@@ -1,5 +1,6 @@
 """The training loop: load, step, log, evaluate, save, stop."""
 
+import logging
 import math
 import time
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,8 @@ from utils.training.data.batches import Batch
 from utils.training.restore import files_of
 from utils.training.state import RunState, Services, best_loss_at
 from utils.training.trainer import Losses, StepResult
+
+log = logging.getLogger(__name__)
 
 End = Literal["", "epochs", "patience", "hours", "signal"]
 """Why a run ended; empty while it has not."""
@@ -198,7 +201,9 @@ def log_switches(services: Services, loader: DataLoader) -> None:
     services.log.write("optimizations", step=trainer.num_steps, switches=proof)
     services.optimizations.has_news, services.switches_logged = False, proof
     if not before:
-        services.optimizations.log_off(proof)
+        for name, switch in proof.items():
+            if switch["reason"]:
+                log.warning("%s is off: %s", name, switch["reason"])
     for name in (name for name in before if before[name]["state"] == "on" and proof[name]["state"] == "off"):
         why = proof[name]["reason"] or proof[name]["observed"]
         services.log.warn(f"{name} is off from step {trainer.num_steps} on: {why}", source="switches", switch=name)

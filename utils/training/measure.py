@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from utils import jobs
-from utils.bases.catalog import find_entry
+from utils.bases.catalog import known_bases
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.jobs.environment import child_environment
@@ -104,7 +104,7 @@ def _absolute(config: TrainConfig) -> TrainConfig:
         for name, value in vars(config).items()
         if isinstance(value, Path) and (name == "output" or value.exists())
     }
-    if find_entry(config.base) is None and Path(config.base).is_dir():
+    if config.base not in {entry.name for entry in known_bases()} and Path(config.base).is_dir():
         paths["base"] = str(Path(config.base).absolute())
     return replace(config, **paths)
 

@@ -128,7 +128,9 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
     config = with_own_csvs(config, project)
     checkpoint, skipped = whole_checkpoint(wanted)
     state = read_state(checkpoint)
-    then, now = _settings_then(wanted.run, checkpoint, state), _settings_now(wanted.run, config)
+    # Checkpoints of an earlier version do not hold their settings: those of the run are the best guess.
+    saved, now = state.get("settings"), _settings_now(wanted.run, config)
+    then = _own_settings(wanted.run) if saved is None else TrainConfig.from_values(saved, where=str(checkpoint))
     names = [field.name for field in fields(config) if field.name not in (*OWN, "run_id")]
     changed = {name: (getattr(then, name), getattr(now, name)) for name in names}
     changed = {name: values for name, values in changed.items() if values[0] != values[1]}
@@ -158,12 +160,6 @@ def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: Tra
             where=str(run),
             fix="leave them out, add --allow-changes to go on with them, or start a new run",
         )
-
-
-def _settings_then(run: Path, checkpoint: Path, state: dict[str, Any]) -> TrainConfig:
-    """The settings that the checkpoint was made with; for one of an earlier version those of its run."""
-    saved = state.get("settings")
-    return _own_settings(run) if saved is None else TrainConfig.from_values(saved, where=str(checkpoint))
 
 
 def _settings_now(run: Path, given: TrainConfig) -> TrainConfig:

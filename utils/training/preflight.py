@@ -91,7 +91,8 @@ def larger_batches(
             told(f"batch {size}", number, len(sizes))
         changed = replace(best.config, batch_size=size, grad_accumulation=max(1, round(effective / size)))
         row = _row(f"{_name(changed)}, batch {size}", changed, audio_s, measure)
-        is_better = not row.measured.fault and _is_faster(row, best)
+        needed = WORTH_IT * best.measured.audio_per_second
+        is_better = not row.measured.fault and row.measured.audio_per_second > needed
         if seen:
             seen(row, len(sizes) - number - 1 if is_better else 0)
         if not is_better:
@@ -173,7 +174,3 @@ def _row(name: str, config: TrainConfig, audio_s: float, measure: Measure) -> Ro
         torch.cuda.empty_cache()
     seconds = None if measured.fault else (config.num_epochs or 1) * audio_s / measured.audio_per_second
     return Row(name=name, config=config, measured=measured, hours=None if seconds is None else seconds / 3600)
-
-
-def _is_faster(row: Row, than: Row) -> bool:
-    return row.measured.audio_per_second > WORTH_IT * than.measured.audio_per_second

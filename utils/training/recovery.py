@@ -102,7 +102,9 @@ class Recovery:
 
     def _gather(self, batches: list[Batch]) -> Gathered:
         while True:
-            pieces = [piece for batch in batches for piece in self._smaller(batch)]
+            pieces = batches
+            if self.max_clips is not None:
+                pieces = [piece for batch in batches for piece in self._split_train(batch, self.max_clips)]
             try:
                 return self.trainer.gather(pieces)
             except (RuntimeError, MemoryError) as error:
@@ -110,9 +112,6 @@ class Recovery:
             # Outside the handler: the traceback held on to the activations of the failed forward.
             self.trainer.discard()
             self._shrink(pieces)
-
-    def _smaller(self, batch: Batch) -> list[Batch]:
-        return [batch] if self.max_clips is None else self._split_train(batch, self.max_clips)
 
     def _pieces(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:

@@ -31,7 +31,7 @@ from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, 
 from utils.training.samples import make_sampling
 from utils.training.settings import as_json, portable
 from utils.training.state import RunState, Services
-from utils.training.trainer import Setup, Trainer, set_up
+from utils.training.trainer import Setup, set_up
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +133,9 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
     run_log = RunLog(events, progress.events, opened)
     checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
     again = command("train", project=plan.project, resume=folder)
+    # The arithmetic that MFU counts is that of learning all weights.
+    learns_less = config.lora_rank or config.freeze_conditioning
+    peak = None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision])
     return Services(
         config=config,
         settings=as_json(portable(config, plan.project)),
@@ -155,14 +158,8 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
         limits=Limits(patience=config.patience, max_hours=config.max_hours),
         resume_command=again,
         progress=progress.steps,
-        tracker=_make_tracker(config, trainer),
+        tracker=PerformanceTracker(peak_flops=peak),
     )
-
-
-def _make_tracker(config: TrainConfig, trainer: Trainer) -> PerformanceTracker:
-    """Throughput with MFU where all weights learn: the arithmetic it counts is that of learning them all."""
-    learns_less = config.lora_rank or config.freeze_conditioning
-    return PerformanceTracker(peak_flops=None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision]))
 
 
 def _log_start(state: RunState, services: Services, plan: RunPlan, data: TrainingData) -> None:

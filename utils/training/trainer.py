@@ -161,13 +161,17 @@ class Trainer:
     def _gather(self, batches: list[Batch]) -> Gathered:
         self.model.train()
         mark_step()
-        torch.manual_seed(self._step_seed())
+        rank = self.accelerator.process_index
+        torch.manual_seed(hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF)
         num_codes = sum(batch.packed.num_code_targets for batch in batches)
         counts = self._summed(sum(batch.packed.num_text_targets for batch in batches), num_codes, num_codes)
         sums = torch.zeros(3, dtype=torch.float32, device=self.device)
         for number, batch in enumerate(batches):
             is_last = number == len(batches) - 1
-            with self._proven(), nullcontext() if is_last else self.accelerator.no_sync(self.model):
+            with (
+                nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt),
+                nullcontext() if is_last else self.accelerator.no_sync(self.model),
+            ):
                 losses = self._forward(batch)
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
                 loss = loss + losses.reading / counts[2]
@@ -177,9 +181,6 @@ class Trainer:
         audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
         reduced: Tensor = self.accelerator.reduce(sums, reduction="sum")
         return Gathered(sums=reduced, counts=counts, audio_seconds=audio_seconds)
-
-    def _proven(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt)
 
     def discard(self) -> None:
         """Forget gradients that were not applied."""
@@ -257,10 +258,6 @@ class Trainer:
         """For each flag whether it is set in any process, so that all do the same next."""
         return [count > 0 for count in self._summed(*flags)]
 
-    def _step_seed(self) -> int:
-        rank = self.accelerator.process_index
-        return hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
@@ -314,7 +311,8 @@ def make_trainer(
     gpt = optimizations.optimize_model(load_gpt(base))
     gpt.options.reading_weight = config.reading_weight
     optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    total_steps = config.num_epochs * steps_per_epoch(config, data, accelerator.num_processes)
+    num_batches = math.ceil(len(data.train) / (config.batch_size * accelerator.num_processes))
+    total_steps = config.num_epochs * math.ceil(num_batches / config.grad_accumulation)
     return Trainer(
         model=gpt,
         optimizer=optimizer,
@@ -326,9 +324,3 @@ def make_trainer(
         seed=config.seed,
         watch=optimizations,
     )
-
-
-def steps_per_epoch(config: TrainConfig, data: TrainingData, num_processes: int) -> int:
-    """Optimizer steps of one pass over the training clips."""
-    num_batches = math.ceil(len(data.train) / (config.batch_size * num_processes))
-    return math.ceil(num_batches / config.grad_accumulation)

@@ -182,10 +182,16 @@ def _chosen(project: Project, values: Values) -> str:
 
 
 def _shown(project: Project, found: ClipReport) -> Updates:
-    has_sound = _has_sound(project, found)
+    path: Path = project.dataset / found.clip
+    # A report that was edited by hand must not lead out of the dataset.
+    has_sound = bool(found.clip) and path.resolve().is_relative_to(project.dataset.resolve()) and path.is_file()
     is_used = found.status == "used"
     can_be_cut = is_used and has_sound
-    before, after = _halves(found.text)
+    # Cut at the space nearest to the middle: where to begin when two clips are made of one.
+    spaces = [at for at, char in enumerate(found.text) if char == " "]
+    at = min(spaces, key=lambda space: abs(space - len(found.text) / 2), default=len(found.text))
+    before, after = found.text[:at], found.text[at + 1 :]
+    is_excluded = edit.can_be_restored(found) or found.reason == "excluded"
     return {
         "data.clip_box": Change(visible=True),
         "data.clip_title": view.clip(found, has_sound=has_sound),
@@ -193,7 +199,9 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.transcript": Change(value=found.text, interactive=is_used),
         "data.save": Change(interactive=is_used),
         "data.exclude": Change(interactive=is_used),
-        "data.restore": Change(interactive=edit.can_be_undone(found), value=_undo_label(found)),
+        "data.restore": Change(
+            interactive=edit.can_be_undone(found), value=text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
+        ),
         "data.accept": Change(interactive=found.reason == "flagged" or bool(found.flags and not found.accepted)),
         "data.trim": Change(interactive=can_be_cut),
         "data.split": Change(interactive=can_be_cut),
@@ -206,21 +214,3 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.text_before": before,
         "data.text_after": after,
     }
-
-
-def _undo_label(found: ClipReport) -> str:
-    is_excluded = edit.can_be_restored(found) or found.reason == "excluded"
-    return text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
-
-
-def _halves(words: str) -> tuple[str, str]:
-    """A transcript cut at the space nearest to its middle: a start for who makes two clips of one."""
-    spaces = [at for at, char in enumerate(words) if char == " "]
-    at = min(spaces, key=lambda space: abs(space - len(words) / 2), default=len(words))
-    return words[:at], words[at + 1 :]
-
-
-def _has_sound(project: Project, found: ClipReport) -> bool:
-    """A report that was edited by hand must not lead out of the dataset."""
-    path: Path = project.dataset / found.clip
-    return bool(found.clip) and path.resolve().is_relative_to(project.dataset.resolve()) and path.is_file()

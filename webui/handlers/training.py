@@ -204,13 +204,14 @@ def show_form(studio: Studio, values: Values) -> Updates:
     known = training_fields()
     # What was left to the base is left to it again.
     shown = {name: "" if name in open_ones else forms.in_form(known[name], getattr(config, name)) for name in known}
-    choices = starts(project)
+    choices, start = starts(project), READY if Path(config.base) == project.ready else config.base
     kinds = {f"train.{KINDS[switch.field]}": switch.on for switch in CHECKBOXES if switch.field in KINDS}
     return (
         {f"{FORM}{name}": value for name, value in shown.items()}
         | {
             "train.run": "",
-            "train.start_from": Change(choices=choices, value=_started_from(project, config, choices)),
+            # The project's base where what the run started from is not there any more.
+            "train.start_from": Change(choices=choices, value=start if start in dict(choices).values() else ""),
         }
         | kinds
         | _ticked(config)
@@ -229,12 +230,6 @@ def _newest_settings(project: Project) -> tuple[TrainConfig, set[str]]:
     # The first start knows: after a resume, every setting counts as given.
     sources = next(read_events(job.events, kind="started"), {}).get("sources")
     return config, {name for name, who in sources.items() if who != "you"} if isinstance(sources, dict) else set()
-
-
-def _started_from(project: Project, config: TrainConfig, choices: list[tuple[str, str]]) -> str:
-    """What of the choices a run started from; the project's base when that is not there any more."""
-    value = READY if Path(config.base) == project.ready else config.base
-    return value if value in [choice for _, choice in choices] else ""
 
 
 RECOMMENDED = ("batch_size", "grad_accumulation", *(switch.field for switch in SWITCHES if switch.place == "more"))

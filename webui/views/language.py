@@ -30,11 +30,15 @@ def _shown(values: dict[str, Any]) -> Markup:
     columns = text.READING_COLUMNS if after else text.READING_COLUMN
     title = text.reading_title(values["language"], text.base_name(values["base"]), Path(values["source"]).name)
     newest = after or before
+    cut = [
+        tag("div", *(tag("span", token, class_="token") for token in tokens), class_="tokens")
+        for tokens in newest["samples"]
+    ]
     return tag(
         "div",
         tag("div", title, class_="panel-title"),
         table(columns, rows, label=title),
-        _samples(newest["samples"]),
+        tag("div", tag("div", text.SEGMENTATION, class_="small"), *cut),
         _notes(newest["notes"]),
         message("good", f"{text.MADE_BASE}: {Path(values['made']).name}") if values["made"] else None,
         message("hint", f"{text.ADVICE}: {values['advice']}") if values.get("advice") else None,
@@ -52,11 +56,6 @@ def _cells(reading: dict[str, Any]) -> dict[str, str]:
         "over_limit": text.share_over(reading["over_limit"], reading["num_texts"], reading["limit"]),
         "unknown": text.unknown_letters(letters, reading["num_unknown"] - len(reading["unknown"])) or text.NO_UNKNOWN,
     }
-
-
-def _samples(samples: list[list[str]]) -> Markup:
-    cut = [tag("div", *(tag("span", token, class_="token") for token in tokens), class_="tokens") for tokens in samples]
-    return tag("div", tag("div", text.SEGMENTATION, class_="small"), *cut)
 
 
 def _notes(notes: list[tuple[str, int]]) -> Markup | None:

@@ -15,7 +15,7 @@ from utils.audio.decode import decode
 from utils.audio.loudness import loudness
 from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_snr, fingerprint, speech_share
 from utils.audio.resample import resample
-from utils.audio.voice_activity import VAD_RATE, VoiceActivity, load_voice_activity
+from utils.audio.voice_activity import VAD_RATE, load_voice_activity
 from utils.audio.write import to_pcm16, write_wav
 from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, Channel
 from utils.dataset.quality.scorers import Judges
@@ -147,6 +147,9 @@ class SoundMaker:
         return heard[:, :limit], rate, wanted > longest and heard.shape[1] > limit
 
 
+_voice_activity = cache(load_voice_activity)
+
+
 def measure(raw: Tensor, cleaned: Tensor) -> dict[str, float]:
     """How good a clip's sound is; both mono at 22 050 Hz, [1, N], before and after cleaning."""
     speech, _ = _voice_activity()(resample(raw, DATASET_RATE, VAD_RATE))
@@ -165,8 +168,3 @@ def measure(raw: Tensor, cleaned: Tensor) -> dict[str, float]:
 def digest(pcm: Tensor) -> str:
     """Of int16 samples, [1, T], whatever file they came from: 32 hex digits."""
     return hashlib.sha256(pcm.numpy().astype("<i2").tobytes()).hexdigest()[:32]
-
-
-@cache
-def _voice_activity() -> VoiceActivity:
-    return load_voice_activity()

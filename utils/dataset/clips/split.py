@@ -79,9 +79,9 @@ def _split_speaker(clips: list[Sound], wanted: int, assigned: Mapping[str, Split
         found.sort(key=lambda clip: (clip.start_s, clip.audio_hash))
         old = [clip for clip in found if clip.audio_hash in assigned]
         if old:
-            splits |= {
-                clip.audio_hash: _nearest(clip, old, assigned) for clip in found if clip.audio_hash not in assigned
-            }
+            for clip in (clip for clip in found if clip.audio_hash not in assigned):
+                nearest = min(old, key=lambda other: (abs(other.start_s - clip.start_s), other.start_s))
+                splits[clip.audio_hash] = assigned[nearest.audio_hash]
         else:
             new.append(found)
     missing = wanted - sum(assigned.get(c.audio_hash, splits.get(c.audio_hash)) == "eval" for c in clips)
@@ -102,11 +102,6 @@ def _hold_out(recordings: list[list[Sound]], missing: int) -> dict[str, Split]:
             start = (len(found) - missing) // 2
             splits |= {clip.audio_hash: "eval" for clip in found[start : start + missing]}
     return splits
-
-
-def _nearest(clip: Sound, old: list[Sound], assigned: Mapping[str, Split]) -> Split:
-    nearest = min(old, key=lambda other: (abs(other.start_s - clip.start_s), other.start_s))
-    return assigned[nearest.audio_hash]
 
 
 def _with_both(clips: Sequence[Sound], splits: dict[str, Split], assigned: Mapping[str, Split]) -> dict[str, Split]:

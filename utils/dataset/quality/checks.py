@@ -83,7 +83,11 @@ class Checks:
             return TextCheck(Fault("unreadable text", error.what))
         if unknown:
             fault = Fault("unknown characters", f"unsupported characters: {_named(unknown)}")
-            instead = {char: suggestion(char, self._is_known, extend=self.extend) for char in unknown}
+
+            def is_known(other: str) -> bool:
+                return not self._unknown(other, self.tokenizer.encode(other, self.language))
+
+            instead = {char: suggestion(char, is_known, extend=self.extend) for char in unknown}
             return TextCheck(fault, len(tokens), read, instead)
         if len(tokens) > self.max_text_length:
             limit = f"the transcript has {len(tokens)} tokens, the limit is {self.max_text_length}"
@@ -96,9 +100,6 @@ class Checks:
             return self.tokenizer.normalize(text, self.language)
         except UserError:
             return text
-
-    def _is_known(self, text: str) -> bool:
-        return not self._unknown(text, self.tokenizer.encode(text, self.language))
 
     def notes(self, text: str) -> tuple[str, ...]:
         """What of a transcript without faults has no rule and is read literally or left out."""

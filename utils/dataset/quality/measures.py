@@ -65,7 +65,8 @@ def flag_clips(
         limits: from where on a measure is worth a look.
     """
     limits = limits or Limits()
-    measured = [replace(clip, measures=clip.measures | _rate(clip)) for clip in clips]
+    rates = [{"rate": round(len(letters(clip.text)) / clip.seconds, 2)} if clip.seconds else {} for clip in clips]
+    measured = [replace(clip, measures=clip.measures | rate) for clip, rate in zip(clips, rates, strict=True)]
     measured = _with_voices(measured, voices)
     flags: list[list[Flag]] = [_own_flags(clip, limits, loudness) for clip in measured]
     for found in (
@@ -115,10 +116,6 @@ def _own_flags(clip: ClipReport, limits: Limits, loudness: float | None) -> list
     if loudness is not None and clip.cleaning and m.get("loudness", loudness) < loudness - limits.quieter:
         found.append((True, "quiet", f"{m['loudness']:.0f} LUFS: peaks prevent {loudness:.0f} LUFS"))
     return [Flag(measure, detail) for is_flagged, measure, detail in found if is_flagged]
-
-
-def _rate(clip: ClipReport) -> dict[str, float]:
-    return {"rate": round(len(letters(clip.text)) / clip.seconds, 2)} if clip.seconds else {}
 
 
 def _rate_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:

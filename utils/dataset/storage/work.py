@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from utils.dataset.storage.parallel import ProcessDied
-from utils.dataset.storage.staging import Staging
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
 from utils.files import file_hash, write_atomic
@@ -80,10 +79,6 @@ class Work:
     def wav(self, digest: str) -> Path:
         """Where a clip lies, or will lie, until it is moved into the dataset."""
         return self.wavs / f"{digest}.wav"
-
-    def hand_over(self, digest: str, name: str, staging: Staging) -> None:
-        """Move a clip to the files of a change."""
-        self.wav(digest).replace(staging.wavs / name)
 
     def file_hash(self, path: Path) -> str:
         """Of a file's bytes, 32 hex digits; a file that has not changed since is not read again.

@@ -217,13 +217,6 @@ class TrainingOptimizer:
         )
 
     @staticmethod
-    def log_off(told: Report) -> None:
-        """Warn of each switch that was asked for and is off."""
-        for name, state in told.items():
-            if state["reason"]:
-                log.warning("%s is off: %s", name, state["reason"])
-
-    @staticmethod
     def get_memory_stats() -> dict[str, Any]:
         """Bytes in use now, by this process and on its GPU; may be called from any thread, and without a GPU.
 
