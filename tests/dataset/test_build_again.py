@@ -171,7 +171,7 @@ def test_edits_of_the_dataset_by_hand_are_kept(project: Project, source: Path) -
     write_manifest(project.train_csv, edited)
     report = _again(project, source)
     assert read_manifest(project.train_csv) == edited
-    assert [clip.reason for clip in report.dropped] == ["removed by hand"]
+    assert [clip.reason for clip in report.dropped] == ["excluded"]
     write_manifest(project.train_csv, [*edited, rows[1]])
     assert len(_again(project, source).used) == 6
 

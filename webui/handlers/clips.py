@@ -191,7 +191,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
     spaces = [at for at, char in enumerate(found.text) if char == " "]
     at = min(spaces, key=lambda space: abs(space - len(found.text) / 2), default=len(found.text))
     before, after = found.text[:at], found.text[at + 1 :]
-    is_excluded = edit.can_be_restored(found) or found.reason == "excluded"
+    is_excluded = found.reason == "excluded"
     return {
         "data.clip_box": Change(visible=True),
         "data.clip_title": view.clip(found, has_sound=has_sound),

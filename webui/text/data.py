@@ -76,7 +76,7 @@ REASONS = {
     "outside the folder": _("outside the input folder"),
     "bad times": _("invalid times"),
     "unknown characters": _("unsupported characters"),
-    "removed by hand": _("excluded"),
+    "excluded": _("excluded"),
     "other language": _("different language"),
     "offset": _("DC offset"),
     "cut beginning": _("cut off at the start"),

@@ -8,8 +8,10 @@ import pytest
 
 from tests.dataset.recordings import config, make_source
 from utils.dataset.build import prepare
-from utils.dataset.edits.edit import current_clips, exclude, restore, save_text
+from utils.dataset.edits import fixes
+from utils.dataset.edits.edit import can_be_restored, current_clips, exclude, restore, save_text
 from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.report import EXCLUDED
 from utils.errors import UserError
 from utils.project.paths import Project
 
@@ -40,7 +42,7 @@ def test_a_clip_is_taken_out_and_put_back_where_it_was(project):
     clip = next(clip for clip in before if clip.split == "train")
     exclude(project, clip.clip)
     now = next(item for item in current_clips(project) if item.clip == clip.clip)
-    assert (now.status, now.reason) == ("dropped", "removed by hand")
+    assert (now.status, now.reason) == ("dropped", "excluded")
     assert len(read_manifest(project.train_csv)) == sum(item.split == "train" for item in before) - 1
     restore(project, clip.clip)
     assert current_clips(project) == before
@@ -53,6 +55,26 @@ def test_it_can_be_put_back_after_a_preparation_too(project, source):
     restore(project, clip.clip)
     back = next(item for item in current_clips(project) if item.clip == clip.clip)
     assert (back.status, back.split, back.text) == ("used", "train", clip.text)
+
+
+def test_a_clip_that_the_command_excluded_is_restored_at_once(project):
+    before = current_clips(project)
+    clip = next(clip for clip in before if clip.split == "train")
+    fixes.exclude(project, clip.id)
+    now = next(item for item in current_clips(project) if item.id == clip.id)
+    assert can_be_restored(now) and (now.reason, now.detail) == EXCLUDED
+    restore(project, clip.clip)
+    assert current_clips(project) == before
+
+
+def test_the_reason_of_earlier_versions_is_still_read(project):
+    clip = next(clip for clip in current_clips(project) if clip.split == "train")
+    fixes.exclude(project, clip.id)
+    text = project.report.read_text(encoding="utf-8")
+    project.report.write_text(text.replace('"excluded"', '"removed by hand"'), encoding="utf-8")
+    assert next(item for item in current_clips(project) if item.id == clip.id).reason == "excluded"
+    restore(project, clip.clip)
+    assert all(item.status == "used" for item in current_clips(project))
 
 
 def test_a_set_is_never_emptied(project):

@@ -12,12 +12,10 @@ from utils.config import DATASET_RATE
 from utils.dataset.clips.sound import digest
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import Clip, read_manifest
-from utils.dataset.storage.report import ClipReport, Report, Split
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.project.paths import Project
-
-_BY_HAND = ("removed by hand", "excluded", "replaced")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +50,14 @@ class Existing:
     @cached_property
     def _known(self) -> list[ClipReport]:
         """Those in use last, because of clips with the same key the last one counts."""
-        looked_at = (clip for clip in self.clips if clip.audio_hash or clip.reason in _BY_HAND)
+        looked_at = (clip for clip in self.clips if clip.audio_hash or clip.reason in BY_HAND)
         return sorted(looked_at, key=lambda clip: (clip.status == "used", bool(clip.clip)))
 
 
 def read_existing(project: Project, language: str) -> Existing:
     """The dataset as it is on disk now.
 
-    A row's text, speaker and split are taken from the metadata files, a row that was taken out is "removed by hand",
+    A row's text, speaker and split are taken from the metadata files, a clip whose row was taken out is "excluded",
     and a row that was put in is a clip of its own.
 
     Args:
@@ -119,11 +117,10 @@ def _as_edited(clip: ClipReport, row: tuple[Clip, Split] | None, project: Projec
         return clip
     if row is None and clip.status == "dropped":
         # It had no row before either. What was taken out by hand stays out, even when its wav is deleted.
-        is_kept = clip.reason in _BY_HAND or (project.dataset / clip.clip).is_file()
+        is_kept = clip.reason in BY_HAND or (project.dataset / clip.clip).is_file()
         return clip if is_kept else dataclasses.replace(clip, clip="")
     if row is None:
-        removed = "its row was removed from the metadata; restore the row to use the clip"
-        return dataclasses.replace(clip, status="dropped", reason="removed by hand", detail=removed, split="")
+        return clip.as_dropped(EXCLUDED)
     edited, split = row
     clip = dataclasses.replace(clip, text=edited.text, speaker=edited.speaker)
     if not (project.dataset / clip.clip).is_file():

@@ -9,12 +9,10 @@ from utils.dataset.clips.sound import Sound, SoundSettings, SoundTask
 from utils.dataset.formats.locate import WAVS, printable
 from utils.dataset.quality.checks import Checks
 from utils.dataset.sources.recording import Recording
-from utils.dataset.storage.report import ClipReport, Fault, Span
+from utils.dataset.storage.report import BY_HAND, ClipReport, Fault, Span
 from utils.dataset.storage.work import Work, short_hash
 
 _NAME_LENGTH = 48
-BY_HAND = ("removed by hand", "excluded", "replaced")
-"""Reasons that people gave: they stand until they are taken back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,4 +219,4 @@ def _with_edits(clip: ClipReport, known: ClipReport) -> ClipReport:
 
 
 def _drop(clip: ClipReport, fault: Fault) -> ClipReport:
-    return replace(clip, status="dropped", reason=fault.reason, detail=fault.detail, split="", flags=(), notes=())
+    return replace(clip.as_dropped(fault), flags=(), notes=())

@@ -15,12 +15,11 @@ from filelock import FileLock
 
 from utils.config import Config
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
-from utils.dataset.storage.report import ClipReport, Report, Split
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.project.paths import Project
 
-EXCLUDED = "excluded by hand; restore the clip to use it"
 MAX_TEXT = 2_000
 """Characters; far more than any base can read."""
 
@@ -148,13 +147,12 @@ def restore(project: Project, clip: str) -> None:
 
 def can_be_restored(clip: ClipReport) -> bool:
     """Whether nothing but a clip's row is missing, so that `restore` puts it back at once."""
-    return clip.status == "dropped" and clip.reason == "removed by hand" and bool(clip.clip)
+    return clip.status == "dropped" and clip.reason == EXCLUDED.reason and bool(clip.clip)
 
 
 def can_be_undone(clip: ClipReport) -> bool:
     """Whether anything but the transcript was changed by hand, so that it can be restored, at once or by a job."""
-    by_hand = can_be_restored(clip) or clip.reason in ("excluded", "replaced")
-    return by_hand or clip.accepted or bool(clip.made_from)
+    return clip.reason in BY_HAND or clip.accepted or bool(clip.made_from)
 
 
 def _as_edited(clip: ClipReport, rows: dict[str, tuple[Row, Split]]) -> ClipReport:
@@ -163,7 +161,7 @@ def _as_edited(clip: ClipReport, rows: dict[str, tuple[Row, Split]]) -> ClipRepo
         row, split = found
         return replace(clip, status="used", reason="", detail="", text=row.text, speaker=row.speaker, split=split)
     if found is None and clip.status == "used":
-        return replace(clip, status="dropped", reason="removed by hand", detail=EXCLUDED, split="")
+        return clip.as_dropped(EXCLUDED)
     return clip
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from utils.config import DATASET_RATE, PrepareConfig
 from utils.dataset.build import as_recording, build
 from utils.dataset.clips.existing import read_existing
+from utils.dataset.edits import edit
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.sources.recording import Recording
-from utils.dataset.storage.report import ClipReport, Fault, Report, Span, clock
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Fault, Report, Span, clock
 from utils.errors import UserError
 from utils.project.paths import Project, open_project
 
@@ -47,10 +48,11 @@ def apply(config: FixConfig) -> Report:
 
 
 def exclude(project: Project, clip: str) -> Report:
-    """Use a clip no more until it is restored."""
-    return _change(
-        project, clip, lambda c: _dropped(c, Fault("excluded", "excluded by hand; restore the clip to use it"))
-    )
+    """Use a clip no more until it is restored: its row is taken out, as the page does, and the report says so."""
+    found = _find(_load(project), clip)
+    if found.status == "used":
+        edit.exclude(project, found.clip)
+    return _change(project, clip, lambda c: c.as_dropped(EXCLUDED))
 
 
 def accept(project: Project, clip: str) -> Report:
@@ -166,7 +168,9 @@ def _replace_clips(project: Project, old: Sequence[ClipReport], new: list[Record
     ids = {clip.id for clip in old}
     fault = Fault("replaced", f"{detail}; restore the clip to undo this")
     return _rebuild(
-        project, lambda clips: [_dropped(clip, fault) if clip.id in ids else clip for clip in clips], new=new
+        project,
+        lambda clips: [replace(clip.as_dropped(fault), flags=()) if clip.id in ids else clip for clip in clips],
+        new=new,
     )
 
 
@@ -188,12 +192,8 @@ def _whole_again(clips: list[ClipReport], parent: str, text: str) -> list[ClipRe
 
 
 def _back(clip: ClipReport) -> ClipReport:
-    by_hand = clip.reason in ("excluded", "replaced", "removed by hand", "flagged")
+    by_hand = clip.reason in (*BY_HAND, "flagged")
     return replace(clip, status="used", reason="", detail="") if by_hand and clip.clip else clip
-
-
-def _dropped(clip: ClipReport, fault: Fault) -> ClipReport:
-    return replace(clip, status="dropped", reason=fault.reason, detail=fault.detail, split="", flags=())
 
 
 def _change(project: Project, clip: str, change: Change) -> Report:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -32,7 +32,6 @@ Reason = Literal[
     "no pause",
     "text differs",
     "other language",
-    "removed by hand",
     "excluded",
     "replaced",
     "flagged",
@@ -47,6 +46,12 @@ class Fault(NamedTuple):
     reason: Reason
     detail: str
     """One sentence with the offending value and the limit."""
+
+
+EXCLUDED = Fault("excluded", "excluded by hand; restore the clip to use it")
+"""Its row is not in the metadata files, whoever took it out: the page, the command or an editor."""
+BY_HAND: tuple[Reason, ...] = ("excluded", "replaced")
+"""Reasons that people gave: they stand until they are taken back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +157,10 @@ class ClipReport:
         """Whether it is cut from a longer recording."""
         return self.start_s > 0 or self.end_s is not None
 
+    def as_dropped(self, fault: Fault) -> Self:
+        """The clip, no more in use."""
+        return replace(self, status="dropped", reason=fault.reason, detail=fault.detail, split="")
+
     @classmethod
     def load(cls, values: dict[str, Any]) -> Self:
         """A clip of report.json; fields of later versions are ignored."""
@@ -161,6 +170,8 @@ class ClipReport:
         clip["flags"] = tuple(Flag(*flag) for flag in clip.get("flags", ()))
         clip["made_from"] = tuple(clip.get("made_from", ()))
         clip["notes"] = tuple(clip.get("notes", ()))
+        if clip.get("reason") == "removed by hand":  # as earlier versions called it
+            clip |= {"reason": EXCLUDED.reason, "detail": EXCLUDED.detail}
         return cls(**clip)
 
 
