@@ -1,20 +1,17 @@
 """Download a missing published base that a command names, once its license is accepted."""
 
-from collections.abc import Callable
-
 from utils.bases.base_lock import read_lock
 from utils.bases.catalog import DOWNLOADED, has_weights
 from utils.bases.download import INCOMING, download_base
 from utils.bases.hub import choose_hub
 from utils.bases.license import AGREE, LICENSE_LINK, LICENSE_NAME, is_accepted, is_agreed_by_environment
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.project.advice import command
 from utils.project.paths import bases_folder
 
 
-def fetch_base(
-    name: str, *, accept_license: bool = False, progress: Callable[[str, int, int | None], None] | None = None
-) -> None:
+def fetch_base(name: str, *, accept_license: bool = False, progress: ProgressFn | None = None) -> None:
     """Have the base of that name on this computer; do nothing for one that is, or that is not downloaded by name.
 
     Args:

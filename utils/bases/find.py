@@ -5,15 +5,27 @@ from utils.bases.catalog import DOWNLOADED, EMBEDDED, base_folder
 from utils.bases.shipped import check_files
 from utils.config import STARTER
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.project.advice import command
 
 
-def find_base(name: str) -> Base:
+def find_base(name: str, *, accept_license: bool | None = None, progress: ProgressFn | None = None) -> Base:
     """The base of that name or folder; `tiny` is made when it is first asked for.
 
+    Args:
+        name: v2.0.2, starter, a folder, ...
+        accept_license: whether the user agrees to the license of the weights, so that a missing base is downloaded; so
+            do COQUI_TOS_AGREED=1 and an earlier download. None downloads nothing.
+        progress: of a download.
+
     Raises:
-        UserError: not downloaded yet, no such base, a folder without a model, or a packed base with a changed file.
+        UserError: not downloaded yet, no such base, a folder without a model, or a packed base with a changed file; or
+            see `fetch_base`.
     """
+    if accept_license is not None:
+        from utils.bases.fetch import fetch_base
+
+        fetch_base(name, accept_license=accept_license, progress=progress)
     if name == "tiny":
         from utils.bases.tiny import ensure_tiny
 

@@ -131,11 +131,9 @@ class ProgressEvents:
 
 
 def _prepare(config: PrepareConfig, report: ProgressFn) -> None:
-    from utils.bases.fetch import fetch_base
     from utils.dataset.build import prepare
 
-    fetch_base(config.base, progress=report)
-    print(prepare(config, progress=report).table())
+    print(prepare(config, accept_license=False, progress=report).table())
 
 
 def _train(config: TrainConfig, report: ProgressFn) -> None:

@@ -28,18 +28,15 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _prepare(command: PrepareCommand) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.bases.fetch import fetch_base
     from utils.dataset.build import prepare
     from utils.dataset.sources.read import require_inputs
 
     config = command.settings
     project = open_project(config.project, config.output)
+    # Before a download, which takes long.
     require_inputs((config.input, *config.also))
     with progress_phases() as phases:
-        fetch_base(config.base, accept_license=command.accept_license, progress=phases)
-        # Shown from now on: long recordings are read, and perhaps transcribed, before the first clip.
-        phases("preparing clips", 0, None)
-        result = prepare(config, progress=phases)
+        result = prepare(config, accept_license=command.accept_license, progress=phases)
     print(f"dataset {project.dataset}: {result.added} new clips, {result.unchanged} as before")
     print(result.table())
 

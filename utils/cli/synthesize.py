@@ -68,13 +68,11 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
 def _model(config: SynthesizeConfig) -> "Base":
     """The model that speaks: the one named, or the project's exported one."""
     from utils.bases.base import Base
-    from utils.bases.fetch import fetch_base
     from utils.bases.find import find_base
     from utils.checkpoints.layout import READY, ModelRef
 
     if config.model is not None:
-        fetch_base(config.model)
-        return find_base(config.model)
+        return find_base(config.model, accept_license=False)
     assert config.project is not None, "checked by SynthesizeConfig.problems"
     return Base(ModelRef.parse(READY).resolve(open_project(config.project, config.output)))
 

@@ -37,7 +37,7 @@ Change = Callable[[list[ClipReport]], list[ClipReport]]
 """A fix of the clips that a dataset has."""
 
 
-def prepare(config: PrepareConfig, *, progress: ProgressFn | None = None) -> Report:
+def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progress: ProgressFn | None = None) -> Report:
     """Bring recordings with transcripts into the project's dataset.
 
     Writes output/<project>/dataset/ {wavs/, metadata_train.csv, metadata_eval.csv, lang.txt, report.json, report.html}.
@@ -46,6 +46,7 @@ def prepare(config: PrepareConfig, *, progress: ProgressFn | None = None) -> Rep
 
     Args:
         config: checked settings.
+        accept_license: of the base's weights, so that a missing one is downloaded first; see `find_base`.
         progress: called with the phase, clips done, and clips in all.
 
     Returns:
@@ -55,10 +56,16 @@ def prepare(config: PrepareConfig, *, progress: ProgressFn | None = None) -> Rep
         UserError: the input cannot be read or holds no usable clip, a set would be empty, the base cannot read the
             language, the dataset has another one, or the disk is full.
     """
+    from utils.bases.find import find_base
+
     project = open_project(config.project, config.output)
     inputs = (config.input, *config.also)
     for path in inputs:
         _check_apart(path, project)
+    find_base(config.base, accept_license=accept_license, progress=progress)
+    if progress is not None:
+        # Long recordings are read, and perhaps transcribed, before the first clip.
+        progress("preparing clips", 0, None)
     device = config.transcriber_device if config.transcriber else "cpu"
     with jobs.hold("prepare", device=device, output=project.output, folder=project.folder):
         recordings = read_sources(inputs, Reading.of(config, project.sources))

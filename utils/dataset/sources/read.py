@@ -65,7 +65,7 @@ def read_sources(paths: Sequence[Path], reading: Reading) -> list[Recording]:
 
 
 def require_inputs(paths: Iterable[Path]) -> None:
-    """Do nothing where every input is there: what takes long before they are read should not end in this.
+    """Do nothing where every input is there.
 
     Raises:
         UserError: one does not exist.
