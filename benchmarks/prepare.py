@@ -27,7 +27,8 @@ import psutil
 import soundfile
 import tyro
 
-from utils.config import DATASET_RATE, PrepareConfig
+from utils.config import DATASET_RATE
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.project.paths import Project, assets_folder
 

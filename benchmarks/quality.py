@@ -19,7 +19,8 @@ from typing import Any
 
 import tyro
 
-from utils.config import PrepareConfig, TrainConfig
+from utils.config import TrainConfig
+from utils.dataset.settings import PrepareConfig
 from utils.hardware import TORCH_ENVIRONMENT
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project, assets_folder

@@ -1,4 +1,4 @@
-"""Every setting a user can give, as frozen dataclasses that the form, the command line and the Python call share.
+"""Settings of training, export and speech, as dataclasses that the form, the command line and the Python call share.
 
 A field that is None takes the default of the chosen base model (see `utils.bases.base.TrainingDefaults`).
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from utils.schedules import Schedule
-from utils.settings import Config, is_encoding
+from utils.settings import Config
 from utils.switches import SWITCHES
 
 DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE = 22_050, 24_000, 16_000
@@ -22,10 +22,6 @@ MIN_CLIP_SECONDS = 0.5
 STARTER = "starter"
 """The base that ships with the project, and that is used where none is named."""
 
-_TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float16 bfloat16 float32"
-COMPUTE_TYPES = tuple(_TYPES.split())
-"""Of the recogniser's numbers, as CTranslate2 names them."""
-
 Conditioning = Literal["own", "other"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -33,124 +29,6 @@ Channel = Literal["mix", "left", "right", "louder"]
 Split = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrepareConfig(Config):
-    """Turn recordings with transcripts into a dataset."""
-
-    project: str
-    """Name of the voice; its folder below `output`."""
-    input: Path
-    """Folder or zip with recordings and their transcripts or subtitles, a metadata CSV or JSONL, or one recording."""
-    language: str
-    """Language of the transcripts, as a code: en, de, zh-cn, ..."""
-    output: Path = Path("output")
-    """The folder that holds all projects."""
-    also: tuple[Path, ...] = ()
-    """More inputs of any kind, prepared together with `input`."""
-    encoding: str | None = None
-    """Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1; they are reported when not given."""
-    shortest: float = 2.0
-    """Shortest clip cut from a long recording, in seconds; shorter cues are merged with their neighbours."""
-    longest: float = 11.0
-    """Longest clip cut from a long recording, in seconds."""
-    padding: float = 0.25
-    """Silence kept at both ends of a clip cut from a long recording, in seconds; never beyond the pause's middle."""
-    transcriber: str | None = None
-    """Whisper model for recordings without times: a size (tiny to large-v3), a name or a folder; None reports them."""
-    transcriber_device: Device = "auto"
-    """Where it runs."""
-    compute_type: str = "default"
-    """Its numbers: int8 is small and quick on a CPU, float16 on a GPU; default is the model's own."""
-    beam_size: int = 5
-    """Ways to continue that it weighs up; 1 is quickest."""
-    check_transcripts: bool = False
-    """Let it hear every clip, and flag those in which it hears something else than the transcript says."""
-    max_cer: float = 0.3
-    """Share of a transcript's letters that it may hear otherwise before the clip is flagged."""
-    detect_language: bool = False
-    """Let it tell the language; a recording mostly in another one than the dataset's is reported, not transcribed."""
-    base: str = STARTER
-    """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
-    use_amharic_g2p: bool = False
-    """Check Amharic texts in the Latin form of their sounds, as training with this setting reads them."""
-    max_audio_length: int | None = None
-    """Longest clip, in samples at 22 050 Hz; the base's limit when not given (XTTS v2: 255 995, 11.6 s)."""
-    max_text_length: int | None = None
-    """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
-    eval_fraction: float = 0.1
-    """Share of the clips held out for evaluation; at least one clip is."""
-    loudness: float | None = -23.0
-    """Loudness of every clip, in LUFS (EBU R 128's -23 leaves room for peaks); None leaves clips as they are."""
-    trim: bool = True
-    """Cut silence at the edges of each clip."""
-    keep_before: float = 0.1
-    """Silence that trimming leaves before the first sound, in seconds."""
-    keep_after: float = 0.25
-    """Silence that trimming leaves after the last sound, in seconds: weak endings die away in it."""
-    remove_dc: bool = True
-    """Take out a constant offset, as cheap sound cards add."""
-    highpass: float | None = None
-    """Take out sound below this frequency, in Hz, such as 60 against rumble and hum; None leaves it."""
-    channel: Channel = "mix"
-    """Which channel of a stereo recording to use; mix is the mean, louder is each clip's louder one."""
-    quality: bool = True
-    """Measure noise, clipping, share of speech and cut edges, and look for clips that are nearly the same."""
-    check_speakers: bool = True
-    """Look for clips in another voice than their speaker's others, with the base's own speaker encoder."""
-    check_quality: bool = True
-    """Judge how clips sound with DNSMOS, where the package speechmos is installed."""
-    drop_flagged: bool = False
-    """Leave out clips that a measure flags, until they are accepted; otherwise they are used and listed."""
-    workers: int | None = None
-    """Processes that prepare clips; by the processor and the amount of work when not given, 1 uses none of its own."""
-
-    def problems(self) -> list[str]:
-        found = self._cleaning_problems()
-        if not 0 < self.eval_fraction < 1:
-            found.append(f"eval_fraction is {self.eval_fraction}; use a share between 0 and 1, such as 0.1")
-        shortest = int(MIN_CLIP_SECONDS * DATASET_RATE)
-        if self.max_audio_length is not None and self.max_audio_length < shortest:
-            found.append(f"max_audio_length is {self.max_audio_length} samples; use {shortest} (0.5 s) or more")
-        found += self._source_problems()
-        if self.max_text_length is not None and self.max_text_length < 1:
-            found.append(f"max_text_length is {self.max_text_length} tokens; use 1 or more")
-        if self.workers is not None and not 1 <= self.workers <= 64:
-            found.append(f"workers is {self.workers}; use 1 to 64 processes")
-        return found
-
-    def _cleaning_problems(self) -> list[str]:
-        found = []
-        if self.loudness is not None and not -50 <= self.loudness <= -10:
-            found.append(f"loudness is {self.loudness} LUFS; use -50 to -10, such as -23, or None")
-        for name in ("keep_before", "keep_after"):
-            if not 0 <= getattr(self, name) <= 2:
-                found.append(f"{name} is {getattr(self, name)} s; use 0 to 2")
-        if self.highpass is not None and not 10 <= self.highpass <= 500:
-            found.append(f"highpass is {self.highpass} Hz; use 10 to 500, such as 60, or None")
-        return found
-
-    def _source_problems(self) -> list[str]:
-        found = []
-        if not MIN_CLIP_SECONDS <= self.shortest < self.longest <= 30:
-            limits = f"{MIN_CLIP_SECONDS} <= shortest < longest <= 30 s"
-            found.append(f"shortest is {self.shortest} and longest {self.longest}; use {limits}")
-        if not 0 <= self.padding <= 1:
-            found.append(f"padding is {self.padding} s; use 0 to 1")
-        if not 1 <= self.beam_size <= 20:
-            found.append(f"beam_size is {self.beam_size}; use 1 to 20")
-        if self.check_transcripts and self.transcriber is None:
-            found.append("check_transcripts needs a recogniser; name one with transcriber, such as small, or a folder")
-        if self.check_transcripts and not self.quality:
-            found.append("check_transcripts is a measure, and quality is off; switch quality on, or leave it out")
-        if not 0 < self.max_cer <= 2:
-            found.append(f"max_cer is {self.max_cer}; use a share such as 0.3, up to 2")
-        if self.compute_type not in COMPUTE_TYPES:
-            found.append(f"compute_type is {self.compute_type!r}; use one of {', '.join(COMPUTE_TYPES)}")
-        if self.encoding is not None and not is_encoding(self.encoding):
-            found.append(f"encoding is {self.encoding!r}; use a name such as latin-1, cp1251 or shift-jis")
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,18 +186,6 @@ class ExportConfig(Config):
     """Which of the run's checkpoints."""
     decoder_steps: int | None = None
     """Steps in which the decoder's acoustic trunk learns the voice; the base's own number when not given."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DownloadConfig(Config):
-    """Bring a published XTTS v2 base to this computer."""
-
-    version: str
-    """Base to download: v2.0.2, v2.0.3 or main."""
-    accept_license: bool = False
-    """The licence of the weights was read and accepted."""
-    output: Path = Path("output")
-    """The folder that holds all projects, where the download is written down as a job."""
 
 
 @dataclass(frozen=True, kw_only=True)

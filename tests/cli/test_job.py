@@ -15,7 +15,8 @@ from tests.sounds import make_project
 from utils import jobs
 from utils.cli import job as job_command
 from utils.cli.job import Command, main
-from utils.config import Config, ExportConfig, PrepareConfig, TrainConfig
+from utils.config import Config, ExportConfig, TrainConfig
+from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.events import EventWriter, read_events, tail
 from utils.events.progress import ProgressFn

@@ -9,8 +9,9 @@ from tests.sounds import make_project
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.cli.language import main
-from utils.config import PrepareConfig, TrainConfig
+from utils.config import TrainConfig
 from utils.dataset.quality.checks import Checks
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.project.paths import Project

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from utils.bases.find import find_base
-from utils.config import PrepareConfig
 from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import Reading, Recording
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest

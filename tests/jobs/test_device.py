@@ -11,7 +11,8 @@ import pytest
 
 from tests.jobs.children import FINISHES, POLITE, SILENT, child, ended, started
 from utils import jobs
-from utils.config import Device, ExportConfig, PrepareConfig, TrainConfig
+from utils.config import Device, ExportConfig, TrainConfig
+from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.hardware.gpu import Gpu
 from utils.jobs import device as device_module

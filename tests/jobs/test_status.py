@@ -23,7 +23,8 @@ from tests.jobs.children import (
     started,
 )
 from utils import jobs
-from utils.config import ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.config import ExportConfig, SynthesizeConfig, TrainConfig
+from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.jobs.record import JOB_FILE, read_record
 from utils.project.paths import Project

@@ -27,8 +27,9 @@ from utils.bases.find import find_base
 from utils.checkpoints import layout
 from utils.checkpoints.resume import find_resume
 from utils.cli import base, language, preflight, synthesize, train
-from utils.config import PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.config import SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
+from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.evaluation import evaluate
 from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command

@@ -7,8 +7,9 @@ import pytest
 from recipes.starter.judge import reference_voice
 from recipes.starter.voices import GPT_VOICES
 from utils.cli import demo
-from utils.config import ExportConfig, PrepareConfig, TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.build import prepare
+from utils.dataset.settings import PrepareConfig
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.inference.export import export_model
 from utils.project.paths import assets_folder, open_project

@@ -2,7 +2,8 @@
 
 import pytest
 
-from utils.config import PrepareConfig, TrainConfig
+from utils.config import TrainConfig
+from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from webui.fields import Field, fields_of
 from webui.forms import number_text, parse, settings, shown

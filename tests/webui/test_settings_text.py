@@ -2,7 +2,8 @@
 
 import pytest
 
-from utils.config import PrepareConfig, SpeechSettings, TrainConfig
+from utils.config import SpeechSettings, TrainConfig
+from utils.dataset.settings import PrepareConfig
 from utils.switches import CHECKBOXES
 from webui import text
 from webui.fields import fields_of, training_fields

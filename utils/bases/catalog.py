@@ -9,6 +9,7 @@ from typing import Any
 
 from utils.config import STARTER
 from utils.project.paths import Project, assets_folder, bases_folder
+from utils.settings import Config
 from utils.text.languages import plain_code
 
 DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
@@ -40,6 +41,18 @@ class BaseEntry:
     @property
     def license(self) -> str:
         return str(self.about.get("license", "CPML" if self.name in DOWNLOADED else ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownloadConfig(Config):
+    """Bring a published XTTS v2 base to this computer."""
+
+    version: str
+    """Base to download: v2.0.2, v2.0.3 or main."""
+    accept_license: bool = False
+    """The licence of the weights was read and accepted."""
+    output: Path = Path("output")
+    """The folder that holds all projects, where the download is written down as a job."""
 
 
 def known_bases() -> list[BaseEntry]:

@@ -18,7 +18,8 @@ from utils.cli.evaluate import ROWS
 from utils.cli.evaluate import table as evaluation_table
 from utils.cli.synthesize import synthesize
 from utils.cli.train import train_with_bars
-from utils.config import STARTER, Config, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.config import STARTER, Config, ExportConfig, SynthesizeConfig, TrainConfig
+from utils.dataset.settings import PrepareConfig
 from utils.evaluation.settings import EvaluateConfig
 from utils.project.paths import assets_folder, open_project
 

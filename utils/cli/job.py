@@ -17,9 +17,11 @@ from typing import Annotated, Any, Generic, TypeVar
 import tyro
 
 from utils import jobs
+from utils.bases.catalog import DownloadConfig
 from utils.cli.common import error_exits
-from utils.config import Config, DownloadConfig, ExportConfig, PrepareConfig, SynthesizeConfig, TrainConfig
+from utils.config import Config, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.edits.edit import FixConfig
+from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.evaluation.settings import EvaluateConfig
 from utils.events import FINAL, EventWriter, tail

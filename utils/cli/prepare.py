@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from utils.cli.common import progress_phases, run_command
-from utils.config import PrepareConfig
+from utils.dataset.settings import PrepareConfig
 from utils.project.paths import open_project
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from utils import jobs
 from utils.audio.clean import Cleaning
 from utils.audio.recogniser import find_weights
-from utils.config import PrepareConfig
 from utils.dataset.clips.existing import Existing, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.merge import merge
@@ -23,6 +22,7 @@ from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import Limits, flag_clips
 from utils.dataset.quality.recognition import clip_transcriber, disagreement, hear_clips
 from utils.dataset.quality.scorers import Judges, has_dnsmos
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import Reading, Recording
 from utils.dataset.storage.manifest import Clip, write_manifest

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from utils import jobs
-from utils.config import PrepareConfig
 from utils.dataset.edits.edit import current_clips
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.intake import add_uploads, remove_uploads, survey, to_be_replaced, upload_sources
 from utils.dataset.storage.report import Report
 from utils.errors import UserError

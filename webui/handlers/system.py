@@ -1,8 +1,7 @@
 """Tab 4: show the machine and the files, download a base."""
 
 from utils import jobs
-from utils.bases.catalog import DOWNLOADED, known_bases
-from utils.config import DownloadConfig
+from utils.bases.catalog import DOWNLOADED, DownloadConfig, known_bases
 from utils.errors import UserError
 from utils.hardware import disk_free, this_machine
 from utils.project.paths import NO_PROJECT, Project, bases_folder

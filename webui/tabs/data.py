@@ -3,7 +3,7 @@
 import gradio as gr
 from gradio.blocks import Block
 
-from utils.config import PrepareConfig
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.intake import ACCEPTED
 from webui import text
 from webui.fields import fields_of

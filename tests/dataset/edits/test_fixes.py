@@ -7,9 +7,9 @@ import pytest
 
 from tests.dataset import recordings
 from tests.dataset.recordings import make_source
-from utils.config import PrepareConfig
 from utils.dataset.build import prepare
 from utils.dataset.edits import fixes
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError

@@ -13,12 +13,13 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.bases import loading
 from utils.bases.find import find_base
-from utils.config import DATASET_RATE, SPEAKER_RATE, PrepareConfig
+from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality import scorers as judges_module
 from utils.dataset.quality.measures import flag_clips
 from utils.dataset.quality.scorers import CROP_S, Judges, has_dnsmos
 from utils.dataset.quality.vectors import packed
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport, Report
 from utils.project.paths import Project
 

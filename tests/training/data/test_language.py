@@ -11,8 +11,9 @@ from tests.sounds import make_project
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.bases.grow import EMBEDDING
-from utils.config import ExportConfig, PrepareConfig, TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
 from utils.gpt_train import TrainedModel, train_gpt

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utils.config import DATASET_RATE, PrepareConfig
+from utils.config import DATASET_RATE
 from utils.dataset.build import as_recording, build
 from utils.dataset.clips.existing import read_existing
 from utils.dataset.edits import edit
 from utils.dataset.edits.edit import FixConfig
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Fault, Report, Span, clock
 from utils.errors import UserError

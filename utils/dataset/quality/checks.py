@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS, PrepareConfig
+from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError, raise_problems
 from utils.project.advice import extend_command

@@ -8,7 +8,7 @@ from pathlib import Path
 from utils.audio.decode import load_audio
 from utils.audio.recogniser import Transcriber, TranscriberSettings
 from utils.audio.voice_activity import VAD_RATE
-from utils.config import PrepareConfig
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work, short_hash
 from utils.text.error_rate import character_error_rate, letters

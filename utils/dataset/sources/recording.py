@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from utils.audio.recogniser import Transcriber, TranscriberSettings
-from utils.config import PrepareConfig
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.table import DEFAULT_SPEAKER
 from utils.dataset.segmentation.cut import Limits
 from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import Fault, Span
 
 
