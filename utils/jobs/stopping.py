@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -95,22 +94,3 @@ def exit_status(stop_signal: int | None, folder: Path) -> int:
     """
     was_asked = stop_signal != signal.SIGINT and is_stop_wanted(folder)
     return 0 if stop_signal is None or was_asked else EXIT_BASE + stop_signal
-
-
-@dataclass(kw_only=True)
-class Limits:
-    """When a run stops before its last epoch."""
-
-    patience: int = 0
-    """Evaluations in a row without a lower loss; 0 is no limit."""
-    max_hours: float | None = None
-    """Since this process began to train; None is no limit."""
-    begun: float = field(default_factory=time.monotonic)
-
-    @property
-    def time_is_up(self) -> bool:
-        return self.max_hours is not None and time.monotonic() - self.begun >= self.max_hours * 3_600
-
-    def is_patience_out(self, evals_without_gain: int) -> bool:
-        """Whether so many evaluations without a lower loss are enough."""
-        return 0 < self.patience <= evals_without_gain

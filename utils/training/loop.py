@@ -84,17 +84,18 @@ def train_epochs(state: RunState, services: Services) -> End:
         end_epoch(state)
         save(state, services)
         services.sampling.want(services.trainer.num_steps)
-        if state.epoch < services.num_epochs and any(
-            services.trainer.any_process(services.limits.is_patience_out(state.evals_without_gain))
-        ):
+        is_patience_out = 0 < services.config.patience <= state.evals_without_gain
+        if state.epoch < services.num_epochs and any(services.trainer.any_process(is_patience_out)):
             return "patience"
     return "epochs"
 
 
 def end_wanted(services: Services) -> End:
     """Why to end after this step, the same for all processes; empty when there is no reason."""
-    stop, hours = services.trainer.any_process(services.stop.number is not None, services.limits.time_is_up)
-    return "signal" if stop else "hours" if hours else ""
+    hours = services.config.max_hours
+    time_is_up = hours is not None and time.monotonic() - services.begun >= hours * 3_600
+    stop, late = services.trainer.any_process(services.stop.number is not None, time_is_up)
+    return "signal" if stop else "hours" if late else ""
 
 
 def evaluate(services: Services) -> Losses | None:

@@ -14,7 +14,6 @@ from utils.errors import UserError, disk_errors
 from utils.events.loggers import find_loggers
 from utils.events.progress import Progresses
 from utils.events.run_log import RunLog
-from utils.jobs.stopping import Limits
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
@@ -155,7 +154,6 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
             resume_command=again,
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
-        limits=Limits(patience=config.patience, max_hours=config.max_hours),
         resume_command=again,
         progress=progress.steps,
         tracker=PerformanceTracker(peak_flops=peak),

@@ -1,6 +1,7 @@
 """A run in training: its state, which a checkpoint holds, and its services, which a checkpoint does not hold."""
 
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
@@ -10,7 +11,7 @@ from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.events.progress import StepProgress
 from utils.events.run_log import RunLog
-from utils.jobs.stopping import Limits, StopRequest
+from utils.jobs.stopping import StopRequest
 from utils.performance_utils import PerformanceTracker
 from utils.training.data.batches import Batch
 from utils.training.data.loaders import Loaders
@@ -82,14 +83,14 @@ class Services:
     """Takes the trainer's steps, in smaller pieces where memory runs out."""
     divergence: Divergence
     """Counts the steps that were skipped."""
-    limits: Limits
-    """When to stop early."""
     resume_command: str
     """For the user's shell."""
     progress: StepProgress | None
     tracker: PerformanceTracker
     """Throughput of this process."""
     stop: StopRequest = field(default_factory=StopRequest)
+    begun: float = field(default_factory=time.monotonic)
+    """When this process began to train, on a clock that only runs forward."""
     memory_logged: float | None = None
     """When memory was last logged, on a clock that only runs forward; None before the first step."""
     switches_logged: Report = field(default_factory=dict)

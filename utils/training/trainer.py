@@ -1,10 +1,10 @@
 """One optimizer step and one evaluation: the packed forward, losses in fp32, the backward, clipping, AdamW."""
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -77,19 +77,6 @@ class Gathered:
     audio_seconds: float
 
 
-Result = TypeVar("Result")
-
-
-class Watch(Protocol):
-    """Proves what steps do, and mends what compiling breaks; see `TrainingOptimizer`."""
-
-    def step(self) -> AbstractContextManager[None]: ...
-
-    def micro_batch(self, model: XttsGpt) -> AbstractContextManager[None]: ...
-
-    def attempt(self, model: XttsGpt, work: Callable[[], Result], undo: Callable[[], None]) -> Result: ...
-
-
 class Trainer:
     """The model with all that moves it.
 
@@ -115,7 +102,7 @@ class Trainer:
         precision: str,
         grad_clip_norm: float,
         seed: int,
-        watch: Watch | None = None,
+        watch: TrainingOptimizer | None = None,
     ) -> None:
         self.gpt = model
         self.model = accelerator.prepare_model(model)
