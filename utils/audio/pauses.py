@@ -66,7 +66,7 @@ def _levels(samples: NDArray[np.float32], edges: NDArray[np.int64]) -> NDArray[n
     return (10 * np.log10(np.maximum(power, 1e-12))).astype(np.float32)
 
 
-def find_pauses(levels: NDArray[np.float32], *, shortest_s: float = SHORTEST_PAUSE_S) -> list[Pause]:
+def find_pauses(levels: NDArray[np.float32]) -> list[Pause]:
     """Stretches in which nobody speaks, in order; the ends of the recording are not pauses of their own.
 
     A frame is quiet when it lies 40 dB below the loud frames of the half minute around it, or, where noise is nearer
@@ -74,7 +74,6 @@ def find_pauses(levels: NDArray[np.float32], *, shortest_s: float = SHORTEST_PAU
 
     Args:
         levels: of `stream_levels`, [F].
-        shortest_s: shorter pauses are left out, in seconds.
     """
     if not len(levels):
         return []
@@ -91,7 +90,7 @@ def find_pauses(levels: NDArray[np.float32], *, shortest_s: float = SHORTEST_PAU
     found = [
         Pause(float(a), float(b)) for a, b in zip(starts / FRAMES_PER_SECOND, stops / FRAMES_PER_SECOND, strict=True)
     ]
-    return [pause for pause in found if pause.seconds >= shortest_s - 1e-9]
+    return [pause for pause in found if pause.seconds >= SHORTEST_PAUSE_S - 1e-9]
 
 
 def _thresholds(levels: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -59,7 +59,8 @@ def known_bases() -> list[BaseEntry]:
     """Every base that can be named, those that need no download first."""
     starter = assets_folder() / STARTER
     entries = [_entry(STARTER, starter, is_here=True)] if (starter / "config.json").is_file() else []
-    entries.append(_entry("tiny", newest_tiny(), is_here=True))
+    made = sorted(bases_folder().glob("tiny-*/about.json"), key=lambda path: path.stat().st_mtime)
+    entries.append(_entry("tiny", made[-1].parent if made else None, is_here=True))
     for name in DOWNLOADED:
         folder = bases_folder() / name
         entries.append(_entry(name, folder, is_here=has_weights(folder)))
@@ -118,12 +119,6 @@ def newest_made(project: Project, language: str) -> BaseEntry | None:
 def has_weights(folder: Path) -> bool:
     """Whether a folder holds a model that can be loaded."""
     return any((folder / name).is_file() for name in ("model.safetensors", "model.pth"))
-
-
-def newest_tiny() -> Path | None:
-    """Folder of the tiny base, once it was made."""
-    made = sorted(bases_folder().glob("tiny-*/about.json"), key=lambda path: path.stat().st_mtime)
-    return made[-1].parent if made else None
 
 
 def _entry(name: str, folder: Path | None, *, is_here: bool) -> BaseEntry:

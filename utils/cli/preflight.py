@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from utils import jobs
 from utils.config import TrainConfig
@@ -84,7 +84,9 @@ def measure_switches(
     with jobs.hold("preflight", device=config.device, output=project.output, folder=project.folder):
         data = load_data(settled, project, plan.base, make_accelerator(settled.device), report)
         audio_s = sum(clip.seconds for clip in data.train)
-        fixed, seen = fixed_settings(config, given), Printed()
+        if given is None:
+            given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
+        fixed, seen = {name: getattr(config, name) for name in CHOSEN if name in given}, Printed()
 
         def told(name: str, done: int, total: int | None) -> None:
             report("measuring", done, total)
@@ -127,18 +129,6 @@ def heeding_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def fixed_settings(config: TrainConfig, given: Collection[str] | None) -> dict[str, Any]:
-    """What the user chose of CHOSEN; see `measure_switches`."""
-    if given is None:
-        given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
-    return {name: getattr(config, name) for name in CHOSEN if name in given}
-
-
-def with_choice(config: TrainConfig, chosen: "Row") -> TrainConfig:
-    """The settings with what was recommended; what the user left open stays open."""
-    return replace(config, **{name: getattr(chosen.config, name) for name in CHOSEN})
 
 
 def _recommend(title: str, row: "Row", config: TrainConfig, project: Project) -> None:

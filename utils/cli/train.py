@@ -3,12 +3,12 @@
 import logging
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from utils.cli.common import error_exits, given_fields, progress_phases, run_command
-from utils.cli.preflight import heeding_sigterm, measure_switches, with_choice
+from utils.cli.preflight import CHOSEN, heeding_sigterm, measure_switches
 from utils.config import TrainConfig
 from utils.project.advice import command
 from utils.project.paths import open_project
@@ -71,7 +71,8 @@ def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]
         chosen = _preflight(config, given)
         if command.preflight:
             return
-        config = with_choice(config, chosen)
+        # What the user left open besides stays open.
+        config = replace(config, **{name: getattr(chosen.config, name) for name in CHOSEN})
     _train(config)
 
 

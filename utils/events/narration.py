@@ -37,11 +37,10 @@ class Narration:
 
     Args:
         write: called with each line.
-        clock: seconds.
     """
 
-    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._write, self._clock = write, clock
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
         self._phase = ""
         self._next = 0.0
         self._pace: deque[tuple[float, int]] = deque(maxlen=RECENT)
@@ -62,7 +61,7 @@ class Narration:
 
     def phase(self, what: str, done: int, total: int | None) -> None:
         """Work before training, now and then and at its end."""
-        now, line = self._clock(), _amount(what, done, total)
+        now, line = time.monotonic(), _amount(what, done, total)
         if (done != total and now < self._next) or line == self._phase:
             return
         self._phase, self._next = line, now + EVERY_S
@@ -93,7 +92,7 @@ class Narration:
         )
 
     def _step(self, fields: Mapping[str, Any]) -> None:
-        now, step = self._clock(), fields["step"]
+        now, step = time.monotonic(), fields["step"]
         self._pace.append((now, step))
         if now < self._next and step != self._total:
             return

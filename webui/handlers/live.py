@@ -119,13 +119,14 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         "train.start_from": Change(choices=starts(project)),
     }
     not_told = parts.message("error", text.NOT_READ)
+    no_run = parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET)
     questions: list[tuple[Callable[[], Updates], Updates]] = [
         (partial(kept, studio, project), {}),
         (partial(_dataset, studio, project, found), _no_dataset()),
         (partial(_export, studio, project, found), {"train.exported": not_told}),
         (partial(_preflight, studio, found), {"train.measured": not_told}),
         (partial(_language, studio, project, found), {"language.progress": not_told}),
-        (partial(_run, studio, chosen) if chosen else partial(_no_run, project), _nothing_shown(not_told)),
+        (partial(_run, studio, chosen) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_told)),
     ]
     for question, otherwise in questions:
         updates |= _answer(studio, question, otherwise)
@@ -183,10 +184,6 @@ def _started(studio: Studio, job: Job) -> Event | None:
         return now
     changed = {name for name in sources if now["config"].get(name) != first["config"].get(name)}
     return now | {"sources": sources | dict.fromkeys(changed, "you")}
-
-
-def _no_run(project: Project) -> Updates:
-    return _nothing_shown(parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET))
 
 
 def _nothing_shown(why: Markup) -> Updates:

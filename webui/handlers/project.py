@@ -1,7 +1,6 @@
 """The project bar: list the projects, choose one, and set its language and base."""
 
 from dataclasses import replace
-from typing import Any
 
 from utils.bases.catalog import BaseEntry, known_bases, project_bases
 from utils.config import TrainConfig
@@ -30,9 +29,11 @@ def create(studio: Studio, values: Values) -> Updates:
     name = str(values["project.new_project"] or "").strip()
     if not name:
         raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
-    settings = ProjectSettings(
-        language=values["project.language"] or DEFAULT_LANGUAGE, base=_new_base(studio, values["project.base"])
-    )
+    # The bar may still name a base that belongs to another project.
+    others = [entry.name for other in list_projects(studio.output) for entry in project_bases(other)]
+    base = values["project.base"]
+    base = DEFAULT_BASE if not base or base in others else checked_base(None, base)
+    settings = ProjectSettings(language=values["project.language"] or DEFAULT_LANGUAGE, base=base)
     project = create_project(name, studio.output, settings)
     names = [other.name for other in list_projects(studio.output)]
     return _bar(studio, names, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
@@ -97,16 +98,6 @@ def kept(studio: Studio, project: Project | None) -> Updates:
         return updates
     base = Change(choices=base_choices(project), value=chosen_base(project))
     return updates | {"project.language": _language(project), "project.base": base}
-
-
-def _new_base(studio: Studio, base: Any) -> str:
-    """The base of a new project; the bar may still name one that belongs to another project.
-
-    Raises:
-        UserError: there is no such base.
-    """
-    others = [entry.name for project in list_projects(studio.output) for entry in project_bases(project)]
-    return DEFAULT_BASE if not base or base in others else checked_base(None, base)
 
 
 def _bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:

@@ -10,15 +10,14 @@ from webui.fields import Field
 from webui.forms import shown
 
 
-def create_field(field: Field, *, help: str = "", **options: Any) -> Block:
+def create_field(field: Field, **options: Any) -> Block:
     """The component of a setting.
 
     Args:
         field: what the dataclass says about it.
-        help: in place of the dataclass's own words.
         options: further arguments of the component.
     """
-    common: dict[str, Any] = {"label": text.label(field.name), "info": help or text.help_of(field.name, field.help)}
+    common: dict[str, Any] = {"label": text.label(field.name), "info": text.help_of(field.name, field.help)}
     common |= {"elem_id": f"set-{field.name}".replace("_", "-"), **options}
     value = shown(field, field.default)
     if field.kind == "bool" and not field.may_be_open:

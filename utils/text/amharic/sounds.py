@@ -52,13 +52,13 @@ def to_latin_text(text: str) -> str:
 
     Letters that Amharic does not have stay, too: whoever checks a clip finds and names them.
     """
-    return _WORD.sub(lambda match: _known_in_latin(to_ipa(match[0])), normalize_amharic(text))
 
+    def in_latin(word: re.Match[str]) -> str:
+        parts = _UNKNOWN.split(to_ipa(word[0]))
+        # Every second part is of letters that have no sound here.
+        return "".join(part if number % 2 else to_latin(part) for number, part in enumerate(parts))
 
-def _known_in_latin(ipa: str) -> str:
-    parts = _UNKNOWN.split(ipa)
-    # Every second part is of letters that have no sound here.
-    return "".join(part if number % 2 else to_latin(part) for number, part in enumerate(parts))
+    return _WORD.sub(in_latin, normalize_amharic(text))
 
 
 @lru_cache(maxsize=65_536)
