@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def pins(file: str) -> dict[str, re.Match[str]]:
     return {normal(match["name"]): match for match in found if match}
 
 
+@cache
 def imported_packages() -> dict[str, Path]:
     """Distributions that the app's own code imports, each with one file that does."""
     distributions = packages_distributions()

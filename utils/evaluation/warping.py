@@ -7,15 +7,12 @@ Source: Sakoe and Chiba 1978, symmetric form: a diagonal step counts twice, so t
 
 from collections.abc import Sequence
 
-import librosa
 import numpy as np
 from numpy.typing import NDArray
 
 from utils.evaluation.features import Features
 
 Distances = NDArray[np.float64]
-_STEPS = np.array([[1, 1], [0, 1], [1, 0]])
-_WEIGHTS = np.array([2.0, 1.0, 1.0])
 
 
 def distances(query: Features, candidates: Sequence[Features]) -> list[float]:
@@ -52,7 +49,15 @@ def frame_distances(query: Features, candidate: Features) -> Distances:
 
 def _sums(query: Features, candidate: Features) -> Distances:
     """Least summed cost of a path from the first pair of frames to each pair, [n, m]."""
-    costs = frame_distances(query, candidate)
-    sums = librosa.sequence.dtw(C=costs, step_sizes_sigma=_STEPS, weights_mul=_WEIGHTS, backtrack=False)
-    # Every path begins with the first pair, which librosa counts once and the symmetric form twice, as a diagonal step.
-    return np.asarray(sums + costs[0, 0])
+    costs = np.pad(frame_distances(query, candidate), ((1, 0), (1, 0)))
+    n, m = len(query), len(candidate)
+    sums = np.full_like(costs, np.inf)
+    sums[0, 0] = 0
+    # Pairs of one diagonal depend only on the two diagonals before. In the flat matrix they lie m places apart.
+    cost, least = costs.ravel(), sums.ravel()
+    for diagonal in range(2, n + m + 1):
+        first, end = max(1, diagonal - m) * m + diagonal, min(n, diagonal - 1) * m + diagonal + 1
+        both, one, other = (least[first - back : end - back : m] for back in (m + 2, m + 1, 1))
+        here = cost[first:end:m]
+        least[first:end:m] = np.minimum(both + 2 * here, np.minimum(one, other) + here)
+    return sums[1:, 1:]
