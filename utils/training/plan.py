@@ -163,7 +163,7 @@ def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: Tra
 def _settings_then(run: Path, checkpoint: Path, state: dict[str, Any]) -> TrainConfig:
     """The settings that the checkpoint was made with; for one of an earlier version those of its run."""
     saved = state.get("settings")
-    return _own_settings(run) if saved is None else TrainConfig.from_values(saved, where=str(checkpoint))
+    return _own_settings(run) if saved is None else TrainConfig.from_saved(saved, where=str(checkpoint))
 
 
 def _settings_now(run: Path, given: TrainConfig) -> TrainConfig:
