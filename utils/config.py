@@ -4,9 +4,9 @@ A field that is None takes the default of the chosen base model (see `utils.base
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from utils.schedules import Schedule
 from utils.settings import Config
@@ -22,7 +22,7 @@ MIN_CLIP_SECONDS = 0.5
 STARTER = "starter"
 """The base that ships with the project, and that is used where none is named."""
 
-Conditioning = Literal["own", "other"]
+Conditioning = Literal["other", "own", "own_masked"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Device = Literal["auto", "cpu", "cuda"]
 Channel = Literal["mix", "left", "right", "louder"]
@@ -115,8 +115,12 @@ class TrainConfig(Config):
     max_mel_length: int | None = None
     """Codes laid out for each clip, so that batches have one shape, as CUDA graphs need; by batch when not given."""
     conditioning: Conditioning | None = None
-    """What is heard of the voice: own, a part of the clip itself, whose codes then do not train (stock's way); other, a
-    part of another clip by the same speaker, and all codes train. The base's default when not given."""
+    """Where the conditioning crop is from: other, another clip by the same speaker; own, the clip itself; own_masked,
+    the clip itself, and the crop's codes do not train (as `own` of earlier versions). The base's default when not
+    given."""
+    trim_end: bool = True
+    """Train on each clip's codes up to the first one of its closing silence. Sampling penalizes codes that were spoken
+    before: a model that learned to stop after more silence cannot say it, and says something else."""
     reading_weight: float = 0.0
     """Weight of a loss that teaches attention to follow the text; 0 is none. Needs the manifest's column word_times."""
     dropout: float | None = None
@@ -129,6 +133,15 @@ class TrainConfig(Config):
     """Let a resumed run take other settings or clips than it had; without this they are named and refused."""
     run_id: str | None = None
     """Name of the new run's folder; made from the time when not given."""
+
+    @classmethod
+    def from_saved(cls, values: dict[str, Any], *, where: str) -> Self:
+        """Settings of a run; those of an earlier version, which had no `trim_end`, keep their meaning."""
+        settings = cls.from_values(values, where=where)
+        if "trim_end" in values:
+            return settings
+        conditioning: Conditioning = "other" if settings.conditioning == "other" else "own_masked"
+        return replace(settings, trim_end=False, conditioning=conditioning)
 
     def problems(self) -> list[str]:
         found = [f"{name} is {value}; use {least} or more" for name, value, least in self._counts() if value < least]

@@ -56,7 +56,12 @@ class Config:
             raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
         if not isinstance(values, dict):
             raise UserError(what=f"not a {cls.__name__} file", where=str(path))
-        return cls.from_values(values, where=str(path))
+        return cls.from_saved(values, where=str(path))
+
+    @classmethod
+    def from_saved(cls, values: dict[str, Any], *, where: str) -> Self:
+        """Settings that `save` wrote, in this version or an earlier one; see `from_values`."""
+        return cls.from_values(values, where=where)
 
     @classmethod
     def from_values(cls, values: dict[str, Any], *, where: str) -> Self:

@@ -48,8 +48,9 @@ ABOUT: dict[str, Any] = {
     "recipe": "recipes/starter; GPT and decoder were trained in more steps than one, which docs/quality.md tells",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
     "training": {
-        "learning_rate": 3e-4,
-        "num_epochs": 8,
+        "learning_rate": 5e-5,
+        "num_epochs": 4,
+        "dvae_learning_rate": 3e-4,
         "dropout": 0.0,
         "crop": CROP,
         "conditioning": "other",

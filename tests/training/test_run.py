@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.sounds import make_project
 from utils.checkpoints import store as state_module
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest, write_manifest
@@ -194,6 +195,12 @@ def test_the_best_is_the_best_however_slow_the_disk(project: Project, monkeypatc
     # Later evaluations are worse than the best and better than the one before it, which was on the disk already.
     assert list(losses.values()).index(losses[min(losses)]) not in (0, len(losses) - 1)
     assert [path.name for path in (result.folder / "checkpoints").glob("best-*")] == [f"best-{losses[min(losses)]:08d}"]
+
+
+def test_a_speaker_with_one_clip_is_conditioned_on_it_and_reported(tmp_path: Path) -> None:
+    result = fine_tune(config_of(make_project(tmp_path, num_train=1, num_eval=1), conditioning="other"))
+    warnings = [event["message"] for event in read_events(result.folder / "events.jsonl", kind="warning")]
+    assert any("1 speaker(s) have one clip only" in message for message in warnings)
 
 
 def test_word_times_teach_reading_along_and_are_shown(project: Project) -> None:

@@ -44,6 +44,8 @@ class TrainingDefaults:
     """Shortest and longest conditioning crop the base was trained with, in samples."""
     conditioning: Conditioning = "own"
     """Where the crop is from; XTTS v2 was trained on crops of the clip itself."""
+    dvae_learning_rate: float | None = None
+    """Of its DVAE's training; `learning_rate` when None."""
     decoder_steps: int = 0
     """Steps in which an export teaches the decoder's acoustic trunk the voice; XTTS v2's decoder has none."""
 

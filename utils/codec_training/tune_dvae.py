@@ -94,7 +94,7 @@ def tuned_dvae(
     Raises:
         UserError: no dataset, a DVAE without its decoder, too little speech, or an error that did not fall.
     """
-    rate = learning_rate or base.defaults.learning_rate
+    rate = learning_rate or base.defaults.dvae_learning_rate or base.defaults.learning_rate
     clips = {csv: [clip.audio for clip in read_manifest(csv)] for csv in (project.train_csv, project.eval_csv)}
     work = project.folder / f".dvae-{_key(base, clips, steps, rate)}"
     mels = [_mels(audio, work / csv.stem, told or _untold) for csv, audio in clips.items()]

@@ -130,7 +130,7 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
     state = read_state(checkpoint)
     # Checkpoints of an earlier version do not hold their settings: those of the run are the best guess.
     saved, now = state.get("settings"), _settings_now(wanted.run, config)
-    then = _own_settings(wanted.run) if saved is None else TrainConfig.from_values(saved, where=str(checkpoint))
+    then = _own_settings(wanted.run) if saved is None else TrainConfig.from_saved(saved, where=str(checkpoint))
     names = [field.name for field in fields(config) if field.name not in (*OWN, "run_id")]
     changed = {name: (getattr(then, name), getattr(now, name)) for name in names}
     changed = {name: values for name, values in changed.items() if values[0] != values[1]}

@@ -121,6 +121,11 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
         services.log.warn(message, source="resume")
     if plan.added:
         services.log.warn(plan.added, source="language")
+    if plan.config.conditioning == "other" and (alone := data.single_clip_speakers()):
+        services.log.warn(
+            f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip",
+            source="conditioning",
+        )
     return state
 
 

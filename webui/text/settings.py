@@ -99,8 +99,8 @@ HELPS = {
     "use_amharic_g2p": _("For Amharic with little data. Use the same value in Step 1 and Step 2."),
     "dropout": _("Dropout probability. Empty: the base's default."),
     "conditioning": _(
-        "The clip that provides the voice. With “same clip”, the part used for conditioning is not trained. "
-        "Empty: the base's default."
+        "The clip that provides the voice. A speaker's only clip provides its own. “same clip, part not trained” is "
+        "what earlier versions called “same clip”. Empty: the base's default."
     ),
     "device": _("Automatic uses the GPU if there is one."),
     "max_mel_length": _("Pads all batches to this number of codes, as CUDA graphs require. Empty: no fixed length."),
@@ -174,6 +174,7 @@ CHOICES = {
     "right": _("right"),
     "louder": _("louder channel"),
     "own": _("same clip"),
+    "own_masked": _("same clip, part not trained"),
     "other": _("another clip of the speaker"),
     "True": _("yes"),
     "False": _("no"),

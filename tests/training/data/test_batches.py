@@ -136,7 +136,7 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
     assert {number: len(sources) for number, sources in heard_by.items()} == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
-def test_the_only_clip_of_a_speaker_hears_itself_and_what_it_hears_does_not_count(clips) -> None:
+def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips) -> None:
     spoken = [replace(clip, speaker=str(number)) for number, clip in enumerate(clips)]
     own = ClipDataset(spoken, seed=5, training=True)
     other = ClipDataset(spoken, seed=5, training=True, conditioning="other")

@@ -81,7 +81,7 @@ class ClipDataset(Dataset[Sample]):
         seed: with epoch and clip number it fixes the crop.
         training: random crops; otherwise always a clip's beginning, so that evaluations compare.
         crop: shortest and longest crop, in samples; XTTS v2 was trained with 3 to 6 s (coqui-tts, GPTArgs).
-        conditioning: whether the crop is of the clip itself or of another one by the same speaker.
+        conditioning: where the crop is from; with `other`, a speaker's only clip is conditioned on itself.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Collate:
 
     Args:
         shape: of the model.
-        mask_conditioning: leave out the codes that a clip's own crop covers (training); evaluation scores all codes.
+        mask_conditioning: leave out the codes that a clip's own crop covers (`own_masked`, in training).
         learn_reading: say where in the text each code is, for clips with word times.
         layout: a row a clip, or one packed row.
         static_shape: what a batch is filled up to, so that all have one shape.

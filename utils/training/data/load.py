@@ -2,11 +2,14 @@
 
 import hashlib
 import logging
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate import Accelerator
+from numpy.typing import NDArray
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
@@ -28,6 +31,10 @@ class TrainingData:
     evaluate: list[TrainingClip]
     dropped: list[dict[str, Any]]
     """{clip, reason} of every clip of both manifests that is not used."""
+
+    def single_clip_speakers(self) -> int:
+        """How many speakers have no second training clip."""
+        return list(Counter(clip.speaker for clip in self.train).values()).count(1)
 
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
@@ -68,12 +75,20 @@ def load_data(
     audio: list[Path] = [clip.audio for clips in kept.values() for clip in clips]
     with accelerator.main_process_first():
         codes = cache_codes(audio, base, folder, device=accelerator.device, progress=progress, files=files)
+    if config.trim_end:
+        codes = {path: up_to_silence(clip) for path, clip in codes.items()}
     train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
     if config.reading_weight:
         _tell_reading(train, config.train_csv)
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
     return TrainingData(train=train, evaluate=evaluate, dropped=dropped)
+
+
+def up_to_silence(codes: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Codes up to the first of the equal ones at their end, [M] to [m]; see `TrainConfig.trim_end`."""
+    others = np.flatnonzero(codes != codes[-1])
+    return codes[: others[-1] + 2] if len(others) else codes[:1]
 
 
 def _tell_reading(clips: list[TrainingClip], csv: Path) -> None:

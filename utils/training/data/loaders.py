@@ -45,7 +45,9 @@ class Loaders:
     def __init__(
         self, config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, switches: Switches
     ) -> None:
+        assert config.conditioning
         self._config, self._base, self._data, self._switches = config, base, data, switches
+        self._conditioning = config.conditioning
         self._batches = EpochBatches(
             _lengths(data.train),
             config.batch_size,
@@ -122,14 +124,13 @@ class Loaders:
             seed=self._config.seed,
             training=training,
             crop=self._base.defaults.crop,
-            # Checkpoints from before there was a choice name none.
-            conditioning=self._config.conditioning or self._base.defaults.conditioning,
+            conditioning=self._conditioning,
         )
 
     def _collate(self, static_shape: StaticShape, *, training: bool) -> Collate:
         return Collate(
             self._base.gpt_shape(),
-            mask_conditioning=training,
+            mask_conditioning=training and self._conditioning == "own_masked",
             learn_reading=training and self._config.reading_weight > 0,
             layout=self._switches.layout,
             static_shape=static_shape,
