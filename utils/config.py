@@ -28,6 +28,7 @@ COMPUTE_TYPES = tuple(_TYPES.split())
 
 Conditioning = Literal["own", "other"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
+SpeechPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
 Channel = Literal["mix", "left", "right", "louder"]
 Split = Literal["joined", "sentences", "quick"]

@@ -1,19 +1,19 @@
 """Load a model once and synthesize many times."""
 
-import logging
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
-from utils.config import CODE_SAMPLES, DATASET_RATE, Split
+from utils.config import SpeechPrecision, Split
 from utils.errors import UserError
-from utils.inference.decode import Sampling, decode
+from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
+from utils.inference.decode import CancelledError, Sampling
+from utils.inference.precision import resolve_precision, vocoder_in_bf16
 from utils.inference.vocoder import Vocoder
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
@@ -30,33 +30,14 @@ CHARACTER_LIMITS = {
 """Limits of languages whose letters take more tokens or time (same source). Amharic's is our own: an Ethiopic letter is
 a consonant with its vowel, so that it takes as long to say as two Latin ones."""
 
-PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
-"""A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
-
 SPLITTERS: dict[Split, Callable[[str, int], list[str]]] = {
     "joined": split_text,
     "sentences": split_sentences,
     "quick": split_quick,
 }
 
-log = logging.getLogger(__name__)
-
-
-class Piece(NamedTuple):
-    """What is spoken in one go."""
-
-    text: str
-    tokens: list[int]
-
-
-class Spoken(NamedTuple):
-    """A piece as sound."""
-
-    text: str
-    wav: Tensor
-    """float32 in [-1, 1] at 24 000 Hz, [1, N]."""
-    finished: bool
-    """Whether the model ended by itself; it was cut off otherwise."""
+SLOTS = 8
+"""Sentences decoded side by side; keys and values of each take 0.25 MB a position at full size in float32."""
 
 
 class Synthesizer:
@@ -66,14 +47,25 @@ class Synthesizer:
         base: model folder: a base, or an exported ready/.
         gpt_state: GPT weights to speak with instead of the folder's own, such as a run's checkpoint.
         device: where to compute.
+        precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
+        slots: sentences decoded side by side at most.
 
     Raises:
-        UserError: the folder holds no model, or its files do not fit together.
+        UserError: the folder holds no model, its files do not fit together, or the device lacks the precision.
     """
 
-    def __init__(self, base: Base, *, gpt_state: State | None = None, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        base: Base,
+        *,
+        gpt_state: State | None = None,
+        device: str | torch.device = "cpu",
+        precision: SpeechPrecision = "fp32",
+        slots: int = SLOTS,
+    ) -> None:
         self.base = base
         self.device = torch.device(device)
+        self.precision = resolve_precision(precision, self.device)
         self.tokenizer = base.tokenizer()
         options = ForwardOptions(sdpa=True)
         if gpt_state is None:
@@ -82,8 +74,15 @@ class Synthesizer:
             gpt = build_gpt(base.gpt_shape(), gpt_state, where=str(base.folder), options=options)
         self.gpt = gpt.eval().requires_grad_(False).to(self.device)
         self.decoder = load_decoder(base).to(self.device)
-        self.vocoder = Vocoder(self.decoder)
+        self.vocoder = Vocoder(self.decoder, bf16=vocoder_in_bf16(self.precision, self.device))
         self.limits = ReferenceLimits.of(base.config)
+        self.batch = Batch(self.gpt, self.vocoder, slots=slots, precision=self.precision)
+
+    def renew(self, gpt_state: State) -> None:
+        """Take other GPT weights of the same shape, such as those of a later checkpoint."""
+        self.gpt.load_state_dict(gpt_state)
+        decoder = self.batch.decoder
+        self.batch = Batch(self.gpt, self.vocoder, slots=decoder.slots, precision=decoder.precision)
 
     def voice(self, reference: Path) -> Voice:
         """The voice of a recording; make it once and speak with it many times.
@@ -125,6 +124,7 @@ class Synthesizer:
         speed: float = 1.0,
         seed: int | None = None,
         split: Split = "joined",
+        guard: bool = True,
     ) -> Tensor:
         """Speech of a text of any length.
 
@@ -136,6 +136,7 @@ class Synthesizer:
             speed: 2 speaks twice as fast.
             seed: fixes the sampling; None draws anew each time.
             split: what is spoken in one go, see `SpeechSettings.split`.
+            guard: see `sentences`.
 
         Returns:
             float32 in [-1, 1] at 24 000 Hz, [1, N].
@@ -144,7 +145,8 @@ class Synthesizer:
             UserError: the language or characters of the text are not readable by this model, or it is empty.
         """
         pieces = self.pieces(text, language, split=split)
-        spoken = self.sentences(pieces, voice=voice, sampling=sampling or Sampling(), speed=speed, seed=seed)
+        how = sampling or Sampling()
+        spoken = self.sentences(pieces, voice=voice, sampling=how, speed=speed, seed=seed, guard=guard)
         return torch.cat([sentence.wav for sentence in spoken], dim=1)
 
     def sentences(
@@ -155,9 +157,10 @@ class Synthesizer:
         sampling: Sampling,
         speed: float = 1.0,
         seed: int | None = None,
+        guard: bool = True,
         is_cancelled: Callable[[], bool] = bool,
     ) -> Iterator[Spoken]:
-        """Speech piece by piece: the first can be heard while the rest is spoken.
+        """Speech piece by piece, several decoded side by side: the first can be heard while the rest is spoken.
 
         Args:
             pieces: what to say, from `pieces`.
@@ -165,28 +168,37 @@ class Synthesizer:
             sampling: how codes are drawn.
             speed: 2 speaks twice as fast.
             seed: fixes the sampling; None draws anew each time.
+            guard: repair what goes wrong, see `utils.inference.guards`; otherwise speech is as the model gives it.
             is_cancelled: asked before each code; never, when not given.
 
         Raises:
             CancelledError: it was.
         """
         voice = voice.to(self.device)
-        generator = torch.Generator().manual_seed(seed) if seed is not None else None
-        for text, tokens in pieces:
-            limit = int((PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES)
-            said = decode(
-                self.gpt,
-                voice.latents,
-                tokens,
-                sampling,
-                generator=generator,
-                max_codes=limit,
+        utterances = [
+            Utterance(
+                piece=piece,
+                voice=voice,
+                sampling=sampling,
+                speed=speed,
+                seed=None if seed is None else derived_seed(seed, number),
+                guard=guard,
                 is_cancelled=is_cancelled,
             )
-            if not said.stopped:
-                log.warning("cut off after %d codes: the model did not end %r", limit, text)
-            wav = self.vocoder(said.latents, voice.embedding, speed=speed)
-            yield Spoken(text=text, wav=wav, finished=said.stopped)
+            for number, piece in enumerate(pieces)
+        ]
+        for utterance in utterances:
+            self.batch.add(utterance)
+        try:
+            for utterance in utterances:
+                while utterance.spoken is None:
+                    self.batch.step()
+                    if utterance.is_dropped:
+                        raise CancelledError
+                yield utterance.spoken
+        finally:
+            for utterance in utterances:
+                self.batch.drop(utterance)
 
     def pieces(self, text: str, language: str, *, split: Split = "joined") -> list[Piece]:
         """What is spoken one after the other, all checked before the first is spoken.

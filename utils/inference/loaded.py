@@ -118,7 +118,7 @@ class Models:
             synthesizer = self._loaded.synthesizer
             # Should these not fit, what is loaded is nothing that was asked for.
             self._loaded, self._key = None, ()
-            synthesizer.gpt.load_state_dict(weights)
+            synthesizer.renew(weights)
         else:
             self._drop()
             synthesizer = Synthesizer(base, gpt_state=weights, device=self._device)
