@@ -33,8 +33,8 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.audio.write import write_wav
-    from utils.inference.decode import Sampling
     from utils.inference.engine import Synthesizer
+    from utils.inference.sampling import Sampling
 
     if not config.out.absolute().parent.is_dir():
         raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
-from utils.inference.decode import Decoder, Sampling, Sentence
+from utils.inference.decode import Decoder, Sentence
 from utils.inference.guards import CODES_A_SECOND, Judgement, TailCut, judge
+from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder, WaveformStream
 from utils.model.gpt import XttsGpt
 from utils.model.voices import Voice

@@ -22,8 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from utils.config import SpeechPrecision
-from utils.inference.products import Product, product
-from utils.model.gpt import Block, Conv1D, XttsGpt
+from utils.inference.products import PreparedBlock
+from utils.inference.sampling import Sampling, draw
+from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import NUM_LATENTS
 
 FILLER = 1
@@ -35,20 +36,6 @@ MAX_VOICES = 16
 
 AttendLayer = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """Stores the new keys and values [N, H, n, C] of a layer, and gives what the queries attend to, [N, H, n, C]."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How the next code is drawn; the defaults are those of `SynthesizeConfig`."""
-
-    temperature: float = 0.65
-    """0 takes the most probable code each time (greedy)."""
-    top_k: int = 50
-    """Keep this many most probable codes; 0 keeps all."""
-    top_p: float = 0.85
-    """Keep the most probable codes that together reach this probability."""
-    repetition_penalty: float = 2.0
-    """Scores of codes already spoken are divided by this (multiplied when negative); 1 is none."""
 
 
 class CancelledError(Exception):
@@ -74,7 +61,7 @@ class Sentence:
     """The voice, [1, P, D]."""
     tokens: list[int]
     """Text token ids, at most the model's `max_text_tokens`."""
-    sampling: Sampling = Sampling()
+    sampling: Sampling
     limit: int
     """Codes at most; joining lowers it to what the model has positions for."""
     generator: torch.Generator | None = None
@@ -106,7 +93,7 @@ class Decoder:
         self.sentences: list[Sentence] = []
         """Those that are being decoded, slot by slot."""
         self._is_gpu = self.device.type == "cuda"
-        self._layers = [_Layer(block, precision) for block in gpt.gpt.h if isinstance(block, Block)]
+        self._layers = [PreparedBlock(block, precision) for block in gpt.gpt.h if isinstance(block, Block)]
         assert len(self._layers) == len(gpt.gpt.h), "a wrapped block cannot be prepared"
         self._voices: OrderedDict[bytes, Tensor] = OrderedDict()
         shape = gpt.shape
@@ -354,66 +341,6 @@ class Decoder:
             attended = F.scaled_dot_product_attention(q, keys[:, :, :end], values[:, :, :end], attn_mask=seen)
             x = layer.finish(x, attended)
         self._cached[slot] = end
-
-
-class _Layer:
-    """A block of the GPT with its products prepared; the sum that runs through the blocks stays float32."""
-
-    def __init__(self, block: Block, precision: SpeechPrecision) -> None:
-        self.heads = block.attn.heads
-        self.ln_1, self.ln_2 = block.ln_1, block.ln_2
-        self.c_attn, self.c_proj = (_prepared(layer, precision) for layer in (block.attn.c_attn, block.attn.c_proj))
-        self.c_fc, self.c_out = (_prepared(layer, precision) for layer in (block.mlp.c_fc, block.mlp.c_proj))
-
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of [N, n, D], each [N, H, n, C]."""
-        rows, length, width = x.shape
-        out = self.c_attn(self.ln_1(x).view(-1, width)).view(rows, length, 3, self.heads, width // self.heads)
-        q, k, v = out.permute(2, 0, 3, 1, 4)
-        return q, k, v
-
-    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
-        """The block's output [N, n, D] from its input and its attention's, [N, H, n, C]."""
-        width = x.size(-1)
-        x = x + self.c_proj(attended.transpose(1, 2).reshape(-1, width)).view_as(x)
-        inner = F.gelu(self.c_fc(self.ln_2(x).view(-1, width)), approximate="tanh")
-        return x + self.c_out(inner).view_as(x)
-
-
-def _prepared(layer: Conv1D, precision: SpeechPrecision) -> Product:
-    return product(layer.weight.T, layer.bias, precision)
-
-
-def draw(scores: Tensor, spoken: Tensor, sampling: Tensor, random: Tensor, *, is_greedy: bool = False) -> Tensor:
-    """The next code of each sentence; nothing is read back from the device.
-
-    Args:
-        scores: of the code head, [N, V] float32.
-        spoken: which codes the repetition penalty counts, [N, V].
-        sampling: temperature, top-k, top-p and penalty of each sentence, [N, 4]; see `Sampling`.
-        random: of each sentence a number in [0, 1), which chooses among the codes that are left; [N, 1].
-        is_greedy: every temperature is 0.
-
-    Returns:
-        [N] int64.
-    """
-    temperature, top_k, top_p, penalty = sampling.split(1, dim=1)
-    scores = torch.where(spoken, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
-    if is_greedy:
-        return scores.argmax(1)
-    num, greedy = scores.size(1), temperature == 0
-    # Greedy rows take the first of the sorted codes, whatever they are divided by.
-    ordered, order = (scores / torch.where(greedy, 1.0, temperature)).sort(dim=1, descending=True, stable=True)
-    ranks = torch.arange(num, device=scores.device)
-    kept = torch.where(top_k > 0, top_k, float(num))
-    # Codes as probable as the last one kept are kept as well, as Hugging Face does.
-    least = ordered.gather(1, (kept.long() - 1).clamp(0, num - 1))
-    shares = ordered.masked_fill((ranks >= kept) & (ordered < least), float("-inf")).softmax(1)
-    # The code that crosses the limit is kept, so at least one always is.
-    shares = shares.masked_fill(shares.cumsum(1) - shares >= top_p, 0)
-    reached = shares.cumsum(1)
-    chosen = (reached <= random * reached[:, -1:]).sum(1, keepdim=True).clamp(max=num - 1)
-    return order.gather(1, torch.where(greedy, 0, chosen))[:, 0]
 
 
 def decode(

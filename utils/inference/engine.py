@@ -12,8 +12,9 @@ from utils.bases.loading import load_decoder, load_gpt
 from utils.config import SpeechPrecision, Split
 from utils.errors import UserError
 from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
-from utils.inference.decode import CancelledError, Sampling
+from utils.inference.decode import CancelledError
 from utils.inference.precision import resolve_precision, vocoder_in_bf16
+from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice

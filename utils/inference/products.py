@@ -3,7 +3,7 @@
 Decoding a code reads each weight once and multiplies it once for each sentence, so its time is the time of reading the
 weights: half the bytes is half the time.
 
-Shapes: N rows (one for each sentence), I inputs, O outputs.
+Shapes: N rows (one for each sentence), n positions, I inputs, O outputs, D model width, H heads, C channels a head.
 """
 
 import logging
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from utils.config import SpeechPrecision
+from utils.model.gpt import Block, Conv1D
 
 Product = Callable[[Tensor], Tensor]
 """[N, I] to [N, O]; float32 in and out on a CPU, any type in and the weights' type out on a GPU."""
@@ -97,3 +98,31 @@ _ON_CPU: dict[SpeechPrecision, Callable[[Tensor, Tensor], Product]] = {
     "fp16": _fp16,
     "int8": _int8,
 }
+
+
+class PreparedBlock:
+    """A block of the GPT with its products prepared; the sum that runs through the blocks stays float32."""
+
+    def __init__(self, block: Block, precision: SpeechPrecision) -> None:
+        self.heads = block.attn.heads
+        self.ln_1, self.ln_2 = block.ln_1, block.ln_2
+        self.c_attn, self.c_proj = (_prepared(layer, precision) for layer in (block.attn.c_attn, block.attn.c_proj))
+        self.c_fc, self.c_out = (_prepared(layer, precision) for layer in (block.mlp.c_fc, block.mlp.c_proj))
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of [N, n, D], each [N, H, n, C]."""
+        rows, length, width = x.shape
+        out = self.c_attn(self.ln_1(x).view(-1, width)).view(rows, length, 3, self.heads, width // self.heads)
+        q, k, v = out.permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The block's output [N, n, D] from its input and its attention's, [N, H, n, C]."""
+        width = x.size(-1)
+        x = x + self.c_proj(attended.transpose(1, 2).reshape(-1, width)).view_as(x)
+        inner = F.gelu(self.c_fc(self.ln_2(x).view(-1, width)), approximate="tanh")
+        return x + self.c_out(inner).view_as(x)
+
+
+def _prepared(layer: Conv1D, precision: SpeechPrecision) -> Product:
+    return product(layer.weight.T, layer.bias, precision)

@@ -134,7 +134,7 @@ def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) ->
 
 
 def _sampling(settings: dict[str, Any]) -> Any:
-    from utils.inference.decode import Sampling
+    from utils.inference.sampling import Sampling
 
     return Sampling(**{name: settings[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty")})
 
