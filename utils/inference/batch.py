@@ -26,8 +26,8 @@ PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
 """A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
 MAX_ATTEMPTS = 3
 """So often a sentence is spoken when the guards find grave faults."""
-FIRST_CODES, MOST_CODES = 8, 32
-"""A stream's first chunk comes after so many codes; each next one after twice as many as the one before, up to this."""
+FIRST_CODES, MOST_CODES = 4, 32
+"""Codes of sound in a stream's first chunk; each next one has twice as many as the one before, up to this."""
 FADE_S = 0.005
 """Ends are faded over this time: a sentence that is cut off does not end at zero."""
 
@@ -94,8 +94,8 @@ class Utterance:
     _stream: "WaveformStream | None" = None
     _tail: TailCut = field(default_factory=TailCut)
     _chunks: list[Tensor] = field(default_factory=list)
-    _next_codes: int = FIRST_CODES
-    _chunk_codes: int = FIRST_CODES
+    _next_codes: int = 0
+    _chunk_codes: int = 2 * FIRST_CODES
 
     @property
     def first_sound(self) -> bool:
@@ -184,6 +184,7 @@ class Batch:
         utterance._sentence = sentence
         if utterance.on_chunk is not None:
             utterance._stream = self._vocoder.stream(utterance.voice.embedding, speed=utterance.speed)
+            utterance._next_codes = self._vocoder.delay_codes + FIRST_CODES
         self._active[sentence] = utterance
         self.decoder.join(sentence)
 

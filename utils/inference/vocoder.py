@@ -8,6 +8,7 @@ Shapes: M latents (21.5 a second), D model width, T frames of 256 samples, N sam
 """
 
 import copy
+import math
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from utils.model.decoder.acoustic import HOP
+from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP
 from utils.model.decoder.harmonic import HarmonicGenerator
 
 UNSETTLED = 4
@@ -63,6 +64,11 @@ class Vocoder:
         """
         return self.stream(speaker, speed=speed).add(latents, is_last=True)
 
+    @property
+    def delay_codes(self) -> int:
+        """Codes by which the samples of a stream lag behind, at the usual tempo."""
+        return math.ceil((UNSETTLED + self.generator.lookahead + self.generator.context) / FRAMES_PER_LATENT)
+
     def stream(self, speaker: Tensor, *, speed: float = 1.0) -> "WaveformStream":
         """A sentence whose latents come bit by bit; the arguments are those of a call."""
         return WaveformStream(self, speaker.float(), speed)
@@ -105,9 +111,9 @@ class WaveformStream:
         # A slower tempo holds the last latent on for longer.
         unsettled = 0 if is_last else UNSETTLED + int(UNSETTLED / self._speed if self._speed != 1 else 0)
         end = settled = max(0, frames.size(2) - unsettled)
-        inputs, ahead = generator.prepare(frames[:, :, :settled] if settled else frames[:, :, :1], self._speaker)
+        inputs = generator.prepare(frames[:, :, :settled] if settled else frames[:, :, :1], self._speaker)
         if not is_last:
-            settled -= ahead
+            settled -= generator.lookahead
             end = settled - generator.context
         if end <= self._done:
             return torch.zeros(1, 0)
@@ -124,8 +130,11 @@ class Generator(Protocol):
     context: int
     """Frames on either side that a sample depends on."""
 
-    def prepare(self, frames: Tensor, speaker: Tensor) -> tuple[Any, int]:
-        """What is computed from the whole sentence so far, and how many of its last frames later ones change."""
+    lookahead: int
+    """Last frames of what is prepared that later ones change."""
+
+    def prepare(self, frames: Tensor, speaker: Tensor) -> Any:
+        """What is computed from the whole sentence so far."""
 
     def render(self, inputs: Any, speaker: Tensor, first: int, last: int) -> Tensor:
         """Samples [1, N] of the frames from `first` to `last`, of what `prepare` gave."""
@@ -135,6 +144,7 @@ class _Plain:
     """Stock's generator."""
 
     context = CONTEXT
+    lookahead = 0
 
     def __init__(self, generator: nn.Module, dtype: torch.dtype) -> None:
         self._is_flat = next(generator.parameters()).device.type == "cpu"
@@ -142,8 +152,8 @@ class _Plain:
         self._generator = _with_channels_last(copy.deepcopy(generator)) if self._is_flat else generator
         self._generator.requires_grad_(False).to(dtype)
 
-    def prepare(self, frames: Tensor, speaker: Tensor) -> tuple[Tensor, int]:
-        return frames, 0
+    def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:
+        return frames
 
     def render(self, inputs: Tensor, speaker: Tensor, first: int, last: int) -> Tensor:
         x, g = inputs[:, :, first:last].to(self._dtype), speaker.to(self._dtype)
@@ -162,11 +172,15 @@ class _Harmonic:
 
     def __init__(self, generator: HarmonicGenerator) -> None:
         self._generator = generator
+        # In float64: the phase of the source sums up what the pitch is rounded by, and sums over another number of
+        # frames round in another way. In float32 a stream's high harmonics drift from the whole sentence's.
+        self._outline = copy.deepcopy(generator).double().outline
+        self.lookahead = generator.lookahead + 1
 
-    def prepare(self, frames: Tensor, speaker: Tensor) -> tuple[tuple[Tensor, Tensor | None, Tensor], int]:
-        outline = self._generator.outline(frames, speaker)
+    def prepare(self, frames: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        outline = self._outline(frames.double(), speaker.double())
         source = self._generator.source(outline)
-        return (frames, outline.mel, source), self._generator.lookahead + 1
+        return frames, None if outline.mel is None else outline.mel.float(), source
 
     def render(self, inputs: tuple[Tensor, Tensor | None, Tensor], speaker: Tensor, first: int, last: int) -> Tensor:
         frames, mel, source = inputs
