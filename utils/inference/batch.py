@@ -79,6 +79,8 @@ class Utterance:
     """Fixes the speech whatever is spoken beside it; None draws anew each time."""
     guard: bool = True
     """Whether faults are repaired; without it the model's speech is given as it is."""
+    max_codes: int | None = None
+    """Codes at most; as many as a very slow speaker takes for the text when not given."""
     expected: float | None = None
     """Codes that its text usually takes, see `judge`."""
     on_chunk: Callable[[Tensor], None] | None = None
@@ -173,12 +175,12 @@ class Batch:
         seed = utterance.seed
         if seed is not None and utterance._attempts:
             seed = derived_seed(seed, len(utterance._attempts))
-        limit = int((PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES)
+        patience = (PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES
         sentence = Sentence(
             latents=utterance.voice.latents,
             tokens=tokens,
             sampling=utterance.sampling,
-            limit=limit,
+            limit=utterance.max_codes or int(patience),
             generator=None if seed is None else torch.Generator().manual_seed(seed),
         )
         utterance._sentence = sentence

@@ -20,7 +20,8 @@ from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
 from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
-from utils.text.split import split_quick, split_sentences, split_text
+from utils.text.marks import read_marks
+from utils.text.split import pause_after, split_quick, split_sentences, split_text
 
 SENTENCE_CHARACTERS = 250
 """Longest piece spoken at once where the language has no shorter limit (coqui-tts, VoiceBpeTokenizer.char_limits)."""
@@ -205,26 +206,29 @@ class Synthesizer:
         """What is spoken one after the other, all checked before the first is spoken.
 
         Args:
-            text: what to say.
+            text: what to say; see `utils.text.marks` for pauses and languages within it.
             language: code the model reads.
             split: see `SpeechSettings.split`.
 
         Raises:
             UserError: the language or characters of the text are not readable by this model, or it is empty.
         """
-        code = self.tokenizer.check_language(language)
-        limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
+        pieces: list[Piece] = []
         # Composed letters, as preparation writes them: the vocabulary has "é" but no accent of its own.
-        text = unicodedata.normalize("NFC", text)
-        texts = SPLITTERS[split](text, limit)
-        if not texts:
+        parts = read_marks(unicodedata.normalize("NFC", text))
+        for part in parts:
+            code = self.tokenizer.check_language(part.language or language)
+            found = self._plain_pieces(part.text, code, split)
+            if found and part.pause_s is not None:
+                found[-1] = found[-1]._replace(pause_s=part.pause_s)
+            elif not found and pieces and part.pause_s is not None:
+                pieces[-1] = pieces[-1]._replace(pause_s=pieces[-1].pause_s + part.pause_s)
+            pieces += found
+        if not pieces:
             raise UserError(what="there is no text to speak", fix="give some words")
-        unknown = self.tokenizer.unknown_characters(text, code)
-        if unknown:
-            raise UserError(
-                what=f"this model cannot read: {' '.join(unknown)}", where=text[:60], fix="spell them differently"
-            )
-        pieces = [Piece(text=piece, tokens=self.tokenizer.encode(piece, code)) for piece in texts]
+        if parts[-1].pause_s is None:
+            # Nothing follows that its punctuation could be a pause before.
+            pieces[-1] = pieces[-1]._replace(pause_s=0.0)
         longest = max(pieces, key=lambda piece: len(piece.tokens)).tokens
         if len(longest) > self.gpt.shape.max_text_tokens:
             raise UserError(
@@ -232,6 +236,18 @@ class Synthesizer:
                 fix="put spaces or full stops into it",
             )
         return pieces
+
+    def _plain_pieces(self, text: str, code: str, split: Split) -> list[Piece]:
+        unknown = self.tokenizer.unknown_characters(text, code)
+        if unknown:
+            raise UserError(
+                what=f"this model cannot read: {' '.join(unknown)}", where=text[:60], fix="spell them differently"
+            )
+        limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
+        return [
+            Piece(text=piece, tokens=self.tokenizer.encode(piece, code), pause_s=pause_after(piece))
+            for piece in SPLITTERS[split](text, limit)
+        ]
 
 
 def read_speakers(path: Path) -> dict[str, Voice]:
