@@ -378,6 +378,10 @@ class SynthesizeConfig(SpeechSettings):
     """Wav file to write: 24 000 Hz, mono, 16 bit."""
     reference: Path | None = None
     """Recording whose voice to speak with; the model's reference.wav when not given."""
+    precision: SpeechPrecision = "auto"
+    """Data type of the weights: fp32 (the reference), fp16 or bf16, int8 (fastest on a CPU); auto takes 16 bits."""
+    device: Device = "auto"
+    """Device: auto, cpu or cuda."""
 
     def problems(self) -> list[str]:
         found = super().problems()

@@ -182,7 +182,7 @@ def speaker_of(name: str, synthesizer: Synthesizer, voice: Voice, *, language: s
 
     def speak(sentence: Sentence) -> Said:
         pieces = synthesizer.pieces(sentence.text, language)
-        spoken = list(synthesizer.sentences(pieces, voice=voice, sampling=sampling, seed=config.seed))
+        spoken = [*synthesizer.sentences(pieces, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard)]
         return Said(
             wav=torch.cat([piece.wav for piece in spoken], dim=1), finished=all(piece.finished for piece in spoken)
         )
