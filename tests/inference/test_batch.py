@@ -7,6 +7,7 @@ from tests.inference.stock import load_stock, stock_greedy
 from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.inference import decode as decoding
+from utils.inference import guards
 from utils.inference.batch import Batch, Piece, Utterance, derived_seed
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
@@ -172,11 +173,16 @@ def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch)
     assert said[0] == said[1]
 
 
-def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_is_kept(tiny) -> None:
+def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_is_kept(tiny, monkeypatch) -> None:
     text = Piece("Nobody knew.", tiny.tokenizer.encode("Nobody knew.", "en"))
     once = Utterance(piece=text, voice=tiny.default_voice(), sampling=Sampling(), seed=1, max_codes=12)
     spoken(tiny, [once])
-    assert once.spoken is not None and not once.spoken.finished
+    # The random base never thinks of stopping: it would not the next time either.
+    assert once.spoken is not None and not once.spoken.finished and len(once.spoken.attempts) == 1
+    monkeypatch.setattr(guards, "NO_STOP", 0.0)
+    once.spoken = None
+    once._chunks.clear()
+    spoken(tiny, [once])
     assert [attempt.faults for attempt in once.spoken.attempts] == [("unfinished",)] * 3
     bare = Utterance(piece=text, voice=tiny.default_voice(), sampling=Sampling(), seed=1, max_codes=12, guard=False)
     spoken(tiny, [bare])

@@ -7,6 +7,7 @@ that were forced on a suspicion have cut good speech in other programs.
 Shapes: M codes (21.5 a second), N samples at 24 000 Hz.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +38,8 @@ SHORTEST_PACE, LONGEST_PACE = 0.5, 2.2
 """Bounds of a sentence's length over the one that its text is expected to take."""
 LEAST_S = 0.7
 """Shorter sentences vary too much to be judged by their length."""
+NO_STOP = 0.01
+"""A sentence in which the stop code never was as probable as this is not spoken again: it would not end either."""
 MISSED_STOP = 0.5
 """Probability of the stop code from which on a later end is reported."""
 LATE_CODES = 10
@@ -52,10 +55,13 @@ class Judgement:
     penalty: float = 0.0
     """To choose among attempts: 0 is flawless."""
 
+    stop_chance: float = 1.0
+    """The largest probability that the stop code had."""
+
     @property
     def is_grave(self) -> bool:
         """Whether another attempt is worth its time."""
-        return any(fault in GRAVE for fault in self.faults)
+        return any(fault in GRAVE for fault in self.faults) and self.stop_chance >= NO_STOP
 
 
 def judge(codes: list[int], stop_logprobs: list[float], *, stopped: bool, expected: float | None) -> Judgement:
@@ -91,7 +97,8 @@ def judge(codes: list[int], stop_logprobs: list[float], *, stopped: bool, expect
     if nearly is not None:
         faults.append("late stop")
         penalty += 0.5
-    return Judgement(faults=tuple(faults), kept=kept, penalty=penalty)
+    chance = math.exp(max(stop_logprobs, default=0.0))
+    return Judgement(faults=tuple(faults), kept=kept, penalty=penalty, stop_chance=chance)
 
 
 def find_loop(codes: list[int]) -> tuple[int, int]:
