@@ -103,6 +103,10 @@ bench-vocabulary: $(RUNTIME) ## measure extending a vocabulary: time, memory, to
 bench-webui: $(DEV) ## measure the page: start, first paint, weight, polls by 1 and 50 clients, memory
 	$(BIN)/python -m benchmarks.webui $(ARGS)
 
+.PHONY: bench-speak
+bench-speak: $(RUNTIME) ## measure speaking beside stock coqui-tts: one stream, long text, clients, first sound (DEVICE=cuda on a GPU)
+	$(BIN)/python -m benchmarks.speak --device $(or $(DEVICE),cpu) $(ARGS)
+
 .PHONY: starter
 starter: $(RUNTIME) ## make assets/starter from nothing (needs espeak-ng and wamerican-small; a night on 2 cores; goes on where it was stopped)
 	$(BIN)/python -m recipes.starter.run $(ARGS)

@@ -24,6 +24,7 @@ STARTER = "starter"
 
 Conditioning = Literal["other", "own", "own_masked"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
+SpeechPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
 Channel = Literal["mix", "left", "right", "louder"]
 Split = Literal["joined", "sentences", "quick"]
@@ -256,6 +257,10 @@ class SynthesizeConfig(SpeechSettings):
     """Wav file to write: 24 000 Hz, mono, 16 bit."""
     reference: Path | None = None
     """Recording whose voice to speak with; the model's reference.wav when not given."""
+    precision: SpeechPrecision = "auto"
+    """Data type of the weights: fp32 (the reference), fp16 or bf16, int8 (fastest on a CPU); auto takes 16 bits."""
+    device: Device = "auto"
+    """Device: auto, cpu or cuda."""
 
     def problems(self) -> list[str]:
         found = super().problems()

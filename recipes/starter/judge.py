@@ -32,7 +32,8 @@ from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, Speaker, measure
 from utils.evaluation.reference import ReferenceVoice
 from utils.evaluation.scores import ModelScores
-from utils.inference.decode import Sampling, decode
+from utils.inference.decode import decode
+from utils.inference.sampling import Sampling
 from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.mel import HOP, conditioning_mel

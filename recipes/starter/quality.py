@@ -25,8 +25,8 @@ from utils.evaluation.evaluate import embedder, make_sentence, write_evaluation
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, Speaker, measure
 from utils.evaluation.scores import ModelScores
-from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
+from utils.inference.sampling import Sampling
 from utils.model.dvae import load_code_encoder
 from utils.model.voices import Voice
 

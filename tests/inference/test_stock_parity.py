@@ -5,8 +5,9 @@ import torch
 
 from tests.inference.stock import load_stock, stock_greedy
 from utils.bases.base import Base
-from utils.inference.decode import Sampling, decode
+from utils.inference.decode import decode
 from utils.inference.engine import Synthesizer
+from utils.inference.sampling import Sampling
 from utils.model.voices import load_reference
 
 # A random model never stops by itself, and half a minute of stock's decoder takes half a minute.

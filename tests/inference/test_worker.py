@@ -78,7 +78,7 @@ def test_two_checkpoints_of_a_run_share_the_base_and_keep_their_own_weights(
 def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Project) -> None:
     reference = next((project.dataset / "wavs").iterdir())
     take = say(desk, project, "No. Go on.", reference=reference, reference_name="mine.wav")
-    synthesizer = Synthesizer(find_base("tiny"))
+    synthesizer = Synthesizer(find_base("tiny"), precision="auto")
     voice = synthesizer.voice(reference)
     wav = synthesizer.speak("No. Go on.", language="en", voice=voice, speed=4.0, seed=1, split="sentences")
     said = samples(take.wavs[0])

@@ -19,9 +19,10 @@ from utils.bases.extend import add_language
 from utils.bases.grow import EMBEDDING, HEAD, HEAD_BIAS
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
-from utils.inference.decode import Sampling, decode
+from utils.inference.decode import decode
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
+from utils.inference.sampling import Sampling
 from utils.model.weights import State, write_pickle, write_weights
 from utils.project.paths import Project
 from utils.training.data.load import load_data

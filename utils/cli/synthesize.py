@@ -33,8 +33,9 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.audio.write import write_wav
-    from utils.inference.decode import Sampling
     from utils.inference.engine import Synthesizer
+    from utils.inference.sampling import Sampling
+    from utils.jobs.device import wanted_device
 
     if not config.out.absolute().parent.is_dir():
         raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")
@@ -44,7 +45,8 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     language = config.language or base.about.get("language")
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
-    synthesizer = Synthesizer(base)
+    device = wanted_device(config.device).split(":")[0]
+    synthesizer = Synthesizer(base, device=device, precision=config.precision)
     voice = synthesizer.voice(config.reference) if config.reference else synthesizer.default_voice()
     started = time.perf_counter()
     wav = synthesizer.speak(

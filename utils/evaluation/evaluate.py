@@ -24,8 +24,8 @@ from utils.evaluation.scores import ModelScores, as_values
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.evaluation.words import find_recogniser
 from utils.events.progress import ProgressFn
-from utils.inference.decode import Sampling
 from utils.inference.engine import Synthesizer
+from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
 from utils.project.paths import Project, new_run_id, open_project
 from utils.training.data.base import run_base
@@ -182,7 +182,7 @@ def speaker_of(name: str, synthesizer: Synthesizer, voice: Voice, *, language: s
 
     def speak(sentence: Sentence) -> Said:
         pieces = synthesizer.pieces(sentence.text, language)
-        spoken = list(synthesizer.sentences(pieces, voice=voice, sampling=sampling, seed=config.seed))
+        spoken = [*synthesizer.sentences(pieces, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard)]
         return Said(
             wav=torch.cat([piece.wav for piece in spoken], dim=1), finished=all(piece.finished for piece in spoken)
         )

@@ -40,6 +40,8 @@ class EvaluateConfig(Config):
     """Sampling temperature; 0 takes the likeliest code each time."""
     seed: int = 1
     """Fixes the sampling."""
+    guard: bool = False
+    """Speak with guards, as applications do; off measures the model itself."""
     out: Path | None = None
     """Folder for tables, pictures and wavs; evaluation/<time> in the project when not given."""
 

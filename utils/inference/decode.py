@@ -1,39 +1,45 @@
-"""The decode engine: text and a voice to audio codes, with one pass over the weights per code.
+"""The decode engine: sentences to audio codes, several side by side, one pass over the weights for a code of each.
 
-Shapes: P = 32 latents, L text tokens, M codes, H heads, C channels a head, D model width, V code vocabulary.
+Sentences join and leave between two codes (continuous batching; Yu et al. 2022, Orca). Each has a slot of a static
+key-value cache and random numbers of its own, so what it says does not depend on what is spoken beside it.
+
+On a GPU a code is one replay of a CUDA graph: everything that a step reads and writes lies in tensors of fixed places,
+codes are drawn on the device, and the host learns of a code while the next one is computed.
+
+Shapes: B slots, N of them in use (always the first ones), P = 32 latents, L text tokens, M codes, H heads, C channels a
+head, T cached positions, D model width, V code vocabulary.
 """
 
+import hashlib
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from utils.model.attention import Attend
-from utils.model.gpt import XttsGpt
+from utils.config import SpeechPrecision
+from utils.inference.products import PreparedBlock
+from utils.inference.sampling import Sampling, draw
+from utils.model.gpt import Block, XttsGpt
+from utils.model.shapes import NUM_LATENTS
 
 FILLER = 1
 """Stock fills the prompt with this id, so its repetition penalty counts code 1 as spoken; we do as it does."""
+LENGTH_STEP = 128
+"""Positions by which a cache on a CPU grows, and by which graphs of a GPU differ."""
+MAX_VOICES = 16
+"""Voices whose keys and values are kept: 32 positions, 8 MB each at full size in float32."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How the next code is drawn; the defaults are those of `SynthesizeConfig`."""
-
-    temperature: float = 0.65
-    """0 takes the likeliest code each time (greedy)."""
-    top_k: int = 50
-    """Keep this many likeliest codes; 0 keeps all."""
-    top_p: float = 0.85
-    """Keep the likeliest codes that together reach this probability."""
-    repetition_penalty: float = 2.0
-    """Scores of codes already spoken are divided by this (multiplied when negative); 1 is none."""
+AttendLayer = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""Stores the new keys and values [N, H, n, C] of a layer, and gives what the queries attend to, [N, H, n, C]."""
 
 
 class CancelledError(Exception):
-    """Whoever asked for speech no longer wants it."""
+    """The caller no longer wants the speech."""
 
 
 class Decoded(NamedTuple):
@@ -42,35 +48,301 @@ class Decoded(NamedTuple):
     codes: Tensor
     """[M] int64, the stop code included when it came."""
     latents: Tensor
-    """Hidden states that said them, [1, M, D]: what the vocoder turns into sound."""
+    """Hidden states that said them, [1, M, D]: what the vocoder turns into a waveform."""
     stopped: bool
     """Whether the stop code came before the length limit."""
 
 
-class KeyValueCache:
-    """Keys and values of all layers for up to `length` positions, allocated once: [layers, 2, 1, H, length, C]."""
+@dataclass(eq=False, kw_only=True)
+class Sentence:
+    """One sentence to decode, and what was decoded of it so far."""
 
-    def __init__(self, gpt: XttsGpt, length: int) -> None:
-        shape, weight = gpt.shape, gpt.final_norm.weight
-        size = (shape.layers, 2, 1, shape.heads, length, shape.width // shape.heads)
-        self.values = torch.empty(size, dtype=weight.dtype, device=weight.device)
-        self.filled = 0
+    latents: Tensor
+    """The voice, [1, P, D]."""
+    tokens: list[int]
+    """Text token ids, at most the model's `max_text_tokens`."""
+    sampling: Sampling
+    limit: int
+    """Codes at most; joining lowers it to what the model has positions for."""
+    generator: torch.Generator | None = None
+    """Source of randomness, on the CPU. A number for each code is drawn from it when the sentence joins."""
+    codes: list[int] = field(default_factory=list)
+    stop_logprobs: list[float] = field(default_factory=list)
+    """Log probability of the stop code at each code, before any setting of the sampling."""
+    hidden: Tensor | None = None
+    """[M, D] once it has left."""
+    stopped: bool = False
+    """Whether the stop code came."""
 
-    def attend(self, layer: int) -> Attend:
-        """Attention of new positions over all so far; they are stored on the way."""
-        store, start = self.values[layer], self.filled
 
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            end = start + q.size(2)
-            store[0, :, :, start:end], store[1, :, :, start:end] = k, v
-            # One new position sees everything; a prompt is only ever the first thing in the cache.
-            assert start == 0 or q.size(2) == 1
-            return F.scaled_dot_product_attention(q, store[0, :, :, :end], store[1, :, :, :end], is_causal=start == 0)
+class Decoder:
+    """A GPT ready to speak, and the slots in which sentences are decoded. For one thread.
+
+    Args:
+        gpt: in evaluation mode, on its device. Later changes of its weights are not seen.
+        slots: sentences decoded side by side at most.
+        precision: of the blocks' matrix products; on a GPU also of the cache.
+
+    Source: coqui-tts, GPT.generate; its order of repetition penalty, temperature, top-k and top-p is Hugging Face's.
+    Stock runs the whole text again for the latents; the hidden states seen while decoding are the same.
+    """
+
+    def __init__(self, gpt: XttsGpt, *, slots: int = 1, precision: SpeechPrecision = "fp32") -> None:
+        weight = gpt.final_norm.weight
+        self.gpt, self.precision, self.slots, self.device = gpt, precision, slots, weight.device
+        self.sentences: list[Sentence] = []
+        """Those that are being decoded, slot by slot."""
+        self._is_gpu = self.device.type == "cuda"
+        self._layers = [PreparedBlock(block, precision) for block in gpt.gpt.h if isinstance(block, Block)]
+        assert len(self._layers) == len(gpt.gpt.h), "a wrapped block cannot be prepared"
+        self._voices: OrderedDict[bytes, Tensor] = OrderedDict()
+        shape = gpt.shape
+        self._max_codes = shape.max_audio_tokens - 3
+        # One more position and code: a GPU has begun the next step when the host learns that a sentence ended.
+        self._longest = NUM_LATENTS + shape.max_text_tokens + 3 + self._max_codes + 1
+        new = partial(torch.zeros, device=self.device)
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision) if self._is_gpu else None
+        self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP, dtype or weight.dtype)
+        """[layers, 2, B, H, T, C]."""
+        self._cached = [0] * slots
+        """Positions in each slot's cache, as the host counts them."""
+        self._positions, self._counts = (new(slots, dtype=torch.long) for _ in range(2))
+        """The same on the device, and each slot's number of codes; [B]."""
+        self._last = new(slots, shape.width)
+        """Input of the next step."""
+        self._spoken = new(slots, shape.audio_rows, dtype=torch.bool)
+        """Codes that the repetition penalty counts."""
+        self._sampling = new(slots, 4)
+        """Temperature, top-k, top-p and penalty."""
+        self._random = new(slots, self._max_codes + 1)
+        self._hidden = new(slots, self._max_codes + 1, shape.width)
+        self._rows = (self._positions, self._counts, self._last, self._spoken, self._sampling, self._random)
+        """What a slot has beside its cache and its hidden states."""
+        self._underway: deque[tuple[list[Sentence], Tensor, torch.cuda.Event | None]] = deque()
+        """Steps whose codes the host does not know yet."""
+        self.graphs: dict[tuple[int, int, bool], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        """Captured steps by slots, positions and whether all sentences are greedy, with the tensor of their result."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another sentence can join."""
+        return len(self.sentences) < self.slots
+
+    @torch.inference_mode()
+    def join(self, sentence: Sentence) -> None:
+        """Read a sentence's prompt into a free slot; the next step decodes its first code."""
+        assert self.has_room, "no slot is free"
+        shape, slot = self.gpt.shape, len(self.sentences)
+        sentence.limit = max(1, min(sentence.limit, self._max_codes))
+        text = self._embed_text(sentence.tokens)
+        self._reserve(NUM_LATENTS + text.size(1) + sentence.limit)
+        self._cache[:, :, slot, :, :NUM_LATENTS] = self._read_voice(sentence.latents)
+        self._cached[slot] = NUM_LATENTS
+        # All but the start code: that one is the first step's input, like every code after it.
+        self._read(text[:, :-1], slot)
+        self._positions[slot], self._counts[slot] = self._cached[slot], 0
+        self._last[slot] = text[0, -1]
+        self._spoken[slot] = False
+        self._spoken[slot, [FILLER, shape.start_audio]] = True
+        how = sentence.sampling
+        self._sampling[slot] = torch.tensor([how.temperature, how.top_k, how.top_p, how.repetition_penalty])
+        self._random[slot, : sentence.limit] = torch.rand(sentence.limit, generator=sentence.generator).to(self.device)
+        self.sentences.append(sentence)
+
+    @torch.inference_mode()
+    def step(self) -> list[Sentence]:
+        """Decode one more code of each sentence.
+
+        Returns:
+            Those that have ended, by the stop code or their limit; their slots are free again. On a GPU they are known
+            one step late.
+        """
+        num = len(self.sentences)
+        is_greedy = all(sentence.sampling.temperature == 0 for sentence in self.sentences)
+        if self._is_gpu:
+            result = self._replay(num, is_greedy)
+            told = torch.empty(result.shape, dtype=result.dtype, pin_memory=True).copy_(result, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+        else:
+            told, event = self._advance(num, self._attend_by_slot(num), is_greedy), None
+        for slot in range(num):
+            self._cached[slot] += 1
+        self._underway.append((list(self.sentences), told, event))
+        ended = []
+        while len(self._underway) > self._is_gpu:
+            ended += self._learn(*self._underway.popleft())
+        for sentence in ended:
+            self.leave(sentence)
+        return ended
+
+    def leave(self, sentence: Sentence) -> None:
+        """Free a sentence's slot, whether or not it has ended; the last one in use takes its place."""
+        slot, last = self.sentences.index(sentence), len(self.sentences) - 1
+        sentence.hidden = self.hidden(sentence).clone()
+        if slot != last:
+            cached = self._cached[last]
+            self._cache[:, :, slot, :, :cached] = self._cache[:, :, last, :, :cached]
+            for rows in (*self._rows, self._hidden):
+                rows[slot] = rows[last]
+            self._cached[slot], self.sentences[slot] = cached, self.sentences[last]
+        self.sentences.pop()
+        if not self.sentences:
+            self._underway.clear()
+
+    def hidden(self, sentence: Sentence) -> Tensor:
+        """Hidden states of the codes so far, [M, D]; a view, until the sentence has left."""
+        if sentence.hidden is not None:
+            return sentence.hidden
+        return self._hidden[self.sentences.index(sentence), : len(sentence.codes)]
+
+    def _learn(self, sentences: list[Sentence], told: Tensor, event: "torch.cuda.Event | None") -> list[Sentence]:
+        """Give each sentence its code of one step; returns those that ended with it."""
+        if event is not None:
+            event.synchronize()
+        ended = []
+        for sentence, (code, stop_logprob) in zip(sentences, told.tolist(), strict=True):
+            if sentence.hidden is not None:
+                continue  # it had left when this step was begun
+            sentence.codes.append(int(code))
+            sentence.stop_logprobs.append(stop_logprob)
+            sentence.stopped = int(code) == self.gpt.shape.stop_audio
+            if sentence.stopped or len(sentence.codes) == sentence.limit:
+                ended.append(sentence)
+        return ended
+
+    def _advance(self, num: int, attend: AttendLayer, is_greedy: bool) -> Tensor:
+        """One code of each of the first `num` slots, nothing read back: codes and stop log probabilities, [num, 2]."""
+        gpt, rows = self.gpt, torch.arange(num, device=self.device)
+        x = self._last[:num, None]
+        for number, layer in enumerate(self._layers):
+            q, k, v = layer.project(x)
+            x = layer.finish(x, attend(number, q, k, v))
+        hidden = gpt.final_norm(gpt.gpt.ln_f(x[:, 0]))
+        scores = gpt.mel_head(hidden).float()
+        counts = self._counts[:num]
+        # A slot that a graph computes though nobody uses it counts on; it must stay within its tensors.
+        place = counts.clamp(max=self._max_codes)
+        random = self._random[:num].gather(1, place[:, None])
+        codes = draw(scores, self._spoken[:num], self._sampling[:num], random, is_greedy=is_greedy)
+        self._hidden[rows, place] = hidden
+        self._spoken[rows, codes] = True
+        counts += 1
+        self._positions[:num] += 1
+        self._last[:num] = gpt.mel_embedding(codes) + gpt.mel_pos_embedding.emb(place + 1)
+        stops = scores.log_softmax(1)[:, self.gpt.shape.stop_audio]
+        return torch.stack([codes.to(stops.dtype), stops], dim=1)
+
+    def _attend_by_slot(self, num: int) -> AttendLayer:
+        """Each slot attends to as much as it has: it computes the same whoever is beside it, and nothing in vain."""
+
+        def attend(number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            keys, values = self._cache[number]
+            found = []
+            for slot in range(num):
+                end, own = self._cached[slot] + 1, slice(slot, slot + 1)
+                keys[slot, :, end - 1], values[slot, :, end - 1] = k[slot, :, 0], v[slot, :, 0]
+                found.append(F.scaled_dot_product_attention(q[own], keys[own, :, :end], values[own, :, :end]))
+            return found[0] if num == 1 else torch.cat(found)
 
         return attend
 
+    def _attend_masked(self, num: int, length: int) -> AttendLayer:
+        """All slots at once over `length` positions, those behind a slot's last one masked: no host value goes in."""
+        rows, positions = torch.arange(num, device=self.device), self._positions[:num].clamp(max=self._longest - 1)
+        seen = (torch.arange(length, device=self.device) <= positions[:, None])[:, None, None]
 
-@torch.inference_mode()
+        def attend(number: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            keys, values = self._cache[number]
+            keys[rows, :, positions], values[rows, :, positions] = k[:, :, 0], v[:, :, 0]
+            return F.scaled_dot_product_attention(q, keys[:num, :, :length], values[:num, :, :length], attn_mask=seen)
+
+        return attend
+
+    def _replay(self, num: int, is_greedy: bool) -> Tensor:
+        """A step by the CUDA graph of its size, captured when it is first wanted."""
+        size = min(1 << (num - 1).bit_length(), self.slots)
+        longest = max(self._cached[:num]) + 1
+        length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, self._longest)
+        key = (size, length, is_greedy)
+        if key not in self.graphs:
+            self.graphs[key] = self._capture(*key)
+        graph, result = self.graphs[key]
+        graph.replay()
+        return result[:num]
+
+    def _capture(self, size: int, length: int, is_greedy: bool) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        """The graph of a step; what its rehearsal changed is put back, but for places that the next step overwrites."""
+        before = [rows.clone() for rows in self._rows]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            # Kernels are chosen and workspaces allocated by the first calls, which a capture must not see.
+            for _ in range(2):
+                self._advance(size, self._attend_masked(size, length), is_greedy)
+        torch.cuda.current_stream().wait_stream(side)
+        for rows, kept in zip(self._rows, before, strict=True):
+            rows.copy_(kept)
+        graph = torch.cuda.CUDAGraph()
+        pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
+        with torch.cuda.graph(graph, pool=pool):
+            result = self._advance(size, self._attend_masked(size, length), is_greedy)
+        return graph, result
+
+    def _new_cache(self, length: int, dtype: torch.dtype) -> Tensor:
+        shape = self.gpt.shape
+        size = (shape.layers, 2, self.slots, shape.heads, length, shape.width // shape.heads)
+        return torch.zeros(size, dtype=dtype, device=self.device)
+
+    def _reserve(self, positions: int) -> None:
+        """Make the cache long enough for a sentence of so many positions."""
+        length = self._cache.size(4)
+        if positions <= length:
+            return
+        grown = self._new_cache(-(-positions // LENGTH_STEP) * LENGTH_STEP, self._cache.dtype)
+        grown[:, :, :, :, :length] = self._cache
+        self._cache = grown
+
+    def _embed_text(self, tokens: list[int]) -> Tensor:
+        """START text STOP and the start code with their positions, [1, L + 3, D]."""
+        gpt, shape = self.gpt, self.gpt.shape
+        assert len(tokens) <= shape.max_text_tokens, "the caller splits long text"
+        text = torch.tensor([[shape.start_text, *tokens, shape.stop_text]], device=self.device)
+        start = torch.tensor([[shape.start_audio]], device=self.device)
+        rows = gpt.text_embedding(text) + gpt.text_pos_embedding.first(text.size(1))
+        return torch.cat([rows, gpt.mel_embedding(start) + gpt.mel_pos_embedding.first(1)], dim=1)
+
+    def _read_voice(self, latents: Tensor) -> Tensor:
+        """Keys and values of a voice, [layers, 2, H, P, C]: it stands before all else, so they never change."""
+        key = hashlib.sha256(latents.detach().float().cpu().contiguous().numpy().tobytes()).digest()
+        if key not in self._voices:
+            stored: list[Tensor] = []
+            x = latents.to(self._last)
+            for layer in self._layers:
+                q, k, v = layer.project(x)
+                stored.append(torch.stack([k[0], v[0]]))
+                x = layer.finish(x, F.scaled_dot_product_attention(q, k, v, is_causal=True))
+            self._voices[key] = torch.stack(stored)
+        self._voices.move_to_end(key)
+        while len(self._voices) > MAX_VOICES:
+            self._voices.popitem(last=False)
+        return self._voices[key]
+
+    def _read(self, x: Tensor, slot: int) -> None:
+        """A prompt [1, n, D] into a slot's cache, after what is there."""
+        start = self._cached[slot]
+        end = start + x.size(1)
+        # Each new position attends to all before it and to itself.
+        seen = torch.ones(x.size(1), end, dtype=torch.bool, device=self.device).tril(start)
+        for number, layer in enumerate(self._layers):
+            q, k, v = layer.project(x)
+            keys, values = self._cache[number, :, slot, None]
+            keys[:, :, start:end], values[:, :, start:end] = k, v
+            attended = F.scaled_dot_product_attention(q, keys[:, :, :end], values[:, :, :end], attn_mask=seen)
+            x = layer.finish(x, attended)
+        self._cached[slot] = end
+
+
 def decode(
     gpt: XttsGpt,
     latents: Tensor,
@@ -81,11 +353,11 @@ def decode(
     max_codes: int | None = None,
     is_cancelled: Callable[[], bool] = bool,
 ) -> Decoded:
-    """Speak one text as codes.
+    """Speak one text as codes in float32; `Decoder` is for several, and for weights that are prepared once.
 
     Args:
         gpt: in evaluation mode.
-        latents: the voice, [1, 32, D].
+        latents: the voice, [1, P, D].
         tokens: text token ids, at most the model's `max_text_tokens`.
         sampling: how codes are drawn.
         generator: source of randomness on the CPU.
@@ -94,63 +366,13 @@ def decode(
 
     Raises:
         CancelledError: it was.
-
-    Source: coqui-tts, GPT.generate; its order of repetition penalty, temperature, top-k and top-p is Hugging Face's.
-    Stock runs the whole text again for the latents; the hidden states seen while decoding are the same.
     """
-    shape = gpt.shape
-    limit = min(max_codes or shape.max_audio_tokens, shape.max_audio_tokens - 3)
-    prompt = _prompt(gpt, latents, tokens)
-    cache = KeyValueCache(gpt, prompt.size(1) + limit)
-    spoken = torch.zeros(shape.audio_rows, dtype=torch.bool, device=prompt.device)
-    spoken[[FILLER, shape.start_audio]] = True
-    codes, hidden_states = [], []
-    x = prompt
-    for position in range(1, limit + 1):
+    decoder = Decoder(gpt)
+    limit = max_codes or gpt.shape.max_audio_tokens
+    sentence = Sentence(latents=latents, tokens=tokens, sampling=sampling, limit=limit, generator=generator)
+    decoder.join(sentence)
+    while decoder.sentences:
         if is_cancelled():
             raise CancelledError
-        hidden = _advance(gpt, x, cache)
-        code = _draw(gpt.mel_head(hidden)[0].float(), spoken, sampling, generator)
-        codes.append(code)
-        hidden_states.append(hidden)
-        if code == shape.stop_audio:
-            break
-        spoken[code] = True
-        x = (gpt.mel_embedding.weight[code] + gpt.mel_pos_embedding.emb.weight[position]).view(1, 1, -1)
-    return Decoded(torch.tensor(codes), torch.stack(hidden_states, dim=1), codes[-1] == shape.stop_audio)
-
-
-def _prompt(gpt: XttsGpt, latents: Tensor, tokens: list[int]) -> Tensor:
-    """[voice | START text STOP | start code] with positions added, [1, P + L + 3, D]."""
-    shape = gpt.shape
-    assert len(tokens) <= shape.max_text_tokens, "the caller splits long text"
-    device = gpt.final_norm.weight.device
-    text = torch.tensor([[shape.start_text, *tokens, shape.stop_text]], device=device)
-    start = torch.tensor([[shape.start_audio]], device=device)
-    text_rows = gpt.text_embedding(text) + gpt.text_pos_embedding.first(text.size(1))
-    start_row = gpt.mel_embedding(start) + gpt.mel_pos_embedding.first(1)
-    return torch.cat([latents.to(text_rows), text_rows, start_row], dim=1)
-
-
-def _advance(gpt: XttsGpt, x: Tensor, cache: KeyValueCache) -> Tensor:
-    """New positions [1, n, D] through all blocks; the last one's normalised state, [1, D]."""
-    for layer, block in enumerate(gpt.gpt.h):
-        x = block(x, cache.attend(layer))
-    cache.filled += x.size(1)
-    hidden: Tensor = gpt.final_norm(gpt.gpt.ln_f(x[:, -1]))
-    return hidden
-
-
-def _draw(scores: Tensor, spoken: Tensor, sampling: Sampling, generator: torch.Generator | None) -> int:
-    """The next code from its scores, [V]."""
-    penalized = torch.where(scores < 0, scores * sampling.repetition_penalty, scores / sampling.repetition_penalty)
-    scores = torch.where(spoken, penalized, scores)
-    if sampling.temperature == 0:
-        return int(scores.argmax())
-    scores = scores / sampling.temperature
-    if 0 < sampling.top_k < len(scores):
-        scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], float("-inf"))
-    ordered, order = scores.softmax(dim=0).sort(descending=True)
-    # The code that crosses the limit is kept, so at least one always is.
-    ordered[ordered.cumsum(dim=0) - ordered >= sampling.top_p] = 0
-    return int(order[torch.multinomial(ordered.cpu(), 1, generator=generator)])
+        decoder.step()
+    return Decoded(torch.tensor(sentence.codes), decoder.hidden(sentence)[None], sentence.stopped)

@@ -1,25 +1,27 @@
 """Load a model once and synthesize many times."""
 
-import logging
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
-from utils.config import CODE_SAMPLES, DATASET_RATE, Split
+from utils.config import SpeechPrecision, Split
 from utils.errors import UserError
-from utils.inference.decode import Sampling, decode
+from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
+from utils.inference.decode import CancelledError
+from utils.inference.precision import resolve_precision, vocoder_in_bf16
+from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
 from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
-from utils.text.split import split_quick, split_sentences, split_text
+from utils.text.marks import read_marks
+from utils.text.split import pause_after, split_quick, split_sentences, split_text
 
 SENTENCE_CHARACTERS = 250
 """Longest piece spoken at once where the language has no shorter limit (coqui-tts, VoiceBpeTokenizer.char_limits)."""
@@ -30,33 +32,14 @@ CHARACTER_LIMITS = {
 """Limits of languages whose letters take more tokens or time (same source). Amharic's is our own: an Ethiopic letter is
 a consonant with its vowel, so that it takes as long to say as two Latin ones."""
 
-PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
-"""A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
-
 SPLITTERS: dict[Split, Callable[[str, int], list[str]]] = {
     "joined": split_text,
     "sentences": split_sentences,
     "quick": split_quick,
 }
 
-log = logging.getLogger(__name__)
-
-
-class Piece(NamedTuple):
-    """What is spoken in one go."""
-
-    text: str
-    tokens: list[int]
-
-
-class Spoken(NamedTuple):
-    """A piece as sound."""
-
-    text: str
-    wav: Tensor
-    """float32 in [-1, 1] at 24 000 Hz, [1, N]."""
-    finished: bool
-    """Whether the model ended by itself; it was cut off otherwise."""
+SLOTS = 8
+"""Sentences decoded side by side; keys and values of each take 0.25 MB a position at full size in float32."""
 
 
 class Synthesizer:
@@ -66,14 +49,25 @@ class Synthesizer:
         base: model folder: a base, or an exported ready/.
         gpt_state: GPT weights to speak with instead of the folder's own, such as a run's checkpoint.
         device: where to compute.
+        precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
+        slots: sentences decoded side by side at most.
 
     Raises:
-        UserError: the folder holds no model, or its files do not fit together.
+        UserError: the folder holds no model, its files do not fit together, or the device lacks the precision.
     """
 
-    def __init__(self, base: Base, *, gpt_state: State | None = None, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        base: Base,
+        *,
+        gpt_state: State | None = None,
+        device: str | torch.device = "cpu",
+        precision: SpeechPrecision = "fp32",
+        slots: int = SLOTS,
+    ) -> None:
         self.base = base
         self.device = torch.device(device)
+        self.precision = resolve_precision(precision, self.device)
         self.tokenizer = base.tokenizer()
         options = ForwardOptions(sdpa=True)
         if gpt_state is None:
@@ -82,8 +76,15 @@ class Synthesizer:
             gpt = build_gpt(base.gpt_shape(), gpt_state, where=str(base.folder), options=options)
         self.gpt = gpt.eval().requires_grad_(False).to(self.device)
         self.decoder = load_decoder(base).to(self.device)
-        self.vocoder = Vocoder(self.decoder)
+        self.vocoder = Vocoder(self.decoder, bf16=vocoder_in_bf16(self.precision, self.device))
         self.limits = ReferenceLimits.of(base.config)
+        self.batch = Batch(self.gpt, self.vocoder, slots=slots, precision=self.precision)
+
+    def renew(self, gpt_state: State) -> None:
+        """Take other GPT weights of the same shape, such as those of a later checkpoint."""
+        self.gpt.load_state_dict(gpt_state)
+        decoder = self.batch.decoder
+        self.batch = Batch(self.gpt, self.vocoder, slots=decoder.slots, precision=decoder.precision)
 
     def voice(self, reference: Path) -> Voice:
         """The voice of a recording; make it once and speak with it many times.
@@ -125,6 +126,7 @@ class Synthesizer:
         speed: float = 1.0,
         seed: int | None = None,
         split: Split = "joined",
+        guard: bool = True,
     ) -> Tensor:
         """Speech of a text of any length.
 
@@ -136,6 +138,7 @@ class Synthesizer:
             speed: 2 speaks twice as fast.
             seed: fixes the sampling; None draws anew each time.
             split: what is spoken in one go, see `SpeechSettings.split`.
+            guard: see `sentences`.
 
         Returns:
             float32 in [-1, 1] at 24 000 Hz, [1, N].
@@ -144,7 +147,8 @@ class Synthesizer:
             UserError: the language or characters of the text are not readable by this model, or it is empty.
         """
         pieces = self.pieces(text, language, split=split)
-        spoken = self.sentences(pieces, voice=voice, sampling=sampling or Sampling(), speed=speed, seed=seed)
+        how = sampling or Sampling()
+        spoken = self.sentences(pieces, voice=voice, sampling=how, speed=speed, seed=seed, guard=guard)
         return torch.cat([sentence.wav for sentence in spoken], dim=1)
 
     def sentences(
@@ -155,9 +159,10 @@ class Synthesizer:
         sampling: Sampling,
         speed: float = 1.0,
         seed: int | None = None,
+        guard: bool = True,
         is_cancelled: Callable[[], bool] = bool,
     ) -> Iterator[Spoken]:
-        """Speech piece by piece: the first can be heard while the rest is spoken.
+        """Speech piece by piece, several decoded side by side: the first can be heard while the rest is spoken.
 
         Args:
             pieces: what to say, from `pieces`.
@@ -165,53 +170,65 @@ class Synthesizer:
             sampling: how codes are drawn.
             speed: 2 speaks twice as fast.
             seed: fixes the sampling; None draws anew each time.
+            guard: repair what goes wrong, see `utils.inference.guards`; otherwise speech is as the model gives it.
             is_cancelled: asked before each code; never, when not given.
 
         Raises:
             CancelledError: it was.
         """
         voice = voice.to(self.device)
-        generator = torch.Generator().manual_seed(seed) if seed is not None else None
-        for text, tokens in pieces:
-            limit = int((PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES)
-            said = decode(
-                self.gpt,
-                voice.latents,
-                tokens,
-                sampling,
-                generator=generator,
-                max_codes=limit,
+        utterances = [
+            Utterance(
+                piece=piece,
+                voice=voice,
+                sampling=sampling,
+                speed=speed,
+                seed=None if seed is None else derived_seed(seed, number),
+                guard=guard,
                 is_cancelled=is_cancelled,
             )
-            if not said.stopped:
-                log.warning("cut off after %d codes: the model did not end %r", limit, text)
-            wav = self.vocoder(said.latents, voice.embedding, speed=speed)
-            yield Spoken(text=text, wav=wav, finished=said.stopped)
+            for number, piece in enumerate(pieces)
+        ]
+        for utterance in utterances:
+            self.batch.add(utterance)
+        try:
+            for utterance in utterances:
+                while utterance.spoken is None:
+                    self.batch.step()
+                    if utterance.is_dropped:
+                        raise CancelledError
+                yield utterance.spoken
+        finally:
+            for utterance in utterances:
+                self.batch.drop(utterance)
 
     def pieces(self, text: str, language: str, *, split: Split = "joined") -> list[Piece]:
         """What is spoken one after the other, all checked before the first is spoken.
 
         Args:
-            text: what to say.
+            text: what to say; see `utils.text.marks` for pauses and languages within it.
             language: code the model reads.
             split: see `SpeechSettings.split`.
 
         Raises:
             UserError: the language or characters of the text are not readable by this model, or it is empty.
         """
-        code = self.tokenizer.check_language(language)
-        limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
+        pieces: list[Piece] = []
         # Composed letters, as preparation writes them: the vocabulary has "é" but no accent of its own.
-        text = unicodedata.normalize("NFC", text)
-        texts = SPLITTERS[split](text, limit)
-        if not texts:
+        parts = read_marks(unicodedata.normalize("NFC", text))
+        for part in parts:
+            code = self.tokenizer.check_language(part.language or language)
+            found = self._plain_pieces(part.text, code, split)
+            if found and part.pause_s is not None:
+                found[-1] = found[-1]._replace(pause_s=part.pause_s)
+            elif not found and pieces and part.pause_s is not None:
+                pieces[-1] = pieces[-1]._replace(pause_s=pieces[-1].pause_s + part.pause_s)
+            pieces += found
+        if not pieces:
             raise UserError(what="there is no text to speak", fix="give some words")
-        unknown = self.tokenizer.unknown_characters(text, code)
-        if unknown:
-            raise UserError(
-                what=f"this model cannot read: {' '.join(unknown)}", where=text[:60], fix="spell them differently"
-            )
-        pieces = [Piece(text=piece, tokens=self.tokenizer.encode(piece, code)) for piece in texts]
+        if parts[-1].pause_s is None:
+            # Nothing follows that its punctuation could be a pause before.
+            pieces[-1] = pieces[-1]._replace(pause_s=0.0)
         longest = max(pieces, key=lambda piece: len(piece.tokens)).tokens
         if len(longest) > self.gpt.shape.max_text_tokens:
             raise UserError(
@@ -219,6 +236,18 @@ class Synthesizer:
                 fix="put spaces or full stops into it",
             )
         return pieces
+
+    def _plain_pieces(self, text: str, code: str, split: Split) -> list[Piece]:
+        unknown = self.tokenizer.unknown_characters(text, code)
+        if unknown:
+            raise UserError(
+                what=f"this model cannot read: {' '.join(unknown)}", where=text[:60], fix="spell them differently"
+            )
+        limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
+        return [
+            Piece(text=piece, tokens=self.tokenizer.encode(piece, code), pause_s=pause_after(piece))
+            for piece in SPLITTERS[split](text, limit)
+        ]
 
 
 def read_speakers(path: Path) -> dict[str, Voice]:

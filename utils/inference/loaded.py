@@ -11,6 +11,7 @@ from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.checkpoints.layout import checkpoint_of
 from utils.checkpoints.store import load_checkpoint
+from utils.config import SpeechPrecision
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.model.voices import Voice
@@ -68,9 +69,11 @@ class Models:
 
     Args:
         device: cpu or cuda.
+        precision: of the weights, see `resolve_precision`.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, precision: SpeechPrecision = "auto") -> None:
+        self._precision = precision
         if device == "cuda" and not torch.cuda.is_available():
             log.warning("there is a GPU, but PyTorch cannot use it: speaking on the CPU")
             device = "cpu"
@@ -95,7 +98,7 @@ class Models:
         key = (base.folder, base.weights.stat().st_mtime_ns)
         if self._loaded is None or key != self._key:
             self._drop()
-            self._loaded = self._described(Synthesizer(base, device=self._device))
+            self._loaded = self._described(Synthesizer(base, device=self._device, precision=self._precision))
             self._key = key
         return self._loaded
 
@@ -118,10 +121,10 @@ class Models:
             synthesizer = self._loaded.synthesizer
             # Should these not fit, what is loaded is nothing that was asked for.
             self._loaded, self._key = None, ()
-            synthesizer.gpt.load_state_dict(weights)
+            synthesizer.renew(weights)
         else:
             self._drop()
-            synthesizer = Synthesizer(base, gpt_state=weights, device=self._device)
+            synthesizer = Synthesizer(base, gpt_state=weights, device=self._device, precision=self._precision)
         self._loaded = self._described(synthesizer, run=run, checkpoint=folder.name)
         self._key = key
         return self._loaded

@@ -83,7 +83,7 @@ class Speaker:
         if self._synthesizer is None:
             self._synthesizer = Synthesizer(run_base(self._run), gpt_state=state)
         else:
-            self._synthesizer.gpt.load_state_dict(state)
+            self._synthesizer.renew(state)
         return self._synthesizer
 
 

@@ -72,6 +72,7 @@ def _load(request: Message, models: "Models", reply: Reply) -> "LoadedModel":
         "loaded",
         load_s=time.perf_counter() - begun,
         device=str(model.synthesizer.device),
+        precision=model.synthesizer.precision,
         checkpoint=model.checkpoint,
         language=model.language,
         languages=list(model.synthesizer.tokenizer.languages),
@@ -126,6 +127,9 @@ def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) ->
             audio_s=sentence.wav.shape[1] / OUTPUT_RATE,
             took_s=time.perf_counter() - begun,
             finished=sentence.finished,
+            faults=list(sentence.faults),
+            attempts=[attempt._asdict() for attempt in sentence.attempts],
+            tail_cut_s=round(sentence.tail_cut_s, 3),
         )
         begun = time.perf_counter()
     whole = folder / f"{line:04}.wav"
@@ -134,7 +138,7 @@ def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) ->
 
 
 def _sampling(settings: dict[str, Any]) -> Any:
-    from utils.inference.decode import Sampling
+    from utils.inference.sampling import Sampling
 
     return Sampling(**{name: settings[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty")})
 

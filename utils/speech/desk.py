@@ -14,7 +14,7 @@ from utils.errors import UserError
 from utils.jobs.json_lines import Message
 from utils.project.paths import Project
 from utils.speech.models import find_model
-from utils.speech.takes import Line, Sentence, Take, find_take, new_take, read_take, this_process
+from utils.speech.takes import Line, Take, find_take, new_take, read_take, sentence_of, this_process
 from utils.speech.worker_client import ReleasedError, SpeechWorker
 
 MAX_WAITING = 50
@@ -270,10 +270,11 @@ def after(take: Take, reply: Message, asked: float) -> Take:
     """
     lines = {line.number: line for line in take.lines}
     if reply["kind"] == "loaded":
-        return take.changed(device=reply["device"], checkpoint=reply["checkpoint"])
+        names = ("device", "checkpoint", "precision")
+        return take.changed(**{name: reply[name] for name in names if name in reply})
     if reply["kind"] == "sentence":
         line = lines[reply["line"]]
-        spoken = Sentence(**{name: reply[name] for name in ("text", "file", "audio_s", "took_s", "finished")})
+        spoken = sentence_of(reply)
         heard = take.first_sound_s if take.first_sound_s is not None else round(time.monotonic() - asked, 3)
         grown = Line(number=line.number, text=line.text, sentences=(*line.sentences, spoken))
         return take.with_line(grown).changed(first_sound_s=heard)
@@ -299,4 +300,10 @@ def _ended(take: Take, reply: Message) -> Take:
     cut = sum(not sentence.finished for sentence in take.sentences)
     notes = [f"{len(failed)} of {len(take.lines)} lines failed"] if failed else []
     notes += [f"{cut} of {len(take.sentences)} pieces are truncated: the model did not stop by itself"] if cut else []
+    again = sum(len(sentence.attempts) > 1 for sentence in take.sentences)
+    notes += (
+        [f"{again} of {len(take.sentences)} pieces were spoken again, because the guards found faults"] if again else []
+    )
+    trimmed = sum(sentence.tail_cut_s > 0 for sentence in take.sentences)
+    notes += [f"{trimmed} quiet endings were trimmed"] if trimmed else []
     return take.changed(state="finished", message="; ".join(notes))

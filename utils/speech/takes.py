@@ -39,6 +39,12 @@ class Sentence:
     took_s: float
     finished: bool
     """Whether the model ended by itself; it was cut off otherwise."""
+    faults: tuple[str, ...] = ()
+    """What the guards still see in it, or repaired at its end; see `utils.inference.guards`."""
+    attempts: tuple[dict[str, Any], ...] = ()
+    """Seed, codes and faults of each time it was spoken."""
+    tail_cut_s: float = 0.0
+    """Quiet at its end that was cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +90,8 @@ class Take:
     """Which checkpoint spoke, as step-00000012; empty for other models."""
     device: str = ""
     """What it was computed on."""
+    precision: str = ""
+    """Data type of the weights that spoke."""
     first_sound_s: float | None = None
     """From asking to the first sentence, loading included."""
     comparison: str = ""
@@ -250,11 +258,20 @@ def has_owner(take: Take) -> bool:
 def _parse(folder: Path, values: dict[str, Any]) -> Take:
     known = {item.name for item in dataclasses.fields(Take)} - {"folder", "lines", "settings"}
     lines = tuple(
-        Line(**{**line, "sentences": tuple(Sentence(**sentence) for sentence in line["sentences"])})
+        Line(**{**line, "sentences": tuple(sentence_of(sentence) for sentence in line["sentences"])})
         for line in values["lines"]
     )
     settings = SpeechSettings(**values["settings"])
     return Take(folder=folder, lines=lines, settings=settings, **{k: v for k, v in values.items() if k in known})
+
+
+def sentence_of(values: dict[str, Any]) -> Sentence:
+    """A sentence from JSON: of take.json, or of a reply of the worker, which says more."""
+    known = {item.name for item in dataclasses.fields(Sentence)}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
+    }
+    return Sentence(**given)
 
 
 def _suffix(path: Path) -> str:

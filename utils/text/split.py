@@ -8,6 +8,8 @@ SENTENCE_ENDS = "。！？｡؟۔।॥።፧፨։။។៕།"
 """Marks that always do: Chinese and Japanese, Arabic, Devanagari, Ethiopic, Armenian, Burmese, Khmer, Tibetan."""
 PAUSES = ",;:،؛、，；：፣፤፥၊՝—–"
 """Marks inside a sentence at which a speaker may breathe."""
+SENTENCE_PAUSE_S, PAUSE_S = 0.25, 0.1
+"""Silence after the end of a sentence, and after a mark inside one; a model's own silence comes before it."""
 
 _SENTENCE = re.compile(rf"(?<=[{SPACED_ENDS}])[\"'”’»)\]]*\s+|(?<=[{SENTENCE_ENDS}])\s*")
 _PAUSE = re.compile(rf"(?<=[{PAUSES}])\s*")
@@ -37,6 +39,14 @@ def split_quick(text: str, limit: int) -> list[str]:
     """As `split_text`, but the first sentence is a piece of its own: what is short is spoken soon."""
     first, *rest = split_sentences(text, limit) or [""]
     return [piece for piece in (first, *_joined(rest, limit)) if piece]
+
+
+def pause_after(piece: str) -> float:
+    """Seconds of silence between a piece and the next one, by how it ends."""
+    end = piece.rstrip("\"'”’»)] ")[-1:]
+    if end and (end in SPACED_ENDS or end in SENTENCE_ENDS):
+        return SENTENCE_PAUSE_S
+    return PAUSE_S if end and end in PAUSES else 0.0
 
 
 def _cut(text: str, limit: int, breaks: tuple[re.Pattern[str], ...]) -> list[str]:

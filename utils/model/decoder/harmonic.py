@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from TTS.vocoder.models.hifigan_generator import LRELU_SLOPE, HifiganGenerator
 
 from utils.config import OUTPUT_RATE
-from utils.model.decoder.acoustic import AcousticFeatures, AcousticModel
+from utils.model.decoder.acoustic import KERNEL, AcousticFeatures, AcousticModel
 from utils.model.decoder.envelope import EnvelopeFilter
 from utils.model.shapes import NUM_MELS, DecoderShape
 
@@ -67,17 +67,37 @@ class HarmonicGenerator(HifiganGenerator):
             pitch: the true one in Hz, 0 where unvoiced, [B, T]; read from the frames when not given.
         """
         x = x if x.dim() == 3 else x[None]
+        outline = self.outline(x, g)
+        source = self.source(outline) if pitch is None else make_source(pitch, self.hop)
+        return self.render(x, g, outline.mel, source), outline
+
+    def outline(self, x: Tensor, g: Tensor) -> AcousticFeatures:
+        """How frames [B, C, T] of voices [B, E, 1] shall sound; each depends on `lookahead` frames after it."""
+        if self.has_trunk:
+            features: AcousticFeatures = self.trunk(x, g)
+            return features
+        return AcousticFeatures(pitch=self.pitch_head(self.conv_pre(x) + self.cond_layer(g)))
+
+    @property
+    def lookahead(self) -> int:
+        """Frames after a frame that its outline depends on: half a kernel of each convolution on the way."""
+        return (KERNEL // 2) * (1 + len(self.trunk.blocks)) if self.has_trunk else 3 + 2 + 2
+
+    def source(self, outline: AcousticFeatures) -> Tensor:
+        """The source that the outline asks for, [B, 3, N]."""
+        return make_source(pitch_of(outline.pitch), self.hop)
+
+    def render(self, x: Tensor, g: Tensor, mel: Tensor | None, source: Tensor) -> Tensor:
+        """Sound [B, 1, N] of frames, voices, the outline's mel spectrum and a source; near frames alone decide it."""
         o = self.conv_pre(x) + self.cond_layer(g)
-        outline = self.trunk(x, g) if self.has_trunk else AcousticFeatures(pitch=self.pitch_head(o))
-        if outline.mel is not None:
-            o = o + self.listen(outline.mel)
-        source = make_source(pitch_of(outline.pitch) if pitch is None else pitch, self.hop)
+        if mel is not None:
+            o = o + self.listen(mel)
         for stage, (up, condition, listen) in enumerate(zip(self.ups, self.conds, self.sources, strict=True)):
             o = up(F.leaky_relu(o, LRELU_SLOPE)) + condition(g) + listen(source)
             blocks = self.resblocks[stage * self.num_kernels : (stage + 1) * self.num_kernels]
             o = torch.stack([block(o) for block in blocks]).mean(0)
         sound = torch.tanh(self.conv_post(F.leaky_relu(o)))
-        return sound if outline.mel is None else self.envelope(sound, outline.mel), outline
+        return sound if mel is None else self.envelope(sound, mel)
 
     @property
     def has_trunk(self) -> bool:

@@ -1,0 +1,224 @@
+"""Sentences that are spoken side by side, in chunks or again, are what they are alone."""
+
+import pytest
+import torch
+
+from tests.inference.stock import load_stock, stock_greedy
+from utils.bases.base import Base
+from utils.bases.find import find_base
+from utils.inference import decode as decoding
+from utils.inference import guards
+from utils.inference.batch import Batch, Piece, Utterance, derived_seed
+from utils.inference.decode import Decoder, Sentence
+from utils.inference.engine import Synthesizer
+from utils.inference.guards import judge
+from utils.inference.sampling import Sampling, draw
+
+TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "Nobody knew."]
+GREEDY = Sampling(temperature=0, repetition_penalty=2.0)
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_model_folder):
+    return Synthesizer(Base(tiny_model_folder))
+
+
+@pytest.fixture(scope="module")
+def starter():
+    return Synthesizer(find_base("starter"))
+
+
+def spoken(speaker: Synthesizer, utterances: list[Utterance], batch: Batch | None = None) -> list[torch.Tensor]:
+    batch = batch or speaker.batch
+    for utterance in utterances:
+        batch.add(utterance)
+    while not batch.is_idle:
+        batch.step()
+    return [one.spoken.wav for one in utterances if one.spoken is not None]
+
+
+def utterances(speaker: Synthesizer, *, streamed: bool = False, **settings) -> list[Utterance]:
+    voice, found = speaker.default_voice(), []
+    for number, text in enumerate(TEXTS):
+        chunks: list[torch.Tensor] = []
+        one = Utterance(
+            piece=speaker.pieces(text, "en")[0],
+            voice=voice,
+            on_chunk=chunks.append if streamed else None,
+            **{"sampling": Sampling(), "seed": derived_seed(3, number)} | settings,
+        )
+        found.append(one)
+    return found
+
+
+def test_eight_sentences_side_by_side_have_the_codes_that_stock_gives_each(tiny, tiny_model_folder, demo_clip) -> None:
+    stock, voice = load_stock(tiny_model_folder), tiny.voice(demo_clip)
+    stock.gpt.max_gen_mel_tokens = 16
+    tokens = [tiny.tokenizer.encode(text, "en") for text in TEXTS * 2]
+    decoder = Decoder(tiny.gpt, slots=8)
+    side_by_side = [Sentence(latents=voice.latents, tokens=one, sampling=GREEDY, limit=16) for one in tokens]
+    for number, sentence in enumerate(side_by_side):
+        decoder.join(sentence)
+        if number == 3:  # the others join in the midst
+            decoder.step()
+    while decoder.sentences:
+        decoder.step()
+    for one, sentence in zip(tokens, side_by_side, strict=True):
+        codes, latents, _ = stock_greedy(stock, one, voice, 2.0)
+        assert sentence.codes == codes.tolist()
+        assert sentence.hidden is not None and (sentence.hidden - latents[0]).abs().max() < 1e-4
+
+
+def test_a_seed_says_the_same_alone_and_beside_others_who_come_and_go(starter) -> None:
+    alone = [spoken(starter, [one])[0] for one in utterances(starter)]
+    others = utterances(starter, seed=9)
+    stays, goes = others[0], others[1]
+    goes.is_cancelled = lambda: len(goes_steps) > 5
+    goes_steps: list[int] = []
+    for one in (stays, goes):
+        starter.batch.add(one)
+    for _ in range(7):
+        starter.batch.step()
+        goes_steps.append(1)
+    together = spoken(starter, utterances(starter))
+    assert goes.is_dropped and goes.spoken is None and stays.spoken is not None
+    assert max(starter.batch.steps) >= 4
+    for solo, beside in zip(alone, together, strict=True):
+        assert solo.shape == beside.shape and (solo - beside).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "bf16"])
+def test_codes_do_not_depend_on_the_neighbors_in_any_precision(starter, precision: str) -> None:
+    voice = starter.default_voice()
+
+    def codes(slots: int) -> list[list[int]]:
+        decoder = Decoder(starter.gpt, slots=slots, precision=precision)
+        waiting = [
+            Sentence(latents=voice.latents, tokens=starter.tokenizer.encode(text, "en"), sampling=GREEDY, limit=20)
+            for text in TEXTS
+        ]
+        said = list(waiting)
+        while waiting or decoder.sentences:
+            while waiting and decoder.has_room:
+                decoder.join(waiting.pop(0))
+            decoder.step()
+        return [sentence.codes for sentence in said]
+
+    assert codes(1) == codes(4)
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.7, 1.6])
+def test_chunks_are_the_whole_sentence(starter, speed: float) -> None:
+    for whole, streamed in zip(
+        spoken(starter, utterances(starter, speed=speed)),
+        spoken(starter, utterances(starter, streamed=True, speed=speed)),
+        strict=True,
+    ):
+        assert whole.shape == streamed.shape and (whole - streamed).abs().max() < 1e-4
+
+
+def test_chunks_of_stocks_decoder_are_the_whole_sentence(tiny) -> None:
+    latents = torch.randn(1, 70, tiny.gpt.shape.width, generator=torch.Generator().manual_seed(0))
+    embedding = tiny.default_voice().embedding
+    for speed in (1.0, 0.5, 2.0):
+        whole = tiny.vocoder(latents, embedding, speed=speed)
+        stream = tiny.vocoder.stream(embedding, speed=speed)
+        chunks = [stream.add(latents[:, :count], is_last=count == 70) for count in (1, 2, 8, 9, 30, 31, 70)]
+        assert chunks[2].size(1) > 0 or speed == 2.0
+        assert (torch.cat(chunks, dim=1) - whole).abs().max() < 1e-5
+
+
+def test_drawing_takes_what_hugging_face_would_leave(tiny) -> None:
+    from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor, TemperatureLogitsWarper
+    from transformers.generation import TopKLogitsWarper, TopPLogitsWarper
+
+    generator = torch.Generator().manual_seed(4)
+    scores = torch.randn(3, 50, generator=generator) * 3
+    before = torch.randint(0, 50, (3, 9), generator=generator)
+    counted = torch.zeros(3, 50, dtype=torch.bool).scatter_(1, before, True)
+    theirs = LogitsProcessorList(
+        [
+            RepetitionPenaltyLogitsProcessor(2.5),
+            TemperatureLogitsWarper(0.7),
+            TopKLogitsWarper(12),
+            TopPLogitsWarper(0.8),
+        ]
+    )(before, scores.clone()).softmax(1)
+    sampling = torch.tensor([[0.7, 12, 0.8, 2.5]]).expand(3, 4)
+    steps = 2_000
+    counts = torch.zeros(3, 50)
+    for number in range(steps):
+        codes = draw(scores, counted, sampling, torch.full((3, 1), (number + 0.5) / steps))
+        counts[torch.arange(3), codes] += 1
+    assert (counts / steps - theirs).abs().max() < 2 / steps
+
+
+def test_all_slots_at_once_under_a_mask_speak_as_slot_by_slot(tiny, monkeypatch) -> None:
+    """The attention of a GPU, computed here."""
+    decoder_a, decoder_b = Decoder(tiny.gpt, slots=4), Decoder(tiny.gpt, slots=4)
+    monkeypatch.setattr(decoder_b, "_attend_by_slot", lambda num: decoder_b._attend_masked(num, decoding.LENGTH_STEP))
+    voice = tiny.default_voice()
+    said = []
+    for decoder in (decoder_a, decoder_b):
+        sentences = [
+            Sentence(latents=voice.latents, tokens=tiny.tokenizer.encode(text, "en"), sampling=GREEDY, limit=10)
+            for text in TEXTS
+        ]
+        for sentence in sentences:
+            decoder.join(sentence)
+            decoder.step()
+        while decoder.sentences:
+            decoder.step()
+        said.append([sentence.codes for sentence in sentences])
+    assert said[0] == said[1]
+
+
+def test_a_sentence_without_end_is_spoken_again_with_another_seed_and_the_best_is_kept(tiny, monkeypatch) -> None:
+    text = Piece("Nobody knew.", tiny.tokenizer.encode("Nobody knew.", "en"))
+    once = Utterance(piece=text, voice=tiny.default_voice(), sampling=Sampling(), seed=1, max_codes=12)
+    spoken(tiny, [once])
+    # The random base never thinks of stopping: it would not the next time either.
+    assert once.spoken is not None and not once.spoken.finished and len(once.spoken.attempts) == 1
+    monkeypatch.setattr(guards, "NO_STOP", 0.0)
+    once.spoken = None
+    once._chunks.clear()
+    spoken(tiny, [once])
+    assert [attempt.faults for attempt in once.spoken.attempts] == [("unfinished",)] * 3
+    bare = Utterance(piece=text, voice=tiny.default_voice(), sampling=Sampling(), seed=1, max_codes=12, guard=False)
+    spoken(tiny, [bare])
+    assert bare.spoken is not None and len(bare.spoken.attempts) == 1
+
+
+def test_what_guards_see_in_codes() -> None:
+    calm = [-9.0] * 200
+    healthy = [7 * number % 101 for number in range(60)]
+    assert judge([*healthy, 1025], calm[:61], stopped=True, expected=55).faults == ()
+    assert judge([*healthy, 1025], calm[:61], stopped=True, expected=None).faults == ()
+    looped = judge(healthy + [5, 9, 3, 8] * 20, calm[:140], stopped=False, expected=60)
+    assert looped.faults == ("unfinished", "loop") and 60 <= looped.kept <= 68
+    assert judge(healthy[:10] + [4] * 40, calm[:50], stopped=False, expected=None).faults == ("unfinished", "loop")
+    # A pause within speech holds one code for a while.
+    assert judge([*healthy[:30], *[4] * 15, *healthy[30:], 1025], calm[:76], stopped=True, expected=60).faults == ()
+    assert judge([*healthy[:12], 1025], calm[:13], stopped=True, expected=60).faults == ("too short",)
+    assert judge([*healthy * 3, 1025], calm[:181], stopped=True, expected=60).faults == ("too long",)
+    late = calm[:61]
+    late[30] = -0.2
+    assert judge([*healthy, 1025], late, stopped=True, expected=60).faults == ("late stop",)
+
+
+def test_a_quiet_tail_is_cut_and_a_pause_is_not() -> None:
+    from utils.inference.guards import TailCut
+
+    generator = torch.Generator().manual_seed(0)
+    loud, quiet = torch.rand(1, 24_000, generator=generator) - 0.5, torch.full((1, 24_000), 1e-4)
+    whole = torch.cat([loud, quiet, loud, quiet], dim=1)
+    cut = TailCut()
+    kept = cut.add(whole, is_last=True)
+    assert kept.size(1) == pytest.approx(3.15 * 24_000, abs=480)
+    assert cut.cut_s == pytest.approx(0.85, abs=0.03)
+    chunked = TailCut()
+    parts = [chunked.add(part, is_last=False) for part in whole.split(7_001, dim=1)]
+    parts.append(chunked.add(torch.zeros(1, 0), is_last=True))
+    assert torch.equal(torch.cat(parts, dim=1), kept)
+    short = TailCut().add(torch.cat([loud, quiet[:, :12_000]], dim=1), is_last=True)
+    assert short.size(1) == 36_000

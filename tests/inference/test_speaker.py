@@ -1,0 +1,95 @@
+"""Speaking from Python as the README shows it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from utils.errors import UserError
+from utils.inference.speaker import Speaker
+from utils.inference.voice_spec import mixed
+from utils.model.voices import Voice
+
+TEXT = "One. [pause 0.5] And two."
+
+
+@pytest.fixture(scope="module")
+def speaker() -> Speaker:
+    return Speaker("starter", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def speech(speaker: Speaker):
+    return speaker.speak(TEXT)
+
+
+def test_a_text_becomes_a_file_with_its_pause(speaker: Speaker, speech, tmp_path: Path) -> None:
+    assert speaker.precision == "fp16" and speaker.language == "en"
+    speech.save(tmp_path / "speech.wav")
+    samples, rate = soundfile.read(tmp_path / "speech.wav")
+    assert rate == 24_000 and len(samples) == len(speech.wav) == round(speech.seconds * 24_000)
+    assert [sentence.text for sentence in speech.sentences] == ["One.", "And two."]
+    first = speech.sentences[0].wav[0]
+    assert not first[-12_000:].any() and first[-12_500:-12_000].any()
+
+
+def test_a_stream_gives_the_same_in_pieces(speaker: Speaker, speech) -> None:
+    chunks = list(speaker.stream(TEXT))
+    joined = np.concatenate(chunks)
+    assert len(chunks) > 2 and joined.shape == speech.wav.shape
+    assert np.abs(joined - speech.wav).max() < 0.05
+
+
+def test_texts_side_by_side_are_what_they_are_alone(speaker: Speaker, speech) -> None:
+    _, again = speaker.speak_batch(["Nobody knew.", TEXT])
+    assert again.wav.shape == speech.wav.shape
+    assert not np.array_equal(speaker.speak("One.", seed=7).wav, speaker.speak("One.", seed=8).wav)
+
+
+def test_a_stream_that_is_left_leaves_nothing_behind(speaker: Speaker) -> None:
+    stream = speaker.stream("A sentence that nobody hears to its end, however long it is.")
+    next(stream)
+    stream.close()
+    assert speaker._synthesizer.batch.is_idle
+
+
+def test_voices_by_name_by_recording_and_mixed(speaker: Speaker, demo_clip: Path) -> None:
+    one, two = speaker.voice(speaker.voices[0]), speaker.voice(speaker.voices[1])
+    half = speaker.voice(f"{speaker.voices[0]}:1, {speaker.voices[1]}:1")
+    assert torch.allclose(half.latents, (one.latents + two.latents) / 2, atol=1e-6)
+    assert half.embedding.norm() == pytest.approx((one.embedding.norm() + two.embedding.norm()) / 2, rel=1e-4)
+    recorded = speaker.voice(demo_clip)
+    assert torch.equal(speaker.voice([demo_clip, demo_clip]).latents, recorded.latents)
+    assert torch.equal(speaker.voice("default").latents, speaker.voice().latents)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"text": " "}, "no text"),
+        ({"text": "привет"}, "cannot read"),
+        ({"text": "Yes.", "language": "de"}, "de"),
+        ({"text": "Yes.", "voice": "nobody"}, "no voice or recording 'nobody'"),
+        ({"text": "Yes.", "voice": "default:0"}, "weights above 0"),
+        ({"text": "Yes.", "voice": []}, "empty"),
+        ({"text": "<speak>Yes."}, "not well-formed"),
+    ],
+)
+def test_bad_calls_are_answered_in_words(speaker: Speaker, settings: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        speaker.speak(**settings)
+
+
+def test_unknown_models_and_projects(tmp_path: Path) -> None:
+    for settings in ({"model": "nobody"}, {"model": "ready"}, {"model": "ready", "project": "no", "output": tmp_path}):
+        with pytest.raises(UserError):
+            Speaker(device="cpu", **settings)
+
+
+def test_a_mixture_needs_weights() -> None:
+    voice = Voice(latents=torch.ones(1, 32, 4), embedding=torch.ones(1, 4, 1))
+    for weights in ((), ((voice, 0.0),), ((voice, 2.0), (voice, -1.0))):
+        with pytest.raises(UserError, match="weights"):
+            mixed(weights)

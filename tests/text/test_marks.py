@@ -1,0 +1,68 @@
+"""Pauses and languages in a text, and what is no mark."""
+
+import pytest
+
+from utils.errors import UserError
+from utils.text.marks import Part, read_marks
+from utils.text.split import PAUSE_S, SENTENCE_PAUSE_S, pause_after
+
+
+def test_plain_text_stays_as_it_is() -> None:
+    for text in ("Hello.", "", "a < b and [brackets]", "<b>bold</b>", "[pauses are good]"):
+        assert read_marks(text) == [Part(text)]
+
+
+def test_pauses_in_plain_text() -> None:
+    assert read_marks("One [pause 0.5] two<break time='300ms'/> three[pause]") == [
+        Part("One ", pause_s=0.5),
+        Part(" two", pause_s=0.3),
+        Part(" three", pause_s=0.4),
+    ]
+    assert read_marks('One<break strength="strong"/> two') == [Part("One", pause_s=0.7), Part(" two")]
+
+
+def test_ssml() -> None:
+    text = """<speak xml:lang="en"><p><s>One.</s> <s>Two.</s></p>
+      Three <lang xml:lang="de">vier</lang> five<break time="2s"/></speak>"""
+    parts = [(part.text.split(), part.language, part.pause_s) for part in read_marks(text)]
+    assert parts == [
+        (["One."], "en", 0.3),
+        (["Two."], "en", 0.6),
+        (["Three"], "en", None),
+        (["vier"], "de", None),
+        (["five"], "en", 2.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<speak>One", "not well-formed"),
+        ("<speak>One <emphasis>two</emphasis></speak>", "<emphasis> is not supported"),
+        ('<!DOCTYPE x [<!ENTITY a "b">]><speak>&a;</speak>', None),
+        ('<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><speak>&a;</speak>', "declarations"),
+        ("One [pause soon] two", "a pause is 'soon'"),
+        ("One [pause -1] two", "a pause is '-1'"),
+        ("One [pause 11] two", "a pause is '11'"),
+        ('One <break time="99999ms"/> two', "a pause is '99999'"),
+        ('One <break strength="huge"/> two', "strength is 'huge'"),
+        ("One [pause nan] two", "a pause is 'nan'"),
+    ],
+)
+def test_bad_marks_are_refused_by_name(text: str, words: str | None) -> None:
+    if words is None:
+        assert read_marks(text) == [Part(text)]  # it does not begin as SSML: the letters are spoken
+        return
+    with pytest.raises(UserError, match=words):
+        read_marks(text)
+
+
+def test_pause_by_punctuation() -> None:
+    assert [pause_after(text) for text in ("End.", 'She said: "No!"', "first,", "a word", "", "终。")] == [
+        SENTENCE_PAUSE_S,
+        SENTENCE_PAUSE_S,
+        PAUSE_S,
+        0.0,
+        0.0,
+        SENTENCE_PAUSE_S,
+    ]

@@ -1,0 +1,265 @@
+"""Continuous batching: sentences of all texts and callers, from their tokens to waveforms, on one device.
+
+For one thread, which owns the device. Sentences wait in the order they came, an interrupted one first; each is decoded,
+judged by the guards, perhaps decoded again, and made audible in chunks or whole.
+"""
+
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
+from utils.inference.decode import Decoder, Sentence
+from utils.inference.guards import CODES_A_SECOND, Judgement, TailCut, judge
+from utils.inference.sampling import Sampling
+from utils.inference.vocoder import Vocoder, WaveformStream
+from utils.model.gpt import XttsGpt
+from utils.model.voices import Voice
+
+PATIENCE_SECONDS, PATIENCE_PER_TOKEN = 3.0, 0.5
+"""A piece may last this long before it is cut off. Slow speech takes 0.2 s a token: what lasts longer never ends."""
+MAX_ATTEMPTS = 3
+"""So often a sentence is spoken when the guards find grave faults."""
+FIRST_CODES, MOST_CODES = 4, 32
+"""Codes of sound in a stream's first chunk; each next one has twice as many as the one before, up to this."""
+FADE_S = 0.005
+"""Ends are faded over this time: a sentence that is cut off does not end at zero."""
+
+log = logging.getLogger(__name__)
+
+
+class Piece(NamedTuple):
+    """What is spoken in one go."""
+
+    text: str
+    tokens: list[int]
+    pause_s: float = 0.0
+    """Silence after it."""
+
+
+class Attempt(NamedTuple):
+    """One try at a sentence, for the report."""
+
+    seed: int | None
+    codes: int
+    faults: tuple[str, ...]
+
+
+class Spoken(NamedTuple):
+    """A piece as sound."""
+
+    text: str
+    wav: Tensor
+    """float32 in [-1, 1] at 24 000 Hz, [1, N]; of a stream, all its chunks."""
+    finished: bool
+    """Whether the model ended by itself; it was cut off otherwise."""
+    attempts: tuple[Attempt, ...] = ()
+    """What the guards saw; the kept one is the one with `faults` as below."""
+    faults: tuple[str, ...] = ()
+    """What is still wrong with it."""
+    tail_cut_s: float = 0.0
+    """Quiet at its end that was cut."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Utterance:
+    """One piece, from the queue to its waveform."""
+
+    piece: Piece
+    voice: Voice
+    sampling: Sampling
+    speed: float = 1.0
+    seed: int | None = None
+    """Fixes the speech whatever is spoken beside it; None draws anew each time."""
+    guard: bool = True
+    """Whether faults are repaired; without it the model's speech is given as it is."""
+    max_codes: int | None = None
+    """Codes at most; as many as a very slow speaker takes for the text when not given."""
+    expected: float | None = None
+    """Codes that its text usually takes, see `judge`."""
+    on_chunk: Callable[[Tensor], None] | None = None
+    """Given samples [1, n] as soon as they are certain. A streamed sentence is spoken once: what was heard stays."""
+    is_cancelled: Callable[[], bool] = bool
+    """Asked before each code."""
+    spoken: Spoken | None = None
+    """What came of it; None while it waits, or when it was dropped."""
+    is_dropped: bool = False
+    """Whether it was cancelled, or forgotten."""
+    _attempts: list[tuple[Attempt, Judgement, Tensor, bool]] = field(default_factory=list)
+    _sentence: Sentence | None = None
+    _stream: "WaveformStream | None" = None
+    _tail: TailCut = field(default_factory=TailCut)
+    _chunks: list[Tensor] = field(default_factory=list)
+    _next_codes: int = 0
+    _chunk_codes: int = 2 * FIRST_CODES
+
+    @property
+    def first_sound(self) -> bool:
+        """Whether a listener has something to hear already."""
+        return bool(self._chunks)
+
+
+class Batch:
+    """Speaks utterances side by side.
+
+    Args:
+        gpt: in evaluation mode, on its device.
+        vocoder: of the same model.
+        slots: sentences decoded side by side at most.
+        precision: of the GPT's products.
+    """
+
+    def __init__(self, gpt: XttsGpt, vocoder: Vocoder, *, slots: int = 8, precision: SpeechPrecision = "fp32") -> None:
+        self.decoder = Decoder(gpt, slots=slots, precision=precision)
+        self._vocoder = vocoder
+        self._waiting: deque[Utterance] = deque()
+        self._active: dict[Sentence, Utterance] = {}
+        self.steps: dict[int, int] = {}
+        """Steps by the number of sentences that were decoded side by side: the proof of batching."""
+
+    def add(self, utterance: Utterance) -> None:
+        """Queue it."""
+        self._waiting.append(utterance)
+
+    def drop(self, utterance: Utterance) -> None:
+        """Forget it, wherever it is; one that was spoken stays so."""
+        utterance.is_dropped = utterance.spoken is None
+        if utterance in self._waiting:
+            self._waiting.remove(utterance)
+        sentence = utterance._sentence
+        if sentence is not None and sentence in self._active:
+            del self._active[sentence]
+            self.decoder.leave(sentence)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._active
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    def step(self) -> list[Utterance]:
+        """One more code of each sentence, and all that follows from it.
+
+        Returns:
+            Utterances that ended, `spoken` or cancelled.
+        """
+        cancelled = [one for one in (*self._active.values(), *self._waiting) if one.is_cancelled()]
+        for utterance in cancelled:
+            self.drop(utterance)
+        while self._waiting and self.decoder.has_room:
+            self._join(self._waiting.popleft())
+        if not self._active:
+            return cancelled
+        num = len(self._active)
+        self.steps[num] = self.steps.get(num, 0) + 1
+        ended = self.decoder.step()
+        for utterance in self._active.values():
+            self._give_chunk(utterance)
+        done = []
+        for sentence in ended:
+            utterance = self._active.pop(sentence)
+            if self._conclude(utterance, sentence):
+                done.append(utterance)
+        return cancelled + done
+
+    def _join(self, utterance: Utterance) -> None:
+        tokens = utterance.piece.tokens
+        seed = utterance.seed
+        if seed is not None and utterance._attempts:
+            seed = derived_seed(seed, len(utterance._attempts))
+        patience = (PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES
+        sentence = Sentence(
+            latents=utterance.voice.latents,
+            tokens=tokens,
+            sampling=utterance.sampling,
+            limit=utterance.max_codes or int(patience),
+            generator=None if seed is None else torch.Generator().manual_seed(seed),
+        )
+        utterance._sentence = sentence
+        if utterance.on_chunk is not None:
+            utterance._stream = self._vocoder.stream(utterance.voice.embedding, speed=utterance.speed)
+            utterance._next_codes = self._vocoder.delay_codes + FIRST_CODES
+        self._active[sentence] = utterance
+        self.decoder.join(sentence)
+
+    def _give_chunk(self, utterance: Utterance) -> None:
+        """Make what is new of a stream audible, when enough of it is."""
+        sentence = utterance._sentence
+        assert sentence is not None
+        if utterance._stream is None or len(sentence.codes) < utterance._next_codes:
+            return
+        utterance._next_codes = len(sentence.codes) + utterance._chunk_codes
+        utterance._chunk_codes = min(2 * utterance._chunk_codes, MOST_CODES)
+        self._give(utterance, utterance._stream.add(self.decoder.hidden(sentence)[None], is_last=False))
+
+    def _give(self, utterance: Utterance, wav: Tensor, *, is_last: bool = False) -> None:
+        if utterance.guard:
+            wav = utterance._tail.add(wav, is_last=is_last)
+        if is_last:
+            wav = ended(wav, utterance.piece.pause_s)
+        if wav.size(1):
+            utterance._chunks.append(wav)
+            if utterance.on_chunk is not None:
+                utterance.on_chunk(wav)
+
+    def _conclude(self, utterance: Utterance, sentence: Sentence) -> bool:
+        """Judge a decoded sentence: make it audible, or queue it once more; whether it is done."""
+        expected = utterance.expected
+        verdict = judge(sentence.codes, sentence.stop_logprobs, stopped=sentence.stopped, expected=expected)
+        attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
+        hidden = self.decoder.hidden(sentence)
+        utterance._attempts.append((attempt, verdict, hidden, sentence.stopped))
+        is_streamed = utterance._stream is not None
+        if utterance.guard and verdict.is_grave and not is_streamed and len(utterance._attempts) < MAX_ATTEMPTS:
+            log.info("spoken again (%s): %r", ", ".join(verdict.faults), utterance.piece.text)
+            self._waiting.appendleft(utterance)
+            return False
+        attempts = utterance._attempts if utterance.guard else utterance._attempts[-1:]
+        _, verdict, hidden, stopped = min(attempts, key=lambda one: one[1].penalty)
+        if utterance.guard and not is_streamed:
+            hidden = hidden[: max(1, verdict.kept)]
+        stream = utterance._stream or self._vocoder.stream(utterance.voice.embedding, speed=utterance.speed)
+        self._give(utterance, stream.add(hidden[None], is_last=True), is_last=True)
+        if not stopped:
+            log.warning("cut off after %d codes: the model did not end %r", len(hidden), utterance.piece.text)
+        faults = list(verdict.faults)
+        if utterance._tail.cut_s:
+            faults.append("quiet tail")
+        utterance.spoken = Spoken(
+            text=utterance.piece.text,
+            wav=torch.cat(utterance._chunks, dim=1),
+            finished=stopped,
+            attempts=tuple(one[0] for one in utterance._attempts),
+            faults=tuple(faults),
+            tail_cut_s=utterance._tail.cut_s,
+        )
+        utterance._attempts.clear()
+        return True
+
+
+def ended(wav: Tensor, pause_s: float) -> Tensor:
+    """The last chunk of a sentence with its end faded and the pause after it."""
+    wav = wav.clone()
+    num = min(wav.size(1), int(FADE_S * OUTPUT_RATE))
+    if num:
+        wav[:, -num:] *= torch.linspace(1, 0, num)
+    return torch.cat([wav, torch.zeros(1, int(pause_s * OUTPUT_RATE))], dim=1)
+
+
+def derived_seed(seed: int, *numbers: int) -> int:
+    """A seed that differs for each of the numbers, the same on every machine."""
+    name = "/".join(map(str, (seed, *numbers)))
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+
+
+def expected_codes(tokens: int, seconds_a_token: float) -> float:
+    """Codes that a text of so many tokens takes at a pace."""
+    return tokens * seconds_a_token * CODES_A_SECOND

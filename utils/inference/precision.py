@@ -1,0 +1,45 @@
+"""Which data types speech is computed in, on this machine."""
+
+import torch
+
+from utils.config import SpeechPrecision
+from utils.errors import UserError
+
+AMPERE = (8, 0)
+
+
+def resolve_precision(wanted: SpeechPrecision, device: torch.device) -> SpeechPrecision:
+    """The data type of the GPT's weights.
+
+    Args:
+        wanted: auto takes 16 bits where they are faster: float16 on a CPU, bfloat16 on a GPU of the Ampere generation
+            or newer, float16 on Volta and Turing.
+        device: where it computes.
+
+    Raises:
+        UserError: 8 bits on a GPU, or a type that the device has no fast kernels for.
+    """
+    if device.type == "cpu":
+        return "fp16" if wanted == "auto" else wanted
+    if wanted == "int8":
+        raise UserError(what="8-bit weights are for CPUs only", fix="use --precision bf16 on a GPU")
+    generation = torch.cuda.get_device_capability(device)
+    if wanted == "bf16" and generation < AMPERE:
+        raise UserError(what="this GPU has no bfloat16 products", fix="use --precision fp16 or auto")
+    if wanted == "auto":
+        return "bf16" if generation >= AMPERE else "fp16" if generation >= (7, 0) else "fp32"
+    return wanted
+
+
+def vocoder_in_bf16(precision: SpeechPrecision, device: torch.device) -> bool:
+    """Whether the decoder computes in bfloat16: with less than 32 bits, where the processor multiplies it natively."""
+    if precision == "fp32":
+        return False
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= AMPERE
+    return _multiplies_bf16()
+
+
+def _multiplies_bf16() -> bool:
+    # Emulated, it takes ten times as long as float32.
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

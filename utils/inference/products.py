@@ -1,0 +1,128 @@
+"""Prepare the GPT's linear layers for decoding: one set of weights, read once for a code of every sentence.
+
+Decoding a code reads each weight once and multiplies it once for each sentence, so its time is the time of reading the
+weights: half the bytes is half the time.
+
+Shapes: N rows (one for each sentence), n positions, I inputs, O outputs, D model width, H heads, C channels a head.
+"""
+
+import logging
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from utils.config import SpeechPrecision
+from utils.model.gpt import Block, Conv1D
+
+Product = Callable[[Tensor], Tensor]
+"""[N, I] to [N, O]; float32 in and out on a CPU, any type in and the weights' type out on a GPU."""
+
+INPUT_LEVELS = 63
+"""Of an input's 8 bits, so many levels on either side of zero: AVX2 adds pairs of 8-bit products in 16 bits, which 127
+levels would overflow (FBGEMM, reduce_range)."""
+WEIGHT_LEVELS = 127
+
+log = logging.getLogger(__name__)
+
+
+def product(weight: Tensor, bias: Tensor, precision: SpeechPrecision) -> Product:
+    """A linear layer y = x W^T + b for inference.
+
+    Args:
+        weight: [O, I], float32, on its device; a transposed view will do, and fp32 makes no copy of it.
+        bias: [O].
+        precision: of the weights. A row's result never depends on the other rows but for the rounding of float32 sums.
+    """
+    weight, bias = weight.detach(), bias.detach()
+    if weight.is_cuda:
+        # There is no 8-bit kernel for so few rows in PyTorch itself; `resolve_precision` never asks for one.
+        dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+        kept, added = weight.to(dtype).contiguous(), bias.to(dtype)
+        return lambda x: F.linear(x.to(dtype), kept, added)
+    return _ON_CPU[precision](weight, bias)
+
+
+def _fp32(weight: Tensor, bias: Tensor) -> Product:
+    return lambda x: F.linear(x, weight, bias)
+
+
+def _bf16(weight: Tensor, bias: Tensor) -> Product:
+    kept, added = weight.bfloat16().contiguous(), bias.bfloat16()
+
+    def multiply(x: Tensor) -> Tensor:
+        # For so few rows oneDNN repacks the weights at each call, which takes twice the time of reading them.
+        with torch.backends.mkldnn.flags(enabled=False):
+            return F.linear(x.bfloat16(), kept, added).float()
+
+    return multiply
+
+
+def _fp16(weight: Tensor, bias: Tensor) -> Product:
+    try:
+        packed = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
+        kernel = torch.ops.quantized.linear_dynamic_fp16
+    except (RuntimeError, AttributeError):
+        log.warning("this PyTorch has no 16-bit products for this CPU: fp32 products of rounded weights instead")
+        return _fp32(weight.half().float(), bias)
+    return lambda x: kernel(x, packed)
+
+
+def _int8(weight: Tensor, bias: Tensor) -> Product:
+    scales = (weight.abs().amax(1) / WEIGHT_LEVELS).clamp(min=1e-12)
+    try:
+        zeros = torch.zeros(len(scales), dtype=torch.long)
+        rounded = torch.quantize_per_channel(weight.contiguous(), scales.double(), zeros, 0, torch.qint8)
+        # Without the bias: it is added after the rows have their scales again.
+        packed = torch.ops.quantized.linear_prepack(rounded, None)
+        kernel = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+    except (RuntimeError, AttributeError):
+        log.warning("this PyTorch has no 8-bit products for this CPU: fp32 products of rounded weights instead")
+        rounded = (weight / scales[:, None]).round().clamp(-WEIGHT_LEVELS, WEIGHT_LEVELS)
+        return _fp32(rounded * scales[:, None], bias)
+
+    def multiply(x: Tensor) -> Tensor:
+        # Each row is scaled by its own largest value: one scale for all rows, as the dynamic kernel takes it, would let
+        # what is spoken beside a sentence change it. The sums of 8-bit products are exact.
+        largest = x.abs().amax(1, keepdim=True).clamp_(min=1e-12)
+        out: Tensor = kernel(x / largest, 1 / INPUT_LEVELS, INPUT_LEVELS + 1, packed)
+        return torch.addcmul(bias, out, largest)
+
+    return multiply
+
+
+_ON_CPU: dict[SpeechPrecision, Callable[[Tensor, Tensor], Product]] = {
+    "fp32": _fp32,
+    "bf16": _bf16,
+    "fp16": _fp16,
+    "int8": _int8,
+}
+
+
+class PreparedBlock:
+    """A block of the GPT with its products prepared; the sum that runs through the blocks stays float32."""
+
+    def __init__(self, block: Block, precision: SpeechPrecision) -> None:
+        self.heads = block.attn.heads
+        self.ln_1, self.ln_2 = block.ln_1, block.ln_2
+        self.c_attn, self.c_proj = (_prepared(layer, precision) for layer in (block.attn.c_attn, block.attn.c_proj))
+        self.c_fc, self.c_out = (_prepared(layer, precision) for layer in (block.mlp.c_fc, block.mlp.c_proj))
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of [N, n, D], each [N, H, n, C]."""
+        rows, length, width = x.shape
+        out = self.c_attn(self.ln_1(x).view(-1, width)).view(rows, length, 3, self.heads, width // self.heads)
+        q, k, v = out.permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The block's output [N, n, D] from its input and its attention's, [N, H, n, C]."""
+        width = x.size(-1)
+        x = x + self.c_proj(attended.transpose(1, 2).reshape(-1, width)).view_as(x)
+        inner = F.gelu(self.c_fc(self.ln_2(x).view(-1, width)), approximate="tanh")
+        return x + self.c_out(inner).view_as(x)
+
+
+def _prepared(layer: Conv1D, precision: SpeechPrecision) -> Product:
+    return product(layer.weight.T, layer.bias, precision)

@@ -1,0 +1,222 @@
+"""Speak from Python: `Speaker("starter").speak("Hello.").save("hello.wav")`."""
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from utils.audio.write import write_wav
+from utils.bases.base import Base
+from utils.bases.fetch import fetch_base
+from utils.bases.find import find_base
+from utils.checkpoints.layout import ModelRef
+from utils.checkpoints.store import load_checkpoint
+from utils.config import OUTPUT_RATE, Device, SpeechPrecision, Split
+from utils.errors import UserError
+from utils.inference.batch import Piece, Spoken, Utterance, derived_seed
+from utils.inference.engine import Synthesizer
+from utils.inference.sampling import Sampling
+from utils.inference.voice_spec import VoiceSpec, find_voice
+from utils.model.voices import Voice
+from utils.project.advice import DEFAULT_OUTPUT
+from utils.project.paths import open_project
+from utils.training.data.base import run_base
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speech:
+    """Speech of one text."""
+
+    wav: NDArray[np.float32]
+    """Samples in [-1, 1], mono, [N]."""
+    sentences: tuple[Spoken, ...]
+    """Its pieces in order, with what the guards saw."""
+    rate: int = OUTPUT_RATE
+
+    @property
+    def seconds(self) -> float:
+        return len(self.wav) / self.rate
+
+    def save(self, path: str | Path) -> None:
+        """Write it as a 16-bit WAV.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        write_wav(Path(path), torch.from_numpy(self.wav)[None], self.rate)
+
+
+class Speaker:
+    """A model ready to speak.
+
+    Args:
+        model: a base's name or folder (`starter`), the folder of an exported model, or with `project`: `ready`,
+            `run/ID/best`, `run/ID/last`.
+        project: whose model it is.
+        output: the folder that holds all projects.
+        device: auto takes a GPU where there is one.
+        precision: of the weights; auto takes 16 bits, fp32 is the reference, int8 the fastest on a CPU.
+        slots: sentences spoken side by side at most.
+
+    Raises:
+        UserError: no such model, or the device lacks the precision.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "starter",
+        *,
+        project: str | None = None,
+        output: str | Path = DEFAULT_OUTPUT,
+        device: Device = "auto",
+        precision: SpeechPrecision = "auto",
+        slots: int = 8,
+    ) -> None:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise UserError(what="PyTorch finds no usable GPU", fix="use device='cpu'")
+        where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+        base, state = _model(str(model), project, Path(output))
+        self._synthesizer = Synthesizer(base, gpt_state=state, device=where, precision=precision, slots=slots)
+        self._lock = threading.RLock()
+        self.language = base.about.get("language", "")
+        """What it speaks when nothing else is said; may be empty."""
+
+    @property
+    def precision(self) -> SpeechPrecision:
+        """What auto came to."""
+        return self._synthesizer.precision
+
+    @property
+    def languages(self) -> list[str]:
+        """Codes of the languages that it reads."""
+        return list(self._synthesizer.tokenizer.languages)
+
+    @property
+    def voices(self) -> list[str]:
+        """Names of the voices that came with the model."""
+        return sorted(self._synthesizer.speakers())
+
+    def voice(self, spec: VoiceSpec = None) -> Voice:
+        """A voice, to be made once and spoken with many times.
+
+        Args:
+            spec: see `speak`.
+        """
+        with self._lock:
+            return find_voice(self._synthesizer, spec)
+
+    def speak(self, text: str, **settings: Any) -> Speech:
+        """Speak a text of any length.
+
+        Args:
+            text: what to say; `[pause 0.5]`, `<break time="500ms"/>` and a small part of SSML are understood.
+            voice: a recording's path, several of them, a voice's name, a mixture by weight ("anna:0.7,ben:0.3"), or
+                what `voice` made; the model's own when not given.
+            language: code of the text; the model's own when not given.
+            seed: fixes the speech; None draws anew. 1 when not given.
+            speed: 2 is twice as fast, at the same pitch.
+            split: what is spoken in one go, see `SpeechSettings.split`.
+            guard: repair what goes wrong; see `utils.inference.guards`.
+            temperature, top_k, top_p, repetition_penalty: see `Sampling`.
+
+        Raises:
+            UserError: empty text, characters, a language or a voice that the model does not know.
+        """
+        return self.speak_batch([text], **settings)[0]
+
+    def speak_batch(self, texts: Sequence[str], **settings: Any) -> list[Speech]:
+        """Speak several texts side by side; each is what it is alone. The settings are those of `speak`."""
+        with self._lock:
+            utterances = [self._utterances(text, **settings) for text in texts]
+            self._run([one for row in utterances for one in row])
+            return [_joined([one.spoken for one in row if one.spoken]) for row in utterances]
+
+    def stream(self, text: str, **settings: Any) -> Iterator[NDArray[np.float32]]:
+        """Speak a text and give its samples [n] as soon as they are certain; joined, they are those of `speak`.
+
+        Sentences are spoken once: the guards cut quiet tails, and only report the rest. An iterator that is not read
+        on makes the speaker wait, and closing it ends the speech. The settings are those of `speak`.
+        """
+        chunks: queue.Queue[NDArray[np.float32]] = queue.Queue()
+        with self._lock:
+            utterances = self._utterances(text, **settings)
+            try:
+                for utterance in utterances:
+                    # One after the other: the listener hears them in order, and the first one soonest.
+                    utterance.on_chunk = lambda wav: chunks.put(wav[0].numpy())
+                    self._synthesizer.batch.add(utterance)
+                    while utterance.spoken is None:
+                        self._synthesizer.batch.step()
+                        while not chunks.empty():
+                            yield chunks.get()
+            finally:
+                for utterance in utterances:
+                    self._synthesizer.batch.drop(utterance)
+
+    def _utterances(
+        self,
+        text: str,
+        *,
+        voice: VoiceSpec | Voice = None,
+        language: str | None = None,
+        seed: int | None = 1,
+        speed: float = 1.0,
+        split: Split = "sentences",
+        guard: bool = True,
+        **sampling: Any,
+    ) -> list[Utterance]:
+        language = language or self.language
+        if not language:
+            raise UserError(what="this model does not say which language it speaks", fix="give language='en'")
+        pieces: list[Piece] = self._synthesizer.pieces(text, language, split=split)
+        who = voice if isinstance(voice, Voice) else find_voice(self._synthesizer, voice)
+        who, how = who.to(self._synthesizer.device), Sampling(**sampling)
+        return [
+            Utterance(
+                piece=piece,
+                voice=who,
+                sampling=how,
+                speed=speed,
+                seed=None if seed is None else derived_seed(seed, number),
+                guard=guard,
+            )
+            for number, piece in enumerate(pieces)
+        ]
+
+    def _run(self, utterances: list[Utterance]) -> None:
+        batch = self._synthesizer.batch
+        for utterance in utterances:
+            batch.add(utterance)
+        try:
+            while any(one.spoken is None for one in utterances):
+                batch.step()
+        finally:
+            for utterance in utterances:
+                batch.drop(utterance)
+
+
+def _joined(sentences: list[Spoken]) -> Speech:
+    wav = torch.cat([one.wav for one in sentences], dim=1)[0]
+    return Speech(wav=wav.numpy(), sentences=tuple(sentences))
+
+
+def _model(name: str, project: str | None, output: Path) -> tuple[Base, dict[str, Any] | None]:
+    """The base or model folder of a name, and the weights of a run's checkpoint."""
+    ref = ModelRef.parse(name)
+    if ref.kind == "base" and (Path(name) / "config.json").is_file():
+        return Base(Path(name)), None
+    if ref.kind == "base":
+        fetch_base(name)
+        return find_base(name), None
+    if project is None:
+        raise UserError(what=f"{name} is a model of a project", fix="name the project: Speaker(..., project='name')")
+    folder = ref.resolve(open_project(project, output))
+    if ref.kind == "ready":
+        return Base(folder), None
+    return run_base(folder.parent.parent), load_checkpoint(folder)

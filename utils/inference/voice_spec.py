@@ -1,0 +1,88 @@
+"""Find the voice that a name, a recording, several of them, or a mixture by weight stands for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from utils.errors import UserError
+from utils.inference.engine import Synthesizer
+from utils.model.voices import Voice
+
+DEFAULT_VOICE = "default"
+"""Names the model's own voice."""
+
+VoiceSpec = str | Path | Sequence[str | Path] | None
+
+
+def find_voice(synthesizer: Synthesizer, spec: VoiceSpec) -> Voice:
+    """The voice that is meant.
+
+    Args:
+        synthesizer: whose voice.
+        spec: None or "default": the model's own; a voice's name; a recording; several, which count alike; or
+            "anna:0.7,ben:0.3", names or recordings with their weights.
+
+    Raises:
+        UserError: there is no such voice, a recording is not usable, or the weights are not above 0.
+    """
+    if spec is None:
+        return synthesizer.default_voice()
+    if not isinstance(spec, str | Path):
+        if not spec:
+            raise UserError(what="the list of recordings is empty", fix="give one at least")
+        return mixed([(_one(synthesizer, one), 1.0) for one in spec])
+    if isinstance(spec, Path) or Path(spec).is_file():
+        return _one(synthesizer, spec)
+    parts = [part.strip() for part in spec.split(",") if part.strip()]
+    weighted = [_weighted(part) for part in parts]
+    if len(weighted) == 1 and weighted[0][1] is None:
+        return _one(synthesizer, spec)
+    return mixed([(_one(synthesizer, name), 1.0 if weight is None else weight) for name, weight in weighted])
+
+
+def mixed(voices: Sequence[tuple[Voice, float]]) -> Voice:
+    """The weighted mean of voices: of their latents, and of their embeddings, which keep their mean length.
+
+    Raises:
+        UserError: the weights are not above 0.
+    """
+    total = sum(weight for _, weight in voices)
+    if not voices or total <= 0 or any(weight < 0 for _, weight in voices):
+        raise UserError(what="a mixture of voices needs weights above 0", fix="write it like anna:0.7,ben:0.3")
+    shares = torch.tensor([weight / total for _, weight in voices])
+    latents = torch.stack([voice.latents for voice, _ in voices])
+    embeddings = torch.stack([voice.embedding for voice, _ in voices])
+    lengths = embeddings.norm(dim=2, keepdim=True)
+    mean = (shares.view(-1, 1, 1, 1).to(embeddings) * embeddings / lengths).sum(0)
+    length = (shares.view(-1, 1, 1, 1).to(lengths) * lengths).sum(0)
+    return Voice(
+        latents=(shares.view(-1, 1, 1, 1).to(latents) * latents).sum(0),
+        embedding=F.normalize(mean, dim=1) * length,
+    )
+
+
+def _weighted(part: str) -> tuple[str, float | None]:
+    # C:\voice.wav has a colon, too, and no number after it.
+    name, _, weight = part.rpartition(":")
+    try:
+        return (name.strip(), float(weight)) if name else (part, None)
+    except ValueError:
+        return part, None
+
+
+def _one(synthesizer: Synthesizer, name: str | Path) -> Voice:
+    speakers = {} if isinstance(name, Path) else synthesizer.speakers()
+    if isinstance(name, str) and name in speakers:
+        return speakers[name]
+    if name == DEFAULT_VOICE:
+        return synthesizer.default_voice()
+    if Path(name).is_file():
+        return synthesizer.voice(Path(name))
+    known = ", ".join(sorted(speakers)) or "none"
+    raise UserError(
+        what=f"there is no voice or recording {str(name)!r}",
+        where=str(synthesizer.base.folder),
+        fix=f"give the path of a recording, or a voice of this model: {known}",
+    )

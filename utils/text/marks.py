@@ -1,0 +1,120 @@
+"""Marks in a text to speak: pauses and languages, as `[pause 0.5]`, `<break>`, or a small part of SSML.
+
+Source: W3C, Speech Synthesis Markup Language 1.1, sections 3.1.3 to 3.1.12 (p, s, lang, break).
+"""
+
+import re
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from utils.errors import UserError
+
+MAX_PAUSE_S = 10.0
+STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}
+PARAGRAPH_S, SENTENCE_S = 0.6, 0.3
+"""After the elements p and s."""
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_PAUSE = re.compile(r"\[pause(?:\s+([^\]]*))?\]|<break\b([^<>]*)/?>(?:\s*</break>)?", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"""(time|strength)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
+
+
+class Part(NamedTuple):
+    """A stretch of text between two marks."""
+
+    text: str
+    language: str | None = None
+    """Of this part; the whole text's when None."""
+    pause_s: float | None = None
+    """Silence after it; what its punctuation asks for when None."""
+
+
+def read_marks(text: str) -> list[Part]:
+    """The parts of a text, without its marks.
+
+    Args:
+        text: plain, with `[pause 0.5]` or `<break time="500ms"/>` where wanted; or SSML in one `<speak>` element.
+
+    Raises:
+        UserError: SSML that is not well-formed or has other elements than break, lang, p and s; a pause that is none.
+    """
+    stripped = text.strip()
+    if stripped.startswith(("<speak", "<?xml")):
+        return [part for part in _read_ssml(stripped) if part.text.strip() or part.pause_s]
+    parts, at = [], 0
+    for mark in _PAUSE.finditer(text):
+        seconds = _bracket_seconds(mark[1]) if mark[2] is None else _break_seconds(dict(_attributes(mark[2])))
+        parts.append(Part(text[at : mark.start()], pause_s=seconds))
+        at = mark.end()
+    return [*parts, Part(text[at:])] if text[at:].strip() or not parts else parts
+
+
+def _attributes(text: str) -> list[tuple[str, str]]:
+    return [(name.lower(), value) for name, value in _ATTRIBUTE.findall(text)]
+
+
+def _bracket_seconds(value: str | None) -> float:
+    return _checked((value or str(STRENGTHS["medium"])).strip().removesuffix("s"), "[pause 0.5]")
+
+
+def _break_seconds(attributes: dict[str, str]) -> float:
+    if time := attributes.get("time", "").strip():
+        if time.endswith("ms"):
+            return _checked(time[:-2], '<break time="500ms"/>') / 1_000
+        return _checked(time.removesuffix("s"), '<break time="0.5s"/>')
+    strength = attributes.get("strength", "medium")
+    if strength not in STRENGTHS:
+        raise UserError(what=f"a break's strength is {strength!r}", fix=f"use one of {', '.join(STRENGTHS)}")
+    return STRENGTHS[strength]
+
+
+def _checked(value: str, example: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    limit = MAX_PAUSE_S * (1_000 if "ms" in example else 1)
+    if not 0 <= seconds <= limit:
+        raise UserError(what=f"a pause is {value!r}", fix=f"write it like {example}, up to {MAX_PAUSE_S:g} s")
+    return seconds
+
+
+def _read_ssml(text: str) -> list[Part]:
+    if "<!" in text:
+        # Entities could grow a few lines to gigabytes; speech needs none.
+        raise UserError(what="SSML with declarations is not read", fix="leave <!DOCTYPE ...> and comments out")
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise UserError(what=f"the SSML is not well-formed: {error}", fix="close every element") from error
+    parts: list[Part] = []
+    _walk(root, root.get(_LANGUAGE), parts)
+    return parts
+
+
+def _walk(element: ElementTree.Element, language: str | None, parts: list[Part]) -> None:
+    """Add the parts of an element; neighbors without a pause between them are joined."""
+
+    def say(text: str | None, spoken: str | None) -> None:
+        if not text or not text.strip():
+            return
+        if parts and parts[-1].pause_s is None and parts[-1].language == spoken:
+            parts[-1] = parts[-1]._replace(text=f"{parts[-1].text} {text}")
+        else:
+            parts.append(Part(text, spoken))
+
+    def pause(seconds: float) -> None:
+        if parts:
+            parts[-1] = parts[-1]._replace(pause_s=max(seconds, parts[-1].pause_s or 0.0))
+
+    say(element.text, language)
+    for child in element:
+        name = child.tag.rsplit("}", 1)[-1]
+        if name == "break":
+            pause(_break_seconds(dict(child.attrib)))
+        elif name in ("lang", "p", "s"):
+            _walk(child, child.get(_LANGUAGE, language), parts)
+            if name != "lang":
+                pause(PARAGRAPH_S if name == "p" else SENTENCE_S)
+        else:
+            raise UserError(what=f"the SSML element <{name}> is not supported", fix="use break, lang, p and s")
+        say(child.tail, language)
