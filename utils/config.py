@@ -17,14 +17,14 @@ DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE = 22_050, 24_000, 16_000
 CODE_SAMPLES = 1_024
 """Audio samples that one DVAE code stands for at `DATASET_RATE`: 21.5 codes a second."""
 MIN_CLIP_SECONDS = 0.5
-"""Shorter clips are dropped: the conditioning crop needs something to hear."""
+"""Shorter clips are dropped: they hold too little conditioning audio."""
 
 STARTER = "starter"
-"""The base that ships with the project, and that is used where none is named."""
+"""The base that ships with the project: the default."""
 
 _TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float16 bfloat16 float32"
 COMPUTE_TYPES = tuple(_TYPES.split())
-"""Of the recogniser's numbers, as CTranslate2 names them."""
+"""Precisions of the recognizer, as CTranslate2 names them."""
 
 Conditioning = Literal["own", "other"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -50,9 +50,9 @@ class PrepareConfig(Config):
     also: tuple[Path, ...] = ()
     """More inputs of any kind, prepared together with `input`."""
     encoding: str | None = None
-    """Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1; they are reported when not given."""
+    """Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1; without it they are reported as errors."""
     shortest: float = 2.0
-    """Shortest clip cut from a long recording, in seconds; shorter cues are merged with their neighbours."""
+    """Shortest clip cut from a long recording, in seconds; shorter cues are merged with their neighbors."""
     longest: float = 11.0
     """Longest clip cut from a long recording, in seconds."""
     padding: float = 0.25
@@ -60,21 +60,21 @@ class PrepareConfig(Config):
     transcriber: str | None = None
     """Whisper model for recordings without times: a size (tiny to large-v3), a name or a folder; None reports them."""
     transcriber_device: Device = "auto"
-    """Where it runs."""
+    """Device that Whisper runs on."""
     compute_type: str = "default"
-    """Its numbers: int8 is small and quick on a CPU, float16 on a GPU; default is the model's own."""
+    """Precision of Whisper: int8 is small and fast on a CPU, float16 on a GPU; default is the model's own."""
     beam_size: int = 5
-    """Ways to continue that it weighs up; 1 is quickest."""
+    """Beam size of Whisper's decoding; 1 is fastest."""
     check_transcripts: bool = False
-    """Let it hear every clip, and flag those in which it hears something else than the transcript says."""
+    """Transcribe every clip with Whisper and flag clips whose transcripts differ."""
     max_cer: float = 0.3
-    """Share of a transcript's letters that it may hear otherwise before the clip is flagged."""
+    """Allowed mismatch: the character error rate above which `check_transcripts` flags a clip."""
     detect_language: bool = False
-    """Let it tell the language; a recording mostly in another one than the dataset's is reported, not transcribed."""
+    """Detect the spoken language; a recording mostly in another than the dataset's is reported, not transcribed."""
     base: str = STARTER
     """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
     use_amharic_g2p: bool = False
-    """Check Amharic texts in the Latin form of their sounds, as training with this setting reads them."""
+    """Check Amharic texts as the phonemes in Latin letters that training with this setting reads."""
     max_audio_length: int | None = None
     """Longest clip, in samples at 22 050 Hz; the base's limit when not given (XTTS v2: 255 995, 11.6 s)."""
     max_text_length: int | None = None
@@ -90,21 +90,21 @@ class PrepareConfig(Config):
     keep_after: float = 0.25
     """Silence that trimming leaves after the last sound, in seconds: weak endings die away in it."""
     remove_dc: bool = True
-    """Take out a constant offset, as cheap sound cards add."""
+    """Remove the DC offset that cheap sound cards add."""
     highpass: float | None = None
-    """Take out sound below this frequency, in Hz, such as 60 against rumble and hum; None leaves it."""
+    """Cutoff of a high-pass filter, in Hz, such as 60 against rumble and hum; None filters nothing."""
     channel: Channel = "mix"
-    """Which channel of a stereo recording to use; mix is the mean, louder is each clip's louder one."""
+    """Channel of a stereo recording to use; mix is the mean, louder is each clip's louder one."""
     quality: bool = True
-    """Measure noise, clipping, share of speech and cut edges, and look for clips that are nearly the same."""
+    """Measure noise, clipping, share of speech and cut edges, and find near-duplicate clips."""
     check_speakers: bool = True
-    """Look for clips in another voice than their speaker's others, with the base's own speaker encoder."""
+    """Find clips that differ from their speaker's other clips, with the base's own speaker encoder."""
     check_quality: bool = True
-    """Judge how clips sound with DNSMOS, where the package speechmos is installed."""
+    """Score the clips with DNSMOS, where the package speechmos is installed."""
     drop_flagged: bool = False
-    """Leave out clips that a measure flags, until they are accepted; otherwise they are used and listed."""
+    """Drop flagged clips until they are accepted; otherwise they are used and listed."""
     workers: int | None = None
-    """Processes that prepare clips; by the processor and the amount of work when not given, 1 uses none of its own."""
+    """Processes that prepare clips; 1 works in the main process. Chosen from CPU and amount of work when not given."""
 
     def problems(self) -> list[str]:
         found = self._cleaning_problems()
@@ -166,7 +166,7 @@ class TrainConfig(Config):
     language: str | None = None
     """Language code; the dataset's own when not given."""
     use_amharic_g2p: bool = False
-    """Read Amharic in a Latin form of its sounds; the run trains a copy of the base with the tokens that this needs."""
+    """Read Amharic as phonemes in Latin letters; the run trains a copy of the base with the tokens that this needs."""
     train_csv: Path | None = None
     """Training clips; the project's metadata_train.csv when not given."""
     eval_csv: Path | None = None
@@ -182,9 +182,9 @@ class TrainConfig(Config):
     learning_rate: float | None = None
     """Peak learning rate; the base's default when not given, with LoRA up to ten times that."""
     schedule: Schedule = "cosine"
-    """How the learning rate falls after the warm-up, stepped per optimizer step."""
+    """Learning rate schedule after the warm-up, updated at each optimizer step."""
     warmup_steps: int = 0
-    """Optimizer steps over which the learning rate rises linearly from 0."""
+    """Optimizer steps over which the learning rate rises linearly from 0 to its peak."""
     weight_decay: float = 1e-2
     """AdamW weight decay."""
     grad_clip_norm: float = 1.0
@@ -202,55 +202,55 @@ class TrainConfig(Config):
     pin_memory: bool | None = None
     """Page-locked batches, which a GPU copies while it computes; on with a GPU when not given."""
     checkpoint_every: int = 0
-    """Save every this many optimizer steps, beside each epoch's end and every `checkpoint_minutes`; 0 leaves it out."""
+    """Optimizer steps between checkpoints, in addition to each epoch's end and `checkpoint_minutes`; 0 is off."""
     checkpoint_minutes: float = 15.0
-    """Save when the last save is so many minutes ago, beside each epoch's end; 0 leaves it out."""
+    """Minutes between checkpoints, in addition to each epoch's end; 0 is off."""
     keep_checkpoints: int = 0
-    """So many older checkpoints are kept beside the last and the best one."""
+    """Older checkpoints to keep in addition to the last and the best."""
     patience: int = 0
-    """Stop early after so many evaluations in a row without a lower loss; 0 trains all epochs."""
+    """Stop early after this many evaluations in a row without a lower loss; 0 trains all epochs."""
     max_hours: float | None = None
-    """Save and stop after so many hours; the run can be resumed for as long again. No limit when not given."""
+    """Save and stop after this many hours; a resumed run gets as many again. No limit when not given."""
     sample_text: str | None = None
-    """What a process beside training speaks after each evaluation; `|` separates sentences, empty speaks nothing. The
-    first evaluation clip's text when not given, unless the base cannot speak (tiny)."""
+    """Text that a second process speaks after each evaluation; `|` separates sentences, empty is off. The first
+    evaluation clip's text when not given, unless the base cannot speak (tiny)."""
     log_to: str | None = None
-    """Show the run in other programs as well: tensorboard, wandb, or both with a comma between."""
+    """Loggers besides the event log: tensorboard, wandb, or both, separated by a comma."""
     gradient_checkpointing: Checkpointing = "none"
-    """Recompute activations in the backward pass: less memory, more time. selective keeps what is dear to compute."""
+    """Recompute activations in the backward pass: less memory, more time. selective keeps what is expensive."""
     sdpa: bool = True
     """Fused scaled-dot-product attention; off computes softmax attention step by step, as the reference."""
     mixed_precision: Precision = "fp32"
-    """Data type of the matrix products; weights, losses and norms stay fp32. auto takes what the device is fast at."""
+    """Data type of the matrix products; weights, losses and norms stay fp32. auto takes the device's fastest."""
     compile: CompileMode = "off"
     """Compile the transformer blocks with torch.compile; the first steps then take minutes."""
     eight_bit_optimizer: bool = False
     """Keep AdamW's moments in 8 bits: 2 bytes a parameter instead of 8."""
     offload_optimizer: bool = False
-    """Keep AdamW's moments in the machine's memory and update there; for GPUs that cannot hold them."""
+    """Keep the optimizer state in CPU memory and update there; for GPUs that cannot hold it."""
     lora_rank: int = 0
-    """Train low-rank additions of this rank to the blocks' weights instead of all weights; 0 trains all weights."""
+    """Train LoRA adapters of this rank on the transformer blocks instead of all weights; 0 trains all weights."""
     freeze_conditioning: bool = False
-    """Keep the conditioning encoder as it is: less memory and time; the voice is then learned by the blocks alone."""
+    """Freeze the conditioning encoder: less memory and time; only the transformer blocks then learn the voice."""
     cuda_memory_fraction: float | None = None
     """Share of the GPU's memory that training may take; all of it when not given."""
     max_mel_length: int | None = None
-    """Codes laid out for each clip, so that batches have one shape, as CUDA graphs need; by batch when not given."""
+    """Fixed length of each clip in codes: one static batch shape, as CUDA graphs need; by batch when not given."""
     conditioning: Conditioning | None = None
-    """What is heard of the voice: own, a part of the clip itself, whose codes then do not train (stock's way); other, a
-    part of another clip by the same speaker, and all codes train. The base's default when not given."""
+    """Conditioning audio: own, a crop of the clip itself, whose codes the loss then excludes (as in stock XTTS); other,
+    a crop of another clip by the same speaker, all codes train. The base's default when not given."""
     reading_weight: float = 0.0
-    """Weight of a loss that teaches attention to follow the text; 0 is none. Needs the manifest's column word_times."""
+    """Weight of the guided attention loss; 0 is off. Needs the manifest's column word_times."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"
     """Where to train; auto takes a CUDA GPU when there is one."""
     resume: Path | None = None
-    """Go on with a run (more epochs may be given): last, best, a run's folder or name, or a checkpoint's folder."""
+    """Resume a run (more epochs may be given): last, best, a run's folder or name, or a checkpoint's folder."""
     allow_changes: bool = False
-    """Let a resumed run take other settings or clips than it had; without this they are named and refused."""
+    """Allow a resumed run other settings or clips than it had; otherwise they are listed and refused."""
     run_id: str | None = None
-    """Name of the new run's folder; made from the time when not given."""
+    """Name of the new run's folder; the start time when not given."""
 
     def problems(self) -> list[str]:
         found = [f"{name} is {value}; use {least} or more" for name, value, least in self._counts() if value < least]
@@ -296,7 +296,7 @@ class TrainConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportConfig(Config):
-    """Put a run's weights together with its base into one model folder."""
+    """Export a run's weights together with its base as one model folder."""
 
     project: str
     """Name of the voice; its folder below `output`."""
@@ -305,44 +305,44 @@ class ExportConfig(Config):
     run: str | None = None
     """Run to export; the newest run with a checkpoint when not given."""
     checkpoint: Literal["best", "last"] = "best"
-    """Which of the run's checkpoints."""
+    """Checkpoint of the run to export."""
     decoder_steps: int | None = None
-    """Steps in which the decoder's acoustic trunk learns the voice; the base's own number when not given."""
+    """Steps of fine-tuning the acoustic decoder on the voice; the base's own number when not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadConfig(Config):
-    """Bring a published XTTS v2 base to this computer."""
+    """Download a published XTTS v2 base."""
 
     version: str
     """Base to download: v2.0.2, v2.0.3 or main."""
     accept_license: bool = False
-    """The licence of the weights was read and accepted."""
+    """Accept the license of the weights, which you have read."""
     output: Path = Path("output")
-    """The folder that holds all projects, where the download is written down as a job."""
+    """The folder that holds all projects, where the download is recorded as a job."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechSettings(Config):
-    """How a text is spoken, by whichever model."""
+    """Settings of speech generation, the same for all models."""
 
     language: str | None = None
     """Language code of the text; the model's own when not given."""
     split: Split = "joined"
-    """What is spoken in one go: joined, as many sentences as fit (even prosody); sentences, each alone; quick, the
-    first alone and the rest joined (sound starts soon)."""
+    """Sentence grouping: joined, as many sentences as fit in one generation (even prosody); sentences, each alone;
+    quick, the first alone and the rest joined (playback starts sooner)."""
     temperature: float = 0.65
-    """Sampling temperature; 0 takes the likeliest code each time (greedy)."""
+    """Sampling temperature; 0 takes the most likely code each time (greedy)."""
     top_k: int = 50
-    """Sample among this many likeliest codes; 0 is all."""
+    """Sample from this many most likely codes; 0 is all."""
     top_p: float = 0.85
-    """Sample among the likeliest codes that together reach this probability."""
+    """Sample from the most likely codes whose probabilities sum to this."""
     repetition_penalty: float = 2.0
-    """Codes that were already spoken are divided by this; 1 is none."""
+    """Penalty on codes generated before: divides their positive logits and multiplies their negative ones; 1 is off."""
     speed: float = 1.0
     """Tempo of the speech; 2 is twice as fast."""
     seed: int | None = 1
-    """Fixes the sampling; omit for a new take each time."""
+    """Seed of the sampling; omit for a new take each time."""
 
     def problems(self) -> list[str]:
         found = []
@@ -363,12 +363,12 @@ class SpeechSettings(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizeConfig(SpeechSettings):
-    """Speak a text with an exported model or a base."""
+    """Generate speech from a text with an exported model or a base."""
 
     text: str
-    """What to say."""
+    """Text to speak."""
     project: str | None = None
-    """Project whose ready/ model speaks."""
+    """Project whose exported model (ready/) speaks."""
     output: Path = Path("output")
     """The folder that holds all projects."""
     model: str | None = None
