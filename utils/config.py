@@ -17,10 +17,10 @@ DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE = 22_050, 24_000, 16_000
 CODE_SAMPLES = 1_024
 """Audio samples that one DVAE code stands for at `DATASET_RATE`: 21.5 codes a second."""
 MIN_CLIP_SECONDS = 0.5
-"""Shorter clips are dropped: the conditioning crop needs something to hear."""
+"""Shorter clips are dropped: they hold too little conditioning audio."""
 
 STARTER = "starter"
-"""The base that ships with the project, and that is used where none is named."""
+"""The base that ships with the project: the default."""
 
 Conditioning = Literal["other", "own", "own_masked"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -45,7 +45,7 @@ class TrainConfig(Config):
     language: str | None = None
     """Language code; the dataset's own when not given."""
     use_amharic_g2p: bool = False
-    """Read Amharic in a Latin form of its sounds; the run trains a copy of the base with the tokens that this needs."""
+    """Read Amharic as phonemes in Latin letters; the run trains a copy of the base with the tokens that this needs."""
     train_csv: Path | None = None
     """Training clips; the project's metadata_train.csv when not given."""
     eval_csv: Path | None = None
@@ -61,9 +61,9 @@ class TrainConfig(Config):
     learning_rate: float | None = None
     """Peak learning rate; the base's default when not given, with LoRA up to ten times that."""
     schedule: Schedule = "cosine"
-    """How the learning rate falls after the warm-up, stepped per optimizer step."""
+    """Learning rate schedule after the warm-up, updated at each optimizer step."""
     warmup_steps: int = 0
-    """Optimizer steps over which the learning rate rises linearly from 0."""
+    """Optimizer steps over which the learning rate rises linearly from 0 to its peak."""
     weight_decay: float = 1e-2
     """AdamW weight decay."""
     grad_clip_norm: float = 1.0
@@ -81,40 +81,40 @@ class TrainConfig(Config):
     pin_memory: bool | None = None
     """Page-locked batches, which a GPU copies while it computes; on with a GPU when not given."""
     checkpoint_every: int = 0
-    """Save every this many optimizer steps, beside each epoch's end and every `checkpoint_minutes`; 0 leaves it out."""
+    """Optimizer steps between checkpoints, in addition to each epoch's end and `checkpoint_minutes`; 0 is off."""
     checkpoint_minutes: float = 15.0
-    """Save when the last save is so many minutes ago, beside each epoch's end; 0 leaves it out."""
+    """Minutes between checkpoints, in addition to each epoch's end; 0 is off."""
     keep_checkpoints: int = 0
-    """So many older checkpoints are kept beside the last and the best one."""
+    """Older checkpoints to keep in addition to the last and the best."""
     patience: int = 0
-    """Stop early after so many evaluations in a row without a lower loss; 0 trains all epochs."""
+    """Stop early after this many evaluations in a row without a lower loss; 0 trains all epochs."""
     max_hours: float | None = None
-    """Save and stop after so many hours; the run can be resumed for as long again. No limit when not given."""
+    """Save and stop after this many hours; a resumed run gets as many again. No limit when not given."""
     sample_text: str | None = None
-    """What a process beside training speaks after each evaluation; `|` separates sentences, empty speaks nothing. The
-    first evaluation clip's text when not given, unless the base cannot speak (tiny)."""
+    """Text that a second process speaks after each evaluation; `|` separates sentences, empty is off. The first
+    evaluation clip's text when not given, unless the base cannot speak (tiny)."""
     log_to: str | None = None
-    """Show the run in other programs as well: tensorboard, wandb, or both with a comma between."""
+    """Loggers besides the event log: tensorboard, wandb, or both, separated by a comma."""
     gradient_checkpointing: Checkpointing = "none"
-    """Recompute activations in the backward pass: less memory, more time. selective keeps what is dear to compute."""
+    """Recompute activations in the backward pass: less memory, more time. selective keeps what is expensive."""
     sdpa: bool = True
     """Fused scaled-dot-product attention; off computes softmax attention step by step, as the reference."""
     mixed_precision: Precision = "fp32"
-    """Data type of the matrix products; weights, losses and norms stay fp32. auto takes what the device is fast at."""
+    """Data type of the matrix products; weights, losses and norms stay fp32. auto takes the device's fastest."""
     compile: CompileMode = "off"
     """Compile the transformer blocks with torch.compile; the first steps then take minutes."""
     eight_bit_optimizer: bool = False
     """Keep AdamW's moments in 8 bits: 2 bytes a parameter instead of 8."""
     offload_optimizer: bool = False
-    """Keep AdamW's moments in the machine's memory and update there; for GPUs that cannot hold them."""
+    """Keep the optimizer state in CPU memory and update there; for GPUs that cannot hold it."""
     lora_rank: int = 0
-    """Train low-rank additions of this rank to the blocks' weights instead of all weights; 0 trains all weights."""
+    """Train LoRA adapters of this rank on the transformer blocks instead of all weights; 0 trains all weights."""
     freeze_conditioning: bool = False
-    """Keep the conditioning encoder as it is: less memory and time; the voice is then learned by the blocks alone."""
+    """Freeze the conditioning encoder: less memory and time; only the transformer blocks then learn the voice."""
     cuda_memory_fraction: float | None = None
     """Share of the GPU's memory that training may take; all of it when not given."""
     max_mel_length: int | None = None
-    """Codes laid out for each clip, so that batches have one shape, as CUDA graphs need; by batch when not given."""
+    """Fixed length of each clip in codes: one static batch shape, as CUDA graphs need; by batch when not given."""
     conditioning: Conditioning | None = None
     """Where the conditioning crop is from: other, another clip by the same speaker; own, the clip itself; own_masked,
     the clip itself, and the crop's codes do not train (as `own` of earlier versions). The base's default when not
@@ -123,17 +123,17 @@ class TrainConfig(Config):
     """Train on each clip's codes up to the first one of its closing silence. Sampling penalizes codes that were spoken
     before: a model that learned to stop after more silence cannot say it, and says something else."""
     reading_weight: float = 0.0
-    """Weight of a loss that teaches attention to follow the text; 0 is none. Needs the manifest's column word_times."""
+    """Weight of the guided attention loss; 0 is off. Needs the manifest's column word_times."""
     dropout: float | None = None
     """Share of embeddings, residuals and attention weights dropped; the base's default when not given."""
     device: Device = "auto"
     """Where to train; auto takes a CUDA GPU when there is one."""
     resume: Path | None = None
-    """Go on with a run (more epochs may be given): last, best, a run's folder or name, or a checkpoint's folder."""
+    """Resume a run (more epochs may be given): last, best, a run's folder or name, or a checkpoint's folder."""
     allow_changes: bool = False
-    """Let a resumed run take other settings or clips than it had; without this they are named and refused."""
+    """Allow a resumed run other settings or clips than it had; otherwise they are listed and refused."""
     run_id: str | None = None
-    """Name of the new run's folder; made from the time when not given."""
+    """Name of the new run's folder; the start time when not given."""
 
     @classmethod
     def from_saved(cls, values: dict[str, Any], *, where: str) -> Self:
@@ -188,7 +188,7 @@ class TrainConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportConfig(Config):
-    """Put a run's weights together with its base into one model folder."""
+    """Export a run's weights together with its base as one model folder."""
 
     project: str
     """Name of the voice; its folder below `output`."""
@@ -197,32 +197,32 @@ class ExportConfig(Config):
     run: str | None = None
     """Run to export; the newest run with a checkpoint when not given."""
     checkpoint: Literal["best", "last"] = "best"
-    """Which of the run's checkpoints."""
+    """Checkpoint of the run to export."""
     decoder_steps: int | None = None
-    """Steps in which the decoder's acoustic trunk learns the voice; the base's own number when not given."""
+    """Steps of fine-tuning the acoustic decoder on the voice; the base's own number when not given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechSettings(Config):
-    """How a text is spoken, by whichever model."""
+    """Settings of speech generation, the same for all models."""
 
     language: str | None = None
     """Language code of the text; the model's own when not given."""
     split: Split = "joined"
-    """What is spoken in one go: joined, as many sentences as fit (even prosody); sentences, each alone; quick, the
-    first alone and the rest joined (sound starts soon)."""
+    """Sentence grouping: joined, as many sentences as fit in one generation (even prosody); sentences, each alone;
+    quick, the first alone and the rest joined (playback starts sooner)."""
     temperature: float = 0.65
-    """Sampling temperature; 0 takes the likeliest code each time (greedy)."""
+    """Sampling temperature; 0 takes the most likely code each time (greedy)."""
     top_k: int = 50
-    """Sample among this many likeliest codes; 0 is all."""
+    """Sample from this many most likely codes; 0 is all."""
     top_p: float = 0.85
-    """Sample among the likeliest codes that together reach this probability."""
+    """Sample from the most likely codes whose probabilities sum to this."""
     repetition_penalty: float = 2.0
-    """Codes that were already spoken are divided by this; 1 is none."""
+    """Penalty on codes generated before: divides their positive logits and multiplies their negative ones; 1 is off."""
     speed: float = 1.0
     """Tempo of the speech; 2 is twice as fast."""
     seed: int | None = 1
-    """Fixes the sampling; omit for a new take each time."""
+    """Seed of the sampling; omit for a new take each time."""
 
     def problems(self) -> list[str]:
         found = []
@@ -243,12 +243,12 @@ class SpeechSettings(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizeConfig(SpeechSettings):
-    """Speak a text with an exported model or a base."""
+    """Generate speech from a text with an exported model or a base."""
 
     text: str
-    """What to say."""
+    """Text to speak."""
     project: str | None = None
-    """Project whose ready/ model speaks."""
+    """Project whose exported model (ready/) speaks."""
     output: Path = Path("output")
     """The folder that holds all projects."""
     model: str | None = None

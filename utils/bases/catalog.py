@@ -45,14 +45,14 @@ class BaseEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadConfig(Config):
-    """Bring a published XTTS v2 base to this computer."""
+    """Download a published XTTS v2 base."""
 
     version: str
     """Base to download: v2.0.2, v2.0.3 or main."""
     accept_license: bool = False
-    """The licence of the weights was read and accepted."""
+    """Accept the license of the weights, which you have read."""
     output: Path = Path("output")
-    """The folder that holds all projects, where the download is written down as a job."""
+    """The folder that holds all projects, where the download is recorded as a job."""
 
 
 def known_bases() -> list[BaseEntry]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command; see `utils.cli.common.run_command` for its exit statuses."""
-    run_command(SynthesizeConfig, _synthesize, "Speak a text with an exported model or a base.", args)
+    run_command(SynthesizeConfig, _synthesize, "Generate speech from a text with an exported model or a base.", args)
 
 
 def _synthesize(config: SynthesizeConfig) -> None:

@@ -26,9 +26,9 @@ class PrepareConfig(Config):
     also: tuple[Path, ...] = ()
     """More inputs of any kind, prepared together with `input`."""
     encoding: str | None = None
-    """Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1; they are reported when not given."""
+    """Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1; without it they are reported as errors."""
     shortest: float = 2.0
-    """Shortest clip cut from a long recording, in seconds; shorter cues are merged with their neighbours."""
+    """Shortest clip cut from a long recording, in seconds; shorter cues are merged with their neighbors."""
     longest: float = 11.0
     """Longest clip cut from a long recording, in seconds."""
     padding: float = 0.25
@@ -36,21 +36,21 @@ class PrepareConfig(Config):
     transcriber: str | None = None
     """Whisper model for recordings without times: a size (tiny to large-v3), a name or a folder; None reports them."""
     transcriber_device: Device = "auto"
-    """Where it runs."""
+    """Device that Whisper runs on."""
     compute_type: str = "default"
-    """Its numbers: int8 is small and quick on a CPU, float16 on a GPU; default is the model's own."""
+    """Precision of Whisper: int8 is small and fast on a CPU, float16 on a GPU; default is the model's own."""
     beam_size: int = 5
-    """Ways to continue that it weighs up; 1 is quickest."""
+    """Beam size of Whisper's decoding; 1 is fastest."""
     check_transcripts: bool = False
-    """Let it hear every clip, and flag those in which it hears something else than the transcript says."""
+    """Transcribe every clip with Whisper and flag clips whose transcripts differ."""
     max_cer: float = 0.3
-    """Share of a transcript's letters that it may hear otherwise before the clip is flagged."""
+    """Allowed mismatch: the character error rate above which `check_transcripts` flags a clip."""
     detect_language: bool = False
-    """Let it tell the language; a recording mostly in another one than the dataset's is reported, not transcribed."""
+    """Detect the spoken language; a recording mostly in another than the dataset's is reported, not transcribed."""
     base: str = STARTER
     """Base model whose tokenizer and limits the clips must fit: a base name or a folder."""
     use_amharic_g2p: bool = False
-    """Check Amharic texts in the Latin form of their sounds, as training with this setting reads them."""
+    """Check Amharic texts as the phonemes in Latin letters that training with this setting reads."""
     max_audio_length: int | None = None
     """Longest clip, in samples at 22 050 Hz; the base's limit when not given (XTTS v2: 255 995, 11.6 s)."""
     max_text_length: int | None = None
@@ -66,21 +66,21 @@ class PrepareConfig(Config):
     keep_after: float = 0.25
     """Silence that trimming leaves after the last sound, in seconds: weak endings die away in it."""
     remove_dc: bool = True
-    """Take out a constant offset, as cheap sound cards add."""
+    """Remove the DC offset that cheap sound cards add."""
     highpass: float | None = None
-    """Take out sound below this frequency, in Hz, such as 60 against rumble and hum; None leaves it."""
+    """Cutoff of a high-pass filter, in Hz, such as 60 against rumble and hum; None filters nothing."""
     channel: Channel = "mix"
-    """Which channel of a stereo recording to use; mix is the mean, louder is each clip's louder one."""
+    """Channel of a stereo recording to use; mix is the mean, louder is each clip's louder one."""
     quality: bool = True
-    """Measure noise, clipping, share of speech and cut edges, and look for clips that are nearly the same."""
+    """Measure noise, clipping, share of speech and cut edges, and find near-duplicate clips."""
     check_speakers: bool = True
-    """Look for clips in another voice than their speaker's others, with the base's own speaker encoder."""
+    """Find clips that differ from their speaker's other clips, with the base's own speaker encoder."""
     check_quality: bool = True
-    """Judge how clips sound with DNSMOS, where the package speechmos is installed."""
+    """Score the clips with DNSMOS, where the package speechmos is installed."""
     drop_flagged: bool = False
-    """Leave out clips that a measure flags, until they are accepted; otherwise they are used and listed."""
+    """Drop flagged clips until they are accepted; otherwise they are used and listed."""
     workers: int | None = None
-    """Processes that prepare clips; by the processor and the amount of work when not given, 1 uses none of its own."""
+    """Processes that prepare clips; 1 works in the main process. Chosen from CPU and amount of work when not given."""
 
     def problems(self) -> list[str]:
         found = self._cleaning_problems()
