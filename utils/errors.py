@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class UserError(Exception):
-    """A fault the user can mend. Command lines print it without a traceback and exit with status 2.
+    """A fault the user can fix. Command lines print it without a traceback and exit with status 2.
 
     Args:
         what: the fault in one sentence, with the offending value and the limit.

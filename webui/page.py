@@ -26,15 +26,15 @@ class Page(gr.Blocks):
             _keep_ids(block_fn.outputs, state)
             return values
         # Only dicts are compared: a data frame cannot be.
-        told = {
+        outputs = {
             block: value for block, value in predictions.items() if not (isinstance(value, dict) and value == gr.skip())
         }
-        if not told:
+        if not outputs:
             return [gr.skip() for _ in block_fn.outputs]
-        known = {block._id for block in told}
+        known = {block._id for block in outputs}
         changed = copy.copy(block_fn)
         changed.outputs = [block for block in block_fn.outputs if block._id in known]
-        values = await super().postprocess_data(changed, told, state)
+        values = await super().postprocess_data(changed, outputs, state)
         _keep_ids(changed.outputs, state)
         by_id = {block._id: value for block, value in zip(changed.outputs, values, strict=True)}
         return [by_id.get(block._id, gr.skip()) for block in block_fn.outputs]

@@ -41,7 +41,7 @@ class Studio:
     logs: Logs = field(default_factory=Logs)
     jobs: JobWatch = field(default_factory=JobWatch)
     """For what is asked every few seconds; who acts asks `utils.jobs`."""
-    told: dict[Path, tuple[Job, dict[str, Any]]] = field(default_factory=dict)
+    shown: dict[Path, tuple[Job, dict[str, Any]]] = field(default_factory=dict)
     """What `/status` said of jobs that have ended, by folder."""
     faults: set[str] = field(default_factory=set)
     """What went wrong while a page was told, each logged once."""

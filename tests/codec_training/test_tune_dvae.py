@@ -106,7 +106,7 @@ def test_a_training_of_the_dvae_that_is_cut_goes_on_where_it_was(
                 raise KeyboardInterrupt
 
     def tune(most: int) -> AbstractContextManager[TunedDvae]:
-        return tuned_dvae(find_base("tiny"), cut, steps=20, device=CPU, told=partial(told, most=most))
+        return tuned_dvae(find_base("tiny"), cut, steps=20, device=CPU, progress=partial(told, most=most))
 
     with pytest.raises(KeyboardInterrupt), tune(13):
         raise AssertionError("it was taken")

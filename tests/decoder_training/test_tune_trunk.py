@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def _untold(phase: str, done: int, total: int | None) -> None:
+def _ignored(phase: str, done: int, total: int | None) -> None:
     """Nobody asked."""
 
 
@@ -52,7 +52,7 @@ def _export(project: Project, base: Base, run: Path, steps: int, *, must: bool =
         (run / REFERENCE_FILE).write_bytes(reference.read_bytes())
     settings = TrainConfig(project=project.name, output=project.output, language="en")
     gpt, decoder = part(base.state(), GPT_PREFIX), part(base.state(), DECODER_PREFIX)
-    return own_decoder(run, base, gpt, decoder, project, settings, steps=steps, must=must, told=_untold)
+    return own_decoder(run, base, gpt, decoder, project, settings, steps=steps, must=must, progress=_ignored)
 
 
 def test_a_few_steps_bring_the_outline_nearer_and_touch_nothing_else(starter, project, tmp_path, monkeypatch) -> None:

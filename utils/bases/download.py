@@ -52,7 +52,7 @@ def download_base(
         repository: owner/name on the hub; $XTTS_STUDIO_REPOSITORY or coqui/XTTS-v2 when not given.
         accept_license: the user accepts the model licence.
         ask: shows the licence and returns whether the user accepts; used when it was not accepted before.
-        progress: told about the bytes as they arrive.
+        progress: called with the bytes as they arrive.
 
     Returns:
         `folder`, with every file verified.

@@ -30,7 +30,7 @@ def explained(hub: Hub, folder: Path) -> Iterator[None]:
         folder: where the base is written.
 
     Raises:
-        UserError: a fault the user can mend.
+        UserError: a fault the user can fix.
     """
     try:
         yield

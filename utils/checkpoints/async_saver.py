@@ -67,11 +67,11 @@ class Outcome:
 
 
 class Saver:
-    """Writes the checkpoints of a run, one at a time; a save that fails is told, and training goes on.
+    """Writes the checkpoints of a run, one at a time; a save that fails is reported, and training goes on.
 
     Args:
         checkpoints: where.
-        run_log: told of each.
+        run_log: receives each.
     """
 
     def __init__(self, checkpoints: Checkpoints, run_log: RunLog) -> None:

@@ -265,9 +265,9 @@ def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
             skipped.append(f"{folder.name}: {error.what}")
         else:
             return folder, skipped
-    told = f"; damaged: {'; '.join(skipped)}" if skipped else ""
+    damaged = f"; damaged: {'; '.join(skipped)}" if skipped else ""
     raise UserError(
-        what=f"there is no complete checkpoint to go on from{told}",
+        what=f"there is no complete checkpoint to go on from{damaged}",
         where=str(wanted.run),
         fix="name another run, or train anew",
     )

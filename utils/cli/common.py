@@ -19,7 +19,7 @@ from utils.errors import UserError, disk_errors
 from utils.hardware import TORCH_ENVIRONMENT
 
 USER_ERROR = 2
-"""Exit status for a fault that the user can mend; also that of an unknown flag."""
+"""Exit status for a fault that the user can fix; also that of an unknown flag."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 + SIGINT."""
 
@@ -43,7 +43,7 @@ def run_command(
         args: flags; those of the process when not given.
 
     Raises:
-        SystemExit: 2 after a fault that the user can mend, 130 after Ctrl-C.
+        SystemExit: 2 after a fault that the user can fix, 130 after Ctrl-C.
     """
     with error_exits():
         config = parse(config_class, description, args)
@@ -52,10 +52,10 @@ def run_command(
 
 @contextmanager
 def error_exits() -> Iterator[None]:
-    """Log to the console, and turn what the user can mend into a message and an exit status.
+    """Log to the console, and turn what the user can fix into a message and an exit status.
 
     Raises:
-        SystemExit: 2 after a fault that the user can mend, 130 after Ctrl-C.
+        SystemExit: 2 after a fault that the user can fix, 130 after Ctrl-C.
     """
     for name, value in TORCH_ENVIRONMENT.items():
         os.environ.setdefault(name, value)

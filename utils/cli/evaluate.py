@@ -47,7 +47,7 @@ def evaluate_and_print(config: EvaluateConfig, report: ProgressFn) -> None:
 
     Args:
         config: what to measure.
-        report: who is told how far it is.
+        report: called with how far it is.
 
     Raises:
         UserError: see `utils.evaluation.evaluate.evaluate`.

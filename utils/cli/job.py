@@ -68,14 +68,14 @@ def run_job(folder: Annotated[Path, tyro.conf.arg(metavar="DIR")]) -> None:
     """
     record = jobs.announce(folder)
     command = COMMANDS.get(record.kind)
-    with told(folder / EVENTS_FILE, record.events_offset):
+    with logged(folder / EVENTS_FILE, record.events_offset):
         if command is None:
             raise UserError(what=f"there is no job of kind {record.kind!r}", fix=f"use one of {', '.join(COMMANDS)}")
         command.run(folder / record.config, ProgressEvents(folder / EVENTS_FILE))
 
 
 @contextmanager
-def told(events: Path, offset: int) -> Iterator[None]:
+def logged(events: Path, offset: int) -> Iterator[None]:
     """Make the end of the work the last event of its log, unless the work wrote its own end.
 
     Args:

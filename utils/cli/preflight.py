@@ -65,7 +65,7 @@ def measure_switches(
 
     Args:
         config: the settings; each combination changes some of them.
-        report: told (what is being done, done, in all).
+        report: called with (what is being done, done, in all).
         given: names of the settings that the user chose, which stay; those that are not the default when nobody knows.
 
     Returns:
@@ -88,7 +88,7 @@ def measure_switches(
             given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
         fixed, seen = {name: getattr(config, name) for name in CHOSEN if name in given}, Printed()
 
-        def told(name: str, done: int, total: int | None) -> None:
+        def progress(name: str, done: int, total: int | None) -> None:
             report("measuring", done, total)
 
         # The plainest combination comes first, and is the slowest.
@@ -98,7 +98,7 @@ def measure_switches(
             flush=True,
         )
         try:
-            best = recommended(preflight(settled, audio_s=audio_s, fixed=fixed, told=told, seen=seen.see))
+            best = recommended(preflight(settled, audio_s=audio_s, fixed=fixed, progress=progress, seen=seen.see))
             if best is None:
                 raise UserError(
                     what=f"no combination could be measured: {seen.rows[-1].measured.fault}",
@@ -106,7 +106,7 @@ def measure_switches(
                     fix="lower batch_size or max_audio_length",
                 )
             if not {"batch_size", "grad_accumulation"} & set(fixed):
-                best = larger_batches(best, audio_s=audio_s, told=told, seen=seen.see)
+                best = larger_batches(best, audio_s=audio_s, progress=progress, seen=seen.see)
         except (KeyboardInterrupt, SystemExit):
             _recommend_partly(seen, config, project)
             raise

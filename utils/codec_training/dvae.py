@@ -199,7 +199,7 @@ def train_dvae(
         settings: steps, learning rate and the rest.
         folder: gets dvae_training.pt every `checkpoint_every` steps.
         eval_mels: clips to measure on, never trained on.
-        on_log: told how it goes every `log_every` steps.
+        on_log: called with the losses every `log_every` steps.
     """
     optimizer = torch.optim.AdamW(dvae.parameters(), betas=(0.9, 0.99), weight_decay=1e-4)
     parts = {"dvae": dvae, "optimizer": optimizer}

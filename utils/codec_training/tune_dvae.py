@@ -77,7 +77,7 @@ def tuned_dvae(
     steps: int = STEPS,
     learning_rate: float | None = None,
     device: torch.device,
-    told: ProgressFn | None = None,
+    progress: ProgressFn | None = None,
 ) -> Iterator[TunedDvae]:
     """Train a base's DVAE on with the project's clips; its file lasts as long as the block.
 
@@ -89,7 +89,7 @@ def tuned_dvae(
         steps: optimizer steps.
         learning_rate: the base's own when None.
         device: where to train.
-        told: how far it is.
+        progress: called with how far it is.
 
     Raises:
         UserError: no dataset, a DVAE without its decoder, too little speech, or an error that did not fall.
@@ -97,9 +97,9 @@ def tuned_dvae(
     rate = learning_rate or base.defaults.dvae_learning_rate or base.defaults.learning_rate
     clips = {csv: [clip.audio for clip in read_manifest(csv)] for csv in (project.train_csv, project.eval_csv)}
     work = project.folder / f".dvae-{_key(base, clips, steps, rate)}"
-    mels = [_mels(audio, work / csv.stem, told or _untold) for csv, audio in clips.items()]
+    mels = [_mels(audio, work / csv.stem, progress or _ignored) for csv, audio in clips.items()]
     settings = _settings(steps, rate)
-    yield _tune(base, mels[0], mels[1], settings, work, device, told or _untold)
+    yield _tune(base, mels[0], mels[1], settings, work, device, progress or _ignored)
     del mels  # a mapped file cannot be removed on Windows
     shutil.rmtree(work, ignore_errors=True)
 
@@ -125,7 +125,7 @@ def _tune(
     settings: DvaeTraining,
     work: Path,
     device: torch.device,
-    told: ProgressFn,
+    progress: ProgressFn,
 ) -> TunedDvae:
     scale = base.mel_stats()
     own, tuned = read_dvae(base.dvae).to(device), read_dvae(base.dvae).to(device)
@@ -137,7 +137,7 @@ def _tune(
         mel_stats=scale,
         settings=settings,
         folder=work,
-        on_log=lambda step, loss, quality: told("training the DVAE", step, settings.steps),
+        on_log=lambda step, loss, quality: progress("training the DVAE", step, settings.steps),
     )
     save_dvae(work, tuned, scale)
     # What is measured is what is written: half precision moves close calls.
@@ -172,7 +172,7 @@ def _same_codes(own: DiscreteVAE, tuned: DiscreteVAE, mels: MelCorpus, scale: Te
     return same / count
 
 
-def _mels(clips: list[Path], folder: Path, told: ProgressFn) -> MelCorpus:
+def _mels(clips: list[Path], folder: Path, progress: ProgressFn) -> MelCorpus:
     """The clips' mels, made once."""
     if (folder / "lengths.npy").is_file():
         return MelCorpus(folder)
@@ -180,7 +180,7 @@ def _mels(clips: list[Path], folder: Path, told: ProgressFn) -> MelCorpus:
     def sounds() -> Iterator[Tensor]:
         for number, clip in enumerate(clips, start=1):
             yield load_audio(clip, DATASET_RATE)
-            told("reading clips", number, len(clips))
+            progress("reading clips", number, len(clips))
 
     return MelCorpus.build(sounds(), folder)
 
@@ -192,5 +192,5 @@ def _key(base: Base, clips: dict[Path, list[Path]], steps: int, rate: float) -> 
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
 
-def _untold(phase: str, done: int, total: int | None) -> None:
+def _ignored(phase: str, done: int, total: int | None) -> None:
     """Nobody asked."""

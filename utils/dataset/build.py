@@ -21,7 +21,7 @@ from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import Limits, flag_clips
 from utils.dataset.quality.recognition import clip_transcriber, disagreement, hear_clips
-from utils.dataset.quality.scorers import Judges, has_dnsmos
+from utils.dataset.quality.scorers import Scorers, has_dnsmos
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import Reading, Recording
@@ -149,11 +149,11 @@ def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
     )
 
 
-def _judges(config: PrepareConfig, base: Any) -> Judges:
+def _judges(config: PrepareConfig, base: Any) -> Scorers:
     from utils.bases.loading import speaker_fingerprint
 
     asks_speaker = config.quality and config.check_speakers
-    return Judges(
+    return Scorers(
         base=base.folder if asks_speaker else None,
         encoder=speaker_fingerprint(base) if asks_speaker else "",
         dnsmos=config.quality and config.check_quality and has_dnsmos(),
@@ -209,7 +209,7 @@ def _require_all(made: list[ClipReport], wanted: list[ClipReport], clips: list[C
 
 
 def _judged(
-    clips: list[ClipReport], config: PrepareConfig, work: Work, judges: Judges, project: Project, checks: Checks
+    clips: list[ClipReport], config: PrepareConfig, work: Work, judges: Scorers, project: Project, checks: Checks
 ) -> list[ClipReport]:
     """The clips with their flags; those that are flagged are dropped where the settings say so."""
     if not config.quality:
@@ -291,7 +291,7 @@ def _inherited(clips: list[ClipReport], old: Existing) -> dict[str, Split]:
     }
 
 
-def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings, judges: Judges) -> dict[str, Any]:
+def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings, judges: Scorers) -> dict[str, Any]:
     """The settings with the limits that applied, what clips made with them carry as `cleaning`, and who was asked."""
     limits = {"max_audio_length": checks.max_audio_length, "max_text_length": checks.max_text_length}
     values = asdict(config) | limits | {"cleaning": sound.key if sound.changes_sound else ""}

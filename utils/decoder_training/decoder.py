@@ -61,7 +61,7 @@ def train_decoder(
         clips: what to learn from.
         settings: steps, learning rates and the rest.
         folder: gets decoder_training.pt every `checkpoint_every` steps.
-        on_log: told how it goes every `log_every` steps.
+        on_log: called with the losses every `log_every` steps.
 
     Raises:
         UserError: no clip is long enough.
@@ -77,8 +77,8 @@ def train_decoder(
         history.append(trainer.step(step, *batch))
         if (step + 1) % settings.log_every == 0:
             means = {name: float(np.mean([one[name] for one in history if name in one])) for name in history[-1]}
-            told = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
-            log.info("decoder step %d of %d: %s", step + 1, last, told)
+            losses = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
+            log.info("decoder step %d of %d: %s", step + 1, last, losses)
             if on_log is not None:
                 on_log(step + 1, means)
             history.clear()

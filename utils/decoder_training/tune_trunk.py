@@ -90,7 +90,7 @@ def tune_trunk(
     language: str,
     steps: int,
     folder: Path,
-    told: ProgressFn | None = None,
+    progress: ProgressFn | None = None,
 ) -> TunedDecoder:
     """Train the base's trunk on with clips of one voice, on the CPU.
 
@@ -103,24 +103,24 @@ def tune_trunk(
         language: of the transcripts.
         steps: optimizer steps.
         folder: for what is needed meanwhile; replaced, and removed at the end.
-        told: how far it is.
+        progress: called with how far it is.
 
     Raises:
         UserError: none of the clips can be used.
     """
     decoder = cast(HifiDecoder, load_decoder(base))
     decoder.requires_grad_(True)
-    told = told or (lambda phase, done, total: None)
+    progress = progress or (lambda phase, done, total: None)
     shutil.rmtree(folder, ignore_errors=True)  # what a killed export left
     folder.mkdir()
     try:
-        learns = _lessons(base, gpt, voice, _some(clips, MAX_CLIPS), folder / "train", language, told)
-        asked = _lessons(base, gpt, voice, _some(eval_clips, MAX_EVAL_CLIPS), folder / "eval", language, told)
+        learns = _lessons(base, gpt, voice, _some(clips, MAX_CLIPS), folder / "train", language, progress)
+        asked = _lessons(base, gpt, voice, _some(eval_clips, MAX_EVAL_CLIPS), folder / "eval", language, progress)
         own, before = _trunk_of(decoder), outline_error(decoder, asked)
         settings = replace(SETTINGS, trunk_steps=steps, log_every=max(1, steps // 10), checkpoint_every=steps)
 
         def report(step: int, losses: dict[str, float]) -> None:
-            told("tuning the decoder", step, steps)
+            progress("tuning the decoder", step, steps)
 
         train_decoder(decoder, learns, settings=settings, folder=folder, on_log=report)
         # The base's trunk is balanced, too: what is compared is what would be kept.
@@ -141,12 +141,12 @@ def outline_error(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> float:
     errors = []
     for clip in clips:
         frames = frames_of(decoder, torch.from_numpy(np.load(clip.latents))[None])
-        told = generator.trunk(frames, clip.speaker[None, :, None]).mel
+        predicted = generator.trunk(frames, clip.speaker[None, :, None]).mel
         sound = torch.from_numpy(soundfile.read(clip.wav, dtype="float32")[0])[None, None]
         # A frame's middle is half a frame after its beginning.
         heard = spectral.log_mel(F.pad(sound, (0, HOP))[..., HOP // 2 :])
-        length = min(heard.shape[2], told.shape[2], sound.shape[2] // HOP)
-        errors.append(F.l1_loss(told[..., :length], heard[..., :length]).item())
+        length = min(heard.shape[2], predicted.shape[2], sound.shape[2] // HOP)
+        errors.append(F.l1_loss(predicted[..., :length], heard[..., :length]).item())
     return float(np.mean(errors))
 
 
@@ -160,7 +160,7 @@ def _some(clips: Sequence[Clip], most: int) -> list[Clip]:
 
 
 def _lessons(
-    base: Base, gpt: XttsGpt, voice: Voice, clips: Sequence[Clip], folder: Path, language: str, told: ProgressFn
+    base: Base, gpt: XttsGpt, voice: Voice, clips: Sequence[Clip], folder: Path, language: str, progress: ProgressFn
 ) -> list[DecoderClip]:
     """What the GPT thinks of each clip, beside its sound at 24 000 Hz."""
     folder.mkdir()
@@ -169,7 +169,7 @@ def _lessons(
     seconds = gpt.shape.max_audio_tokens * CODE_SAMPLES / DATASET_RATE
     made = []
     for number, clip in enumerate(clips):
-        told("listening to clips", number + 1, len(clips))
+        progress("listening to clips", number + 1, len(clips))
         try:
             tokens = torch.tensor(tokenizer.encode(clip.text, language))
             # A code more than fits is enough to know that it does not.

@@ -56,8 +56,8 @@ class Recommendation:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings alone, by the names of `TrainConfig`."""
-        told = ("estimate", "reasons", "problems", "lora")
-        return {name: value for name, value in vars(self).items() if name not in told} | {
+        others = ("estimate", "reasons", "problems", "lora")
+        return {name: value for name, value in vars(self).items() if name not in others} | {
             "lora_rank": _LORA_RANK if self.lora else 0
         }
 

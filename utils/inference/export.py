@@ -49,7 +49,7 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
     aside.mkdir()
     try:
-        _write_ready(aside, project, run, checkpoint, config, progress or _untold)
+        _write_ready(aside, project, run, checkpoint, config, progress or _ignored)
         _swap(aside, project.ready)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -57,14 +57,14 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
 
 
 def _write_ready(
-    folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, told: ProgressFn
+    folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, progress: ProgressFn
 ) -> None:
     base, settings, gpt = run_base(run), TrainConfig.load(run / "config.yaml"), load_checkpoint(checkpoint)
     steps, must = trunk_steps(base, config.decoder_steps), bool(config.decoder_steps)
     state = base.state()
     own = part(state, DECODER_PREFIX)
-    decoder, facts = own_decoder(run, base, gpt, own, project, settings, steps=steps, must=must, told=told)
-    told("writing the model", 0, 1)
+    decoder, facts = own_decoder(run, base, gpt, own, project, settings, steps=steps, must=must, progress=progress)
+    progress("writing the model", 0, 1)
     mel_stats = state.get("mel_stats", base.mel_stats())
     write_pickle(folder / "model.pth", {"model": full_state(gpt, decoder, mel_stats)})
     for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
@@ -77,10 +77,10 @@ def _write_ready(
     about = _about(project, run, checkpoint, base, settings) | facts
     (folder / "about.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
     _add_own_voice(folder, project.name)
-    told("writing the model", 1, 1)
+    progress("writing the model", 1, 1)
 
 
-def _untold(phase: str, done: int, total: int | None) -> None:
+def _ignored(phase: str, done: int, total: int | None) -> None:
     """Nobody asked."""
 
 
@@ -105,8 +105,8 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
 
 def loads_in(base: Base) -> str:
     """Which software can build what is exported from a base; one that stock cannot says so itself, more exactly."""
-    told = base.about.get("loads_in")
-    return str(told) if told else (STOCK if base.decoder_shape().is_stock else OURS)
+    loads_in = base.about.get("loads_in")
+    return str(loads_in) if loads_in else (STOCK if base.decoder_shape().is_stock else OURS)
 
 
 def _add_own_voice(folder: Path, name: str) -> None:

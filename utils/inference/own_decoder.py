@@ -50,7 +50,7 @@ def own_decoder(
     *,
     steps: int,
     must: bool = False,
-    told: ProgressFn,
+    progress: ProgressFn,
 ) -> tuple[State, dict[str, Any]]:
     """Weights of the decoder to export, and what about.json says of them.
 
@@ -63,7 +63,7 @@ def own_decoder(
         settings: the run's.
         steps: 0 to take the base's decoder as it is.
         must: the user asked for the steps; otherwise the base's decoder is kept where the clips do not serve.
-        told: how far it is.
+        progress: how far it is.
 
     Raises:
         UserError: the steps must be, and the clips do not serve.
@@ -71,7 +71,7 @@ def own_decoder(
     if not steps:
         return decoder, {}
     try:
-        tuned = _tuned(run, base, gpt, project, settings, steps, told)
+        tuned = _tuned(run, base, gpt, project, settings, steps, progress)
     except UserError as error:
         if must:
             raise
@@ -82,7 +82,7 @@ def own_decoder(
 
 
 def _tuned(
-    run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, steps: int, told: ProgressFn
+    run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, steps: int, progress: ProgressFn
 ) -> TunedDecoder:
     fix = "leave the decoder as it is: --decoder-steps 0"
     train_csv, eval_csv = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
@@ -102,5 +102,5 @@ def _tuned(
         language=settings.language or project.language(),
         steps=steps,
         folder=project.folder / ".decoder-lessons",
-        told=told,
+        progress=progress,
     )

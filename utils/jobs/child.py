@@ -42,7 +42,7 @@ def hold(kind: str, *, device: str, output: Path, folder: Path, local_rank: int 
     the CPU, but to train.
 
     Args:
-        kind: train, preflight, language, ...: what others are told.
+        kind: train, preflight, language, ...: as others read it.
         device: auto, cpu or cuda, as in the settings.
         output: the folder that holds all projects.
         folder: where the work is done, for people.

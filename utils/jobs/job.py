@@ -121,7 +121,7 @@ def is_process_alive(record: JobRecord) -> bool:
 
 
 def holder_of(claim: Claim) -> Job | None:
-    """The living job that has a claim's device; a process that is no job is told like one."""
+    """The living job that has a claim's device; a process that is no job is described like one."""
     held = claim.process()
     if held is not None:
         folder, kind, identity = held

@@ -17,7 +17,7 @@ import psutil
 from utils.jobs.record import JobRecord, update_record
 
 CLOCK_TOLERANCE_S = 2.0
-"""Creation times are told as clock time; the same process's may differ by a second from one reading to the next."""
+"""Creation times are given as clock time; the same process's may differ by a second from one reading to the next."""
 TICK_TOLERANCE_S = 0.05
 """Counted from the computer's start, creation times are exact to a hundredth of a second."""
 END_TIMEOUT_S = 10.0

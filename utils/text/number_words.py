@@ -63,16 +63,16 @@ _POINTS = {"fa": "ممیز", "vi": "phẩy"}
 """Words of the decimal point where num2words loses zeros after it: Persian 0.05 is "half" there."""
 _END = "\u241f"
 """Set between whole money and its hundredths, to tell them apart."""
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def spell_numbers(text: str, code: str, told: Told) -> str:
+def spell_numbers(text: str, code: str, report: Report) -> str:
     """`text` with its numbers in words; digits of any script without words become ASCII digits, which bases read.
 
     Args:
         text: normalised, in a language without rules of its own.
         code: its plain code.
-        told: called with a note for each number or sign that has no words.
+        report: called with a note for each number or sign that has no words.
     """
     text = _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
     if code in _MONEY_LANGUAGES:
@@ -85,7 +85,7 @@ def spell_numbers(text: str, code: str, told: Told) -> str:
     def spell(match: re.Match[str]) -> str:
         words = _number(match[0], match["group"], code)
         if words is None:
-            told(f"no number words for {code}: {match[0]} stays digits")
+            report(f"no number words for {code}: {match[0]} stays digits")
         return _apart(words, match)
 
     return _NUMBER.sub(spell, text).translate(_ARABIC_MARKS)

@@ -71,8 +71,8 @@ def _of_all(store: Store, refusal: UserError | None) -> UserError | None:
     # Those that a launcher starts again, or in another number, count anew.
     start = f"{world}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     turn = f"{start}-{(store.add(f'claims-{start}', 1) - 1) // world}"
-    told = [refusal.what, refusal.where, refusal.fix] if refusal is not None else []
-    store.set(f"claim-{turn}-{rank}", json.dumps(told))
+    words = [refusal.what, refusal.where, refusal.fix] if refusal is not None else []
+    store.set(f"claim-{turn}-{rank}", json.dumps(words))
     answers = [json.loads(store.get(f"claim-{turn}-{other}")) for other in range(world)]
     store.add(f"claims-read-{turn}", 1)
     deadline = time.monotonic() + LAST_READ_S

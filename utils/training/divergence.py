@@ -15,7 +15,7 @@ class Divergence:
     """Counts the steps that were left out.
 
     Args:
-        warn: told of each.
+        warn: called with each.
         precision: of the matrix products, for the advice.
         resume_command: continues the run, for the advice.
     """

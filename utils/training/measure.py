@@ -129,8 +129,10 @@ def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) 
         # From an epoch's beginning: an epoch of so many steps is then timed on each clip once.
         groups = _groups(loaders, grad_accumulation, first_epoch=1)
         loader: DataLoader = loaders.train(1, 0)
-        told = optimizations.report(trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader)
-        return _timed(trainer, groups, steps, told)
+        observed = optimizations.report(
+            trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader
+        )
+        return _timed(trainer, groups, steps, observed)
 
 
 def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> None:
@@ -140,7 +142,7 @@ def _warm_up(trainer: Trainer, groups: Iterator[list[Batch]], steps: int) -> Non
         results.append(trainer.step(next(groups)))
 
 
-def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: dict[str, Any]) -> Measurement:
+def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, observed: dict[str, Any]) -> Measurement:
     on_gpu = trainer.device.type == "cuda"
     if on_gpu:
         torch.cuda.synchronize()
@@ -173,12 +175,12 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, told: di
         peak_bytes=memory["peak_bytes"] if on_gpu else memory["peak_rss_bytes"],
         reserved_bytes=torch.cuda.max_memory_reserved() if on_gpu else 0,
         loss=loss,
-        switches=told,
+        switches=observed,
     )
 
 
 def finish_s(*, on_gpu: bool) -> float:
-    """Seconds until the device has done all that it was told to: of the last step, its update."""
+    """Seconds until the device has done all its work: of the last step, its update."""
     begin = time.perf_counter()
     if on_gpu:
         torch.cuda.synchronize()

@@ -147,16 +147,16 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
 
 def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: TrainConfig) -> None:
     firm = [name for name in changed if name not in FREE]
-    told = "".join(f"\n  - {name}: {changed[name][0]} then, {changed[name][1]} now" for name in firm)
+    details = "".join(f"\n  - {name}: {changed[name][0]} then, {changed[name][1]} now" for name in firm)
     if fixed := [name for name in FIXED if name in changed]:
         raise UserError(
-            what=f"a run cannot change its {' or its '.join(fixed)}:{told}",
+            what=f"a run cannot change its {' or its '.join(fixed)}:{details}",
             where=str(run),
             fix="start a new run, from this one's exported model if you like",
         )
     if firm and not config.allow_changes:
         raise UserError(
-            what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{told}",
+            what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{details}",
             where=str(run),
             fix="leave them out, add --allow-changes to go on with them, or start a new run",
         )
@@ -165,7 +165,7 @@ def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: Tra
 def _settings_now(run: Path, given: TrainConfig) -> TrainConfig:
     """The run's config.yaml with what was given now.
 
-    A value equal to its default cannot be told from none, so that it never counts as given.
+    A value equal to its default is not distinguished from none, so that it never counts as given.
     """
     plain = TrainConfig(project=given.project)
     names = [field.name for field in fields(given) if field.name != "run_id"]

@@ -43,7 +43,7 @@ def preflight(
     *,
     audio_s: float,
     fixed: Mapping[str, Any] | None = None,
-    told: ProgressFn | None = None,
+    progress: ProgressFn | None = None,
     seen: Seen | None = None,
     measure: Measure | None = None,
 ) -> list[Row]:
@@ -53,8 +53,8 @@ def preflight(
         config: settled settings; each combination changes some of them.
         audio_s: speech in one epoch, in seconds, for the predicted hours.
         fixed: settings that the user chose: they stay in every combination.
-        told: told how far it is.
-        seen: told each row at once: a long measurement that is interrupted has those.
+        progress: called with how far it is.
+        seen: called with each row at once: a long measurement that is interrupted has those.
         measure: does a measurement; the real one when not given.
     """
     measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
@@ -62,8 +62,8 @@ def preflight(
     rows = []
     for number, changed in enumerate(configs):
         name = _name(changed)
-        if told:
-            told(name, number, len(configs))
+        if progress:
+            progress(name, number, len(configs))
         rows.append(_row(name, changed, audio_s, measure))
         if seen:
             seen(rows[-1], len(configs) - len(rows))
@@ -74,7 +74,7 @@ def larger_batches(
     best: Row,
     *,
     audio_s: float,
-    told: ProgressFn | None = None,
+    progress: ProgressFn | None = None,
     seen: Seen | None = None,
     measure: Measure | None = None,
 ) -> Row:
@@ -87,8 +87,8 @@ def larger_batches(
     # More clips a step would want another learning rate.
     sizes = [size for size in BATCH_SIZES if best.config.batch_size < size <= max(effective, MAX_EFFECTIVE)]
     for number, size in enumerate(sizes):
-        if told:
-            told(f"batch {size}", number, len(sizes))
+        if progress:
+            progress(f"batch {size}", number, len(sizes))
         changed = replace(best.config, batch_size=size, grad_accumulation=max(1, round(effective / size)))
         row = _row(f"{_name(changed)}, batch {size}", changed, audio_s, measure)
         needed = WORTH_IT * best.measured.audio_per_second

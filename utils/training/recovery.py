@@ -38,7 +38,7 @@ class Recovery:
     Args:
         trainer: takes the steps.
         split_train, split_eval: make smaller batches of one for training or evaluation.
-        warn: told what was changed.
+        warn: called with what was changed.
         resume_command: continues the run, for the advice.
     """
 

@@ -117,7 +117,7 @@ def take_up(services: Services, resumed: Resumed, data: str) -> tuple[RunState, 
     Raises:
         UserError: the checkpoint is of another model.
     """
-    saved, trainer, told = resumed.state, services.trainer, []
+    saved, trainer, notes = resumed.state, services.trainer, []
     restore_model(resumed.checkpoint, trainer.gpt)
     if not resumed.is_best:
         load_optimizer(resumed.checkpoint, trainer.gpt, trainer.optimizer)
@@ -130,7 +130,7 @@ def take_up(services: Services, resumed: Resumed, data: str) -> tuple[RunState, 
     is_replanned = "plan" in saved and saved["plan"] != services.loaders.plan_of(state.epoch)
     if saved["data"] != data or any(name in resumed.changed for name in BOUND) or is_replanned:
         if state.batches_done:
-            told.append(
+            notes.append(
                 f"epoch {state.epoch + 1} begins anew: its batches are others now, {state.batches_done} were trained on"
             )
         state.batches_done, state.losses = 0, []
@@ -139,11 +139,11 @@ def take_up(services: Services, resumed: Resumed, data: str) -> tuple[RunState, 
     extend_schedule(trainer.schedule, total_steps=services.total_steps(state))
     if resumed.changed:
         changes = ", ".join(f"{name} {now} (was {then})" for name, (then, now) in resumed.changed.items())
-        told.append(f"goes on with other settings: {changes}")
+        notes.append(f"goes on with other settings: {changes}")
     if resumed.is_best:
-        told.append(f"{resumed.checkpoint.name} holds weights only: the optimizer's moments start anew")
-    told += [f"a newer checkpoint is damaged and was passed over: {message}" for message in resumed.skipped]
-    return state, told
+        notes.append(f"{resumed.checkpoint.name} holds weights only: the optimizer's moments start anew")
+    notes += [f"a newer checkpoint is damaged and was passed over: {message}" for message in resumed.skipped]
+    return state, notes
 
 
 def put_in_order(state: RunState, services: Services, resumed: Resumed) -> list[str]:
@@ -157,19 +157,19 @@ def put_in_order(state: RunState, services: Services, resumed: Resumed) -> list[
     Returns:
         What people should know of it.
     """
-    told = []
+    notes = []
     if removed := services.checkpoints.tidy():
-        told.append(f"an unfinished save was removed: {', '.join(removed)}")
+        notes.append(f"an unfinished save was removed: {', '.join(removed)}")
     step = services.trainer.num_steps
     if left := services.checkpoints.set_aside_after(step):
-        told.append(f"going on from step {step}; later checkpoints are kept as {', '.join(left)}")
+        notes.append(f"going on from step {step}; later checkpoints are kept as {', '.join(left)}")
     if best := services.checkpoints.best():
         kept = read_state(best)
         services.saver.best_loss = best_loss_at(kept["step"], kept.get("candidate")) or kept.get("best_loss", math.inf)
     lost = best_loss_at(step, state.candidate)
     if lost is not None and lost < services.saver.best_loss:
-        told += _keep_best(services, resumed, lost)
-    return told
+        notes += _keep_best(services, resumed, lost)
+    return notes
 
 
 def _keep_best(services: Services, resumed: Resumed, loss: float) -> list[str]:

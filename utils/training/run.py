@@ -83,7 +83,7 @@ def fine_tune(
     Args:
         config: the settings.
         project: where the run goes, when it is not the project that the settings name.
-        progress: who is told how far the run is.
+        progress: called with how far the run is.
 
     Raises:
         UserError: any fault of settings, base or data, before a run folder exists; a full disk; or a loss that is no
@@ -108,16 +108,16 @@ def fine_tune(
 
 def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
     """Where the run starts, or the state that it resumes; the log opens with it."""
-    state, told = RunState(data=data.fingerprint()), list[str]()
+    state, notes = RunState(data=data.fingerprint()), list[str]()
     if plan.resumed:
-        state, told = take_up(services, plan.resumed, state.data)
+        state, notes = take_up(services, plan.resumed, state.data)
     # The first process renames what the others have been reading.
     services.trainer.accelerator.wait_for_everyone()
     if plan.resumed and services.is_writer:
         renew_settings(portable(plan.config, plan.project), plan.resumed)
-        told += put_in_order(state, services, plan.resumed)
+        notes += put_in_order(state, services, plan.resumed)
     _log_start(state, services, plan, data)
-    for message in told:
+    for message in notes:
         services.log.warn(message, source="resume")
     if plan.added:
         services.log.warn(plan.added, source="language")

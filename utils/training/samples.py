@@ -243,7 +243,7 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
         config: settled settings.
         base: what is trained.
         folder: the run's.
-        run_log: told of samples; only the process that writes it has any spoken.
+        run_log: receives samples; only the process that writes it has any spoken.
     """
     sentences = _sentences(config, base)
     if run_log.events is None or not sentences:

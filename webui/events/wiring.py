@@ -64,7 +64,7 @@ def wire(
     after: Any = None,
     **options: Any,
 ) -> Any:
-    """Run `handler` on any of `triggers`; a fault that the user can mend becomes a message on the page.
+    """Run `handler` on any of `triggers`; a fault that the user can fix becomes a message on the page.
 
     Args:
         frame: the page, its components and the app.

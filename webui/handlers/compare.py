@@ -53,12 +53,12 @@ def start(studio: Studio, values: Values) -> Iterator[Updates]:
     takes = takes_of(project, identity)
     choices = Change(choices=comparison_choices(project), value=identity)
     yield {"inference.compare_status": _status(takes), "inference.comparison": choices}
-    told = ""
+    shown = ""
     for number, take in enumerate(takes):
         for newest in studio.desk.follow(take):
             takes[number] = newest
-            if (status := _status(takes)) != told:
-                told = status
+            if (status := _status(takes)) != shown:
+                shown = status
                 yield {"inference.compare_status": status}
     yield _comparison(project, identity, line=1)
 
@@ -80,8 +80,8 @@ def judge(choice: str, studio: Studio, values: Values) -> Updates:
     if not trial:
         raise UserError(what=text.NOTHING_TO_JUDGE, where=text.BLIND, fix=text.NOTHING_TO_JUDGE_FIX)
     cast = vote(project, trial, choice)
-    told = view.tag("div", text.voted(text.model_title(cast.a), text.model_title(cast.b), cast.choice), role="status")
-    return {"inference.told": told} | _blind(project, trial.partition("/")[0])
+    note = view.tag("div", text.voted(text.model_title(cast.a), text.model_title(cast.b), cast.choice), role="status")
+    return {"inference.told": note} | _blind(project, trial.partition("/")[0])
 
 
 prefer_a, prefer_b, prefer_same = (partial(judge, choice) for choice in ("a", "b", "same"))

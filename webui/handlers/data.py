@@ -42,8 +42,8 @@ def upload(studio: Studio, values: Values) -> Updates:
         # What counts for no quota must not stay.
         discard(given)
         raise
-    told = text.uploaded(len(placed), replaced)
-    return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: told}
+    note = text.uploaded(len(placed), replaced)
+    return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: note}
 
 
 def take_waiting(studio: Studio, values: Values) -> Updates:

@@ -251,10 +251,10 @@ def _measuring(studio: Studio, project: Project) -> Updates:
     """A measurement that goes on, or failed."""
     job = next(iter(studio.jobs.jobs_of(project, kind="evaluate")), None)
     is_alive = job is not None and job.alive
-    told = run.progress(job, progress_of(job, studio.logs.tail)) if job and job.state != "finished" else view.join()
+    progress = run.progress(job, progress_of(job, studio.logs.tail)) if job and job.state != "finished" else view.join()
     return {
         "inference.measure_start": Change(value=text.MEASURE_STOP if is_alive else text.MEASURE),
-        "inference.measuring": told,
+        "inference.measuring": progress,
     }
 
 

@@ -41,13 +41,13 @@ def _dataset(project: Project) -> dict[str, Any] | None:
 
 
 def _job(studio: Studio, job: Job) -> dict[str, Any]:
-    known = studio.told.get(job.folder)
+    known = studio.shown.get(job.folder)
     # The watch gives the very same job until its files change.
     if known is not None and known[0] is job:
         return known[1]
     values = _values(studio, job)
     if not job.alive:
-        studio.told[job.folder] = job, values
+        studio.shown[job.folder] = job, values
     return values
 
 

@@ -27,9 +27,9 @@ def take(found: Take) -> Markup:
         " ",
         tag("span", " · ".join(facts), class_="small"),
     )
-    told = message("hint" if found.state in ("finished", "stopped") else "error", found.message)
+    note = message("hint" if found.state in ("finished", "stopped") else "error", found.message)
     pieces = _lines(found.lines) if many else _sentences(found.sentences)
-    return tag("div", heading, told if found.message else None, pieces, class_="panel take")
+    return tag("div", heading, note if found.message else None, pieces, class_="panel take")
 
 
 def label(found: Take) -> str:

@@ -17,7 +17,7 @@ from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality import scorers as judges_module
 from utils.dataset.quality.measures import flag_clips
-from utils.dataset.quality.scorers import CROP_S, Judges, has_dnsmos
+from utils.dataset.quality.scorers import CROP_S, Scorers, has_dnsmos
 from utils.dataset.quality.vectors import packed
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport, Report
@@ -136,7 +136,7 @@ def test_with_its_package_dnsmos_judges_each_clip_and_bad_sound_is_flagged(
 
 def test_the_real_dnsmos_prefers_speech_to_noise() -> None:
     pytest.importorskip("speechmos", reason="not a requirement: whoever wants its opinion installs it")
-    judges, voice = Judges(dnsmos=True), load_audio(demo_clips(3)[2].audio, DATASET_RATE)
+    judges, voice = Scorers(dnsmos=True), load_audio(demo_clips(3)[2].audio, DATASET_RATE)
     noise = voice + 0.2 * torch.randn(voice.shape, generator=torch.Generator().manual_seed(1))
     (clean,), (noisy,) = (judges.judge(wav, "one").values() for wav in (voice, noise.clamp(-1, 1)))
     assert 1 <= noisy < clean <= 5

@@ -18,7 +18,7 @@ from utils.audio.resample import resample
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
 from utils.audio.write import to_pcm16, write_wav
 from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, Channel
-from utils.dataset.quality.scorers import Judges
+from utils.dataset.quality.scorers import Scorers
 from utils.dataset.quality.vectors import packed
 from utils.dataset.storage.report import Span
 from utils.dataset.storage.work import short_hash
@@ -99,7 +99,7 @@ class SoundMaker:
 
     settings: SoundSettings
     folder: Path
-    judges: Judges
+    judges: Scorers
 
     def make(self, task: SoundTask) -> dict[str, Any]:
         """What came out, by the keys that it is kept under.

@@ -9,7 +9,7 @@ from utils.audio.decode import load_audio
 from utils.config import DATASET_RATE
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.sound import SoundMaker
-from utils.dataset.quality.scorers import Judges
+from utils.dataset.quality.scorers import Scorers
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.parallel import num_processes, run_tasks
 from utils.dataset.storage.report import ClipReport
@@ -65,7 +65,7 @@ class Answers:
 
 
 def judge_clips(
-    clips: Sequence[ClipReport], judges: Judges, work: Work, dataset: Path, *, workers: int | None
+    clips: Sequence[ClipReport], judges: Scorers, work: Work, dataset: Path, *, workers: int | None
 ) -> Answers:
     """The judges' answers about clips; those that they have not heard yet are read from disk.
 
@@ -95,9 +95,9 @@ def judge_clips(
 
 @dataclass
 class _Hearing:
-    """Judges a wav on disk; picklable."""
+    """Scorers a wav on disk; picklable."""
 
-    judges: Judges
+    judges: Scorers
 
     def __call__(self, task: tuple[str, str]) -> dict[str, Any]:
         path, digest = task

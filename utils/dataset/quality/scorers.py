@@ -18,7 +18,7 @@ CROP_S = 3.0
 
 
 @dataclass
-class Judges:
+class Scorers:
     """What is asked of each clip; picklable, the models are loaded in the process that first needs them.
 
     Args:

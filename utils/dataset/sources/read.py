@@ -117,7 +117,7 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
             read.append(table)
         except UserError as error:
             refused[table] = error
-    # Its rows were meant to be all there is: better mended first than told of after hours of recognition.
+    # Its rows were meant to be all there is: better fixed first than reported after hours of recognition.
     if not read and any(table.parent == folder.absolute() for table in refused):
         raise next(iter(refused.values()))
     found += [_refused(table, error) for table, error in refused.items()]
@@ -188,7 +188,7 @@ def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables
     voiced = with_sound | set(map(stem, broken))
     silent = (path for path in known if path.suffix.lower() not in AUDIO_SUFFIXES)
     found += [_without_recording(path) for path in silent if not _stems(path) & voiced]
-    # A text that is a link like that is told of with its recording.
+    # A text that is a link like that is reported with its recording.
     fault = Fault("missing file", "a link to a missing file, or to itself")
     lone = [path for path in broken if path.suffix.lower() != ".txt" or stem(path) not in with_sound]
     return found + [Recording(audio=path, fault=fault) for path in lone]
@@ -208,8 +208,8 @@ def _without_recording(path: Path) -> Recording:
     if kind == ".zip":
         fault = Fault("no recording", "an archive within the input; add its path as another input, or unpack it")
     elif kind == ".tsv":
-        told = "a table that was not read; call it .csv to have it read, whatever separates its columns"
-        fault = Fault("unreadable input", told)
+        detail = "a table that was not read; call it .csv to have it read, whatever separates its columns"
+        fault = Fault("unreadable input", detail)
     else:
         fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
     return Recording(audio=path, fault=fault)

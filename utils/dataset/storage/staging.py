@@ -101,9 +101,9 @@ def staged(project: Project) -> Iterator[Staging]:
         try:
             with disk_errors():
                 raise
-        except UserError as told:
-            where = told.where or str(project.dataset)
-            raise UserError(what=f"{told.what}; the dataset is unchanged", where=where, fix=told.fix) from error
+        except UserError as fault:
+            where = fault.where or str(project.dataset)
+            raise UserError(what=f"{fault.what}; the dataset is unchanged", where=where, fix=fault.fix) from error
 
 
 @contextmanager

@@ -55,8 +55,8 @@ class AcousticModel(nn.Module):
         x = self.enter(torch.cat([x, _places(x)], dim=1))
         for block in self.blocks:
             x = block(x, g)
-        told = self.leave(self.norm(x.transpose(1, 2))).transpose(1, 2)
-        return AcousticFeatures(pitch=told[:, :2], mel=told[:, 2:])
+        predicted = self.leave(self.norm(x.transpose(1, 2))).transpose(1, 2)
+        return AcousticFeatures(pitch=predicted[:, :2], mel=predicted[:, 2:])
 
 
 class TrunkBlock(nn.Module):

@@ -14,11 +14,11 @@ from utils.model.shapes import NUM_MELS
 HOP, FFT_SIZE = 256, 1024
 FLOOR = 1e-5
 MOST = 3.0
-"""Gains are at most e^3 either way, 26 dB: where a sound has nothing, only its rounding would be heard."""
+"""Gains are at most e^3 either way, 26 dB: where a sound has nothing, only its rounding would be measured."""
 
 
 class EnvelopeFilter(nn.Module):
-    """Brings the mel spectrogram of a sound to the one that was told, all else of the sound stays: pitch, phase, noise.
+    """Brings the mel spectrogram of a sound to the predicted one; all else of the sound stays: pitch, phase, noise.
 
     Source: the short-time filter of Allen and Rabiner 1977; gains between the mel bands' middles are weighted means.
     """
@@ -37,15 +37,15 @@ class EnvelopeFilter(nn.Module):
         self.register_buffer("window", torch.hann_window(FFT_SIZE), persistent=False)
 
     def forward(self, sound: Tensor, mel: Tensor) -> Tensor:
-        """The sound [B, 1, N] with logarithms of mel magnitudes as told, [B, 80, T]; a frame's middle is its own."""
+        """The sound [B, 1, N] with the predicted logarithms of mel magnitudes, [B, 80, T], in the frames' middles."""
         # A spectrum for each frame's middle, and one on either side.
         padded = F.pad(sound[:, 0], (HOP // 2, HOP // 2))
         spectrum = torch.stft(padded, FFT_SIZE, HOP, window=self.window, return_complex=True)
-        told = F.pad(mel, (1, 1), mode="replicate")
+        predicted = F.pad(mel, (1, 1), mode="replicate")
         # The root's gradient at zero is infinite: the floor goes under it.
         magnitude = (spectrum.real.square() + spectrum.imag.square()).clamp(min=FLOOR**2).sqrt()
-        heard = (self.bands.T @ magnitude).clamp(min=FLOOR).log()
-        gains = (self.weights @ (told - heard).clamp(-MOST, MOST)).exp()
+        measured = (self.bands.T @ magnitude).clamp(min=FLOOR).log()
+        gains = (self.weights @ (predicted - measured).clamp(-MOST, MOST)).exp()
         made = torch.istft(spectrum * gains, FFT_SIZE, HOP, window=self.window, length=padded.shape[1])
         return made[:, None, HOP // 2 : HOP // 2 + sound.shape[2]]
 

@@ -22,7 +22,7 @@ from utils.model.decoder.envelope import EnvelopeFilter
 from utils.model.shapes import NUM_MELS, DecoderShape
 
 MIDDLE_HZ = 150.0
-"""Pitches are told in octaves from here."""
+"""Pitches are predicted in octaves from here."""
 LEAST_HZ, MOST_HZ = 50.0, 500.0
 HIGHEST_HARMONIC_HZ = 10_000.0
 SOURCES = 3
@@ -127,18 +127,18 @@ def harmonic_generator(shape: DecoderShape) -> HarmonicGenerator:
     )
 
 
-def pitch_of(told: Tensor) -> Tensor:
+def pitch_of(predicted: Tensor) -> Tensor:
     """Pitch in Hz of each frame, 0 where unvoiced, [B, T], as the pitch head [B, 2, T] tells it."""
-    hertz = (MIDDLE_HZ * 2 ** told[:, 0].float()).clamp(LEAST_HZ, MOST_HZ)
-    return torch.where(told[:, 1] > 0, hertz, 0.0)
+    hertz = (MIDDLE_HZ * 2 ** predicted[:, 0].float()).clamp(LEAST_HZ, MOST_HZ)
+    return torch.where(predicted[:, 1] > 0, hertz, 0.0)
 
 
-def pitch_losses(told: Tensor, pitch: Tensor) -> dict[str, Tensor]:
+def pitch_losses(predicted: Tensor, pitch: Tensor) -> dict[str, Tensor]:
     """How wrong the pitch head [B, 2, T] is: octaves where the truth [B, T] is voiced, and being voiced at all."""
     voiced = pitch > 0
     truth = (pitch.clamp(min=LEAST_HZ) / MIDDLE_HZ).log2()
-    octaves = ((told[:, 0] - truth).abs() * voiced).sum() / voiced.sum().clamp(min=1)
-    return {"pitch": octaves, "voiced": F.binary_cross_entropy_with_logits(told[:, 1], voiced.float())}
+    octaves = ((predicted[:, 0] - truth).abs() * voiced).sum() / voiced.sum().clamp(min=1)
+    return {"pitch": octaves, "voiced": F.binary_cross_entropy_with_logits(predicted[:, 1], voiced.float())}
 
 
 def make_source(pitch: Tensor, hop: int) -> Tensor:

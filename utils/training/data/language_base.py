@@ -130,7 +130,7 @@ def _dvae(look: LanguageLook, progress: ProgressFn | None) -> Iterator[TunedDvae
             steps=config.dvae_steps,
             learning_rate=config.dvae_learning_rate,
             device=make_accelerator(config.device).device,
-            told=progress,
+            progress=progress,
         ) as tuned,
     ):
         yield tuned

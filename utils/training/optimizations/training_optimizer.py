@@ -83,7 +83,7 @@ class TrainingOptimizer:
         self.record: StepRecord | None = None
         """What was watched: a micro-batch of the first step, and of the first after each change; None before it."""
         self.has_news = False
-        """Whether `report` would tell something that was not told yet."""
+        """Whether `report` would report something new."""
         self.foreign: ForeignModel | None = None
         """The model that was optimized, if it is none of ours."""
         self._watched: tuple[Any, ...] | None = None
@@ -246,8 +246,8 @@ class TrainingOptimizer:
         """Show `get_memory_stats` in GB, one line: logged where logging is set up, printed where it is not."""
         stats = TrainingOptimizer.get_memory_stats()
         amounts = {name: value for name, value in stats.items() if name.endswith("_bytes")}
-        told = ", ".join(f"{name.removesuffix('_bytes')} {value / GB:.2f} GB" for name, value in amounts.items())
-        say(log, f"memory on {stats['device']}: {told}")
+        figures = ", ".join(f"{name.removesuffix('_bytes')} {value / GB:.2f} GB" for name, value in amounts.items())
+        say(log, f"memory on {stats['device']}: {figures}")
 
     @staticmethod
     def recommend(*args: Any, **options: Any) -> Recommendation:
