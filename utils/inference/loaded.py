@@ -13,8 +13,9 @@ from utils.checkpoints.layout import checkpoint_of
 from utils.checkpoints.store import load_checkpoint
 from utils.config import SpeechPrecision
 from utils.errors import UserError
-from utils.inference.engine import Synthesizer
+from utils.inference.engine import SLOTS, Synthesizer
 from utils.model.voices import Voice
+from utils.model.weights import State
 from utils.training.data.base import run_base
 from utils.training.run_folder import REFERENCE_FILE
 
@@ -69,15 +70,16 @@ class Models:
 
     Args:
         device: cpu or cuda.
-        precision: of the weights, see `resolve_precision`.
+        precision: of the models' weights; see `resolve_precision`.
+        slots: sentences that a model decodes side by side.
     """
 
-    def __init__(self, device: str, precision: SpeechPrecision = "auto") -> None:
-        self._precision = precision
+    def __init__(self, device: str, *, precision: SpeechPrecision = "auto", slots: int = SLOTS) -> None:
         if device == "cuda" and not torch.cuda.is_available():
             log.warning("there is a GPU, but PyTorch cannot use it: speaking on the CPU")
             device = "cpu"
         self._device = torch.device(device)
+        self._precision, self._slots = precision, slots
         self._key: tuple[object, ...] = ()
         self._loaded: LoadedModel | None = None
 
@@ -98,7 +100,7 @@ class Models:
         key = (base.folder, base.weights.stat().st_mtime_ns)
         if self._loaded is None or key != self._key:
             self._drop()
-            self._loaded = self._described(Synthesizer(base, device=self._device, precision=self._precision))
+            self._loaded = self._described(self._new(base))
             self._key = key
         return self._loaded
 
@@ -124,10 +126,13 @@ class Models:
             synthesizer.renew(weights)
         else:
             self._drop()
-            synthesizer = Synthesizer(base, gpt_state=weights, device=self._device, precision=self._precision)
+            synthesizer = self._new(base, weights)
         self._loaded = self._described(synthesizer, run=run, checkpoint=folder.name)
         self._key = key
         return self._loaded
+
+    def _new(self, base: Base, weights: State | None = None) -> Synthesizer:
+        return Synthesizer(base, gpt_state=weights, device=self._device, precision=self._precision, slots=self._slots)
 
     def _described(self, synthesizer: Synthesizer, *, run: Path | None = None, checkpoint: str = "") -> LoadedModel:
         language = synthesizer.base.about.get("language") or _trained_language(run)
