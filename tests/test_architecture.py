@@ -44,6 +44,7 @@ LAYERS = (
     "utils.training_optimizations",
     "utils.decoder_training",
     "utils.inference",
+    "utils.server",
     "utils.evaluation",
     "utils.gpt_train",
     "utils.cli",

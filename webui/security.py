@@ -1,15 +1,12 @@
 """Access control of the page: the address it listens on, allowed hosts and origins, size limits."""
 
 import argparse
-import ipaddress
 import shutil
-import socket
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
@@ -18,9 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.errors import UserError
 from utils.project.uploads import GIB, KEPT_FREE_BYTES
+from utils.server.hosts import Limited, hostname, is_loopback, is_own_origin, is_trusted
 from webui.assets import Assets, gradio_assets
 
-LOOPBACK_NAMES = ("localhost",)
 SHARE_DOMAINS = (".gradio.live", ".gradio.app")
 """Where gradio's tunnel makes a shared page appear."""
 MIN_PASSWORD = 8
@@ -137,19 +134,13 @@ class Access:
         }
 
     def is_trusted(self, host: str) -> bool:
-        """Whether a browser that believes to talk to this host talks to us by intention.
-
-        A page of a stranger can make its own name point to this computer (DNS rebinding), but it cannot make an
-        address out of digits do so: these are always trusted.
+        """As `hosts.is_trusted`, with the names of a shared page.
 
         Args:
             host: name or address, without the port.
         """
-        name = host.lower().rstrip(".")
-        own = {*LOOPBACK_NAMES, self.host.lower(), *(trusted.lower() for trusted in self.trusted_hosts)}
-        if not is_loopback(self.host):
-            own |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-        return is_address(name) or name in own or (self.share and name.endswith(SHARE_DOMAINS))
+        is_shared = self.share and host.lower().rstrip(".").endswith(SHARE_DOMAINS)
+        return is_shared or is_trusted(host, self.host, self.trusted_hosts)
 
 
 def access_of(flags: argparse.Namespace, auth: Login) -> Access:
@@ -235,22 +226,6 @@ def check_passwords(auth: Login, *, where: str) -> Login:
     return auth
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only programs on this computer can reach this address."""
-    if host.lower() in LOOPBACK_NAMES:
-        return True
-    return is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback
-
-
-def is_address(host: str) -> bool:
-    """Whether this is an address out of digits, not a name."""
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
 class Guard:
     """Refuses what no browser that shows our own page would send, before gradio sees it.
 
@@ -283,7 +258,8 @@ class Guard:
         host = headers.get("host", "")
         if not self.access.is_trusted(hostname(host)):
             return 421, "Unknown host name. Use http://127.0.0.1, or start the app with --trusted-host NAME."
-        if not self._is_own_origin(headers, host):
+        # Under --share as well: every stranger can have a name below gradio's domains.
+        if not is_own_origin(headers):
             return 403, "This request comes from another site."
         path = "/" + scope["path"].lstrip("/")
         if any(path.startswith(closed) for closed in CLOSED):
@@ -301,43 +277,6 @@ class Guard:
     def limit(self, scope: Scope) -> int:
         """How many bytes a request may have: several large files may come in one."""
         return 32 * self.access.max_upload_bytes if scope["path"] == UPLOAD_PATH else MAX_REQUEST_BYTES
-
-    def _is_own_origin(self, headers: Headers, host: str) -> bool:
-        origin = headers.get("origin")
-        if origin is None:
-            # Scripts send none. Browsers that tell where a request comes from tell it without an origin as well.
-            is_foreign = headers.get("sec-fetch-site") == "cross-site"
-            return not is_foreign or headers.get("sec-fetch-mode") == "navigate"
-        # Under --share as well: every stranger can have a name below gradio's domains.
-        netloc = urlsplit(origin).netloc.lower()
-        return bool(netloc) and netloc == host.lower()
-
-
-class Limited:
-    """Receives a request's body up to a limit, also when it does not tell its length beforehand.
-
-    Args:
-        receive: where the body comes from.
-        limit: bytes.
-    """
-
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive, self._left = receive, limit
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        self._left -= len(message.get("body", b""))
-        if self._left < 0:
-            return {"type": "http.disconnect"}
-        return message
-
-
-def hostname(host: str) -> str:
-    """The host of a Host header, without the port."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _with_headers(send: Send) -> Send:

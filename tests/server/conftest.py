@@ -1,0 +1,96 @@
+"""A server in a process of its own, as users start it, and what tests ask of it."""
+
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+START_S = 120.0
+"""Loading torch takes long on a busy machine."""
+TEXT = "The early bird catches the worm."
+
+
+@dataclass
+class Server:
+    """A running server."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+    output: Path
+    said: str
+    """What it printed before it listened."""
+
+    def post(self, **fields: Any) -> httpx.Response:
+        """Ask for speech."""
+        body = {"model": "starter", "voice": "default", "input": TEXT, "seed": 1, "response_format": "pcm"} | fields
+        return httpx.post(f"{self.url}/v1/audio/speech", json=body, timeout=120)
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=60)
+
+    def metric(self, name: str) -> float:
+        """Sum of a metric's samples."""
+        found = re.findall(rf"^xtts_{name}(?:{{.*}})? (\S+)$", self.get("/metrics").text, re.MULTILINE)
+        return sum(map(float, found))
+
+    def until(self, what: str, value: float = 0.0, timeout_s: float = 60.0) -> None:
+        """Wait until a metric has a value."""
+        deadline = time.monotonic() + timeout_s
+        while self.metric(what) != value:
+            assert time.monotonic() < deadline, f"{what} is {self.metric(what)} and not {value}"
+            time.sleep(0.1)
+
+    def resident(self) -> int:
+        """Bytes of memory."""
+        return int(self.metric("resident_bytes"))
+
+
+def start_server(output: Path, *flags: str, env: dict[str, str] | None = None) -> Server:
+    """Start a server on a free port and wait until its model is loaded."""
+    command = [sys.executable, "-m", "utils.cli.speech_server", "--output", str(output), "--port", "0", *flags]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+    )
+    assert process.stdout is not None
+    said, deadline = "", time.monotonic() + START_S
+    while "Listening on" not in said:
+        ready, _, _ = select.select([process.stdout], [], [], 1.0)
+        line = process.stdout.readline() if ready else ""
+        assert line or process.poll() is None, said
+        assert time.monotonic() < deadline, said
+        said += line
+    url = re.findall(r"http://\S+", said)[0]
+    server = Server(process, url, output, said)
+    while httpx.get(f"{url}/health").json()["status"] != "ok":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of an empty output folder, float32, for all tests that leave it as it is."""
+    flags = ("--precision", "fp32", "--max-requests", "80", "--max-upload-mb", "4")
+    running = start_server(tmp_path_factory.mktemp("served"), *flags)
+    yield running
+    running.process.terminate()
+    running.process.communicate(timeout=30)
+
+
+def samples(pcm: bytes) -> np.ndarray:
+    """16-bit samples as floats in [-1, 1]."""
+    return np.frombuffer(pcm, dtype="<i2").astype(np.float32) / 32_768

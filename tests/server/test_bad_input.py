@@ -1,0 +1,186 @@
+"""Whatever a client sends, it gets a clear answer in OpenAI's form, and the server goes on."""
+
+import io
+import json
+import socket
+import time
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.server.conftest import TEXT, Server
+
+LINES = "A line of a poem.\n"
+BAD: dict[str, tuple[dict[str, Any], int, str]] = {
+    "empty": ({"input": ""}, 400, "empty"),
+    "blank": ({"input": " \n\t "}, 400, "empty"),
+    "no text": ({"input": None}, 400, "string"),
+    "a number": ({"input": 12}, 400, "string"),
+    "too long": ({"input": "word " * 40_000}, 400, "200000 characters; a request may have 20000"),
+    "many lines": ({"input": LINES * 10_000}, 400, "180000 characters"),
+    "other script": ({"input": "漢字かな"}, 400, "cannot read"),
+    "arabic": ({"input": "مرحبا بالعالم"}, 400, "cannot read"),
+    "punctuation": ({"input": "... !?! --- ,,,"}, 400, "no letter or digit"),
+    "symbols": ({"input": "★☆★"}, 400, "no letter or digit"),
+    "half a pair": ({"input": "Hello \ud83d there"}, 400, "not valid Unicode"),
+    "unknown voice": ({"voice": "nobody"}, 400, "no voice 'nobody'"),
+    "voice of a path": ({"voice": "../../etc/passwd"}, 400, "no voice"),
+    "voice of a list": ({"voice": [1]}, 400, "not a name"),
+    "unknown model": ({"model": "gpt-none"}, 404, "does not exist"),
+    "model of a path": ({"model": "../ready"}, 404, "does not exist"),
+    "no model": ({"model": None}, 400, "Give the model"),
+    "format": ({"response_format": "midi"}, 400, "use one of: mp3"),
+    "stream format": ({"stream_format": "tape"}, 400, "audio or sse"),
+    "too quick": ({"speed": 9}, 400, "speed is 9.0; use 0.25 to 4"),
+    "speed of text": ({"speed": "fast"}, 400, "speed"),
+    "hot": ({"temperature": 5}, 400, "temperature is 5.0"),
+    "codes": ({"top_k": 10**30}, 400, "top_k"),
+    "seed": ({"seed": -1}, 400, "seed is -1"),
+    "split": ({"split": "letters"}, 400, "split"),
+    "language": ({"language": "xx"}, 400, "cannot read the language"),
+}
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+@pytest.fixture(autouse=True)
+def lives_on(server: Server) -> Iterator[None]:
+    yield
+    assert server.process.poll() is None
+    assert server.get("/health").json()["status"] == "ok"
+
+
+@pytest.mark.parametrize(("fields", "status", "message"), BAD.values(), ids=BAD)
+def test_bad_fields_are_refused(server: Server, fields: dict[str, Any], status: int, message: str) -> None:
+    body = {"model": "starter", "voice": "default", "input": TEXT} | fields
+    response = httpx.post(f"{server.url}/v1/audio/speech", content=json.dumps(body), timeout=60)
+    error = error_of(response)
+    assert response.status_code == status, error
+    assert message in error["message"] and error["type"] == "invalid_request_error"
+    assert str(server.output) not in error["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b"[" * 100_000])
+def test_a_body_that_is_no_object_is_refused(server: Server, body: bytes) -> None:
+    response = httpx.post(f"{server.url}/v1/audio/speech", content=body)
+    assert response.status_code == 400 and error_of(response)["code"] == "invalid_json"
+
+
+def test_a_body_that_is_too_large_is_refused(server: Server) -> None:
+    response = httpx.post(f"{server.url}/v1/audio/speech", content=b" " * (2 * 2**20))
+    assert response.status_code == 413 and error_of(response)["code"] == "request_too_large"
+
+
+def test_unknown_addresses_and_methods_are_told(server: Server) -> None:
+    assert error_of(server.get("/v1/chat/completions"))["code"] == "unknown_url"
+    response = server.get("/v1/audio/speech")
+    assert response.status_code == 405 and error_of(response)["code"] == "unknown_url"
+
+
+def test_fields_that_nobody_knows_are_ignored(server: Server) -> None:
+    assert server.post(instructions="cheerfully", user="me", anything=[1]).status_code == 200
+
+
+def upload(server: Server, content: bytes, name: str = "ben") -> httpx.Response:
+    files = {"audio_sample": ("ben.wav", content)}
+    return httpx.post(f"{server.url}/v1/audio/voices", files=files, data={"name": name}, timeout=60)
+
+
+def sound(seconds: float, loudness: float = 0.3) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as wav:
+        wav.setparams((1, 2, 24_000, 0, "NONE", ""))
+        noise = np.random.default_rng(0).normal(size=int(seconds * 24_000)) * loudness * 8_000
+        wav.writeframes(noise.astype("<i2").tobytes())
+    return file.getvalue()
+
+
+UPLOADS: dict[str, tuple[bytes, str, int, str]] = {
+    "half": (sound(2.0)[:40_000], "ben", 400, "truncated"),
+    "short": (sound(0.1), "ben", 400, "lasts 0.10 s"),
+    "silent": (sound(1.0, 0.0), "ben", 400, "silent"),
+    "no sound": (b"this is no recording", "ben", 400, "cannot be read as audio"),
+    "empty": (b"", "ben", 400, "0 bytes"),
+    "large": (sound(200.0), "ben", 413, "too large"),
+    "path": (sound(1.0), "../ben", 400, "cannot be used as a voice name"),
+    "own": (sound(1.0), "default", 400, "own voice"),
+    "no name": (sound(1.0), "", 400, "a name"),
+}
+
+
+@pytest.mark.parametrize(("content", "name", "status", "message"), UPLOADS.values(), ids=UPLOADS)
+def test_bad_recordings_are_refused(server: Server, content: bytes, name: str, status: int, message: str) -> None:
+    response = upload(server, content, name)
+    error = error_of(response)
+    assert response.status_code == status and message in error["message"], error
+    assert "/tmp" not in error["message"]
+    assert "ben" not in server.get("/v1/audio/voices").json()["voices"]
+    assert list(server.output.glob(".voices/*")) == []
+
+
+def test_an_upload_that_is_broken_off_leaves_nothing(server: Server) -> None:
+    with connection(server) as raw:
+        raw.sendall(
+            b"POST /v1/audio/voices HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+            b'Content-Disposition: form-data; name="audio_sample"; filename="a.wav"\r\n\r\nRIFF'
+        )
+        time.sleep(0.3)
+    assert list(server.output.glob(".voices/*")) == []
+    assert not list(Path("/tmp").glob("voice-*"))
+
+
+def connection(server: Server) -> socket.socket:
+    address = urlsplit(server.url)
+    return socket.create_connection((address.hostname, address.port))
+
+
+def ask_for_long_speech(raw: socket.socket) -> None:
+    body = json.dumps({"model": "starter", "voice": "default", "input": f"{TEXT} " * 300, "response_format": "pcm"})
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    raw.sendall((head + body).encode())
+
+
+def test_a_client_that_goes_away_ends_its_speech(server: Server) -> None:
+    with connection(server) as raw:
+        ask_for_long_speech(raw)
+        assert b"200 OK" in raw.recv(4096)
+        assert server.metric("requests_live") == 1
+    server.until("requests_live")
+    server.until("batch_size")
+
+
+def test_a_client_that_goes_away_before_its_first_sound_ends_its_speech(server: Server) -> None:
+    with connection(server) as raw:
+        ask_for_long_speech(raw)
+    server.until("requests_live")
+
+
+def test_a_client_that_stops_reading_does_not_hold_the_engine(server: Server) -> None:
+    with connection(server) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ask_for_long_speech(raw)
+        raw.recv(4096)
+        assert server.post().status_code == 200
+    server.until("requests_live")
+
+
+def test_nonsense_that_is_no_http_is_survived(server: Server) -> None:
+    for words in (b"\x16\x03\x01\x00hello", b"GET / HTTP/9.9\r\n\r\n", b"A" * 100_000):
+        with connection(server) as raw:
+            try:
+                raw.sendall(words)
+                raw.settimeout(2)
+                raw.recv(1024)
+            except OSError:
+                pass

@@ -1,0 +1,173 @@
+"""OpenAI's own client speaks with the server: formats, streams, models and voices."""
+
+import base64
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.server.conftest import TEXT, Server, samples
+from utils.audio.decode import decode
+from utils.server.encode import FORMATS
+from utils.text.languages import plain_code
+
+LOSSLESS = ("wav", "flac")
+DELAY_S = 0.12
+"""Encoders put up to so much silence before and behind the sound."""
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> OpenAI:
+    return OpenAI(base_url=f"{server.url}/v1", api_key="none-needed", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def spoken(client: OpenAI) -> np.ndarray:
+    """The sentence with a seed, as samples."""
+    return samples(say(client, response_format="pcm"))
+
+
+def say(client: OpenAI, text: str = TEXT, *, seed: int = 3, **options) -> bytes:
+    fields = {"model": "starter", "voice": "default", "extra_body": {"seed": seed}} | options
+    return client.audio.speech.create(input=text, **fields).content
+
+
+def alike(found: np.ndarray, wanted: np.ndarray) -> float:
+    """Correlation at the best delay."""
+    size = 2 ** int(np.ceil(np.log2(len(found) + len(wanted))))
+    product = np.fft.irfft(np.fft.rfft(found, size) * np.conj(np.fft.rfft(wanted, size)))
+    return float(product.max() / np.linalg.norm(found) / np.linalg.norm(wanted))
+
+
+def test_speech_is_sound_of_the_right_length(spoken: np.ndarray) -> None:
+    assert 1.0 < len(spoken) / 24_000 < 6.0
+    assert 0.02 < np.abs(spoken).max() <= 1.0
+
+
+@pytest.mark.parametrize("form", [name for name in FORMATS if name != "pcm"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_every_format_decodes_to_the_same_speech(
+    client: OpenAI, spoken: np.ndarray, tmp_path: Path, form: str, stream: bool
+) -> None:
+    path = tmp_path / f"speech.{form}"
+    path.write_bytes(say(client, response_format=form, extra_body={"seed": 3, "stream": stream}))
+    wav, rate = decode(path)
+    found = wav[0].numpy()
+    assert rate == 24_000 or form == "opus"
+    if rate != 24_000:
+        found = found[:: rate // 24_000]
+    if form in LOSSLESS and stream:
+        assert np.array_equal(found, spoken)
+    elif stream:
+        assert 0 <= len(found) - len(spoken) < 2 * DELAY_S * 24_000
+        assert alike(found, spoken) > 0.95
+    else:
+        assert len(found) > 24_000
+
+
+def test_sound_comes_in_parts_that_are_the_whole(client: OpenAI, spoken: np.ndarray) -> None:
+    fields = {"model": "starter", "voice": "default", "input": TEXT, "response_format": "pcm"}
+    with client.audio.speech.with_streaming_response.create(**fields, extra_body={"seed": 3}) as response:
+        parts = list(response.iter_bytes(1024))
+    assert len(parts) > 3
+    assert np.array_equal(samples(b"".join(parts)), spoken)
+
+
+def test_events_hold_the_same_speech_and_an_account(client: OpenAI, spoken: np.ndarray) -> None:
+    fields = {"model": "starter", "voice": "default", "input": TEXT, "response_format": "pcm", "stream_format": "sse"}
+    with client.audio.speech.with_streaming_response.create(**fields, extra_body={"seed": 3}) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = [json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line]
+    deltas, done = events[:-1], events[-1]
+    assert {event["type"] for event in deltas} == {"speech.audio.delta"} and len(deltas) > 1
+    assert np.array_equal(samples(b"".join(base64.b64decode(event["audio"]) for event in deltas)), spoken)
+    usage = done["usage"]
+    assert (
+        done["type"] == "speech.audio.done" and usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    )
+    # A code is 1024 samples at 22 050 Hz.
+    assert abs(usage["output_tokens"] * 1024 / 22_050 - len(spoken) / 24_000) < 0.2
+
+
+def test_a_seed_speaks_the_same_beside_others(client: OpenAI, spoken: np.ndarray) -> None:
+    others = [f"Number {number} is another sentence that goes on for a while." for number in range(6)]
+    with ThreadPoolExecutor(8) as pool:
+        pcm = {"response_format": "pcm"}
+        noise = [pool.submit(say, client, text, seed=number, **pcm) for number, text in enumerate(others)]
+        found = samples(pool.submit(say, client, response_format="pcm").result())
+        assert all(len(one.result()) > 10_000 for one in noise)
+    assert len(found) == len(spoken)
+    # The codes are the same; products of several rows may round otherwise in the last bit.
+    assert np.abs(found - spoken).max() < 5e-3
+
+
+def test_no_seed_is_another_take_each_time(client: OpenAI) -> None:
+    takes = [say(client, response_format="pcm", extra_body={}) for _ in range(2)]
+    assert takes[0] != takes[1]
+
+
+def test_speed_shortens_speech(client: OpenAI, spoken: np.ndarray) -> None:
+    quick = samples(say(client, response_format="pcm", speed=2.0))
+    assert 0.4 < len(quick) / len(spoken) < 0.6
+
+
+def test_a_long_text_comes_whole_and_in_order(client: OpenAI) -> None:
+    sentences = ["One two three four five six seven.", "Still waters run deep.", "Rome was not built in a day."]
+    body = {"seed": 3, "split": "sentences"}
+    whole = samples(say(client, " ".join(sentences), response_format="pcm", extra_body=body))
+    first = samples(say(client, sentences[0], response_format="pcm", extra_body=body))
+    # The first sentence is followed by a pause in the long text only.
+    spoken_part = np.trim_zeros(first, "b")
+    assert np.abs(whole[: len(spoken_part)] - spoken_part).max() < 5e-3
+    assert len(whole) > 2 * len(first)
+
+
+def test_models_are_listed_and_found(client: OpenAI) -> None:
+    names = [model.id for model in client.models.list()]
+    assert "starter" in names
+    assert client.models.retrieve("starter").id == "starter"
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        client.models.retrieve("nothing/ready")
+
+
+def test_faults_are_the_clients_own_exceptions(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as missing:
+        say(client, model="gpt-none")
+    assert missing.value.code == "model_not_found" and missing.value.param == "model"
+    with pytest.raises(openai.BadRequestError) as unknown:
+        say(client, voice="alloy")
+    assert unknown.value.code == "voice_not_found" and "default" in str(unknown.value)
+    with pytest.raises(openai.BadRequestError, match="empty"):
+        say(client, " ")
+
+
+def test_a_voice_is_uploaded_used_and_deleted(client: OpenAI, server: Server, spoken: np.ndarray) -> None:
+    recording = Path("assets/starter/reference.wav").read_bytes()
+    voice = client.audio.voices.create(audio_sample=("anna.wav", recording), name="anna", consent="mine")
+    assert voice.id == "anna"
+    assert "anna" in server.get("/v1/audio/voices").json()["voices"]
+    heard = samples(say(client, voice="anna", response_format="pcm"))
+    assert len(heard) > 12_000
+    assert np.array_equal(heard, samples(say(client, voice={"id": "anna"}, response_format="pcm")))
+    assert client.audio.voices.delete("anna").deleted
+    assert "anna" not in server.get("/v1/audio/voices").json()["voices"]
+    with pytest.raises(openai.BadRequestError, match="no voice 'anna'"):
+        say(client, voice="anna")
+
+
+def test_voices_of_the_model_speak_differently(client: OpenAI, server: Server) -> None:
+    names = server.get("/v1/audio/voices?model=starter").json()["voices"]
+    assert names[0] == "default" and len(names) > 2
+    first, second = (say(client, voice=name, response_format="pcm") for name in names[1:3])
+    assert first != second
+
+
+def test_languages_are_named_as_clients_do(client: OpenAI) -> None:
+    assert plain_code("zh-cn") == "zh"
+    assert say(client, response_format="pcm", extra_body={"seed": 3, "language": "en"})
+    with pytest.raises(openai.BadRequestError, match="cannot read the language"):
+        say(client, extra_body={"language": "xx"})

@@ -1,0 +1,237 @@
+"""The thread that owns the device: order, limits, recovery; with the starter, in this process."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.server.conftest import TEXT, samples
+from utils.errors import UserError
+from utils.inference.batch import Batch
+from utils.inference.engine import Synthesizer
+from utils.jobs.device import CPU, Claim
+from utils.jobs.process import ProcessId
+from utils.server.catalog import find_listed
+from utils.server.service import SpeechService
+from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError, UnknownVoiceError
+
+WAIT_S = 120.0
+LONG = " ".join([TEXT] * 40)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., SpeechService]]:
+    """Makes services of one output folder, which end with the test."""
+    made: list[SpeechService] = []
+
+    def start(**options: Any) -> SpeechService:
+        service = SpeechService(tmp_path, device="cpu", precision="fp32", **options)
+        made.append(service)
+        service.start()
+        return service
+
+    yield start
+    for service in made:
+        service.close()
+        assert not service.is_alive
+
+
+def ask(service: SpeechService, text: str = TEXT, *, model: str = "starter", **fields: Any) -> Ticket:
+    request = SpeechRequest(text=text, **{"seed": 1, "language": "en", **fields})
+    ticket = Ticket(request, (model, find_listed(service.output, model)))
+    service.submit(ticket)
+    return ticket
+
+
+def heard(ticket: Ticket) -> np.ndarray:
+    """All of its speech."""
+    assert ticket.wait(WAIT_S)
+    if ticket.error is not None:
+        raise ticket.error
+    return samples(b"".join(ticket.take()))
+
+
+@pytest.fixture(scope="module")
+def alone() -> np.ndarray:
+    """The sentence as the engine speaks it by itself."""
+    from utils.bases.find import find_base
+
+    synthesizer = Synthesizer(find_base("starter"))
+    wav = synthesizer.speak(TEXT, language="en", voice=synthesizer.default_voice(), seed=1, guard=False)
+    return wav[0].numpy()
+
+
+def same(found: np.ndarray, wanted: np.ndarray) -> bool:
+    return len(found) <= len(wanted) and np.abs(found - wanted[: len(found)]).max() < 5e-3
+
+
+def test_a_request_is_spoken_as_the_engine_speaks_it(make, alone):
+    service = make()
+    whole, streamed = ask(service, stream=False), ask(service)
+    assert same(heard(whole), alone) and same(heard(streamed), alone)
+    assert streamed.first_sound_s < WAIT_S and service.num_live == 0
+
+
+def test_a_request_too_many_is_refused_and_told_when_to_come_back(make):
+    service = make(max_requests=2)
+    first = [ask(service) for _ in range(2)]
+    with pytest.raises(QueueFullError) as error:
+        ask(service)
+    assert error.value.retry_after_s >= 1
+    assert all(len(heard(ticket)) for ticket in first)
+    assert len(heard(ask(service)))
+
+
+def test_a_first_sentence_goes_before_the_rest_of_a_long_text(make):
+    service = make(slots=4)
+    long = ask(service, LONG, stream=False)
+    while not service.num_active():
+        time.sleep(0.01)
+    short = ask(service)
+    assert len(heard(short)) and not long.is_ended
+    long.cancel()
+    assert long.wait(WAIT_S)
+
+
+def test_a_cancelled_request_ends_and_frees_its_slots(make):
+    service = make()
+    ticket = ask(service, LONG)
+    while ticket.buffered_s == 0:
+        time.sleep(0.01)
+    ticket.cancel()
+    assert ticket.wait(WAIT_S) and ticket.error is None
+    assert service.num_active() == 0 and service.num_live == 0
+
+
+def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
+    monkeypatch.setattr("utils.server.ticket.BUFFER_S", 3.0)
+    monkeypatch.setattr("utils.server.speaking.BUFFER_S", 3.0)
+    service = make(stall_s=1.0)
+    ticket = ask(service, LONG)
+    assert ticket.wait(WAIT_S)
+    assert isinstance(ticket.error, StalledError)
+    # What is spoken ahead of a slow listener is bounded.
+    assert ticket.buffered_s < 20
+
+
+def test_a_slow_listener_gets_all(make, monkeypatch):
+    monkeypatch.setattr("utils.server.ticket.BUFFER_S", 2.0)
+    monkeypatch.setattr("utils.server.speaking.BUFFER_S", 2.0)
+    service = make(stall_s=30.0)
+    text = " ".join([TEXT] * 4)
+    slow, quick = ask(service, text, split="sentences"), ask(service, text, split="sentences")
+    parts = []
+    while not slow.is_ended:
+        time.sleep(0.5)
+        parts += slow.take()
+    found = samples(b"".join([*parts, *slow.take()]))
+    assert same(found, heard(quick))
+
+
+def test_memory_that_runs_out_makes_the_batch_smaller_and_loses_nothing(make, monkeypatch, alone):
+    step = Batch.step
+
+    def too_much(batch: Batch) -> Any:
+        found = step(batch)
+        if batch.decoder.slots > 2 and len(batch.decoder.sentences) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return found
+
+    monkeypatch.setattr(Batch, "step", too_much)
+    service = make(slots=8)
+    tickets = [ask(service) for _ in range(6)]
+    assert all(same(heard(ticket), alone) for ticket in tickets)
+    assert service.out_of_memory == 2
+
+
+def test_memory_that_runs_out_for_one_sentence_fails_that_request_only(make, monkeypatch):
+    def too_much(batch: Batch) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    service = make(slots=2)
+    assert len(heard(ask(service)))
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "step", too_much)
+        ticket = ask(service)
+        assert ticket.wait(WAIT_S)
+    assert isinstance(ticket.error, torch.OutOfMemoryError)
+    assert len(heard(ask(service)))
+
+
+def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):
+    step = Batch.step
+
+    def fail_for_one(batch: Batch) -> Any:
+        if any(
+            sentence.sampling.temperature == 1.5 and len(sentence.codes) > 5 for sentence in batch.decoder.sentences
+        ):
+            raise IndexError("index out of range")
+        return step(batch)
+
+    monkeypatch.setattr(Batch, "step", fail_for_one)
+    service = make()
+    good = [ask(service) for _ in range(3)]
+    bad = ask(service, temperature=1.5)
+    good += [ask(service) for _ in range(2)]
+    assert all(same(heard(ticket), alone) for ticket in good)
+    with pytest.raises(IndexError):
+        heard(bad)
+    assert service.num_live == 0 and len(heard(ask(service)))
+
+
+def test_faults_of_a_request_end_it_with_words(make):
+    service = make()
+    with pytest.raises(UnknownVoiceError, match="nobody"):
+        heard(ask(service, voice="nobody"))
+    with pytest.raises(UserError, match="cannot read"):
+        heard(ask(service, "漢字"))
+    assert len(heard(ask(service)))
+
+
+def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path):
+    service = make()
+    ticket = ask(service, LONG)
+    while ticket.buffered_s == 0:
+        time.sleep(0.01)
+    claim = Claim(CPU, tmp_path)
+    run = tmp_path / "voice" / "runs" / "one"
+    run.mkdir(parents=True)
+    claim.give_process(run, "train", ProcessId.of(os.getpid()))
+    assert ticket.wait(WAIT_S)
+    assert isinstance(ticket.error, UnavailableError) and "'one' has started" in ticket.error.what
+    assert service.loaded() == {}
+    with pytest.raises(UnavailableError):
+        heard(ask(service))
+    claim.free()
+    assert len(heard(ask(service)))
+
+
+def test_the_model_used_last_stays_when_memory_is_short(make):
+    service = make(max_model_bytes=80_000_000)
+    assert len(heard(ask(service)))
+    (size,) = service.loaded().values()
+    assert 20_000_000 < size < 80_000_000
+    assert len(heard(ask(service, "No.", model="tiny", speed=4.0)))
+    assert len(heard(ask(service)))
+    assert "starter" in service.loaded()
+    small = make(max_model_bytes=1)
+    for model in ("starter", "tiny", "starter"):
+        assert len(heard(ask(small, "No.", model=model, speed=4.0)))
+        assert list(small.loaded()) == [model]
+
+
+def test_a_stop_ends_all_requests_with_an_error(make):
+    service = make()
+    tickets = [ask(service, LONG) for _ in range(3)]
+    while not service.num_active():
+        time.sleep(0.01)
+    threading.Thread(target=service.close).start()
+    assert all(ticket.wait(WAIT_S) and isinstance(ticket.error, UnavailableError) for ticket in tickets)
+    with pytest.raises(UnavailableError, match="stopped"):
+        ask(service)

@@ -1,0 +1,52 @@
+"""A client that asks as SillyTavern's XTTS extension does, with its strings and slashes."""
+
+import io
+import wave
+
+import httpx
+import pytest
+
+from tests.server.conftest import TEXT, Server
+
+SETTINGS = {
+    "temperature": "0.75",
+    "speed": "1",
+    "length_penalty": 1.0,
+    "repetition_penalty": "5",
+    "top_p": "0",
+    "top_k": "50",
+    "enable_text_splitting": True,
+    "stream_chunk_size": "100",
+}
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_conversation(server: Server, slash: str) -> None:
+    voices = server.get(f"/speakers{slash}").json()
+    assert voices[0] == {"name": "default", "voice_id": "default", "preview_url": ""}
+    assert [voice["name"] for voice in voices] == server.get(f"/speakers_list{slash}").json()
+    assert server.get(f"/languages{slash}").json() == {"languages": {"English": "en"}}
+    assert set(server.get(f"/get_folders{slash}").json()) == {"speaker_folder", "output_folder", "model_folder"}
+    answer = httpx.post(f"{server.url}/set_tts_settings{slash}", json=SETTINGS)
+    assert answer.json() == {"message": "Settings successfully applied"}
+    assert server.get(f"/get_tts_settings{slash}").json()["temperature"] == 0.75
+    body = {"text": TEXT, "speaker_wav": voices[1]["voice_id"], "language": "en"}
+    said = httpx.post(f"{server.url}/tts_to_audio{slash}", json=body, timeout=120)
+    assert said.status_code == 200 and said.headers["content-type"] == "audio/wav"
+    with wave.open(io.BytesIO(said.content)) as wav:
+        assert (wav.getframerate(), wav.getnchannels(), wav.getsampwidth()) == (24_000, 1, 2)
+        assert wav.getnframes() > 24_000
+    with httpx.stream("GET", f"{server.url}/tts_stream{slash}", params=body, timeout=120) as stream:
+        assert stream.status_code == 200
+        parts = list(stream.iter_bytes(2048))
+    assert parts[0][:4] == b"RIFF" and len(parts) > 3
+    # What is not known yet is written as the largest size, as players expect of a stream.
+    assert b"".join(parts)[40:44] == b"\xff" * 4
+
+
+def test_faults_are_told(server: Server) -> None:
+    for fields in ({"text": ""}, {"text": TEXT, "language": "zh-cn"}, {"text": TEXT, "speaker_wav": "nobody"}):
+        answer = httpx.post(f"{server.url}/tts_to_audio/", json=fields, timeout=60)
+        assert answer.status_code == 400 and answer.json()["error"]["message"]
+    bad = httpx.post(f"{server.url}/set_tts_settings", json=SETTINGS | {"top_k": "many"})
+    assert bad.status_code == 400 and bad.json()["error"]["param"] == "top_k"

@@ -1,0 +1,183 @@
+"""Which models and voices the server offers, by their names; without torch."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.bases.catalog import known_bases
+from utils.config import DATASET_RATE
+from utils.errors import UserError, disk_errors
+from utils.project.paths import check_name
+from utils.project.projects import find_project, list_projects
+from utils.server.ticket import DEFAULT_VOICE, UnknownModelError
+from utils.speech.models import SpeakingModel, find_model, speaking_models
+
+VOICES_FOLDER = ".voices"
+"""Of uploaded voices, in the output folder; no project can have this name."""
+MAX_VOICES = 1_000
+"""Uploaded ones."""
+MAX_LISTS = 100
+"""Lists of models' voices and languages that are kept."""
+VOICE_S = 60
+"""So much of an uploaded recording is kept; models hear 30 s at most."""
+
+
+def list_models(output: Path) -> list[tuple[str, SpeakingModel]]:
+    """All models by id: of projects `PROJECT/ready`, `PROJECT/run/ID/best` and such, then bases by their names."""
+    found = []
+    for project in list_projects(output):
+        # Bases that anybody can name come once, below.
+        own = [model for model in speaking_models(project) if model.kind != "base" or Path(model.source).is_dir()]
+        found += [(f"{project.name}/{model.id}", model) for model in own]
+    return [*found, *_bases()]
+
+
+def find_listed(output: Path, model_id: str) -> SpeakingModel:
+    """The model of an id.
+
+    Raises:
+        UnknownModelError: there is none.
+    """
+    for name, model in _bases():
+        if name == model_id:
+            return model
+    project, _, inner = model_id.partition("/")
+    try:
+        return find_model(find_project(project, output), inner)
+    except (UserError, OSError, ValueError) as error:
+        raise UnknownModelError(
+            what=f"the model {model_id!r} does not exist", fix="GET /v1/models lists those that do"
+        ) from error
+
+
+def model_folder(model: SpeakingModel) -> Path:
+    """Where the files of a model lie; of a run's, those of its base.
+
+    Raises:
+        UserError: they are gone.
+    """
+    # Imported late: they load torch.
+    from utils.bases.find import find_base
+    from utils.training.data.base import run_base
+
+    if model.kind == "run":
+        return run_base(Path(model.source)).folder
+    return find_base(model.source).folder if model.kind == "base" else Path(model.source)
+
+
+def model_voices(model: SpeakingModel) -> list[str]:
+    """Names of the voices that came with a model.
+
+    Raises:
+        UserError: its files are gone or damaged.
+    """
+    from utils.inference.engine import read_speakers
+
+    path = model_folder(model) / "speakers_xtts.pth"
+    return _kept(path, lambda: sorted(read_speakers(path))) if path.is_file() else []
+
+
+def model_languages(model: SpeakingModel) -> list[str]:
+    """Codes of the languages that a model reads.
+
+    Raises:
+        UserError: its files are gone or damaged.
+    """
+    from utils.bases.base import Base
+
+    base = Base(model_folder(model))
+    return _kept(base.folder / "vocab.json", lambda: list(base.tokenizer().languages))
+
+
+def _kept(path: Path, read: Callable[[], list[str]]) -> list[str]:
+    key = (str(path), path.stat().st_mtime_ns)
+    if key not in _lists:
+        if len(_lists) >= MAX_LISTS:
+            _lists.clear()
+        _lists[key] = read()
+    return _lists[key]
+
+
+def _bases() -> list[tuple[str, SpeakingModel]]:
+    return [
+        (base.name, SpeakingModel(id=f"base/{base.name}", kind="base", source=base.name))
+        for base in known_bases()
+        if base.is_here
+    ]
+
+
+_lists: dict[tuple[str, int], list[str]] = {}
+"""By file and when it changed."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """An uploaded voice."""
+
+    name: str
+    path: Path
+
+    @property
+    def created(self) -> int:
+        """In seconds since 1970."""
+        return int(self.path.stat().st_mtime)
+
+
+class Recordings:
+    """Uploaded voices: one recording each.
+
+    Args:
+        output: the folder that holds all projects.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.folder = output / VOICES_FOLDER
+
+    def all(self) -> list[Recording]:
+        """By name."""
+        files = sorted(self.folder.glob("*.wav")) if self.folder.is_dir() else []
+        return [Recording(path.stem, path) for path in files]
+
+    def find(self, name: str) -> Recording | None:
+        """The voice of a name."""
+        try:
+            path = self.folder / f"{check_name(name, kind='voice')}.wav"
+        except UserError:
+            return None
+        return Recording(path.stem, path) if path.is_file() else None
+
+    @disk_errors()
+    def add(self, name: str, upload: Path) -> Recording:
+        """Keep a recording as a voice, in place of an older one of the same name.
+
+        Raises:
+            UserError: the name cannot be used, the recording cannot be read or is too short, or there is no room.
+        """
+        name = check_name(name, kind="voice")
+        if name == DEFAULT_VOICE:
+            raise UserError(what=f"{DEFAULT_VOICE!r} is the model's own voice", fix="use another name")
+        if len(self.all()) >= MAX_VOICES:
+            raise UserError(what=f"there are {MAX_VOICES} voices already", fix="delete one first")
+        # Imported late: they load torch.
+        from utils.audio.write import write_wav
+        from utils.model.voices import ReferenceLimits, load_reference
+
+        wav = load_reference(upload, ReferenceLimits(max_seconds=VOICE_S))
+        if not wav.abs().max() > 0:
+            raise UserError(what="the recording is silent", fix="use one of clear speech")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{name}.wav"
+        write_wav(path, wav, DATASET_RATE)
+        # A voice is known by when its file changed: twice within one tick of the clock are two.
+        os.utime(path, ns=(time.time_ns(), time.time_ns()))
+        return Recording(name, path)
+
+    @disk_errors()
+    def remove(self, name: str) -> bool:
+        """Forget a voice; whether it was there."""
+        found = self.find(name)
+        if found is not None:
+            found.path.unlink(missing_ok=True)
+        return found is not None

@@ -1,0 +1,71 @@
+"""Errors in the form of OpenAI's API: {"error": {message, type, param, code}} and an HTTP status."""
+
+import logging
+
+from starlette.responses import JSONResponse
+
+from utils.errors import UserError
+from utils.server.ticket import QueueFullError, StalledError, UnavailableError, UnknownModelError, UnknownVoiceError
+
+RETRY_LATER_S = 30
+
+log = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """A request that is not answered as it was meant.
+
+    Args:
+        status: of HTTP.
+        message: what is wrong and what to do about it.
+        param: the field at fault.
+        code: a word for programs.
+        retry_after_s: when it is worth another try.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry_after_s: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.retry_after_s = retry_after_s
+
+    def content(self) -> dict[str, object]:
+        """What the client reads."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        if self.status == 429:
+            kind = "rate_limit_error"
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        headers = {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else None
+        return JSONResponse(self.content(), status_code=self.status, headers=headers)
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """Any error as the client is to see it; what only a programmer understands stays in the log."""
+    if isinstance(error, ApiError):
+        return error
+    if not isinstance(error, UserError):
+        log.error("a request failed: %s: %s", type(error).__name__, error)
+        if "out of memory" in str(error).lower() or isinstance(error, MemoryError):
+            return ApiError(
+                503,
+                "The device has too little free memory for this request.",
+                code="out_of_memory",
+                retry_after_s=RETRY_LATER_S,
+            )
+        return ApiError(500, "The server failed to speak this; its log says why.", code="internal_error")
+    # Where it was found are paths of this computer, which are nobody's business.
+    message = ". ".join(part[:1].upper() + part[1:] for part in (error.what, error.fix) if part) + "."
+    if isinstance(error, QueueFullError):
+        return ApiError(429, message, code="queue_full", retry_after_s=error.retry_after_s)
+    if isinstance(error, UnavailableError):
+        return ApiError(503, message, code="unavailable", retry_after_s=RETRY_LATER_S)
+    if isinstance(error, StalledError):
+        return ApiError(408, message, code="client_stalled")
+    if isinstance(error, UnknownModelError):
+        return ApiError(404, message, param="model", code="model_not_found")
+    if isinstance(error, UnknownVoiceError):
+        return ApiError(400, message, param="voice", code="voice_not_found")
+    return ApiError(400, message)

@@ -1,0 +1,129 @@
+"""What every request passes first: host, origin, size and key; and how its answer is counted."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from utils.server.faults import ApiError, as_api_error
+from utils.server.hosts import Limited, hostname, is_own_origin, is_trusted
+from utils.server.keys import is_valid
+from utils.server.metrics import Metrics
+
+MAX_BODY_BYTES = 2**20
+"""Of a request that is no upload."""
+UPLOAD_PATHS = ("/v1/audio/voices",)
+OPEN_PATHS = ("/health",)
+"""Answered without a key: they tell nothing that a stranger could use."""
+SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+ALLOWED_HEADERS = "authorization, cache-control, content-type"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Who is answered."""
+
+    host: str = "127.0.0.1"
+    """The address that the server listens on."""
+    keys: tuple[str, ...] = ()
+    """A request must bring one of these; none is needed where there are none."""
+    trusted_hosts: tuple[str, ...] = ()
+    """Names beside this computer's own under which browsers may ask, as behind a proxy."""
+    origins: tuple[str, ...] = ()
+    """Pages of other sites that may ask, such as http://127.0.0.1:8000."""
+    max_upload_bytes: int = 64 * 2**20
+    send_timeout_s: float = 60.0
+    """A client that takes nothing for so long is given up."""
+
+
+class Guard:
+    """Middleware around all routes.
+
+    Args:
+        app: what comes behind it.
+        access: whom to answer.
+        metrics: counts answers.
+    """
+
+    def __init__(self, app: ASGIApp, *, access: Access, metrics: Metrics) -> None:
+        self._app, self._access, self._metrics = app, access, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status, is_whole = "aborted", False
+        headers = Headers(scope=scope)
+        origin = headers.get("origin", "").rstrip("/")
+
+        async def counted(message: Message) -> None:
+            nonlocal status, is_whole
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+                self._add_headers(MutableHeaders(scope=message), origin)
+            # Where nobody reads, sending would wait for ever.
+            async with asyncio.timeout(self._access.send_timeout_s):
+                await send(message)
+            is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        try:
+            await self._answer(scope, headers, origin, receive, counted)
+        except Exception as error:
+            if status != "aborted":
+                # An answer that was begun can only be broken off: the client sees that it is not whole.
+                log.info("%s %s broken off: %s", scope["method"], scope["path"], str(error).split("\n")[0])
+            else:
+                fault = as_api_error(error)
+                if fault.status == 500:
+                    log.exception("%s %s", scope["method"], scope["path"])
+                await fault.response()(scope, receive, counted)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._metrics.requests[route, status if is_whole else "aborted"] += 1
+
+    async def _answer(self, scope: Scope, headers: Headers, origin: str, receive: Receive, send: Send) -> None:
+        is_upload = scope["path"].rstrip("/") in UPLOAD_PATHS
+        # The form around a file takes some bytes, too.
+        limit = self._access.max_upload_bytes + MAX_BODY_BYTES if is_upload else MAX_BODY_BYTES
+        self._check(scope, headers, origin, limit)
+        if scope["method"] == "OPTIONS" and origin in self._access.origins:
+            # A browser asks before it sends a request of another site's page.
+            allowed = {"Access-Control-Allow-Methods": "GET, POST, DELETE", "Access-Control-Max-Age": "600"}
+            await Response(status_code=204, headers=allowed)(scope, receive, send)
+            return
+        await self._app(scope, Limited(receive, limit), send)
+
+    def _check(self, scope: Scope, headers: Headers, origin: str, limit: int) -> None:
+        """Do nothing when a request may be answered.
+
+        Raises:
+            ApiError: it may not.
+        """
+        access = self._access
+        if not is_trusted(hostname(headers.get("host", "")), access.host, access.trusted_hosts):
+            raise ApiError(421, "Unknown host name. Start the server with --trusted-host NAME.", code="unknown_host")
+        if origin not in access.origins and not is_own_origin(headers):
+            message = "This request comes from another site. Start the server with --allow-origin and its address."
+            raise ApiError(403, message, code="foreign_origin")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > limit:
+            raise ApiError(413, f"The request is too large; it may have {limit} bytes.", code="request_too_large")
+        is_asking = scope["method"] == "OPTIONS" and origin in access.origins
+        if access.keys and scope["path"] not in OPEN_PATHS and not is_asking:
+            scheme, _, key = headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not is_valid(key.strip(), list(access.keys)):
+                message = "Incorrect API key. Send one as the header `Authorization: Bearer KEY`."
+                raise ApiError(401, message, code="invalid_api_key")
+
+    def _add_headers(self, headers: MutableHeaders, origin: str) -> None:
+        for name, value in SECURITY_HEADERS.items():
+            headers.setdefault(name, value)
+        if origin in self._access.origins:
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Allow-Headers"] = ALLOWED_HEADERS
+            headers["Vary"] = "Origin"

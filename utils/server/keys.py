@@ -1,0 +1,81 @@
+"""API keys: from the command line, the environment or a file, or made once."""
+
+import os
+import secrets
+from collections.abc import MutableMapping
+from hmac import compare_digest
+from pathlib import Path
+
+from utils.errors import UserError, disk_errors
+
+KEY, KEY_FILE = "XTTS_STUDIO_API_KEY", "XTTS_STUDIO_API_KEY_FILE"
+"""Variables with a key, and with the path of a file that has one a line."""
+MADE_FILE = ".api-key"
+"""The key that was made, in the output folder, so that the next start has the same."""
+MIN_KEY = 16
+KEY_BYTES = 24
+
+
+def find_keys(given: str, environment: MutableMapping[str, str], output: Path, *, make: bool) -> tuple[list[str], str]:
+    """Keys of which a request must bring one.
+
+    Args:
+        given: value of --api-key: a key, or @FILE with one a line; empty for none.
+        environment: of this process; the variables are taken out of it.
+        output: folder of all projects.
+        make: make and keep a key where none is given.
+
+    Returns:
+        The keys, none where none is needed; and what to print about them.
+
+    Raises:
+        UserError: a key cannot be read or is too short.
+    """
+    key, file = environment.pop(KEY, ""), environment.pop(KEY_FILE, "")
+    if given:
+        return _checked(_read(Path(given[1:])) if given.startswith("@") else [given], "--api-key"), ""
+    if key and file:
+        raise UserError(what="two keys are set", where=f"{KEY} and {KEY_FILE}", fix="unset one of them")
+    if key:
+        return _checked([key], KEY), ""
+    if file:
+        return _checked(_read(Path(file)), KEY_FILE), ""
+    return _made(output) if make else ([], "")
+
+
+def is_valid(key: str, keys: list[str]) -> bool:
+    """Whether a key is one of those; takes the same time whichever letters are wrong."""
+    matches = [compare_digest(key.encode(), known.encode()) for known in keys]
+    return any(matches)
+
+
+@disk_errors()
+def _made(output: Path) -> tuple[list[str], str]:
+    path = output / MADE_FILE
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        # Readable by its owner only from the first byte on.
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _checked(_read(path), str(path)), f"The API key is stored in {path}."
+    key = secrets.token_urlsafe(KEY_BYTES)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(key + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return [key], f"New API key, printed only this once: {key}\nIt is stored in {path}."
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(what=f"the API keys cannot be read: {error}", where=str(path)) from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _checked(keys: list[str], where: str) -> list[str]:
+    # The key itself is not quoted.
+    if not keys or any(len(key) < MIN_KEY for key in keys):
+        raise UserError(what="the API key is missing or too short", where=where, fix=f"use {MIN_KEY} letters or more")
+    return keys

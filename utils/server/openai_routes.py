@@ -1,0 +1,160 @@
+"""OpenAI's routes for speech: /v1/audio/speech, /v1/models, /v1/audio/voices.
+
+Fields that OpenAI does not have: language, seed, temperature, top_k, top_p, repetition_penalty, split, and stream
+(false waits for the whole speech). Fields that nobody knows are ignored.
+"""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from utils.errors import UserError
+from utils.hardware import disk_free
+from utils.project.uploads import KEPT_FREE_BYTES
+from utils.server.catalog import Recording, find_listed, list_models, model_voices
+from utils.server.faults import ApiError, as_api_error
+from utils.server.talk import Desk, check_format, read_json
+from utils.server.ticket import DEFAULT_VOICE
+
+OWNER = "xtts-finetuning-studio"
+OWN_FIELDS = ("language", "seed", "temperature", "top_k", "top_p", "repetition_penalty", "split", "stream")
+NUMBERS = ("speed", "temperature", "top_p", "repetition_penalty")
+UPLOAD_TIMEOUT_S = 300.0
+UPLOAD_FIELDS = ("audio_sample", "file")
+"""Names under which clients send a recording; the first is OpenAI's."""
+
+
+def routes(desk: Desk) -> list[Route]:
+    """All of them."""
+
+    async def speech(request: Request) -> Response:
+        values = await read_json(request)
+        form = check_format(values.get("response_format") or "mp3")
+        stream_format = values.get("stream_format") or "audio"
+        if stream_format not in ("audio", "sse"):
+            raise ApiError(400, f"stream_format is {stream_format!r}; use audio or sse.", param="stream_format")
+        model = values.get("model")
+        if not isinstance(model, str) or not model:
+            raise ApiError(400, "Give the model to speak with; GET /v1/models lists them.", param="model")
+        sound = await desk.speak(request, speech_fields(values), model)
+        return sound.events(form) if stream_format == "sse" else await sound.response(form)
+
+    async def models(request: Request) -> Response:
+        found = await run_in_threadpool(list_models, desk.service.output)
+        return JSONResponse({"object": "list", "data": [_model(name) for name, _ in found]})
+
+    async def model(request: Request) -> Response:
+        name = request.path_params["id"]
+        await run_in_threadpool(find_listed, desk.service.output, name)
+        return JSONResponse(_model(name))
+
+    async def voices(request: Request) -> Response:
+        asked: str = request.query_params.get("model") or ""
+        name = asked or await run_in_threadpool(desk.default_model)
+        own = [DEFAULT_VOICE, *await run_in_threadpool(_voices_of, desk, name)]
+        uploaded = await run_in_threadpool(desk.recordings.all)
+        data = [{"id": voice, "object": "audio.voice", "name": voice} for voice in dict.fromkeys(own)]
+        data += [_voice(recording) for recording in uploaded]
+        # Two spellings are about: OpenAI's lists have `data`, servers of open models `voices`.
+        return JSONResponse({"object": "list", "data": data, "voices": [voice["id"] for voice in data]})
+
+    async def add_voice(request: Request) -> Response:
+        if disk_free(desk.service.output) < int(request.headers.get("content-length", 0)) + KEPT_FREE_BYTES:
+            raise ApiError(507, "The disk does not have enough free space for this upload.", code="disk_full")
+        try:
+            async with asyncio.timeout(UPLOAD_TIMEOUT_S), request.form(max_files=1, max_fields=8) as values:
+                upload = next((v for name in UPLOAD_FIELDS if isinstance(v := values.get(name), UploadFile)), None)
+                name = values.get("name")
+                if upload is None:
+                    raise ApiError(400, "Send a recording as the form's field `audio_sample`.", param="audio_sample")
+                if not isinstance(name, str) or not name:
+                    raise ApiError(400, "Give the voice a name.", param="name")
+                recording = await run_in_threadpool(_keep, desk, name, upload)
+        except TimeoutError as error:
+            raise ApiError(408, "The upload did not arrive.", code="request_timeout") from error
+        except ClientDisconnect as error:
+            raise ApiError(413, "The upload was broken off, or is too large.", code="upload_incomplete") from error
+        except MultiPartException as error:
+            raise ApiError(400, f"The upload is not a valid form: {error.message}.") from error
+        return JSONResponse(_voice(recording))
+
+    async def remove_voice(request: Request) -> Response:
+        name = request.path_params["id"]
+        if not await run_in_threadpool(desk.recordings.remove, name):
+            raise ApiError(404, f"No uploaded voice is called {name!r}.", param="voice_id", code="voice_not_found")
+        return JSONResponse({"id": name, "object": "audio.voice.deleted", "deleted": True})
+
+    return [
+        Route("/v1/audio/speech", speech, methods=["POST"]),
+        Route("/v1/models", models),
+        Route("/v1/models/{id:path}", model),
+        Route("/v1/audio/voices", voices),
+        Route("/v1/audio/voices", add_voice, methods=["POST"]),
+        Route("/v1/audio/voices/{id}", remove_voice, methods=["DELETE"]),
+    ]
+
+
+def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """Fields of SpeechRequest from those of OpenAI's request and our own.
+
+    Raises:
+        ApiError: a voice that is no name.
+    """
+    voice = values.get("voice")
+    if isinstance(voice, dict):
+        voice = voice.get("id")
+    if voice is not None and not isinstance(voice, str):
+        raise ApiError(400, "The voice is not a name.", param="voice")
+    fields = {"text": values.get("input"), "voice": voice or DEFAULT_VOICE}
+    own = {name: values[name] for name in ("speed", *OWN_FIELDS) if values.get(name) is not None}
+    for name in NUMBERS:
+        if type(own.get(name)) is int:
+            own[name] = float(own[name])
+    return fields | own
+
+
+def _keep(desk: Desk, name: str, upload: UploadFile) -> Recording:
+    """Store an upload under a name of its own, look at it as at any recording, and keep what models hear of it."""
+    suffix = Path(upload.filename or "").suffix[:8]
+    with tempfile.NamedTemporaryFile(prefix="voice-", suffix=suffix) as file:
+        while part := upload.file.read(2**20):
+            file.write(part)
+        file.flush()
+        try:
+            return desk.recordings.add(name, Path(file.name))
+        except UserError as error:
+            param = "name" if "name" in error.what.split("recording")[0] else "audio_sample"
+            # Where it lies for this moment is nobody's business.
+            told = UserError(what=_without(error.what, file.name), fix=error.fix)
+            raise ApiError(400, as_api_error(told).message, param=param, code="invalid_voice") from error
+
+
+def _without(text: str, path: str) -> str:
+    return text.replace(path, "recording").replace(Path(path).name, "the recording")
+
+
+def _voices_of(desk: Desk, model_id: str) -> list[str]:
+    return model_voices(find_listed(desk.service.output, model_id))
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
+
+
+def _voice(recording: Recording) -> dict[str, Any]:
+    name = recording.name
+    return {
+        "id": name,
+        "object": "audio.voice",
+        "name": name,
+        "type": "audio_sample",
+        "created_at": recording.created,
+    }

@@ -1,0 +1,398 @@
+"""The thread that owns the device: it loads models, speaks requests side by side, and never ends before it is told to.
+
+Which sentence is spoken next: the first one of a request goes before all others, then the one whose listener would hear
+silence first. Some slots stay free for first sentences.
+"""
+
+import gc
+import logging
+import threading
+import time
+from collections import Counter, deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from utils.config import OUTPUT_RATE, Device, SpeechPrecision
+from utils.errors import UserError
+from utils.jobs import Job
+from utils.jobs.device import CPU, Claim, wanted_device
+from utils.jobs.job import holder_of
+from utils.server.ticket import DEFAULT_VOICE, QueueFullError, StalledError, Ticket, UnavailableError
+from utils.speech.models import SpeakingModel
+
+if TYPE_CHECKING:
+    from utils.inference.batch import Utterance
+    from utils.server.shelf import Shelf, ShelvedModel
+    from utils.server.speaking import Speaking
+
+POLL_S = 0.5
+"""So often is looked whether a training has claimed the device."""
+STALL_S = 60.0
+"""A client that does not read for so long, with a full buffer, is given up."""
+MEMORY_SHARE = 0.6
+"""Of the free memory, for models, when no limit is given."""
+
+log = logging.getLogger(__name__)
+
+
+class SpeechService:
+    """Speaks tickets; any thread may call.
+
+    Args:
+        output: the folder that holds all projects.
+        device: auto takes a GPU when there is one that no training has.
+        precision: of the models' weights; see `resolve_precision`.
+        slots: sentences that a model decodes side by side.
+        max_requests: under way at once.
+        max_model_bytes: of all loaded models; a share of the free memory when not given.
+        stall_s: see STALL_S.
+        language: of a request that names none, to a model that has none of its own.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        *,
+        device: Device = "auto",
+        precision: SpeechPrecision = "auto",
+        slots: int = 8,
+        max_requests: int = 64,
+        max_model_bytes: int | None = None,
+        stall_s: float = STALL_S,
+        language: str = "en",
+    ) -> None:
+        self.output, self.max_requests = output, max_requests
+        self.speech_s = 0.0
+        """Seconds of speech so far."""
+        self.first_sounds: deque[float] = deque(maxlen=100_000)
+        """Seconds to the first sound of each request that was not accounted for yet."""
+        self.out_of_memory = 0
+        """How often the device's memory ran out."""
+        self.steps: Counter[int] = Counter()
+        """Decoding steps by the number of sentences side by side."""
+        self._device, self._precision, self._slots = device, precision, slots
+        self._max_model_bytes, self._stall_s, self._language = max_model_bytes, stall_s, language
+        self._changed = threading.Condition()
+        self._inbox: deque[Ticket] = deque()
+        """Tickets whose model is not loaded yet."""
+        self._live = 0
+        """Tickets that have not ended."""
+        self._closing = ""
+        self._preload: tuple[str, SpeakingModel] | None = None
+        self._is_ready = False
+        self._shelf: Shelf | None = None
+        self._claimed = CPU
+        """The device as claims name it: cpu or cuda:N."""
+        self._looked = 0.0
+        self._thread = threading.Thread(target=self._run, name="speech", daemon=True)
+
+    def start(self, preload: tuple[str, SpeakingModel] | None = None) -> None:
+        """Begin; the libraries are loaded in the thread, and requests wait for them.
+
+        Args:
+            preload: a model and its id, loaded before anybody asks for it.
+        """
+        self._preload = preload
+        self._thread.start()
+
+    def submit(self, ticket: Ticket) -> None:
+        """Have a request spoken.
+
+        Raises:
+            QueueFullError: too many are under way.
+            UnavailableError: the service is being stopped.
+        """
+        with self._changed:
+            if self._closing:
+                raise UnavailableError(what=self._closing)
+            if self._live >= self.max_requests:
+                raise QueueFullError(
+                    what=f"{self._live} requests are being spoken or waiting, the most that this server takes",
+                    fix="try again in some seconds",
+                    retry_after_s=self._retry_after(),
+                )
+            self._live += 1
+            ticket.on_drained(self._wake)
+            self._inbox.append(ticket)
+            self._changed.notify()
+
+    def stop(self, reason: str = "the server is being stopped") -> None:
+        """End all requests with an error, soon; returns at once, also in a signal handler."""
+        self._closing = reason
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Stop, and wait for the thread's end."""
+        self.stop()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the libraries and the first model are loaded."""
+        return self._is_ready
+
+    @property
+    def device(self) -> str:
+        return self._claimed
+
+    @property
+    def num_live(self) -> int:
+        return self._live
+
+    def loaded(self) -> dict[str, int]:
+        """Bytes of each loaded model."""
+        shelf = self._shelf
+        return {name: model.num_bytes for name, model in list(shelf.models.items())} if shelf else {}
+
+    def num_active(self) -> int:
+        """Sentences being decoded."""
+        shelf = self._shelf
+        return sum(len(model.batch.decoder.sentences) for model in list(shelf.models.values())) if shelf else 0
+
+    def num_waiting(self) -> int:
+        """Requests of which no sentence was begun."""
+        shelf = self._shelf
+        models = list(shelf.models.values()) if shelf else []
+        return len(self._inbox) + sum(not one.has_begun for model in models for one in list(model.speakings))
+
+    def _retry_after(self) -> int:
+        return max(1, min(30, self._live // max(1, self._slots)))
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
+
+    # All that follows runs in the thread.
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                if not self._turn():
+                    with self._changed:
+                        self._changed.wait(POLL_S)
+            except Exception as error:
+                # No request may end the thread that all others need.
+                log.exception("the engine's turn failed")
+                self._end_all(error)
+        self._end_all(UnavailableError(what=self._closing))
+        if self._shelf is not None:
+            self._shelf.clear()
+
+    def _turn(self) -> bool:
+        """One step of every model; whether there was anything to do."""
+        if self._shelf is None:
+            self._shelf = self._new_shelf()
+            self._load_first()
+            self._is_ready = True
+        if time.monotonic() - self._looked > POLL_S and (self._shelf.models or self._inbox):
+            self._looked = time.monotonic()
+            self._mind_trainings()
+        self._admit()
+        is_busy = False
+        for model in list(self._shelf.models.values()):
+            self._sweep(model)
+            self._feed(model)
+            if not model.batch.is_idle:
+                self._step(model)
+                is_busy = True
+        return is_busy
+
+    def _load_first(self) -> None:
+        assert self._shelf is not None
+        if self._preload is None or self._holder(self._claimed) is not None:
+            return
+        try:
+            model = self._shelf.find(*self._preload)
+            if model is not None:
+                model.voice(DEFAULT_VOICE, None)
+        except UserError as error:
+            log.warning("%s cannot be loaded: %s", self._preload[0], error)
+
+    def _new_shelf(self) -> "Shelf":
+        # Loading torch takes seconds, in which the port is open already.
+        import torch
+
+        from utils.hardware import memory
+        from utils.server.shelf import Shelf
+
+        self._claimed = self._choose_device()
+        kind = CPU if self._claimed == CPU else "cuda"
+        if kind != CPU and not torch.cuda.is_available():
+            log.warning("there is a GPU, but PyTorch cannot use it: speaking on the CPU")
+            self._claimed = kind = CPU
+        if self._max_model_bytes is None:
+            free = memory().available_bytes if kind == CPU else torch.cuda.mem_get_info()[0]
+            self._max_model_bytes = int(MEMORY_SHARE * free)
+        return Shelf(kind, precision=self._precision, slots=self._slots, max_bytes=self._max_model_bytes)
+
+    def _choose_device(self) -> str:
+        """cpu or cuda:N; auto avoids a GPU that a training has."""
+        wanted = wanted_device(self._device)
+        return CPU if self._device == "auto" and wanted != CPU and self._holder(wanted) else wanted
+
+    def _holder(self, device: str) -> Job | None:
+        with suppress(UserError, OSError):
+            return holder_of(Claim(device, self.output))
+        return None
+
+    def _mind_trainings(self) -> None:
+        """Give the device up when a training has claimed it; go back to a GPU that is free again."""
+        assert self._shelf is not None
+        holder = self._holder(self._claimed)
+        if holder is not None:
+            error = UnavailableError(
+                what=f"the {holder.kind} job {holder.name!r} has started and needs the device",
+                fix="try again when it has ended",
+            )
+            if self._shelf.models:
+                log.warning("unloaded all models: %s", error.what)
+            # With auto, requests that wait are spoken on the CPU.
+            self._end_all(error, waiting=self._choose_device() == self._claimed)
+            self._shelf.clear()
+        if not self._shelf.is_busy and self._choose_device() != self._claimed:
+            self._shelf.clear()
+            self._shelf = self._new_shelf()
+
+    def _admit(self) -> None:
+        """Load what the oldest tickets need, as long as it fits."""
+        assert self._shelf is not None
+        while self._inbox:
+            ticket = self._inbox[0]
+            if ticket.is_cancelled:
+                self._inbox.popleft()
+                self._end(ticket)
+                continue
+            try:
+                model = self._shelf.find(ticket.model_id, ticket.model)
+                if model is None:
+                    return
+                self._inbox.popleft()
+                model.speakings.append(self._speaking(ticket, model))
+            except Exception as error:
+                if self._inbox and self._inbox[0] is ticket:
+                    self._inbox.popleft()
+                if not isinstance(error, UserError):
+                    log.exception("a request for %s cannot be spoken", ticket.model_id)
+                self._end(ticket, error)
+                gc.collect()  # what was loaded in vain
+
+    def _speaking(self, ticket: Ticket, model: "ShelvedModel") -> "Speaking":
+        from utils.server.speaking import Speaking
+
+        request, synthesizer = ticket.request, model.loaded.synthesizer
+        language = request.language or model.loaded.language or self._language
+        voice = model.voice(request.voice, ticket.reference)
+        return Speaking(ticket, synthesizer.pieces(request.text, language, split=request.split), voice)
+
+    def _sweep(self, model: "ShelvedModel") -> None:
+        """Let go of requests that nobody listens to."""
+        for speaking in list(model.speakings):
+            ticket = speaking.ticket
+            if ticket.stalled_s() > self._stall_s:
+                self._drop(model, speaking, StalledError(what=f"the client has not read for {self._stall_s:.0f} s"))
+            elif ticket.is_cancelled:
+                self._drop(model, speaking)
+
+    def _feed(self, model: "ShelvedModel") -> None:
+        """Fill free slots."""
+        decoder = model.batch.decoder
+        free = decoder.slots - len(decoder.sentences) - model.batch.num_waiting
+        if any(speaking.failures for speaking in model.speakings):
+            self._feed_suspect(model)
+            return
+        kept = max(1, decoder.slots // 4) if decoder.slots > 1 else 0
+        while free > 0:
+            ready = [one for one in model.speakings if one.wants_slot]
+            ready.sort(key=lambda one: (one.has_begun, one.lead_s))
+            if not ready or (ready[0].has_begun and free <= kept):
+                return
+            model.batch.add(ready[0].begin())
+            free -= 1
+
+    def _feed_suspect(self, model: "ShelvedModel") -> None:
+        """After an error that one of several requests caused: speak each alone, so that only that one fails."""
+        if not model.batch.is_idle:
+            return
+        suspect = next(one for one in model.speakings if one.failures)
+        if suspect.wants_slot:
+            model.batch.add(suspect.begin())
+        else:
+            suspect.failures = 0
+
+    def _step(self, model: "ShelvedModel") -> None:
+        """One code of each sentence of a model."""
+        begun = {utterance: speaking for speaking in model.speakings for utterance in speaking.underway}
+        self.steps[len(model.batch.decoder.sentences) + model.batch.num_waiting] += 1
+        try:
+            ended = model.batch.step()
+        except Exception as error:  # noqa: BLE001
+            self._recover(model, begun, error)
+            return
+        for utterance in ended:
+            speaking = begun[utterance]
+            if utterance.spoken is None:
+                speaking.underway.pop(utterance, None)
+                continue
+            self.speech_s += utterance.spoken.wav.size(1) / OUTPUT_RATE
+            speaking.conclude(utterance)
+            speaking.failures = 0
+            if speaking.is_done:
+                model.speakings.remove(speaking)
+                self._end(speaking.ticket)
+
+    def _recover(self, model: "ShelvedModel", begun: "dict[Utterance, Speaking]", error: Exception) -> None:
+        """A step failed: all that was being decoded is spoken again, in fewer slots or each request alone."""
+        if _is_out_of_memory(error):
+            self.out_of_memory += 1
+            slots = model.slots // 2
+            log.warning("memory ran out with %d sentences side by side; %d from now on", model.slots, max(1, slots))
+        else:
+            slots = model.slots
+            log.exception("a step with %d sentences failed", len(begun))
+        guilty = next(iter(begun.values()), None) if len(begun) == 1 else None
+        error.__traceback__ = None  # it holds the tensors that did not fit
+        model.renew_batch(max(1, slots))
+        gc.collect()
+        for utterance, speaking in begun.items():
+            speaking.repeat(utterance)
+            if not _is_out_of_memory(error):
+                speaking.failures += 1
+        if guilty is not None and (guilty.failures > 1 or not slots):
+            self._drop(model, guilty, error)
+
+    def _drop(self, model: "ShelvedModel", speaking: "Speaking", error: Exception | None = None) -> None:
+        for utterance in speaking.underway:
+            model.batch.drop(utterance)
+        model.speakings.remove(speaking)
+        self._end(speaking.ticket, error)
+
+    def _end(self, ticket: Ticket, error: Exception | None = None) -> None:
+        with self._changed:
+            self._live -= 1
+        if ticket.first_sound_s is not None:
+            self.first_sounds.append(ticket.first_sound_s)
+        ticket.end(error)
+
+    def _end_all(self, error: Exception, *, waiting: bool = True) -> None:
+        """End every request."""
+        for model in list(self._shelf.models.values()) if self._shelf else ():
+            for speaking in list(model.speakings):
+                with suppress(Exception):
+                    self._drop(model, speaking, error)
+            if not model.batch.is_idle:
+                model.renew_batch()
+        while waiting and self._inbox:
+            self._end(self._inbox.popleft(), error)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -1,0 +1,163 @@
+"""Loaded models, the least recently used of which make room for others."""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+
+from utils.config import SpeechPrecision
+from utils.inference.batch import Batch
+from utils.inference.loaded import LoadedModel, Models
+from utils.model.voices import Voice
+from utils.server.catalog import model_folder
+from utils.server.speaking import Speaking
+from utils.server.ticket import DEFAULT_VOICE, UnknownVoiceError
+from utils.speech.models import SpeakingModel
+
+MAX_VOICES = 64
+"""Voices of recordings that are kept for a model, 0.1 MB each at full size."""
+WEIGHTS_COPIES: dict[SpeechPrecision, float] = {"fp32": 1.0, "bf16": 1.5, "fp16": 1.5, "int8": 1.25}
+"""Weights in memory over those of the model: products keep their own copy in another data type."""
+LOADING = 1.5
+"""Memory that a model takes over the size of its files, before it is known."""
+
+log = logging.getLogger(__name__)
+
+
+class ShelvedModel:
+    """A loaded model and the requests that it speaks."""
+
+    def __init__(self, models: Models, loaded: LoadedModel) -> None:
+        self.models, self.loaded = models, loaded
+        self.speakings: list[Speaking] = []
+        self.slots = self.batch.decoder.slots
+        """Sentences side by side; fewer once memory ran out."""
+        self._voices: OrderedDict[tuple[str, int], Voice] = OrderedDict()
+
+    @property
+    def batch(self) -> Batch:
+        return self.loaded.synthesizer.batch
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of its weights."""
+        synthesizer = self.loaded.synthesizer
+        gpt = sum(parameter.nbytes for parameter in synthesizer.gpt.parameters())
+        decoder = sum(parameter.nbytes for parameter in synthesizer.decoder.parameters())
+        return int(gpt * WEIGHTS_COPIES[synthesizer.precision]) + decoder
+
+    def renew_batch(self, slots: int | None = None) -> None:
+        """Forget all that is being decoded, and decode so many sentences side by side from now on."""
+        self.slots = slots or self.slots
+        synthesizer = self.loaded.synthesizer
+        decoder = synthesizer.batch.decoder
+        synthesizer.batch = Batch(synthesizer.gpt, synthesizer.vocoder, slots=self.slots, precision=decoder.precision)
+
+    def voice(self, name: str, reference: Path | None) -> Voice:
+        """A voice on the model's device.
+
+        Args:
+            name: of a voice that came with the model, or `default`.
+            reference: the recording of an uploaded voice, which goes before.
+
+        Raises:
+            UnknownVoiceError: there is none of that name.
+            UserError: the recording cannot be used.
+        """
+        if reference is None and name != DEFAULT_VOICE and name not in self.loaded.speakers:
+            known = ", ".join([DEFAULT_VOICE, *sorted(self.loaded.speakers)][:8])
+            raise UnknownVoiceError(what=f"there is no voice {name!r}", fix=f"use one of: {known}")
+        changed = reference.stat().st_mtime_ns if reference is not None else 0
+        key = (str(reference or name), changed)
+        if key not in self._voices:
+            synthesizer = self.loaded.synthesizer
+            if reference is not None:
+                voice = synthesizer.voice(reference)
+            else:
+                voice = self.loaded.voice(None, None if name == DEFAULT_VOICE else name)
+            self._voices[key] = voice.to(synthesizer.device)
+        self._voices.move_to_end(key)
+        while len(self._voices) > MAX_VOICES:
+            self._voices.popitem(last=False)
+        return self._voices[key]
+
+
+class Shelf:
+    """Loads models and keeps as many as fit.
+
+    Args:
+        device: cpu or cuda.
+        precision: of the models' weights.
+        slots: sentences that a model decodes side by side.
+        max_bytes: of all models together; one model is loaded however large it is.
+    """
+
+    def __init__(self, device: str, *, precision: SpeechPrecision, slots: int, max_bytes: int) -> None:
+        self.device = device
+        self.models: OrderedDict[str, ShelvedModel] = OrderedDict()
+        """By id, the one that was asked for last at the end."""
+        self._precision, self._slots, self._max_bytes = precision, slots, max_bytes
+
+    @property
+    def is_busy(self) -> bool:
+        return any(model.speakings for model in self.models.values())
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(model.num_bytes for model in self.models.values())
+
+    def find(self, model_id: str, model: SpeakingModel) -> ShelvedModel | None:
+        """A model, loaded if need be; None while there is no room beside those that are speaking.
+
+        Raises:
+            UserError: it is gone or damaged.
+        """
+        shelved = self.models.get(model_id)
+        if shelved is None:
+            if not self._make_room(_file_bytes(model)):
+                return None
+            models = Models(self.device, precision=self._precision, slots=self._slots)
+            begun = time.perf_counter()
+            shelved = ShelvedModel(models, models.load(**model.request()))
+            self.models[model_id] = shelved
+            log.info("loaded %s on %s in %.1f s", model_id, self.device, time.perf_counter() - begun)
+        elif not shelved.speakings:
+            # A later checkpoint, or another export: not while the old one speaks.
+            loaded = shelved.models.load(**model.request())
+            if loaded is not shelved.loaded:
+                self.models[model_id] = ShelvedModel(shelved.models, loaded)
+                log.info("loaded %s anew: it has changed on disk", model_id)
+        self.models.move_to_end(model_id)
+        return self.models[model_id]
+
+    def clear(self) -> None:
+        """Give back all memory."""
+        self.models.clear()
+        self._release()
+
+    def _make_room(self, wanted: float) -> bool:
+        while self.models and self.num_bytes + wanted > self._max_bytes:
+            idle = self._idle(self.models)
+            if not idle:
+                return False
+            log.info("unloaded %s to make room", idle[0])
+            del self.models[idle[0]]
+            self._release()
+        return True
+
+    def _idle(self, ids: Collection[str]) -> list[str]:
+        return [one for one in ids if not self.models[one].speakings]
+
+    def _release(self) -> None:
+        if self.device != "cpu":
+            torch.cuda.empty_cache()
+
+
+def _file_bytes(model: SpeakingModel) -> float:
+    """Memory that a model will take, as far as its files tell."""
+    folder = model_folder(model)
+    sizes = [(folder / name).stat().st_size for name in ("model.safetensors", "model.pth") if (folder / name).is_file()]
+    return LOADING * max(sizes, default=0)

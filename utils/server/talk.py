@@ -1,0 +1,256 @@
+"""Between the routes and the engine's thread: tickets submitted, their sound awaited, and answers made of it."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from utils.errors import UserError
+from utils.server.catalog import Recordings, find_listed, list_models
+from utils.server.encode import FORMATS, encode_whole, usable_formats
+from utils.server.faults import ApiError, as_api_error
+from utils.server.service import SpeechService
+from utils.server.ticket import SpeechRequest, Ticket
+
+BODY_TIMEOUT_S = 30.0
+"""A client may take so long to send what it asks."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may ask for."""
+
+    max_characters: int = 20_000
+    """Of its text; about twenty minutes of speech."""
+
+
+class Desk:
+    """Takes requests of all routes.
+
+    Args:
+        service: speaks them.
+        limits: what they may ask for.
+        model: id of the model that speaks where a request names none; the first of the list when empty.
+    """
+
+    def __init__(self, service: SpeechService, *, limits: Limits, model: str = "") -> None:
+        self.service, self.limits = service, limits
+        self.recordings = Recordings(service.output)
+        self._model = model
+
+    def default_model(self) -> str:
+        """Id of the model that speaks where a request names none."""
+        return self._model or list_models(self.service.output)[0][0]
+
+    async def speak(self, request: Request, values: dict[str, Any], model_id: str) -> "Sound":
+        """Have a text spoken; returns with its first sound.
+
+        Args:
+            request: where it came from; when its client goes, the speech ends.
+            values: fields of SpeechRequest.
+            model_id: who speaks.
+
+        Raises:
+            ApiError: it cannot be spoken.
+            UserError: likewise.
+        """
+        speech = self._checked(values)
+        changed, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(changed.set)
+
+        model = await run_in_threadpool(find_listed, self.service.output, model_id)
+        recording = await run_in_threadpool(self.recordings.find, speech.voice)
+        reference = recording.path if recording is not None else None
+        ticket = Ticket(speech, (model_id, model), reference=reference, wake=wake)
+        self.service.submit(ticket)
+        sound = Sound(ticket, changed)
+        try:
+            await sound.begin(request)
+        except BaseException:
+            ticket.cancel()
+            raise
+        return sound
+
+    def _checked(self, values: dict[str, Any]) -> SpeechRequest:
+        text = values.get("text")
+        if not isinstance(text, str):
+            raise ApiError(400, "Give the text to speak as a string.", param="input")
+        if not text.strip():
+            raise ApiError(400, "The text is empty; give the words to speak.", param="input", code="empty_text")
+        most = self.limits.max_characters
+        if len(text) > most:
+            message = f"The text has {len(text)} characters; a request may have {most}. Split it."
+            raise ApiError(400, message, param="input", code="string_above_max_length")
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ApiError(400, "The text is not valid Unicode: it has half a pair.", param="input")
+        if not any(letter.isalnum() for letter in text):
+            raise ApiError(400, "The text has no letter or digit to speak.", param="input", code="no_words")
+        try:
+            return SpeechRequest.from_values({"language": None, **values}, where="request").validate(where="request")
+        except UserError as error:
+            named = [name for name in values if f"{name} is" in error.what]
+            raise ApiError(400, as_api_error(error).message, param=named[0] if named else None) from error
+
+
+class Sound:
+    """A ticket whose sound is awaited.
+
+    Args:
+        ticket: that was submitted.
+        changed: set when there is something to take.
+    """
+
+    def __init__(self, ticket: Ticket, changed: asyncio.Event) -> None:
+        self.ticket = ticket
+        self._changed = changed
+
+    async def begin(self, request: Request) -> None:
+        """Return at the first sound, or for speech that is not streamed at its end.
+
+        Raises:
+            ApiError: it failed before, or the client has gone.
+            Exception: whatever the engine says.
+        """
+        gone = asyncio.create_task(_until_gone(request))
+        try:
+            while not self._is_begun():
+                self._changed.clear()
+                if self._is_begun():
+                    break
+                waiting = asyncio.create_task(self._changed.wait())
+                await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                if gone.done():
+                    raise ApiError(499, "The client has gone.", code="client_gone")
+        finally:
+            gone.cancel()
+        if self.ticket.error is not None and self.ticket.buffered_s == 0:
+            raise self.ticket.error
+
+    def _is_begun(self) -> bool:
+        ticket = self.ticket
+        return ticket.is_ended or (ticket.request.stream and ticket.buffered_s > 0)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Sound as it comes; the speech ends when nobody takes it any more.
+
+        Raises:
+            Exception: whatever the engine says.
+        """
+        try:
+            while True:
+                self._changed.clear()
+                is_ended = self.ticket.is_ended
+                chunks = self.ticket.take()
+                if chunks:
+                    yield b"".join(chunks)
+                elif is_ended:
+                    if self.ticket.error is not None:
+                        raise self.ticket.error
+                    return
+                if not is_ended:
+                    await self._changed.wait()
+        finally:
+            self.ticket.cancel()
+
+    async def response(self, form: str) -> Response:
+        """The speech as a file of a format, streamed if that was asked for."""
+        kind = FORMATS[form]
+        if self.ticket.request.stream:
+            return _Stream(self, self._encoded(form), kind.media_type)
+        chunks = [chunk async for chunk in self.chunks()]
+        return Response(await run_in_threadpool(encode_whole, form, chunks), media_type=kind.media_type)
+
+    async def _encoded(self, form: str) -> AsyncIterator[bytes]:
+        encoder = FORMATS[form].encoder()
+        async for chunk in self.chunks():
+            if data := await _off_loop(form, encoder.add, chunk):
+                yield data
+        if data := await _off_loop(form, encoder.finish):
+            yield data
+
+    def events(self, form: str) -> Response:
+        """The speech as server-sent events of OpenAI's form."""
+        return _Stream(self, self._events(form), "text/event-stream")
+
+    async def _events(self, form: str) -> AsyncIterator[str]:
+        try:
+            async for data in self._encoded(form):
+                yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
+        except Exception as error:  # noqa: BLE001
+            # It cannot go up: the answer has begun, and has a form for errors of its own.
+            yield _event({"type": "error", **as_api_error(error).content()})
+            return
+        read, spoken = self.ticket.num_tokens, self.ticket.num_codes
+        usage = {"input_tokens": read, "output_tokens": spoken, "total_tokens": read + spoken}
+        yield _event({"type": "speech.audio.done", "usage": usage})
+
+
+class _Stream(StreamingResponse):
+    """A response whose speech ends with it, however it ends."""
+
+    def __init__(self, sound: Sound, content: AsyncIterator[bytes] | AsyncIterator[str], media_type: str) -> None:
+        super().__init__(content, media_type=media_type)
+        self._sound = sound
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._sound.ticket.cancel()
+
+
+def _event(content: dict[str, Any]) -> str:
+    return f"data: {json.dumps(content)}\n\n"
+
+
+async def _off_loop(form: str, function: Any, *args: Any) -> bytes:
+    """Encode in a thread what takes long enough for others to notice."""
+    done: bytes = function(*args) if not FORMATS[form].codec else await run_in_threadpool(function, *args)
+    return done
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def check_format(form: Any) -> str:
+    """A response format that can be encoded here.
+
+    Raises:
+        ApiError: there is none of that name.
+    """
+    if form not in usable_formats():
+        known = ", ".join(usable_formats())
+        raise ApiError(400, f"The format {form!r} cannot be encoded; use one of: {known}.", param="response_format")
+    return str(form)
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """The object that a request's body holds.
+
+    Raises:
+        ApiError: it holds none, or it does not come.
+    """
+    try:
+        body = await asyncio.wait_for(request.body(), BODY_TIMEOUT_S)
+        values = json.loads(body)
+    except TimeoutError as error:
+        raise ApiError(408, "The request's body did not arrive.", code="request_timeout") from error
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"The body is not valid JSON: {error}.", code="invalid_json") from error
+    if not isinstance(values, dict):
+        raise ApiError(400, "The body is not a JSON object.", code="invalid_json")
+    return values

@@ -1,0 +1,172 @@
+"""A request for speech and the way back to who asked: thread-safe, without torch."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.config import OUTPUT_RATE, SpeechSettings
+from utils.errors import UserError
+from utils.speech.models import SpeakingModel
+
+BUFFER_S = 60.0
+"""Speech that waits for a slow listener; beyond it, no further sentence of the request begins."""
+SAMPLE_BYTES = 2
+MOST_CODES = 10_000
+"""No model has as many codes to choose among."""
+
+DEFAULT_VOICE = "default"
+"""The model's own voice."""
+
+
+class UnknownModelError(UserError):
+    """No project and no base has such a model."""
+
+
+class UnknownVoiceError(UserError):
+    """The model has no such voice, and nobody uploaded it."""
+
+
+class QueueFullError(UserError):
+    """As many requests as are allowed are under way.
+
+    Args:
+        retry_after_s: when it is worth another try.
+    """
+
+    def __init__(self, *, what: str, fix: str = "", retry_after_s: int = 1) -> None:
+        super().__init__(what=what, fix=fix)
+        self.retry_after_s = retry_after_s
+
+
+class UnavailableError(UserError):
+    """The server cannot speak now, whatever is asked: a training has the device, or it is being stopped."""
+
+
+class StalledError(UserError):
+    """The client stopped reading."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechRequest(SpeechSettings):
+    """What is to be spoken, by whom, and how."""
+
+    text: str
+    """Of any length up to the server's limit."""
+    seed: int | None = None
+    """Fixes the speech, whatever else is spoken; drawn anew when not given."""
+    voice: str = DEFAULT_VOICE
+    """Name of a voice of the model, or of an uploaded one."""
+    stream: bool = True
+    """Give sound as soon as there is some. Otherwise faulty sentences are spoken again before anything is heard."""
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.top_k > MOST_CODES:
+            found.append(f"top_k is {self.top_k}; use {MOST_CODES} or less")
+        return found
+
+
+class Ticket:
+    """One request on its way.
+
+    Args:
+        request: what to speak.
+        model: who speaks, and its id.
+        reference: recording of an uploaded voice.
+        wake: called from the engine's thread whenever there is something to take.
+    """
+
+    def __init__(
+        self,
+        request: SpeechRequest,
+        model: tuple[str, SpeakingModel],
+        *,
+        reference: Path | None = None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.request, self.reference = request, reference
+        self.model_id, self.model = model
+        self.created = time.monotonic()
+        self.first_sound_s: float | None = None
+        """Seconds from the request to its first sound."""
+        self.num_tokens = 0
+        """Text tokens that the model read, and codes that it spoke, for the account in the reply."""
+        self.num_codes = 0
+        self.error: Exception | None = None
+        """Why it ended early."""
+        self._wake = wake
+        self._drained: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()
+        self._chunks: deque[bytes] = deque()
+        self._buffered = 0
+        self._waiting_since = self.created
+        self._ended = threading.Event()
+        self._is_cancelled = False
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no more sound will come; what was not taken yet can still be."""
+        return self._ended.is_set()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._is_cancelled
+
+    @property
+    def buffered_s(self) -> float:
+        """Seconds of speech that were not taken yet."""
+        return self._buffered / SAMPLE_BYTES / OUTPUT_RATE
+
+    def take(self) -> list[bytes]:
+        """All sound since the last call: mono, 24 000 Hz, 16 bit, little-endian."""
+        with self._lock:
+            chunks, was_full = list(self._chunks), self.buffered_s >= BUFFER_S
+            self._chunks.clear()
+            self._buffered = 0
+        if was_full:
+            self._drained()
+        return chunks
+
+    def cancel(self) -> None:
+        """Nobody listens any more."""
+        self._is_cancelled = True
+        self._drained()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it has ended; whether it has."""
+        return self._ended.wait(timeout_s)
+
+    # What follows is called by the engine's thread.
+
+    def on_drained(self, drained: Callable[[], None]) -> None:
+        """Have the engine told when a full buffer was emptied, or the request was cancelled."""
+        self._drained = drained
+
+    def stalled_s(self) -> float:
+        """How long a full buffer has not been read; 0 while there is room."""
+        with self._lock:
+            is_stalled = self.request.stream and self.buffered_s >= BUFFER_S
+            return time.monotonic() - self._waiting_since if is_stalled else 0.0
+
+    def give(self, pcm: bytes) -> None:
+        """Pass on sound."""
+        if not pcm or self.is_ended:
+            return
+        if self.first_sound_s is None:
+            self.first_sound_s = time.monotonic() - self.created
+        with self._lock:
+            if not self._chunks:
+                self._waiting_since = time.monotonic()
+            self._chunks.append(pcm)
+            self._buffered += len(pcm)
+        self._wake()
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more will come."""
+        if not self.is_ended:
+            self.error = error
+            self._ended.set()
+            self._wake()

@@ -1,0 +1,131 @@
+"""The routes of daswer123/xtts-api-server, as SillyTavern's XTTS extension uses them.
+
+Clients send numbers as strings, and paths with and without a slash at the end.
+"""
+
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from utils.server.catalog import find_listed, model_languages, model_voices
+from utils.server.faults import ApiError
+from utils.server.talk import Desk, read_json
+from utils.server.ticket import DEFAULT_VOICE
+from utils.text.languages import plain_code
+
+LANGUAGES = {
+    "Arabic": "ar",
+    "Brazilian Portuguese": "pt",
+    "Chinese": "zh-cn",
+    "Czech": "cs",
+    "Dutch": "nl",
+    "English": "en",
+    "French": "fr",
+    "German": "de",
+    "Italian": "it",
+    "Polish": "pl",
+    "Russian": "ru",
+    "Spanish": "es",
+    "Turkish": "tr",
+    "Japanese": "ja",
+    "Korean": "ko",
+    "Hungarian": "hu",
+    "Hindi": "hi",
+}
+"""Names that these clients show; other languages of a model are shown by their codes."""
+REAL, WHOLE = ("temperature", "speed", "repetition_penalty", "top_p"), ("top_k",)
+UNUSED: dict[str, Any] = {"length_penalty": 1.0, "stream_chunk_size": 100, "enable_text_splitting": True}
+"""Settings that are kept and have no effect: no beams are searched, and texts are always split."""
+LEAST = {"top_p": 0.01}
+"""A slider of the extension goes to 0, which would leave no code to choose."""
+
+
+def routes(desk: Desk) -> list[Route]:
+    """All of them, each with and without a slash at the end."""
+    settings: dict[str, Any] = {
+        "temperature": 0.65,
+        "speed": 1.0,
+        "repetition_penalty": 2.0,
+        "top_p": 0.85,
+        "top_k": 50,
+        **UNUSED,
+    }
+
+    def names() -> list[str]:
+        own = [DEFAULT_VOICE, *model_voices(find_listed(desk.service.output, desk.default_model()))]
+        return list(dict.fromkeys([*own, *(recording.name for recording in desk.recordings.all())]))
+
+    async def speakers(request: Request) -> Response:
+        found = await run_in_threadpool(names)
+        return JSONResponse([{"name": name, "voice_id": name, "preview_url": ""} for name in found])
+
+    async def speakers_list(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(names))
+
+    async def languages(request: Request) -> Response:
+        codes = await run_in_threadpool(lambda: model_languages(find_listed(desk.service.output, desk.default_model())))
+        known = {name: code for name, code in LANGUAGES.items() if plain_code(code) in codes}
+        others = {code: code for code in codes if code not in map(plain_code, known.values())}
+        return JSONResponse({"languages": known | others})
+
+    async def folders(request: Request) -> Response:
+        # Paths of this computer are nobody's business.
+        return JSONResponse({"speaker_folder": "", "output_folder": "", "model_folder": ""})
+
+    async def get_settings(request: Request) -> Response:
+        return JSONResponse(settings)
+
+    async def set_settings(request: Request) -> Response:
+        values = await read_json(request)
+        settings.update(numbers(values))
+        settings.update({name: values[name] for name in UNUSED if name in values})
+        return JSONResponse({"message": "Settings successfully applied"})
+
+    def fields(values: dict[str, Any], *, stream: bool) -> dict[str, Any]:
+        own = {name: settings[name] for name in (*REAL, *WHOLE)} | numbers(values)
+        voice = str(values.get("speaker_wav") or DEFAULT_VOICE)
+        language = str(values.get("language") or "").lower() or None
+        return own | {"text": values.get("text"), "voice": voice, "language": language, "stream": stream}
+
+    async def to_audio(request: Request) -> Response:
+        values = await read_json(request)
+        model = await run_in_threadpool(desk.default_model)
+        sound = await desk.speak(request, fields(values, stream=False), model)
+        return await sound.response("wav")
+
+    async def stream(request: Request) -> Response:
+        model = await run_in_threadpool(desk.default_model)
+        sound = await desk.speak(request, fields(dict(request.query_params), stream=True), model)
+        return await sound.response("wav")
+
+    handlers = [
+        ("/speakers", speakers, "GET"),
+        ("/speakers_list", speakers_list, "GET"),
+        ("/languages", languages, "GET"),
+        ("/get_folders", folders, "GET"),
+        ("/get_tts_settings", get_settings, "GET"),
+        ("/set_tts_settings", set_settings, "POST"),
+        ("/tts_to_audio", to_audio, "POST"),
+        ("/tts_stream", stream, "GET"),
+    ]
+    return [Route(path + slash, handler, methods=[method]) for path, handler, method in handlers for slash in ("", "/")]
+
+
+def numbers(values: dict[str, Any]) -> dict[str, float | int]:
+    """The settings among a request's values, of which clients send some as strings.
+
+    Raises:
+        ApiError: one is no number.
+    """
+    found: dict[str, float | int] = {}
+    for name in (*REAL, *WHOLE):
+        if name in values:
+            try:
+                number = float(values[name])
+                found[name] = int(number) if name in WHOLE else max(number, LEAST.get(name, number))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ApiError(400, f"{name} is {values[name]!r}; use a number.", param=name) from error
+    return found
