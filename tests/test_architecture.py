@@ -72,7 +72,6 @@ LIGHT = (
     "webui",
     "utils.project.advice",
     "utils.config",
-    "utils.events.console",
     "utils.errors",
     "utils.events",
     "utils.hardware",

@@ -176,6 +176,7 @@ class Decoder:
             self.leave(sentence)
         return ended
 
+    @torch.inference_mode()
     def leave(self, sentence: Sentence) -> None:
         """Free a sentence's slot, whether or not it has ended; the last one in use takes its place."""
         slot, last = self.sentences.index(sentence), len(self.sentences) - 1

@@ -366,10 +366,12 @@ class SpeechService:
             self._drop(model, guilty, error)
 
     def _drop(self, model: "ShelvedModel", speaking: "Speaking", error: Exception | None = None) -> None:
-        for utterance in speaking.underway:
-            model.batch.drop(utterance)
-        model.speakings.remove(speaking)
-        self._end(speaking.ticket, error)
+        try:
+            for utterance in speaking.underway:
+                model.batch.drop(utterance)
+        finally:
+            model.speakings.remove(speaking)
+            self._end(speaking.ticket, error)
 
     def _end(self, ticket: Ticket, error: Exception | None = None) -> None:
         with self._changed:
@@ -382,8 +384,8 @@ class SpeechService:
         """End every request."""
         for model in list(self._shelf.models.values()) if self._shelf else ():
             for speaking in list(model.speakings):
-                with suppress(Exception):
-                    self._drop(model, speaking, error)
+                model.speakings.remove(speaking)
+                self._end(speaking.ticket, error)
             if not model.batch.is_idle:
                 model.renew_batch()
         while waiting and self._inbox:

@@ -97,7 +97,7 @@ class Shelf:
 
     def __init__(self, device: str, *, precision: SpeechPrecision, slots: int, max_bytes: int) -> None:
         self.device = device
-        self.models: OrderedDict[str, ShelvedModel] = OrderedDict()
+        self.models: dict[str, ShelvedModel] = {}
         """By id, the one that was asked for last at the end."""
         self._precision, self._slots, self._max_bytes = precision, slots, max_bytes
 
@@ -122,16 +122,17 @@ class Shelf:
             models = Models(self.device, precision=self._precision, slots=self._slots)
             begun = time.perf_counter()
             shelved = ShelvedModel(models, models.load(**model.request()))
-            self.models[model_id] = shelved
             log.info("loaded %s on %s in %.1f s", model_id, self.device, time.perf_counter() - begun)
         elif not shelved.speakings:
             # A later checkpoint, or another export: not while the old one speaks.
             loaded = shelved.models.load(**model.request())
             if loaded is not shelved.loaded:
-                self.models[model_id] = ShelvedModel(shelved.models, loaded)
+                shelved = ShelvedModel(shelved.models, loaded)
                 log.info("loaded %s anew: it has changed on disk", model_id)
-        self.models.move_to_end(model_id)
-        return self.models[model_id]
+        # A plain dict, put in anew: other threads list it meanwhile.
+        self.models.pop(model_id, None)
+        self.models[model_id] = shelved
+        return shelved
 
     def clear(self) -> None:
         """Give back all memory."""
