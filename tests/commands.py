@@ -14,6 +14,7 @@ WORK = {
     "language": ("look",),
     "evaluate": ("_evaluate",),
     "synthesize": ("_synthesize",),
+    "speech_server": ("serve",),
     "lengths": ("_lengths",),
     "fix": ("_fix",),
     "demo": ("_demo",),

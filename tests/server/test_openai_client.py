@@ -166,6 +166,16 @@ def test_voices_of_the_model_speak_differently(client: OpenAI, server: Server) -
     assert first != second
 
 
+def test_voices_are_mixed_by_weight(client: OpenAI) -> None:
+    recording = Path("assets/starter/reference.wav").read_bytes()
+    client.audio.voices.create(audio_sample=("ben.wav", recording), name="ben", consent="mine")
+    one, other, mixture = (
+        say(client, voice=voice, response_format="pcm") for voice in ("adam", "ben", "adam:0.5, ben:0.5")
+    )
+    assert len({one, other, mixture}) == 3
+    client.audio.voices.delete("ben")
+
+
 def test_languages_are_named_as_clients_do(client: OpenAI) -> None:
     assert plain_code("zh-cn") == "zh"
     assert say(client, response_format="pcm", extra_body={"seed": 3, "language": "en"})

@@ -1,8 +1,4 @@
-"""The thread that owns the device: it loads models, speaks requests side by side, and never ends before it is told to.
-
-Which sentence is spoken next: the first one of a request goes before all others, then the one whose listener would hear
-silence first. Some slots stay free for first sentences.
-"""
+"""The thread that owns the device: it loads models, speaks requests side by side, and ends when it is told to."""
 
 import gc
 import logging
@@ -30,6 +26,8 @@ POLL_S = 0.5
 """So often is looked whether a training has claimed the device."""
 STALL_S = 60.0
 """A client that does not read for so long, with a full buffer, is given up."""
+MAX_PAUSES_S = 300.0
+"""Silence in one text; it costs nothing to ask for, and memory to give."""
 MEMORY_SHARE = 0.6
 """Of the free memory, for models, when no limit is given."""
 
@@ -196,7 +194,7 @@ class SpeechService:
         is_busy = False
         for model in list(self._shelf.models.values()):
             self._sweep(model)
-            self._feed(model)
+            model.feed()
             if not model.batch.is_idle:
                 self._step(model)
                 is_busy = True
@@ -209,7 +207,7 @@ class SpeechService:
         try:
             model = self._shelf.find(*self._preload)
             if model is not None:
-                model.voice(DEFAULT_VOICE, None)
+                model.voice(DEFAULT_VOICE, {})
         except UserError as error:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
 
@@ -286,8 +284,17 @@ class SpeechService:
 
         request, synthesizer = ticket.request, model.loaded.synthesizer
         language = request.language or model.loaded.language or self._language
-        voice = model.voice(request.voice, ticket.reference)
-        return Speaking(ticket, synthesizer.pieces(request.text, language, split=request.split), voice)
+        voice = model.voice(request.voice, ticket.references)
+        try:
+            pieces = synthesizer.pieces(request.text, language, split=request.split)
+        except RecursionError:
+            raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
+        pauses = sum(piece.pause_s for piece in pieces)
+        if pauses > MAX_PAUSES_S:
+            raise UserError(
+                what=f"the text asks for {pauses:.0f} s of silence", fix=f"use {MAX_PAUSES_S:.0f} s at most"
+            )
+        return Speaking(ticket, pieces, voice)
 
     def _sweep(self, model: "ShelvedModel") -> None:
         """Let go of requests that nobody listens to."""
@@ -297,32 +304,6 @@ class SpeechService:
                 self._drop(model, speaking, StalledError(what=f"the client has not read for {self._stall_s:.0f} s"))
             elif ticket.is_cancelled:
                 self._drop(model, speaking)
-
-    def _feed(self, model: "ShelvedModel") -> None:
-        """Fill free slots."""
-        decoder = model.batch.decoder
-        free = decoder.slots - len(decoder.sentences) - model.batch.num_waiting
-        if any(speaking.failures for speaking in model.speakings):
-            self._feed_suspect(model)
-            return
-        kept = max(1, decoder.slots // 4) if decoder.slots > 1 else 0
-        while free > 0:
-            ready = [one for one in model.speakings if one.wants_slot]
-            ready.sort(key=lambda one: (one.has_begun, one.lead_s))
-            if not ready or (ready[0].has_begun and free <= kept):
-                return
-            model.batch.add(ready[0].begin())
-            free -= 1
-
-    def _feed_suspect(self, model: "ShelvedModel") -> None:
-        """After an error that one of several requests caused: speak each alone, so that only that one fails."""
-        if not model.batch.is_idle:
-            return
-        suspect = next(one for one in model.speakings if one.failures)
-        if suspect.wants_slot:
-            model.batch.add(suspect.begin())
-        else:
-            suspect.failures = 0
 
     def _step(self, model: "ShelvedModel") -> None:
         """One code of each sentence of a model."""

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -11,10 +11,11 @@ import torch
 from utils.config import SpeechPrecision
 from utils.inference.batch import Batch
 from utils.inference.loaded import LoadedModel, Models
+from utils.inference.voice_spec import mixed
 from utils.model.voices import Voice
 from utils.server.catalog import model_folder
 from utils.server.speaking import Speaking
-from utils.server.ticket import DEFAULT_VOICE, UnknownVoiceError
+from utils.server.ticket import DEFAULT_VOICE, UnknownVoiceError, voice_parts
 from utils.speech.models import SpeakingModel
 
 MAX_VOICES = 64
@@ -56,7 +57,51 @@ class ShelvedModel:
         decoder = synthesizer.batch.decoder
         synthesizer.batch = Batch(synthesizer.gpt, synthesizer.vocoder, slots=self.slots, precision=decoder.precision)
 
-    def voice(self, name: str, reference: Path | None) -> Voice:
+    def feed(self) -> None:
+        """Fill free slots.
+
+        The first sentence of a request goes before all others, then the one whose listener would hear silence first.
+        Some slots stay free for first sentences.
+        """
+        decoder = self.batch.decoder
+        free = decoder.slots - len(decoder.sentences) - self.batch.num_waiting
+        if any(speaking.failures for speaking in self.speakings):
+            self._feed_suspect()
+            return
+        kept = max(1, decoder.slots // 4) if decoder.slots > 1 else 0
+        while free > 0:
+            ready = [one for one in self.speakings if one.wants_slot]
+            ready.sort(key=lambda one: (one.has_begun, one.lead_s))
+            if not ready or (ready[0].has_begun and free <= kept):
+                return
+            self.batch.add(ready[0].begin())
+            free -= 1
+
+    def _feed_suspect(self) -> None:
+        """After an error that one of several requests caused: speak each alone, so that only that one fails."""
+        if not self.batch.is_idle:
+            return
+        suspect = next(one for one in self.speakings if one.failures)
+        if suspect.wants_slot:
+            self.batch.add(suspect.begin())
+        else:
+            suspect.failures = 0
+
+    def voice(self, spec: str, references: Mapping[str, Path]) -> Voice:
+        """The voice of a request, on the model's device.
+
+        Args:
+            spec: a name, or a mixture.
+            references: recordings of uploaded voices, which go before those that came with the model.
+
+        Raises:
+            UnknownVoiceError: there is none of that name.
+            UserError: a recording cannot be used.
+        """
+        parts = [(self._one_voice(name, references.get(name)), weight) for name, weight in voice_parts(spec)]
+        return parts[0][0] if len(parts) == 1 else mixed(parts)
+
+    def _one_voice(self, name: str, reference: Path | None) -> Voice:
         """A voice on the model's device.
 
         Args:

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +19,7 @@ from utils.server.catalog import Recordings, find_listed, list_models
 from utils.server.encode import FORMATS, encode_whole, usable_formats
 from utils.server.faults import ApiError, as_api_error
 from utils.server.service import SpeechService
-from utils.server.ticket import SpeechRequest, Ticket
+from utils.server.ticket import SpeechRequest, Ticket, voice_parts
 
 BODY_TIMEOUT_S = 30.0
 """A client may take so long to send what it asks."""
@@ -70,9 +71,8 @@ class Desk:
                 loop.call_soon_threadsafe(changed.set)
 
         model = await run_in_threadpool(find_listed, self.service.output, model_id)
-        recording = await run_in_threadpool(self.recordings.find, speech.voice)
-        reference = recording.path if recording is not None else None
-        ticket = Ticket(speech, (model_id, model), reference=reference, wake=wake)
+        references = await run_in_threadpool(self._references, speech.voice)
+        ticket = Ticket(speech, (model_id, model), references=references, wake=wake)
         self.service.submit(ticket)
         sound = Sound(ticket, changed)
         try:
@@ -81,6 +81,10 @@ class Desk:
             ticket.cancel()
             raise
         return sound
+
+    def _references(self, voice: str) -> dict[str, Path]:
+        found = {name: self.recordings.find(name) for name, _ in voice_parts(voice)}
+        return {name: recording.path for name, recording in found.items() if recording is not None}
 
     def _checked(self, values: dict[str, Any]) -> SpeechRequest:
         text = values.get("text")

@@ -1,11 +1,13 @@
 """A request for speech and the way back to who asked: thread-safe, without torch."""
 
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from utils.config import OUTPUT_RATE, SpeechSettings
 from utils.errors import UserError
@@ -14,6 +16,8 @@ from utils.speech.models import SpeakingModel
 BUFFER_S = 60.0
 """Speech that waits for a slow listener; beyond it, no further sentence of the request begins."""
 SAMPLE_BYTES = 2
+MOST_VOICES = 8
+"""In a mixture."""
 MOST_CODES = 10_000
 """No model has as many codes to choose among."""
 
@@ -58,7 +62,7 @@ class SpeechRequest(SpeechSettings):
     seed: int | None = None
     """Fixes the speech, whatever else is spoken; drawn anew when not given."""
     voice: str = DEFAULT_VOICE
-    """Name of a voice of the model, or of an uploaded one."""
+    """Name of a voice of the model, or of an uploaded one; or a mixture, see `voice_parts`."""
     stream: bool = True
     """Give sound as soon as there is some. Otherwise faulty sentences are spoken again before anything is heard."""
 
@@ -69,13 +73,33 @@ class SpeechRequest(SpeechSettings):
         return found
 
 
+def voice_parts(voice: str) -> list[tuple[str, float]]:
+    """Names and weights of a voice: "anna", or a mixture such as "anna:0.7,ben:0.3".
+
+    Raises:
+        UserError: a weight is not above 0, or there are too many.
+    """
+    found = []
+    for part in filter(None, (part.strip() for part in voice.split(","))):
+        name, _, weight = part.rpartition(":")
+        try:
+            found.append((name.strip(), float(weight)) if name else (part, 1.0))
+        except ValueError:
+            found.append((part, 1.0))
+    if len(found) > MOST_VOICES or not all(0 < weight < math.inf for _, weight in found):
+        raise UserError(
+            what=f"a mixture of {len(found)} voices", fix=f"use up to {MOST_VOICES}, weighted above 0: anna:0.7,ben:0.3"
+        )
+    return found or [(DEFAULT_VOICE, 1.0)]
+
+
 class Ticket:
     """One request on its way.
 
     Args:
         request: what to speak.
         model: who speaks, and its id.
-        reference: recording of an uploaded voice.
+        references: recordings of uploaded voices that the request names.
         wake: called from the engine's thread whenever there is something to take.
     """
 
@@ -84,10 +108,10 @@ class Ticket:
         request: SpeechRequest,
         model: tuple[str, SpeakingModel],
         *,
-        reference: Path | None = None,
+        references: Mapping[str, Path] = MappingProxyType({}),
         wake: Callable[[], None] = lambda: None,
     ) -> None:
-        self.request, self.reference = request, reference
+        self.request, self.references = request, references
         self.model_id, self.model = model
         self.created = time.monotonic()
         self.first_sound_s: float | None = None
