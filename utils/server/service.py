@@ -71,7 +71,8 @@ class SpeechService:
         """Decoding steps by the number of sentences side by side."""
         self._device, self._precision, self._slots = device, precision, slots
         self._max_model_bytes, self._stall_s, self._language = max_model_bytes, stall_s, language
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
         self._inbox: deque[Ticket] = deque()
         """Tickets whose model is not loaded yet."""
         self._live = 0
@@ -101,7 +102,7 @@ class SpeechService:
             QueueFullError: too many are under way.
             UnavailableError: the service is being stopped.
         """
-        with self._changed:
+        with self._lock:
             if self._closing:
                 raise UnavailableError(what=self._closing)
             if self._live >= self.max_requests:
@@ -111,9 +112,9 @@ class SpeechService:
                     retry_after_s=self._retry_after(),
                 )
             self._live += 1
-            ticket.on_drained(self._wake)
+            ticket.on_drained(self._woken.set)
             self._inbox.append(ticket)
-            self._changed.notify()
+            self._woken.set()
 
     def stop(self, reason: str = "the server is being stopped") -> None:
         """End all requests with an error, soon; returns at once, also in a signal handler."""
@@ -161,22 +162,21 @@ class SpeechService:
     def _retry_after(self) -> int:
         return max(1, min(30, self._live // max(1, self._slots)))
 
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify()
-
     # All that follows runs in the thread.
 
     def _run(self) -> None:
         while not self._closing:
+            # Before it looks: what comes while it looks must not wait.
+            self._woken.clear()
             try:
                 if not self._turn():
-                    with self._changed:
-                        self._changed.wait(POLL_S)
+                    self._woken.wait(POLL_S)
             except Exception as error:
                 # No request may end the thread that all others need.
                 log.exception("the engine's turn failed")
                 self._end_all(error)
+        with self._lock:
+            pass  # whoever submits from here on sees that it is closing
         self._end_all(UnavailableError(what=self._closing))
         if self._shelf is not None:
             self._shelf.clear()
@@ -355,7 +355,7 @@ class SpeechService:
             self._end(speaking.ticket, error)
 
     def _end(self, ticket: Ticket, error: Exception | None = None) -> None:
-        with self._changed:
+        with self._lock:
             self._live -= 1
         if ticket.first_sound_s is not None:
             self.first_sounds.append(ticket.first_sound_s)

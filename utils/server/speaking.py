@@ -51,6 +51,7 @@ class Speaking:
         self._done: set[int] = set()
         self._given = [0] * len(pieces)
         """Samples of each piece so far."""
+        self._total = 0
         self._first_sound = 0.0
         ticket.num_tokens = sum(len(piece.tokens) for piece in pieces)
 
@@ -68,7 +69,7 @@ class Speaking:
         """Speech that its listener has in hand; what was heard by now counts as heard."""
         if not self._first_sound:
             return 0.0
-        return sum(self._given) / OUTPUT_RATE - (time.monotonic() - self._first_sound)
+        return self._total / OUTPUT_RATE - (time.monotonic() - self._first_sound)
 
     @property
     def wants_slot(self) -> bool:
@@ -131,6 +132,7 @@ class Speaking:
             return
         self._first_sound = self._first_sound or time.monotonic()
         self._given[number] += wav.size(1)
+        self._total += wav.size(1)
         pcm = to_pcm16(wav.cpu().float()).numpy().astype("<i2").tobytes()
         if number == self._heard:
             self.ticket.give(pcm)
