@@ -14,7 +14,7 @@ from utils.errors import UserError
 from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.job import holder_of
-from utils.server.ticket import DEFAULT_VOICE, QueueFullError, StalledError, Ticket, UnavailableError
+from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError
 from utils.speech.models import SpeakingModel
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ STALL_S = 60.0
 """A client that does not read for so long, with a full buffer, is given up."""
 MAX_PAUSES_S = 300.0
 """Silence in one text; it costs nothing to ask for, and memory to give."""
+WARM_UP = "1."
+"""Numbers are read in every language."""
 MEMORY_SHARE = 0.6
 """Of the free memory, for models, when no limit is given."""
 
@@ -185,8 +187,10 @@ class SpeechService:
         """One step of every model; whether there was anything to do."""
         if self._shelf is None:
             self._shelf = self._new_shelf()
-            self._load_first()
-            self._is_ready = True
+            try:
+                self._load_first()
+            finally:
+                self._is_ready = True
         if time.monotonic() - self._looked > POLL_S and (self._shelf.models or self._inbox):
             self._looked = time.monotonic()
             self._mind_trainings()
@@ -207,9 +211,20 @@ class SpeechService:
         try:
             model = self._shelf.find(*self._preload)
             if model is not None:
-                model.voice(DEFAULT_VOICE, {})
+                self._warm_up(model, Ticket(SpeechRequest(text=WARM_UP, seed=0), self._preload))
         except UserError as error:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
+
+    def _warm_up(self, model: "ShelvedModel", ticket: Ticket) -> None:
+        """Speak a word for nobody: the first calls of a model's kernels take a second longer than all others."""
+        model.speakings.append(self._speaking(ticket, model))
+        self._live += 1
+        while not ticket.is_ended and not self._closing:
+            model.feed()
+            self._step(model)
+        self.speech_s = 0.0
+        self.first_sounds.clear()
+        self.steps.clear()
 
     def _new_shelf(self) -> "Shelf":
         # Loading torch takes seconds, in which the port is open already.
