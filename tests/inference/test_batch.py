@@ -201,6 +201,8 @@ def test_what_guards_see_in_codes() -> None:
     assert judge([*healthy[:30], *[4] * 15, *healthy[30:], 1025], calm[:76], stopped=True, expected=60).faults == ()
     assert judge([*healthy[:12], 1025], calm[:13], stopped=True, expected=60).faults == ("too short",)
     assert judge([*healthy * 3, 1025], calm[:181], stopped=True, expected=60).faults == ("too long",)
+    assert guards.usual_codes("It was fifteen letters a second, was it?") == pytest.approx(57.4, abs=0.1)
+    assert guards.usual_codes("In 1999.") is None and guards.usual_codes("你好，世界。") is None
     late = calm[:61]
     late[30] = -0.2
     assert judge([*healthy, 1025], late, stopped=True, expected=60).faults == ("late stop",)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
 from utils.inference.decode import Decoder, Sentence
-from utils.inference.guards import CODES_A_SECOND, Judgement, TailCut, judge
+from utils.inference.guards import Judgement, TailCut, judge, usual_codes
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder, WaveformStream
 from utils.model.gpt import XttsGpt
@@ -81,8 +81,6 @@ class Utterance:
     """Whether faults are repaired; without it the model's speech is given as it is."""
     max_codes: int | None = None
     """Codes at most; as many as a very slow speaker takes for the text when not given."""
-    expected: float | None = None
-    """Codes that its text usually takes, see `judge`."""
     on_chunk: Callable[[Tensor], None] | None = None
     """Given samples [1, n] as soon as they are certain. A streamed sentence is spoken once: what was heard stays."""
     is_cancelled: Callable[[], bool] = bool
@@ -212,7 +210,7 @@ class Batch:
 
     def _conclude(self, utterance: Utterance, sentence: Sentence) -> bool:
         """Judge a decoded sentence: make it audible, or queue it once more; whether it is done."""
-        expected = utterance.expected
+        expected = usual_codes(utterance.piece.text)
         verdict = judge(sentence.codes, sentence.stop_logprobs, stopped=sentence.stopped, expected=expected)
         attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
         hidden = self.decoder.hidden(sentence)
@@ -258,8 +256,3 @@ def derived_seed(seed: int, *numbers: int) -> int:
     """A seed that differs for each of the numbers, the same on every machine."""
     name = "/".join(map(str, (seed, *numbers)))
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
-
-
-def expected_codes(tokens: int, seconds_a_token: float) -> float:
-    """Codes that a text of so many tokens takes at a pace."""
-    return tokens * seconds_a_token * CODES_A_SECOND

@@ -34,10 +34,14 @@ LONGEST_PERIOD = 32
 HELD_CODES, LOOP_CODES = 24, 32
 """Codes of a held sound, and of a longer period's repetitions, from which on they are no pause and no stutter."""
 
-SHORTEST_PACE, LONGEST_PACE = 0.5, 2.2
+SHORTEST_PACE, LONGEST_PACE = 0.5, 2.5
 """Bounds of a sentence's length over the one that its text is expected to take."""
-LEAST_S = 0.7
+LEAST_S = 1.0
 """Shorter sentences vary too much to be judged by their length."""
+CHARACTERS_A_SECOND = 15.0
+"""Pace of reading aloud in alphabetic scripts; half and twice of it are rare."""
+ALPHABETIC = 0x0900
+"""First code point of scripts in which a character may be a syllable or a word; those before are alphabets."""
 NO_STOP = 0.01
 """A sentence in which the stop code never was as probable as this is not spoken again: it would not end either."""
 MISSED_STOP = 0.5
@@ -99,6 +103,13 @@ def judge(codes: list[int], stop_logprobs: list[float], *, stopped: bool, expect
         penalty += 0.5
     chance = math.exp(max(stop_logprobs, default=0.0))
     return Judgement(faults=tuple(faults), kept=kept, penalty=penalty, stop_chance=chance)
+
+
+def usual_codes(text: str) -> float | None:
+    """Codes that a text takes at the usual pace; None where its letters do not tell: numbers, and other scripts."""
+    if any(character.isdigit() or (ord(character) >= ALPHABETIC and character.isalpha()) for character in text):
+        return None
+    return len(text.strip()) / CHARACTERS_A_SECOND * CODES_A_SECOND
 
 
 def find_loop(codes: list[int]) -> tuple[int, int]:

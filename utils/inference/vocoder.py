@@ -121,7 +121,8 @@ class WaveformStream:
         wav = generator.render(inputs, self._speaker, first, last)
         wav = wav[:, (self._done - first) * HOP : (end - first) * HOP]
         self._done = end
-        return wav.float().cpu()
+        # The starter's envelope filter may go a little beyond the range of samples.
+        return wav.float().clamp(-1, 1).cpu()
 
 
 class Generator(Protocol):
