@@ -60,7 +60,15 @@ def make_loaders(recording: Path, num_clips: int, *, mode: str, layout: Layout =
             codes=np.arange(random.integers(20, 250), dtype=np.int16),
         )
 
-    config = TrainConfig(project="a", batch_size=4, eval_batch_size=4, num_epochs=epochs, num_workers=0, device="cpu")
+    config = TrainConfig(
+        project="a",
+        batch_size=4,
+        eval_batch_size=4,
+        num_epochs=epochs,
+        num_workers=0,
+        device="cpu",
+        conditioning="other",
+    )
     data = TrainingData(train=[clip() for _ in range(num_clips)], evaluate=[clip() for _ in range(12)], dropped=[])
     switches = replace(resolve(config, torch.device("cpu")), effective=replace(config, compile=mode), layout=layout)
     return Loaders(config, find_base("tiny"), data, make_accelerator("cpu"), switches)
