@@ -36,6 +36,8 @@ def _prepare(command: PrepareCommand) -> None:
     # Before a download, which takes long.
     require_inputs((config.input, *config.also))
     with progress_phases() as phases:
+        # Shown from now on: long recordings are read, and perhaps transcribed, before the first clip.
+        phases("preparing clips", 0, None)
         result = prepare(config, accept_license=command.accept_license, progress=phases)
     print(f"dataset {project.dataset}: {result.added} new clips, {result.unchanged} as before")
     print(result.table())

@@ -63,9 +63,6 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
     for path in inputs:
         _check_apart(path, project)
     find_base(config.base, accept_license=accept_license, progress=progress)
-    if progress is not None:
-        # Long recordings are read, and perhaps transcribed, before the first clip.
-        progress("preparing clips", 0, None)
     device = config.transcriber_device if config.transcriber else "cpu"
     with jobs.hold("prepare", device=device, output=project.output, folder=project.folder):
         recordings = read_sources(inputs, Reading.of(config, project.sources))
