@@ -7,7 +7,7 @@ judged by the guards, perhaps decoded again, and made audible in chunks or whole
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
-from utils.inference.decode import Decoder, Sentence
+from utils.inference.decode import CancelledError, Decoder, Sentence
 from utils.inference.guards import Judgement, TailCut, judge, usual_codes
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder, WaveformStream
@@ -167,6 +167,27 @@ class Batch:
             if self._conclude(utterance, sentence):
                 done.append(utterance)
         return cancelled + done
+
+    def speak(self, utterances: Sequence[Utterance]) -> Iterator[Spoken]:
+        """Speak utterances side by side and give each as soon as it and those before it are spoken.
+
+        An iterator that is closed drops what is left.
+
+        Raises:
+            CancelledError: one of them was cancelled.
+        """
+        for utterance in utterances:
+            self.add(utterance)
+        try:
+            for utterance in utterances:
+                while utterance.spoken is None:
+                    self.step()
+                    if utterance.is_dropped:
+                        raise CancelledError
+                yield utterance.spoken
+        finally:
+            for utterance in utterances:
+                self.drop(utterance)
 
     def _join(self, utterance: Utterance) -> None:
         tokens = utterance.piece.tokens

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,6 @@ from utils.bases.loading import load_decoder, load_gpt
 from utils.config import SpeechPrecision, Split
 from utils.errors import UserError
 from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
-from utils.inference.decode import CancelledError
 from utils.inference.precision import resolve_precision, vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
@@ -176,31 +176,25 @@ class Synthesizer:
         Raises:
             CancelledError: it was.
         """
-        voice = voice.to(self.device)
-        utterances = [
-            Utterance(
-                piece=piece,
+        return self.batch.speak(
+            self.utterances(
+                pieces,
                 voice=voice,
                 sampling=sampling,
                 speed=speed,
-                seed=None if seed is None else derived_seed(seed, number),
+                seed=seed,
                 guard=guard,
                 is_cancelled=is_cancelled,
             )
+        )
+
+    def utterances(self, pieces: list[Piece], *, voice: Voice, seed: int | None, **settings: Any) -> list[Utterance]:
+        """What a batch takes to speak pieces; the arguments are those of `sentences`. Each piece has its own seed."""
+        voice = voice.to(self.device)
+        return [
+            Utterance(piece=piece, voice=voice, seed=None if seed is None else derived_seed(seed, number), **settings)
             for number, piece in enumerate(pieces)
         ]
-        for utterance in utterances:
-            self.batch.add(utterance)
-        try:
-            for utterance in utterances:
-                while utterance.spoken is None:
-                    self.batch.step()
-                    if utterance.is_dropped:
-                        raise CancelledError
-                yield utterance.spoken
-        finally:
-            for utterance in utterances:
-                self.batch.drop(utterance)
 
     def pieces(self, text: str, language: str, *, split: Split = "joined") -> list[Piece]:
         """What is spoken one after the other, all checked before the first is spoken.

@@ -1,6 +1,5 @@
 """Speak from Python: `Speaker("starter").speak("Hello.").save("hello.wav")`."""
 
-import queue
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ from numpy.typing import NDArray
 
 from utils.audio.write import write_wav
 from utils.bases.base import Base
-from utils.bases.fetch import fetch_base
 from utils.bases.find import find_base
 from utils.checkpoints.layout import ModelRef
 from utils.checkpoints.store import load_checkpoint
 from utils.config import OUTPUT_RATE, Device, SpeechPrecision, Split
 from utils.errors import UserError
-from utils.inference.batch import Piece, Spoken, Utterance, derived_seed
+from utils.inference.batch import Spoken, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.inference.voice_spec import VoiceSpec, find_voice
@@ -133,9 +131,9 @@ class Speaker:
     def speak_batch(self, texts: Sequence[str], **settings: Any) -> list[Speech]:
         """Speak several texts side by side; each is what it is alone. The settings are those of `speak`."""
         with self._lock:
-            utterances = [self._utterances(text, **settings) for text in texts]
-            self._run([one for row in utterances for one in row])
-            return [_joined([one.spoken for one in row if one.spoken]) for row in utterances]
+            rows = [self._utterances(text, **settings) for text in texts]
+            spoken = self._synthesizer.batch.speak([one for row in rows for one in row])
+            return [_joined([next(spoken) for _ in row]) for row in rows]
 
     def stream(self, text: str, **settings: Any) -> Iterator[NDArray[np.float32]]:
         """Speak a text and give its samples [n] as soon as they are certain; joined, they are those of `speak`.
@@ -143,21 +141,21 @@ class Speaker:
         Sentences are spoken once: the guards cut quiet tails, and only report the rest. An iterator that is not read
         on makes the speaker wait, and closing it ends the speech. The settings are those of `speak`.
         """
-        chunks: queue.Queue[NDArray[np.float32]] = queue.Queue()
+        chunks: list[NDArray[np.float32]] = []
         with self._lock:
-            utterances = self._utterances(text, **settings)
+            batch, utterances = self._synthesizer.batch, self._utterances(text, **settings)
             try:
                 for utterance in utterances:
                     # One after the other: the listener hears them in order, and the first one soonest.
-                    utterance.on_chunk = lambda wav: chunks.put(wav[0].numpy())
-                    self._synthesizer.batch.add(utterance)
+                    utterance.on_chunk = lambda wav: chunks.append(wav[0].numpy())
+                    batch.add(utterance)
                     while utterance.spoken is None:
-                        self._synthesizer.batch.step()
-                        while not chunks.empty():
-                            yield chunks.get()
+                        batch.step()
+                        yield from chunks
+                        chunks.clear()
             finally:
                 for utterance in utterances:
-                    self._synthesizer.batch.drop(utterance)
+                    batch.drop(utterance)
 
     def _utterances(
         self,
@@ -174,31 +172,11 @@ class Speaker:
         language = language or self.language
         if not language:
             raise UserError(what="this model does not say which language it speaks", fix="give language='en'")
-        pieces: list[Piece] = self._synthesizer.pieces(text, language, split=split)
+        pieces = self._synthesizer.pieces(text, language, split=split)
         who = voice if isinstance(voice, Voice) else find_voice(self._synthesizer, voice)
-        who, how = who.to(self._synthesizer.device), Sampling(**sampling)
-        return [
-            Utterance(
-                piece=piece,
-                voice=who,
-                sampling=how,
-                speed=speed,
-                seed=None if seed is None else derived_seed(seed, number),
-                guard=guard,
-            )
-            for number, piece in enumerate(pieces)
-        ]
-
-    def _run(self, utterances: list[Utterance]) -> None:
-        batch = self._synthesizer.batch
-        for utterance in utterances:
-            batch.add(utterance)
-        try:
-            while any(one.spoken is None for one in utterances):
-                batch.step()
-        finally:
-            for utterance in utterances:
-                batch.drop(utterance)
+        return self._synthesizer.utterances(
+            pieces, voice=who, sampling=Sampling(**sampling), speed=speed, seed=seed, guard=guard
+        )
 
 
 def _joined(sentences: list[Spoken]) -> Speech:
@@ -212,8 +190,7 @@ def _model(name: str, project: str | None, output: Path) -> tuple[Base, dict[str
     if ref.kind == "base" and (Path(name) / "config.json").is_file():
         return Base(Path(name)), None
     if ref.kind == "base":
-        fetch_base(name)
-        return find_base(name), None
+        return find_base(name, accept_license=False), None
     if project is None:
         raise UserError(what=f"{name} is a model of a project", fix="name the project: Speaker(..., project='name')")
     folder = ref.resolve(open_project(project, output))
