@@ -1,6 +1,7 @@
 """Choose the number of data loader processes from the data and the machine, without loading torch."""
 
 import platform
+import tempfile
 from dataclasses import dataclass
 
 from utils.hardware.processor import usable_cpus
@@ -20,6 +21,11 @@ BATCH_BYTES = 9 * MB
 """A batch of 16 clips on its way: 6 s of float32 conditioning audio and some thousand ids each."""
 SHARED_RESERVE = 2
 """Shared memory is taken for too small below this many times what the batches on their way need."""
+
+SOCKET_PATH = 107
+"""Bytes that the path of a Unix socket may have (unix(7), sun_path less its end)."""
+SOCKET_NAME = len("/pymp-abcdefgh/listener-abcdefgh")
+"""What multiprocessing adds to the temporary folder for the socket of a process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +87,18 @@ def loader_settings(
         workers, why = _workers(num_clips, dataset_bytes, cpus, available)
         shared = shared_memory_free() if shared_bytes is None else shared_bytes
         workers, why = _within_shared_memory(workers, why, shared)
+    off = []
+    if workers and not _sockets_fit():
+        workers, why = (
+            0,
+            "the path of the temporary folder is too long for the sockets of processes; set a shorter TMPDIR",
+        )
+        if num_workers:
+            off.append(f"num_workers: {why}")
     from_disk = dataset_bytes > available / 2
     pin = (
         "pinned memory, so that copies overlap with work" if on_gpu else "no pinned memory: there is no GPU to copy to"
     )
-    off = []
     if pin_memory and not on_gpu:
         off.append("pin_memory: training runs on the CPU, and there is no GPU to copy to")
     if prefetch_factor and not workers:
@@ -117,6 +130,16 @@ def _workers(num_clips: int, dataset_bytes: int, cpus: int, available: int) -> t
     elif workers < wanted:
         why = f"{cpus} hardware threads, one of them left to the training process"
     return workers, why
+
+
+def _sockets_fit() -> bool:
+    """Whether loader processes can pass tensors on: on Linux by sockets in the temporary folder.
+
+    Where they cannot, torch's feeder thread dies and the training process waits forever.
+    """
+    if platform.system() != "Linux":
+        return True
+    return len(tempfile.gettempdir().encode()) + SOCKET_NAME <= SOCKET_PATH
 
 
 def _within_shared_memory(workers: int, why: str, shared: int | None) -> tuple[int, str]:
