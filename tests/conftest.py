@@ -26,12 +26,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Tests delete hundreds of checkpoints, which takes seconds each on a disk that tells its drive of freed blocks.
-if (
-    MEMORY_DISK.is_dir()
+IN_MEMORY = (
+    "PYTEST_DEBUG_TEMPROOT" not in os.environ
+    and MEMORY_DISK.is_dir()
     and shutil.disk_usage(MEMORY_DISK).free > ITS_BYTES
     and psutil.virtual_memory().available > MEMORY_BYTES
-):
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
+)
+if IN_MEMORY:
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY_DISK)
 
 HIDDEN = tempfile.TemporaryDirectory(prefix="without-programs-")
 
@@ -59,6 +61,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         for reason in filter(None, (MISSING[name]() for name in needed)):
             pytest.skip(reason)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Memory is given back, even after failures; PYTEST_DEBUG_TEMPROOT=/tmp keeps what failed tests wrote."""
+    folder = config._tmp_path_factory._basetemp  # type: ignore[attr-defined]  # pytest has no public way
+    if IN_MEMORY and folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

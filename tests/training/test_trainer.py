@@ -54,7 +54,7 @@ def make_trainer(
 
 
 def batches_of(clips, size: int) -> list:
-    dataset = ClipDataset(clips, seed=1, training=True)
+    dataset = ClipDataset(clips, seed=1, training=True, crop=find_base("tiny").defaults.crop)
     places = list(EpochBatches([1] * len(clips), size, seed=None).epoch(0))
     collate = Collate(find_base("tiny").gpt_shape(), mask_conditioning=True)
     return list(make_loader(dataset, places, collate, num_workers=0))

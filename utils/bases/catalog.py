@@ -16,7 +16,7 @@ DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
 EMBEDDED = (STARTER, "tiny")
 """Bases that need no download."""
-TINY_VERSION = 1
+TINY_VERSION = 2
 """Part of the folder's name: raise it when the recipe changes, so that old copies are not mistaken for new ones."""
 
 
