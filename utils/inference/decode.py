@@ -227,7 +227,8 @@ class Decoder:
         random = self._random[:num].gather(1, place[:, None])
         codes = draw(scores, self._spoken[:num], self._sampling[:num], random, is_greedy=is_greedy)
         self._hidden[rows, place] = hidden
-        self._spoken[rows, codes] = True
+        # Not by indexing: the host's True would be copied to the device, which waits for it.
+        self._spoken[:num].scatter_(1, codes[:, None], True)
         counts += 1
         self._positions[:num] += 1
         self._last[:num] = gpt.mel_embedding(codes) + gpt.mel_pos_embedding.emb(place + 1)
