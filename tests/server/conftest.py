@@ -15,6 +15,8 @@ import httpx
 import numpy as np
 import pytest
 
+RUNNING = "XTTS_STUDIO_TEST_SERVER"
+"""Output folder and URL, with a bar between them, of a server that runs already and is to be tested."""
 START_S = 120.0
 """Loading torch takes long on a busy machine."""
 TEXT = "The early bird catches the worm."
@@ -24,7 +26,7 @@ TEXT = "The early bird catches the worm."
 class Server:
     """A running server."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[str] | None"
     url: str
     output: Path
     said: str
@@ -83,7 +85,11 @@ def start_server(output: Path, *flags: str, env: dict[str, str] | None = None) -
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of an empty output folder, float32, for all tests that leave it as it is."""
+    """A server of an empty output folder, float32, for all tests that leave it as it is; see also test_cluster.py."""
+    if RUNNING in os.environ:
+        output, url = os.environ[RUNNING].split("|")
+        yield Server(None, url, Path(output), "")
+        return
     flags = ("--precision", "fp32", "--max-requests", "80", "--max-upload-mb", "4")
     running = start_server(tmp_path_factory.mktemp("served"), *flags)
     yield running

@@ -3,6 +3,9 @@
 Clients send numbers as strings, and paths with and without a slash at the end.
 """
 
+import json
+import logging
+from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -10,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from utils.errors import disk_errors
+from utils.files import write_atomic
 from utils.server.catalog import find_listed, model_languages, model_voices
 from utils.server.faults import ApiError
 from utils.server.talk import Desk, read_json
@@ -41,18 +46,57 @@ UNUSED: dict[str, Any] = {"length_penalty": 1.0, "stream_chunk_size": 100, "enab
 """Settings that are kept and have no effect: no beams are searched, and texts are always split."""
 LEAST = {"top_p": 0.01}
 """A slider of the extension goes to 0, which would leave no code to choose."""
+SETTINGS_FILE = ".speech-settings.json"
+"""What clients set, in the output folder: the same for all replicas of a server, and after a restart."""
+DEFAULTS: dict[str, Any] = {
+    "temperature": 0.65,
+    "speed": 1.0,
+    "repetition_penalty": 2.0,
+    "top_p": 0.85,
+    "top_k": 50,
+    **UNUSED,
+}
+
+log = logging.getLogger(__name__)
+
+
+class Settings:
+    """How to speak where a request does not say, in a file.
+
+    Args:
+        path: of the file; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> dict[str, Any]:
+        """All settings; the defaults where the file is missing or damaged."""
+        try:
+            kept = json.loads(self._path.read_text(encoding="utf-8"))
+            if not isinstance(kept, dict):
+                raise ValueError("not a JSON object")
+            return DEFAULTS | {name: kept[name] for name in UNUSED if name in kept} | numbers(kept)
+        except FileNotFoundError:
+            return dict(DEFAULTS)
+        except (OSError, ValueError, ApiError) as error:
+            log.warning("%s cannot be read, the default settings are used: %s", self._path, error)
+            return dict(DEFAULTS)
+
+    @disk_errors()
+    def change(self, values: dict[str, Any]) -> None:
+        """Keep some settings.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._path, json.dumps(self.read() | values))
 
 
 def routes(desk: Desk) -> list[Route]:
     """All of them, each with and without a slash at the end."""
-    settings: dict[str, Any] = {
-        "temperature": 0.65,
-        "speed": 1.0,
-        "repetition_penalty": 2.0,
-        "top_p": 0.85,
-        "top_k": 50,
-        **UNUSED,
-    }
+    settings = Settings(desk.service.output / SETTINGS_FILE)
 
     def names() -> list[str]:
         own = [DEFAULT_VOICE, *model_voices(find_listed(desk.service.output, desk.default_model()))]
@@ -76,16 +120,17 @@ def routes(desk: Desk) -> list[Route]:
         return JSONResponse({"speaker_folder": "", "output_folder": "", "model_folder": ""})
 
     async def get_settings(request: Request) -> Response:
-        return JSONResponse(settings)
+        return JSONResponse(await run_in_threadpool(settings.read))
 
     async def set_settings(request: Request) -> Response:
         values = await read_json(request)
-        settings.update(numbers(values))
-        settings.update({name: values[name] for name in UNUSED if name in values})
+        unused = {name: values[name] for name in UNUSED if name in values}
+        await run_in_threadpool(settings.change, numbers(values) | unused)
         return JSONResponse({"message": "Settings successfully applied"})
 
     def fields(values: dict[str, Any], *, stream: bool) -> dict[str, Any]:
-        own = {name: settings[name] for name in (*REAL, *WHOLE)} | numbers(values)
+        kept = settings.read()
+        own = {name: kept[name] for name in (*REAL, *WHOLE)} | numbers(values)
         voice = str(values.get("speaker_wav") or DEFAULT_VOICE)
         language = str(values.get("language") or "").lower() or None
         return own | {"text": values.get("text"), "voice": voice, "language": language, "stream": stream}
@@ -93,12 +138,14 @@ def routes(desk: Desk) -> list[Route]:
     async def to_audio(request: Request) -> Response:
         values = await read_json(request)
         model = await run_in_threadpool(desk.default_model)
-        sound = await desk.speak(request, fields(values, stream=False), model)
+        wanted = await run_in_threadpool(fields, values, stream=False)
+        sound = await desk.speak(request, wanted, model)
         return await sound.response("wav")
 
     async def stream(request: Request) -> Response:
         model = await run_in_threadpool(desk.default_model)
-        sound = await desk.speak(request, fields(dict(request.query_params), stream=True), model)
+        wanted = await run_in_threadpool(fields, dict(request.query_params), stream=True)
+        sound = await desk.speak(request, wanted, model)
         return await sound.response("wav")
 
     handlers = [

@@ -1,0 +1,56 @@
+"""Settings of the speech server."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from utils.config import Config, Device, SpeechPrecision
+
+MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig(Config):
+    """Speak over HTTP."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. On any other than loopback, requests must bring an API key."""
+    port: int = 8020
+    """Port to listen on; 0 takes a free one."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    model: str = ""
+    """Model that is loaded at the start, and speaks where a request names none; the first one when not given."""
+    language: str = "en"
+    """Language of a request that names none, where the model has none of its own."""
+    device: Device = "auto"
+    """Where to compute; auto takes a CUDA GPU that no training has."""
+    precision: SpeechPrecision = "auto"
+    """Data type of the GPT's weights; fp32 is the reference, auto takes 16 bits where they are faster."""
+    slots: int = 8
+    """Sentences that a model decodes side by side."""
+    max_requests: int = 64
+    """Requests under way at once; further ones are answered with 429."""
+    max_characters: int = 20_000
+    """Of a request's text."""
+    max_upload_mb: int = 64
+    """Of an uploaded recording."""
+    max_model_gb: float | None = None
+    """Memory for loaded models; 60 % of what is free at the start when not given."""
+    api_key: str = ""
+    """API key, or @FILE with one a line; default: XTTS_STUDIO_API_KEY or XTTS_STUDIO_API_KEY_FILE. Without one, a
+    server that others can reach makes one and prints it once."""
+    trusted_host: tuple[str, ...] = ()
+    """More host names of this server, such as behind a proxy."""
+    allow_origin: tuple[str, ...] = ()
+    """Pages of other sites that may ask, such as http://127.0.0.1:8000 for SillyTavern."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if not 0 <= self.port <= MAX_PORT:
+            found.append(f"port is {self.port}; use 0 (any free one) to {MAX_PORT}")
+        for name in ("slots", "max_requests", "max_characters", "max_upload_mb"):
+            if getattr(self, name) < 1:
+                found.append(f"{name} is {getattr(self, name)}; use 1 or more")
+        if self.max_model_gb is not None and not self.max_model_gb > 0:
+            found.append(f"max_model_gb is {self.max_model_gb}; use more than 0")
+        return found
