@@ -36,6 +36,7 @@ DOCUMENTS = {
     "docs/dataset.md": TEXTS,
     "docs/languages.md": GEORGIAN,
     "docs/quality.md": TEXTS,
+    "docs/speaking.md": TEXTS,
     "docs/training-optimizations.md": TEXTS,
 }
 """Each with what is said in the recordings that it speaks of."""
@@ -207,7 +208,7 @@ def test_the_commands_run_as_printed(document: str, hub: dict[str, str], tmp_pat
     assert lines and not failed, "\n\n".join(failed)
 
 
-@pytest.mark.parametrize("document", ["docs/dataset.md"])
+@pytest.mark.parametrize("document", ["docs/dataset.md", "docs/speaking.md"])
 def test_the_python_blocks_run_as_printed(document: str, hub: dict[str, str], tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     done = subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], capture_output=True, check=False)
@@ -217,3 +218,31 @@ def test_the_python_blocks_run_as_printed(document: str, hub: dict[str, str], tm
     for language, block in FENCE.findall((ROOT / document).read_text(encoding="utf-8")):
         if language == "python":
             subprocess.run([sys.executable, "-c", block], cwd=clone, env=hub, check=True)
+
+
+def test_the_server_answers_every_line_of_its_document(hub: dict[str, str], tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    done = subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    blocks = FENCE.findall((ROOT / "docs" / "server.md").read_text(encoding="utf-8"))
+    shell = [line for language, block in blocks if language == "sh" for line in block.replace("\\\n", " ").splitlines()]
+    start, origin = (line for line in shell if "utils.cli.speech_server" in line)
+    asked = [line for line in shell if line.startswith("curl ") and ":8020" in line]
+    assert asked
+    for line in (start, origin):
+        with subprocess.Popen(shlex.split(line), cwd=clone, env=hub, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                assert server.stdout is not None
+                assert any("Listening on" in said for said in server.stdout)
+                for request in asked if line == start else asked[:1]:
+                    answer = subprocess.run(
+                        ["bash", "-c", f"{request} -sS -m 120 -w '%{{http_code}}'"],
+                        cwd=clone, env=hub, capture_output=True, text=True, check=True,
+                    )  # fmt: skip
+                    assert answer.stdout[-3:] == ("400" if "alloy" in request else "200"), f"{request}\n{answer.stdout}"
+                for _, block in (one for one in blocks if one[0] == "python" and line == start):
+                    subprocess.run([sys.executable, "-c", block], cwd=clone, env=hub, check=True)
+            finally:
+                server.terminate()
+    assert (clone / "hello.mp3").stat().st_size > 1000 and (clone / "hello.wav").stat().st_size > 10_000
