@@ -157,7 +157,7 @@ def fingerprint(wav: Tensor, sample_rate: int) -> Tensor:
     a codec changes is taken out, the rhythm and melody of what is said stays.
 
     Args:
-        wav: mono audio, [1, T]; silence at its edges is left out, so that the stretches lie at the same places of both.
+        wav: mono audio, [1, T]; silence at its edges is skipped, so that the stretches lie at the same places of both.
         sample_rate: in Hz, at least 8 000.
     """
     size, stretches = 512, FINGERPRINT[1]

@@ -10,7 +10,7 @@ from torch import Tensor
 LOWEST_HZ, HIGHEST_HZ = 60.0, 450.0
 WINDOW_S = 0.04
 BROADEST_HZ = 2_500.0
-"""Pitch is heard in what lies below."""
+"""Pitch lies below this frequency."""
 VOICED = 0.6
 """Least normalised autocorrelation of a voiced frame."""
 QUIET = 1e-3

@@ -35,7 +35,7 @@ class TranscriberSettings:
     model: str
     """A size, such as small or large-v3, a Hugging Face name, or the folder of a converted model."""
     language: str | None
-    """Code of the language spoken; None lets the model tell."""
+    """Code of the language spoken; None lets the model detect it."""
     device: str = "auto"
     compute_type: str = "default"
     beam_size: int = 5

@@ -74,8 +74,8 @@ class VoiceActivity(nn.Module):
         x = (spectrum[:, :129].square() + spectrum[:, 129:].square()).sqrt()
         for conv in (self.conv1, self.conv2, self.conv3, self.conv4):
             x = conv(x).relu()
-        heard, (hidden, cell) = self.lstm(x[:, :, 0], (state.hidden, state.cell))
-        speech = self.final_conv(heard.relu()[..., None])[:, 0, 0].sigmoid()
+        output, (hidden, cell) = self.lstm(x[:, :, 0], (state.hidden, state.cell))
+        speech = self.final_conv(output.relu()[..., None])[:, 0, 0].sigmoid()
         return speech, VadState(hidden, cell, wav[:, -_CONTEXT:])
 
 

@@ -66,7 +66,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
 
     Args:
         config: which models and sentences.
-        progress: who is told how far it is.
+        progress: called with (phase, sentences done, in all).
 
     Raises:
         UserError: no such model or sentences, or nothing to compare them with.
@@ -164,14 +164,14 @@ def _measured(
         synthesizer = source.load()
         embed = embed or embedder(synthesizer)
 
-        def told(done: int, total: int, name: str = source.name) -> None:
+        def report(done: int, total: int, name: str = source.name) -> None:
             if progress is not None:
                 progress(f"speaking: {name}", done, total)
 
         speaker = speaker_of(source.name, synthesizer, synthesizer.voice(recording), language=language, config=config)
         voices = {"": load_audio(recording, RATE)}
         found.append(
-            measure(speaker, sentences, voices=voices, folder=folder, embed=embed, recognise=recognise, progress=told)
+            measure(speaker, sentences, voices=voices, folder=folder, embed=embed, recognise=recognise, progress=report)
         )
     return found
 
@@ -238,7 +238,7 @@ def _sentences(config: EvaluateConfig, project: Project | None, espeak: Referenc
     recordings = _texts(config, project)
     if len(recordings) < 2:
         raise UserError(
-            what=f"{len(recordings)} sentence cannot be told apart from others",
+            what=f"{len(recordings)} sentence cannot be distinguished from others",
             where=str(config.sentences or (project and project.eval_csv)),
             fix="give two or more different ones: --sentences FILE",
         )

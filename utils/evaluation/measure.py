@@ -83,7 +83,7 @@ def measure(
         folder: of the evaluation; the wavs go to a folder below, named after the model.
         embed: speaker encoder.
         recognise: recogniser.
-        progress: told (sentences done, in all).
+        progress: called with (sentences done, in all).
 
     Raises:
         UserError: the model cannot read a sentence.
@@ -131,7 +131,7 @@ class _Ears:
     def score(self, number: int, speech: Said, wav: Tensor, took: float, *, wav_name: str) -> Score:
         """All figures of one sentence; `wav` is the speech at 16 000 Hz."""
         sentence, inner = self.sentences[number], trimmed(wav)
-        heard = mfccs(inner)
+        cepstra = mfccs(inner)
         others = [one for place, one in enumerate(self.references) if place != number]
         apart = difference(sound_of(wav), self.sounds[sentence.voice])
         words = self.recognise(wav) if self.recognise else None
@@ -145,8 +145,8 @@ class _Ears:
             took_s=took,
             cer=None if words is None else character_error_rate(sentence.text, words, count_spaces=True),
             heard=words,
-            retrieval_rank=rank(heard, self.references[number], others),
-            near_miss_rank=rank(heard, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,
+            retrieval_rank=rank(cepstra, self.references[number], others),
+            near_miss_rank=rank(cepstra, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,
             mcd_db=distortion(inner, trimmed(sentence.reference)),
             cosine=self._cosine(inner, sentence.voice),
             pitch=apart.pitch,

@@ -75,8 +75,8 @@ def say(text: str, voice: ReferenceVoice) -> Tensor:
     except FileNotFoundError as error:
         raise UserError(what=ABSENT) from error
     if done.returncode or len(done.stdout) <= 44:
-        told = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise UserError(what=f"espeak-ng cannot speak with voice {voice.name!r}: {told[0]}")
+        message = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise UserError(what=f"espeak-ng cannot speak with voice {voice.name!r}: {message[0]}")
     # A stream's header does not know its length; only what follows it counts.
     header, samples = done.stdout[:44], done.stdout[44:]
     rate = int.from_bytes(header[24:28], "little")

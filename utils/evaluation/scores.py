@@ -22,7 +22,7 @@ class Score:
     cer: float | None
     """Character error rate of the recogniser."""
     heard: str | None
-    """What the recogniser heard."""
+    """The recognized text."""
     retrieval_rank: int
     """Place of the right sentence among all sentences, 1 is right."""
     near_miss_rank: int | None

@@ -29,12 +29,12 @@ Choice = Literal["a", "b", "same"]
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One line from two models, in an order that does not tell which is which."""
+    """One line from two models, in an order that does not reveal which is which."""
 
     comparison: str
     line: int
     a: str
-    """Id of the take that is heard as A."""
+    """Id of the take that plays as A."""
     b: str
 
     @property
@@ -44,14 +44,14 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Vote:
-    """What someone heard."""
+    """The answer of one listener."""
 
     time: float
     """In seconds since 1970."""
     line: int
     text: str
     a: str
-    """Model that was heard as A, with its checkpoint."""
+    """Model that played as A, with its checkpoint."""
     b: str
     choice: Choice
 
@@ -148,7 +148,7 @@ def trials(project: Project, comparison: str) -> list[Trial]:
         UserError: there is no such comparison.
     """
     takes = takes_of(project, comparison)
-    # Seeded by the id: a page that is loaded again asks the same, and nobody can tell A from B by asking twice.
+    # Seeded by the id: a page that is loaded again asks the same, and asking twice does not reveal A and B.
     chance = random.Random(comparison)
     found = []
     for line, (first, second) in itertools.product(range(len(takes[0].lines)), itertools.combinations(takes, 2)):
@@ -172,7 +172,7 @@ def next_trial(project: Project, comparison: str) -> Trial | None:
 
 @disk_errors()
 def vote(project: Project, trial_id: str, choice: str) -> Vote:
-    """Keep what someone heard.
+    """Save a listener's answer.
 
     Args:
         project: whose comparison.
@@ -180,7 +180,7 @@ def vote(project: Project, trial_id: str, choice: str) -> Vote:
         choice: a, b or same.
 
     Returns:
-        The vote, which now may tell which model was which.
+        The vote, which now names both models.
 
     Raises:
         UserError: there is no such trial, or no such choice.
@@ -221,7 +221,7 @@ def name_of(take: Take) -> str:
 
 
 def _records(project: Project, comparison: str) -> list[dict[str, Any]]:
-    """The votes of a comparison; a line that a killed process tore is left out."""
+    """The votes of a comparison; a line that a killed process tore is skipped."""
     path = _file(project, comparison, ".votes.jsonl")
     found = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:

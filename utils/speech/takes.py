@@ -159,7 +159,7 @@ def new_take(
         texts: its lines.
         model: id of the model.
         settings: how it is spoken.
-        reference: recording whose voice speaks; it is copied, so that the take can be told and continued later.
+        reference: recording whose voice speaks; it is copied, so that the take can be shown and continued later.
         reference_name: what the user calls it.
         speaker: name of a reference voice of the model, instead of a recording.
         comparison: id of the comparison it belongs to.
@@ -207,7 +207,7 @@ def read_take(folder: Path) -> Take:
 
 
 def list_takes(project: Project, *, limit: int | None = None) -> list[Take]:
-    """The takes of a project, the newest first; folders that hold none are left out.
+    """The takes of a project, the newest first; folders that hold none are skipped.
 
     Args:
         project: whose takes.

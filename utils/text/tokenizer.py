@@ -110,7 +110,7 @@ class Tokenizer:
         return normalize(text, code).text
 
     def notes(self, text: str, language: str) -> tuple[str, ...]:
-        """What of `text` has no rule in this language and is read literally or left out; mostly nothing.
+        """What of `text` has no rule in this language and is read literally or dropped; mostly nothing.
 
         Raises:
             UserError: as `normalize`.

@@ -127,7 +127,7 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, list[str]]]:
-    """Line number and fields of every row, the header too. Strict: pandas would mend broken rows in silence."""
+    """Line number and fields of every row, the header too. Strict: pandas would repair broken rows silently."""
     reader = csv.reader(io.StringIO(content), delimiter=layout.separator, quoting=layout.quoting, strict=True)
     rows: list[tuple[int, list[str]]] = []
     begin = 1

@@ -288,7 +288,7 @@ def _end(pause: Pause | None, limits: Limits) -> float | None:
 def _parts(unit: Unit, pauses: Sequence[Pause], limits: Limits) -> list[Unit]:
     """A cue that is too long for a clip, split where its text and the recording both pause; else as it is.
 
-    Where in the text a pause belongs is told by how much of the speech lies before it. That is an estimate, so a mark
+    A pause's position in the text follows from how much of the speech lies before it. That is an estimate, so a mark
     and a pause are taken for one another only when no other pause comes into question.
     """
     if unit.fault or unit.end_s - unit.start_s <= limits.longest_s:

@@ -97,7 +97,9 @@ def _read_one(path: Path, reading: Reading) -> list[Recording]:
 def _refused(path: Path, error: UserError) -> Recording:
     """What stands in the report for an input of which nothing could be read."""
     where = "" if error.where in ("", str(path)) else f" ({error.where})"
-    return Recording(audio=path, fault=Fault("unreadable input", f"{error.what}{where}; {error.fix or 'mend it'}"))
+    return Recording(
+        audio=path, fault=Fault("unreadable input", f"{error.what}{where}; {error.fix or 'repair the file'}")
+    )
 
 
 def _folder(folder: Path, reading: Reading) -> list[Recording]:

@@ -92,7 +92,7 @@ def _do_chunk(function: Callable[[Any], Any], chunk: Sequence[Any]) -> list[Any]
 
 
 def _begin_worker() -> None:
-    """Ctrl-C is the parent's to handle; and when it is killed, nobody would ever tell this process to end."""
+    """Ctrl-C is the parent's to handle; and when the parent is killed, nothing else would end this process."""
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

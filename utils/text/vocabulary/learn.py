@@ -28,7 +28,7 @@ SPECIALS = 1
 
 
 def iter_words(corpus: Path, language: str) -> Iterator[list[str]]:
-    """The words of each text, normalised; texts without any are left out."""
+    """The words of each text, normalized; texts without any are skipped."""
     for text in iter_texts(corpus):
         words = read_words(text, language)
         if words:
