@@ -156,7 +156,7 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_last_update_is_timed_in_both_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses can be read before a GPU has done the update."""
     batch = {"text_lengths": torch.tensor([3]), "wav_lengths": torch.tensor([22_050])}
-    ours = SimpleNamespace(tight=torch.zeros(1, 60), num_positions=60)
+    ours = SimpleNamespace(gather_indices=torch.zeros(1, 60), num_positions=60)
     clip = SimpleNamespace(packed=ours, audio_seconds=1.0, text_lengths=[3], code_lengths=[22])
     result = SimpleNamespace(losses=SimpleNamespace(total=1.5))
     trainer = SimpleNamespace(device=torch.device("cuda"), step=lambda batches: result)

@@ -285,7 +285,7 @@ def test_each_evaluation_is_spoken_beside_training_and_the_last_one_is_waited_fo
     samples = [event for event in events if event["kind"] == "sample"]
     dropped = [event for event in events if event["kind"] == "warning" and event["source"] == "samples"]
     assert [sample["text"] for sample in samples][-2:] == ["One.", "Two."] and samples[-1]["step"] == 6
-    assert len(samples) // 2 + len(dropped) == 2, "each evaluation is spoken, or said to be left out"
+    assert len(samples) // 2 + len(dropped) == 2, "each evaluation is spoken, or said to be skipped"
     assert events[-1]["kind"] == "finished", "the samples come before the end"
 
 

@@ -371,7 +371,7 @@ def _encoder_outputs(dvae: DiscreteVAE, mel: Tensor) -> Tensor:
 
 
 def _set_codes(dvae: DiscreteVAE, which: Tensor, vectors: Tensor) -> None:
-    """Put `vectors` ([n, E]) in the places `which` ([n]), with the moving averages of a code chosen once a step."""
+    """Put `vectors` ([n, E]) at the indices `which` ([n]), with the moving averages of a code chosen once a step."""
     book = dvae.codebook
     book.embed[:, which] = vectors.T
     book.cluster_size[which] = 1.0

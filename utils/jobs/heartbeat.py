@@ -1,7 +1,7 @@
 """A heartbeat file that a job touches every few seconds, for those who cannot see its process.
 
 A container that took the place of another one has another name and a process table of its own, and so has another
-computer on the same drive: only by what is written there can they tell a job that works from one that was killed.
+computer on the same drive: only what is written there distinguishes a working job from a killed one.
 """
 
 import threading

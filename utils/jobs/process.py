@@ -112,7 +112,7 @@ def ask_to_stop(identity: ProcessId) -> None:
     if process is None:
         return
     with suppress(psutil.NoSuchProcess):
-        # Windows has no SIGTERM that can be heard; Python there raises SIGBREAK for this event.
+        # Windows has no SIGTERM that can be handled; Python there raises SIGBREAK for this event.
         process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
 
 

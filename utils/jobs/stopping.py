@@ -25,7 +25,7 @@ class StopRequest:
 
     The first one is a request, kept in `number`. A later one ends the process at once: checkpoints appear whole or not
     at all, so even that costs no more than the steps since the last one. The end of a terminal is only ever a request:
-    shells tell it again to all that they started.
+    shells send it again to all that they started.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def leave_stops_to_trainer(worker: int) -> None:
     for number in SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
-    # Only here is it told who sent a signal; elsewhere SIGTERM ends a loader process as before.
+    # Only here the sender of a signal is known; elsewhere SIGTERM ends a loader process as before.
     if hasattr(signal, "sigwaitinfo"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_end_when_trainer_asks, name="signals", daemon=True).start()

@@ -62,8 +62,8 @@ class EncoderBlock(nn.Module):
         # Stock's channel order is head-major: each head's q, k and v lie together.
         qkv = F.linear(normed.transpose(1, 2), self.qkv.weight.squeeze(-1), self.qkv.bias)
         q, k, v = qkv.view(rows, frames, self.heads, 3, width // self.heads).permute(3, 0, 2, 1, 4)
-        heard = kernel(q, k, v, causal=False).transpose(1, 2).reshape(rows, frames, width)
-        return normed + F.linear(heard, self.proj_out.weight.squeeze(-1), self.proj_out.bias).transpose(1, 2)
+        attended = kernel(q, k, v, causal=False).transpose(1, 2).reshape(rows, frames, width)
+        return normed + F.linear(attended, self.proj_out.weight.squeeze(-1), self.proj_out.bias).transpose(1, 2)
 
 
 class ConditioningEncoder(nn.Module):

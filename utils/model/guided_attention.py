@@ -1,10 +1,10 @@
 """Guided attention: a loss that teaches some attention heads which text position is being spoken.
 
 A GPT that learns to speak from little speech aligns by counting: its attention follows the text by position alone, and
-the longer the sentence the less it knows where it is. Word times tell it. Two heads learn to find the word of the code
+the longer the sentence the less it knows where it is. Word times show it. Two heads learn to find the word of the code
 they stand at, which they can hear, and two higher ones the place of the code that comes next.
 
-Shapes: B clips, R tight rows of T positions, H heads, C channels a head, Q codes and K positions of the longest clip.
+Shapes: B clips, R packed rows of T positions, H heads, C channels a head, Q codes and K positions of the longest clip.
 
 Source of the idea: guided attention (Tachibana, Uenoyama and Aihara 2017), here with measured times in place of a
 diagonal.

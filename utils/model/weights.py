@@ -70,7 +70,7 @@ def write_weights(path: Path, state: Mapping[str, Tensor], metadata: dict[str, s
     try:
         save_file(tensors, path, metadata)
     except SafetensorError as error:
-        # The library tells faults of the disk in words only.
+        # The library reports errors of the disk by message only.
         found = _OS_ERROR.search(str(error))
         if found is None:
             raise

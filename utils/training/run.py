@@ -66,7 +66,7 @@ class TrainResult:
     stop_signal: int | None
     """The signal that stopped the run early; None when none did."""
     skipped_steps: int
-    """Steps left out because their numbers were not finite."""
+    """Steps skipped because their numbers were not finite."""
     save_waited_s: float
     """How long training stood still for saving."""
 

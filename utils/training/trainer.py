@@ -218,7 +218,7 @@ class Trainer:
         return forward() if self._watch is None else self._watch.attempt(self.gpt, forward, lambda: None)
 
     def _forward(self, batch: Batch, model: torch.nn.Module | None = None) -> GptLosses:
-        mels = self.mel(batch.heard.to(self.device, non_blocking=True))
+        mels = self.mel(batch.conditioning_audio.to(self.device, non_blocking=True))
         dtype = DTYPES[self.precision]
         # Each weight is used once in a forward pass: a cache of half-precision copies would only hold memory.
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32, cache_enabled=False):

@@ -127,7 +127,7 @@ def within_limits(
         selection: what `select_clips` gave.
         limits: what a clip must fit.
         files: how long the recordings are.
-        progress: told (phase, clips done, clips in all).
+        progress: called with (phase, clips done, clips in all).
 
     Raises:
         UserError: a recording cannot be read.

@@ -61,7 +61,7 @@ class LengthReport:
         return min(round_up(int(percentile(self.tokens, LIMIT_PERCENTILE)), TEXT_MULTIPLE), self.max_tokens)
 
     def num_beyond(self, max_audio_length: int, max_text_length: int) -> int:
-        """Clips that such limits would leave out."""
+        """Clips that such limits would exclude."""
         return int(((self.samples > max_audio_length) | (self.tokens > max_text_length)).sum())
 
 

@@ -56,7 +56,7 @@ def load_data(
         project: its dataset folder keeps the codes.
         base: its tokenizer reads the texts, its DVAE encodes the clips.
         accelerator: the first process encodes, the others find the codes ready.
-        progress: told how far it is.
+        progress: called with (phase, done, in all).
 
     Raises:
         UserError: see `select_clips` and `cache_codes`; or no clip is left to train or evaluate on.

@@ -182,7 +182,7 @@ class TrainingOptimizer:
             return work()
         except failures() as error:
             if isinstance(getattr(error, "inner_exception", None), torch.OutOfMemoryError):
-                raise  # Blocks as they are written need no less: smaller batches mend it, and they can be compiled.
+                raise  # Blocks as they are written need no less: smaller batches fix it, and they can be compiled.
             self._stop_compiling(model, error)
         # Outside the handler: the traceback held on to the activations of the failed forward.
         undo()
@@ -229,8 +229,8 @@ class TrainingOptimizer:
         if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
             return stats
         # The current GPU is each thread's own, the first one in a new thread: asking about that would wake it up.
-        places = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
-        device = max(places, key=torch.cuda.memory_reserved)
+        devices = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
+        device = max(devices, key=torch.cuda.memory_reserved)
         free, total = torch.cuda.mem_get_info(device)
         return stats | {
             "device": f"cuda:{device}",
