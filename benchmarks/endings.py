@@ -114,7 +114,7 @@ def ending(gpt: XttsGpt, latents: Tensor, text: Tensor, codes: Tensor, silent: T
         silent: codes of silence.
         sound: codes up to the first of the closing silence.
     """
-    # Speaking reads the text's STOP as well, which training leaves out, as stock does.
+    # Speaking reads the text's STOP as well, which training skips, as stock does.
     read = torch.cat([text, torch.tensor([gpt.shape.stop_text])])
     stop, batch = gpt.shape.stop_audio, pack([read], [codes], gpt.shape)
     hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, latents), batch))[0, batch.code_indices[: len(codes) + 1]]

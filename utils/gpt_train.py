@@ -144,15 +144,15 @@ def train_gpt(
     config = TrainConfig.from_values({**named, **given}, where="train_gpt").validate(where="train_gpt")
     for note in notes:
         say(log, note)
-    heard = Narration(partial(say, log)).joined(progress)
+    reporting = Narration(partial(say, log)).joined(progress)
     if in_process or any(name in os.environ for name in DISTRIBUTED):
         # Imported late: a process that has a child do it needs no torch.
         from utils.training.process.worker import train
 
-        result = train(config, accept_license=accept_license, progress=heard)
+        result = train(config, accept_license=accept_license, progress=reporting)
     else:
         try:
-            result = train_in_child(config, accept_license=accept_license, progress=heard)
+            result = train_in_child(config, accept_license=accept_license, progress=reporting)
         except Interrupted as end:
             _say_stopped(end.result)
             raise KeyboardInterrupt from None

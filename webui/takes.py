@@ -32,7 +32,7 @@ class TakeWatch:
         self._known: dict[Path, tuple[tuple[int, int], ShownTake]] = {}
 
     def newest(self, project: Project, limit: int) -> list[ShownTake]:
-        """At most so many takes, the newest first; folders that hold none are left out."""
+        """At most so many takes, the newest first; folders that hold none are skipped."""
         found: list[ShownTake] = []
         for folder in take_folders(project):
             if len(found) >= limit:

@@ -158,7 +158,7 @@ def make_config() -> dict[str, Any]:
     arguments.gpt_num_audio_tokens = 1024 + 2
     arguments.gpt_start_audio_token, arguments.gpt_stop_audio_token = 1024, 1025
     arguments.gpt_use_perceiver_resampler = True
-    # References are heard in chunks of the length that training heard.
+    # References are encoded in chunks of the length that training used.
     config.gpt_cond_len, config.gpt_cond_chunk_len, config.max_ref_len = 12, 2, 12
     config.languages = ["en"]
     return config.to_dict()

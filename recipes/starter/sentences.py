@@ -1,6 +1,6 @@
 """Make varied English sentences from a small grammar and a self-written lexicon.
 
-The words are dealt like cards, each category from its own shuffled deck, so that every word is heard about equally
+The words are dealt like cards, each category from its own shuffled deck, so that every word occurs about equally
 often: a GPT that reads characters then has to learn pronunciation, it cannot get by on frequent words.
 """
 

@@ -127,7 +127,7 @@ def train_speaker_encoder(
         clips: recordings of at least two speakers, numbered without gaps.
         settings: steps, learning rate and the rest.
         folder: gets speaker_training.pt every `checkpoint_every` steps.
-        on_log: called with (step, mean loss, share of crops told right) every `log_every` steps.
+        on_log: called with (step, mean loss, share of crops classified correctly) every `log_every` steps.
 
     Raises:
         UserError: there are fewer than two speakers.
@@ -208,7 +208,9 @@ def _by_speaker(clips: Sequence[SpeakerClip]) -> list[list[np.ndarray]]:
     """Samples of each speaker's clips."""
     numbers = sorted({clip.speaker for clip in clips})
     if len(numbers) < 2:
-        raise UserError(what=f"{len(numbers)} speaker cannot be told apart", fix="give clips of two speakers or more")
+        raise UserError(
+            what=f"{len(numbers)} speaker cannot be distinguished", fix="give clips of two speakers or more"
+        )
     assert numbers == list(range(len(numbers))), "speakers are numbered from 0 without gaps"
     return [[clip.samples for clip in clips if clip.speaker == number] for number in numbers]
 

@@ -105,7 +105,7 @@ def _export(config: DemoConfig) -> Path:
 
 
 def measure(config: DemoConfig, voice: Path) -> "Evaluation":
-    """The base's try at the voice, and the trained model, on sentences that neither has heard.
+    """The base's try at the voice, and the trained model, on sentences that neither was trained on.
 
     Without espeak-ng there are no reference recordings of the held-out list; the dataset's evaluation clips are spoken
     then.

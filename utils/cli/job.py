@@ -189,9 +189,9 @@ def _preflight(config: TrainConfig, report: ProgressFn) -> None:
 def _fix(config: FixConfig, report: ProgressFn) -> None:
     from utils.dataset.edits.fixes import apply
 
-    report("mending the clip", 0, 1)
+    report("updating the clip", 0, 1)
     print(apply(config).table())
-    report("mending the clip", 1, 1)
+    report("updating the clip", 1, 1)
 
 
 def _language(config: LanguageConfig, report: ProgressFn) -> None:

@@ -30,7 +30,7 @@ def say(log: logging.Logger, message: str, *, level: int = logging.INFO) -> None
 def is_logged(log: logging.Logger, level: int) -> bool:
     """Whether a message of this level belongs in the log, even if the caller's own choice then drops it there.
 
-    Handlers alone do not tell: notebook services install one, and the root logger's default level hides INFO.
+    Handlers alone do not show it: notebook services install one, and the root logger's default level hides INFO.
     """
     return log.hasHandlers() and (log.isEnabledFor(level) or _has_own_level(log))
 

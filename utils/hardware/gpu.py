@@ -44,25 +44,25 @@ class Gpu:
     shares_memory: bool = False
     """The GPU has no memory of its own and uses the machine's (Grace, Jetson)."""
     utilization: int | None = None
-    """Share of the last moment in which a kernel ran, in percent; None when the driver does not tell."""
+    """Share of the last moment in which a kernel ran, in percent; None when the driver does not report it."""
     temperature: int | None = None
-    """Degrees Celsius; None when the driver does not tell."""
+    """Degrees Celsius; None when the driver does not report it."""
     capability: Version | None = None
-    """Compute capability, such as (8, 9); None when the driver does not tell."""
+    """Compute capability, such as (8, 9); None when the driver does not report it."""
     driver: str = ""
     """Version of the driver, such as 580.65.06."""
     cuda: Version | None = None
     """Newest CUDA version that the driver supports."""
     processes: dict[int, int | None] = field(default_factory=dict)
-    """Bytes used by each process id that computes here; None where the driver does not tell (Windows, display mode)."""
+    """Bytes used by each process id that computes here; None where unreported (Windows, display mode)."""
     speed: int = 0
-    """CUDA cores times their highest clock in MHz; 0 when the driver does not tell."""
+    """CUDA cores times their highest clock in MHz; 0 when the driver does not report it."""
     parts: tuple["Gpu", ...] = ()
     """The devices that the GPU is divided into (MIG), each with its own memory and the GPU's `index`."""
 
     @property
     def architecture(self) -> str:
-        """Pascal, Volta, Turing, Ampere, ...; empty when the driver does not tell the compute capability."""
+        """Pascal, Volta, Turing, Ampere, ...; empty when the driver does not report the compute capability."""
         return architecture(self.capability)
 
 
@@ -76,7 +76,7 @@ class GpuSurvey:
 
 
 def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs of this machine in the driver's order; `find_gpus` also tells why there are none."""
+    """The NVIDIA GPUs of this machine in the driver's order; `find_gpus` also says why there are none."""
     return list(find_gpus().gpus)
 
 

@@ -130,7 +130,7 @@ class PerformanceTracker:
             self._recent = _Totals()
 
     def summary(self) -> Summary:
-        """All steps so far, those of the warm-up left out."""
+        """All steps so far, without those of the warm-up."""
         return self._all.summary(self.peak_flops)
 
     def log_summary(self) -> Summary:

@@ -29,7 +29,7 @@ def choose(studio: Studio, values: Values) -> Updates:
     row = values.get(ROW)
     wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
     named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[0]]
-    # Clips of one recording that were left out may share its name: the other columns tell them apart.
+    # Excluded clips of one recording may share its name: the other columns distinguish them.
     found = max(
         named,
         key=lambda clip: sum(a == str(b) for a, b in zip(wanted, view.rows([clip])[0], strict=False)),
@@ -64,21 +64,21 @@ def restore(studio: Studio, values: Values) -> Updates:
     found = _find(project, clip)
     if found is None or edit.can_be_restored(found):
         return _edited(studio, values, edit.restore, text.CLIP_RESTORED)
-    return _mend(project, "restore", found.made_from[0] if found.made_from else clip, {})
+    return _start_fix(project, "restore", found.made_from[0] if found.made_from else clip, {})
 
 
-def mend(kind: FixKind, studio: Studio, values: Values) -> Updates:
+def fix(kind: FixKind, studio: Studio, values: Values) -> Updates:
     """Update the clip in its own process: trim it, split it in two, merge it with the next, accept it as it is."""
     project = studio.project(values["project.project"])
-    return _mend(project, kind, _chosen(project, values), forms.by_field(values, "data."))
+    return _start_fix(project, kind, _chosen(project, values), forms.by_field(values, "data."))
 
 
-accept, trim, split, merge = (partial(mend, kind) for kind in ("accept", "trim", "split", "merge"))
+accept, trim, split, merge = (partial(fix, kind) for kind in ("accept", "trim", "split", "merge"))
 
 
-def _mend(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
+def _start_fix(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
     if all(clip not in (item.clip, item.id) for item in edit.current_clips(project)):
-        # Told now rather than by a process that takes seconds to start.
+        # Reported here, not by a process that takes seconds to start.
         raise UserError(what=text.no_clip(clip), where=project.name, fix=text.NO_CLIP_FIX)
     config = forms.settings(
         FixConfig,

@@ -146,7 +146,7 @@ def allowed_folder(studio: Studio, name: str) -> Path:
         exists = inside and path.exists()
     except (OSError, RuntimeError, ValueError):
         inside = exists = False
-    # The same words whether or not it exists: the page must not tell what else lies on the server.
+    # The same words whether or not it exists: the page must not reveal what else lies on the server.
     if not inside or not exists:
         raise UserError(
             what=text.no_folder(name),

@@ -151,24 +151,24 @@ def follow(studio: Studio, take: Take) -> Iterator[Updates]:
 
 
 def next_sentence(studio: Studio, values: Values) -> Updates:
-    """When one sentence was heard, give the next, waiting until it is spoken; nothing after the last."""
+    """Return the audio of the next sentence of a recording, once it is spoken; nothing after the last one."""
     if not values["inference.current"]:
         return {}
     project, identity = _current(studio, values)
-    heard = whole_number(values["inference.heard"], otherwise=0)
+    played = whole_number(values["inference.heard"], otherwise=0)
     try:
         take = find_take(project, identity)
     except UserError:
         # Another project was chosen while a take of the one before was being played.
         return {}
-    if len(take.sentences) <= heard:
+    if len(take.sentences) <= played:
         for newest in studio.desk.follow(take, timeout_s=NEXT_TIMEOUT_S):
             take = newest
-            if len(take.sentences) > heard:
+            if len(take.sentences) > played:
                 break
-    if not 0 < heard < len(take.sentences):
+    if not 0 < played < len(take.sentences):
         return {}
-    return {"inference.player": _sound(take, heard), "inference.heard": heard + 1}
+    return {"inference.player": _sound(take, played), "inference.heard": played + 1}
 
 
 def stop(studio: Studio, values: Values) -> Updates:
@@ -188,7 +188,7 @@ def show_take(studio: Studio, values: Values) -> Updates:
     take = find_take(*_chosen_take(studio, values))
     whole = str(take.wavs[0]) if take.wavs else (_sound(take, 0) if take.sentences else None)
     shown = _shown(take) | {"inference.status": view.join(view.take(take), view.settings(take))}
-    # Nothing is played by itself: `heard` says that all of it was.
+    # Nothing plays by itself: all sentences count as played.
     return shown | {"inference.whole": whole, "inference.heard": len(take.sentences), "inference.player": None}
 
 

@@ -79,7 +79,7 @@ def _answer(studio: Studio, question: Callable[[], Updates], otherwise: Updates 
 
 
 def _no_project(studio: Studio, values: Values) -> Updates:
-    """What to do first; nothing while the browser has not been told yet which project it had."""
+    """What to do first; nothing before the browser has restored its project."""
     if values["project.project"]:
         # It is not there any more: nothing of it stays on the page.
         return kept(studio, None) | _no_dataset() | _nothing_shown(parts.empty(text.PROJECT_GONE))
@@ -224,7 +224,7 @@ def _no_dataset() -> Updates:
 
 
 def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
-    """A clip that is being mended, or could not be; nothing once the dataset was made anew since."""
+    """A clip that is being updated, or whose update failed; nothing once the dataset was prepared again since."""
     job = next((job for job in found if job.kind == "fix"), None)
     made = project.report.stat().st_mtime if project.report.is_file() else 0.0
     if job is None or job.state == "finished" or (not job.alive and (job.started or 0.0) < made):

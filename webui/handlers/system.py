@@ -32,7 +32,7 @@ def show(studio: Studio, values: Values) -> Updates:
 
 
 def live_first(found: list[jobs.Job]) -> list[jobs.Job]:
-    """Every job that goes on, then the newest of the others: mending clips makes many, and must not hide a training."""
+    """Running jobs, then the newest of the others: edits of clips make many jobs, which must not hide a training."""
     newest = sorted(found, key=lambda job: (not job.alive, -(job.started or 0.0)))
     return [job for number, job in enumerate(newest) if job.alive or number < NUM_JOBS]
 

@@ -142,7 +142,7 @@ def no_clip(name: str) -> str:
 
 
 def no_folder(name: str) -> str:
-    """A folder that may not be read, or does not exist: the page does not tell which."""
+    """A folder that may not be read, or does not exist: the page does not reveal which."""
     return _("the app may not read this folder, or it does not exist: {name}").format(name=name)
 
 

@@ -18,7 +18,7 @@ from webui.markup import Markup, join, tag
 from webui.views.parts import badge, duration, empty, file_address, message, progress_bar, state_badge, table
 
 MAX_SAMPLE_STEPS = 4
-"""So many evaluations' samples can be heard on the page; all lie in the run's folder."""
+"""So many evaluations' samples can be played on the page; all lie in the run's folder."""
 
 
 def progress(job: Job, done: Progress | None, best: float | None = None, started: Event | None = None) -> Markup:
@@ -115,7 +115,7 @@ def _asked(value: object) -> str:
 def losses(train: Mapping[str, list[Any]], evaluated: Mapping[str, list[Any]]) -> pd.DataFrame:
     """Training and evaluation loss by step, for the plot; nothing when there is neither.
 
-    Gradio leaves out curves that were not there when the plot was drawn first: each begins with a point without value.
+    Gradio drops curves that were not there when the plot was drawn first: each begins with a point without value.
     """
     curves = ((text.TRAINING_LOSS, train), (text.EVALUATION_LOSS, evaluated))
     rows = [
