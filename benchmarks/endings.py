@@ -1,7 +1,7 @@
 """Whether a fine-tuned GPT knows where a sentence ends, measured without speaking.
 
 python -m benchmarks.endings --project demo --runs ID --recordings unseen.csv compares runs of a project on recordings
-of the voice that none of them trained on. The true codes are given to the model, and each next code is judged as
+of the voice that none of them trained on. The true codes are given to the model, and each next code is compared as
 sampling would draw it: after repetition penalty, temperature and top-p. That takes seconds a run; speaking as many
 sentences takes minutes, and the result varies by some of them from seed to seed.
 

@@ -74,7 +74,7 @@ def run(work: Path, *, begin_with: Path | None = None) -> None:
     if resume is not None and _is_done(resume, course):
         print(f"gpt: {resume.name} is done")
         return
-    ended = fine_tune(settings(work, base, course, resume=resume), project=project, progress=_told())
+    ended = fine_tune(settings(work, base, course, resume=resume), project=project, progress=_step_reports())
     if ended.stop_signal is not None:
         # The next stages would make a base of a GPT that is half trained.
         raise SystemExit(128 + ended.stop_signal)
@@ -174,7 +174,7 @@ def make_vocabulary() -> Tokenizer:
     return tokenizer
 
 
-def _told() -> Progresses:
+def _step_reports() -> Progresses:
     def steps(done: int, total: int, loss: float) -> None:
         if done % 50 == 0:
             print(f"gpt: step {done} of {total}, loss {loss:.3f}", flush=True)

@@ -65,7 +65,7 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1)
     folder.mkdir(parents=True, exist_ok=True)
     ears = embedder(synthesizer)
     models = [measure(speaker, sentences, voices=targets, folder=folder, embed=ears) for speaker in speakers]
-    write_evaluation(folder, models, {"cer": "the recipe hears no recogniser"}, {"base": base.about})
+    write_evaluation(folder, models, {"cer": "the recipe has no recognizer"}, {"base": base.about})
     return models
 
 

@@ -1,4 +1,4 @@
-"""Train a speaker encoder by telling speakers apart: audio to a unit vector that is near for the same voice.
+"""Train a speaker encoder by speaker identification: audio to a unit vector that is near for the same voice.
 
 Shapes: B clips, N samples at 16 000 Hz, E embedding width, S speakers.
 """

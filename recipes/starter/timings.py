@@ -48,7 +48,7 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctype
 
 
 class Timer:
-    """Speaks sentences unheard and notes when their words begin.
+    """Speaks sentences without playing them, and notes when their words begin.
 
     Raises:
         UserError: the library is not installed.

@@ -85,7 +85,7 @@ def plan(folder: Path, taught_by: str) -> DecoderTraining:
 
 @torch.no_grad()
 def measure(decoder: HifiDecoder, clips: DecoderClips, folder: Path, *, crops: int = 24) -> dict[str, float]:
-    """Mean losses on crops of unheard clips; four pairs of recording and decoded sound go to `folder`."""
+    """Mean losses on crops of held-out clips; four pairs of recording and decoded sound go to `folder`."""
     latents, speakers, sound = clips.batch(crops, np.random.default_rng(1))
     made = decode(decoder, latents, speakers)
     for number in range(4):

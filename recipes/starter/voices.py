@@ -26,7 +26,7 @@ def _voice(name: str, voice: str, pitch: int, speed: int) -> EspeakVoice:
 
 
 DEMO_VOICE = _voice("demo", "en-us+f2", 55, 155)
-"""The voice that users fine-tune on; neither the GPT nor the speaker encoder hears it before."""
+"""The voice that users fine-tune on; neither the GPT nor the speaker encoder is trained on it before."""
 
 GPT_VOICES = (
     _voice("adam", "en-us", 45, 160),

@@ -25,7 +25,7 @@ def track_pitch(sound: Tensor, sample_rate: int, hop: int) -> Tensor:
     Args:
         sound: [B, N].
         sample_rate: in Hz.
-        hop: samples a frame; each is judged by 40 ms around its middle.
+        hop: samples a frame; each is estimated from 40 ms around its middle.
 
     Returns:
         [B, ceil(N / hop)].

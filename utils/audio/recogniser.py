@@ -87,7 +87,7 @@ class Transcriber:
             UserError: it is not there, cannot be loaded with these settings, or does not know the language.
         """
         language, model = self.settings.language, self._model
-        # An English-only model would hear English in anything.
+        # An English-only model would recognize English in anything.
         if language is not None and language not in model.supported_languages:
             raise UserError(
                 what=f"the Whisper model does not support the language {language!r}",

@@ -34,7 +34,7 @@ def load_decoder(base: Base) -> nn.Module:
 
 
 def load_speaker_encoder(base: Base) -> nn.Module:
-    """The base's speaker encoder alone: hears [B, N] at 16 000 Hz, gives [B, E].
+    """The base's speaker encoder alone: [B, N] at 16 000 Hz to [B, E].
 
     Raises:
         UserError: the weights do not fit the sizes in config.json.

@@ -133,7 +133,7 @@ class Saver:
             self.save_s += outcome.save_s
             if outcome.last is not None:
                 saved.append(outcome.last)
-            self._tell(outcome)
+            self._report(outcome)
             if outcome.error is not None and not isinstance(outcome.error, NotSaved):
                 raise outcome.error
         return saved
@@ -172,7 +172,7 @@ class Saver:
             )
         )
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _report(self, outcome: Outcome) -> None:
         step = outcome.snapshot.step
         times = {"save_s": outcome.save_s, "waited_s": outcome.waited_s, "bytes": outcome.num_bytes}
         if outcome.last is not None:

@@ -89,15 +89,15 @@ def logged(events: Path, offset: int) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        _tell_end(events, offset, "stopped")
+        _log_end(events, offset, "stopped")
         raise
     except UserError as error:
-        _tell_end(events, offset, "failed", error=str(error))
+        _log_end(events, offset, "failed", error=str(error))
         raise
     except BaseException as error:
-        _tell_end(events, offset, "failed", error=f"{type(error).__name__}: {error}")
+        _log_end(events, offset, "failed", error=f"{type(error).__name__}: {error}")
         raise
-    _tell_end(events, offset, "finished")
+    _log_end(events, offset, "finished")
 
 
 def _leave(folder: Path, number: int, frame: object) -> None:
@@ -105,7 +105,7 @@ def _leave(folder: Path, number: int, frame: object) -> None:
     sys.exit(0 if jobs.is_stop_wanted(folder) else STOPPED)
 
 
-def _tell_end(events: Path, offset: int, kind: str, **fields: Any) -> None:
+def _log_end(events: Path, offset: int, kind: str, **fields: Any) -> None:
     last = tail(events, 1, start=offset)
     if not last or last[0]["kind"] not in FINAL:
         with closing(EventWriter(events)) as writer:

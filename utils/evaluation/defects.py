@@ -95,7 +95,7 @@ def loop_seconds(wav: Tensor) -> float:
         if lag >= len(shapes):
             break
         likeness = (shapes[lag:] * shapes[:-lag]).sum(1)
-        # A loop is judged over its whole piece: single frames may differ, and may agree by chance.
+        # A loop is measured over its whole piece: single frames may differ, and may agree by chance.
         kernel = np.ones(lag) / lag
         both = np.convolve(speech[lag:] & speech[:-lag], kernel, mode="valid") if len(likeness) >= lag else np.zeros(0)
         mean = np.convolve(likeness, kernel, mode="valid") if len(likeness) >= lag else np.zeros(0)

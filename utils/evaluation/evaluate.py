@@ -157,7 +157,7 @@ def _measured(
     recognise: Callable[[Tensor], str] | None,
     progress: ProgressFn | None,
 ) -> list[ModelScores]:
-    """Scores of each model, one loaded at a time; the first one's speaker encoder hears them all."""
+    """Scores of each model, one loaded at a time; the first one's speaker encoder embeds them all."""
     embed: Embed | None = None
     found = []
     for source in sources:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 RATE = 16_000
-"""Sample rate that all measures hear at, in Hz."""
+"""Sample rate of all metrics, in Hz."""
 HOP = 200
 FRAMES_PER_SECOND = RATE // HOP
 FFT_SIZE = 512

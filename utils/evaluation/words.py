@@ -37,5 +37,5 @@ def find_recogniser(weights: str | None, language: str) -> Recognise | str:
         transcriber.load()
     except UserError as error:
         return f"faster-whisper cannot be used: {error.what}"
-    assert RATE == 16_000, "what Whisper hears at"
+    assert RATE == 16_000, "Whisper's sample rate"
     return lambda wav: transcriber.listen(wav[0].numpy())

@@ -31,7 +31,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.number: int | None = None
         """The signal that asked for the stop; None while nobody did."""
-        self._heard = 0.0
+        self._received = 0.0
         """When, on a clock that only runs forward."""
         self._former: dict[int, Any] = {}
 
@@ -50,8 +50,8 @@ class StopRequest:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.number is None:
-            self.number, self._heard = number, now
-        elif number != SIGHUP and now - self._heard > ECHO_S:
+            self.number, self._received = number, now
+        elif number != SIGHUP and now - self._received > ECHO_S:
             raise SystemExit(EXIT_BASE + number)
 
 

@@ -45,7 +45,7 @@ class ForwardOptions:
     Fused kernels drop no attention weights: the variable-length one cannot, and on a CPU it would cost the fast path.
     """
     reading_weight: float = 0.0
-    """Weight of the loss that teaches heads to read along (`utils.model.guided_attention`); 0 leaves it out."""
+    """Weight of the guided attention loss (`utils.model.guided_attention`); 0 turns it off."""
 
 
 class GptLosses(NamedTuple):
@@ -216,7 +216,7 @@ class XttsGpt(nn.Module):
         return self._read(x, batch)[0]
 
     def _read(self, x: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        """What `transform` gives, and the loss of reading along."""
+        """What `transform` gives, and the guided attention loss."""
         dropout = self.options.dropout if self.training else 0.0
         attend = self._attend(batch, dropout)
         learns = self.training and self.options.reading_weight > 0 and len(batch.reading) > 0

@@ -2,7 +2,7 @@
 
 A GPT that learns to speak from little speech aligns by counting: its attention follows the text by position alone, and
 the longer the sentence the less it knows where it is. Word times show it. Two heads learn to find the word of the code
-they stand at, which they can hear, and two higher ones the place of the code that comes next.
+they stand at, which they can attend to, and two higher ones the place of the code that comes next.
 
 Shapes: B clips, R packed rows of T positions, H heads, C channels a head, Q codes and K positions of the longest clip.
 

@@ -142,7 +142,7 @@ def takes_of(project: Project, comparison: str) -> list[Take]:
 
 
 def trials(project: Project, comparison: str) -> list[Trial]:
-    """What can be judged blind: each line that two models have spoken, for each pair, in an order fixed by chance.
+    """The trials of a blind test: each line that two models have spoken, for each pair, in an order fixed by chance.
 
     Raises:
         UserError: there is no such comparison.
@@ -160,13 +160,13 @@ def trials(project: Project, comparison: str) -> list[Trial]:
 
 
 def next_trial(project: Project, comparison: str) -> Trial | None:
-    """The first trial that nobody has judged yet.
+    """The first trial that nobody has rated yet.
 
     Raises:
         UserError: there is no such comparison.
     """
-    judged = {(record["line"], record["take_a"], record["take_b"]) for record in _records(project, comparison)}
-    waiting = (t for t in trials(project, comparison) if (t.line, t.a, t.b) not in judged)
+    rated = {(record["line"], record["take_a"], record["take_b"]) for record in _records(project, comparison)}
+    waiting = (t for t in trials(project, comparison) if (t.line, t.a, t.b) not in rated)
     return next(waiting, None)
 
 

@@ -22,7 +22,7 @@ from utils.events import last_lines
 from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.environment import child_environment
-from utils.jobs.job import holder_of
+from utils.jobs.job import holder_of, in_use
 from utils.jobs.json_lines import JsonChild, Message
 
 IDLE_S = 600.0
@@ -166,11 +166,7 @@ class SpeechWorker:
             return wanted
         if device == "auto":
             return CPU
-        raise UserError(
-            what=f"the GPU is in use by the {holder.kind} job {holder.name!r}",
-            where=str(holder.folder),
-            fix="wait until it is finished, or use the CPU",
-        )
+        raise in_use("the GPU", holder, fix="wait until it has ended, or use the CPU")
 
     def _holder(self, device: str) -> Job | None:
         """The living job that has a device."""

@@ -40,7 +40,7 @@ class Losses:
     text: float
     codes: float
     reading: float = 0.0
-    """What reading along missed, weighted; beside the loss, not in it (see `TrainConfig.reading_weight`)."""
+    """Guided attention loss, weighted; beside the loss, not in it (see `TrainConfig.reading_weight`)."""
 
     @property
     def total(self) -> float:
@@ -83,7 +83,7 @@ class Trainer:
     Args:
         model: the GPT.
         optimizer, schedule: over its parameters; the schedule is stepped with each optimizer step.
-        mel: what the conditioning encoder hears with.
+        mel: makes the conditioning encoder's input.
         accelerator: device and processes; it wraps the model where there are several.
         precision: fp32, bf16 or fp16.
         grad_clip_norm: gradients are scaled down to this L2 norm.

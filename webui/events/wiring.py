@@ -89,13 +89,13 @@ def wire(
         given = dict(zip(keys, values, strict=False))
         if with_row:
             given[ROW] = getattr(values[-1], "row_value", None)
-        with faults_told():
+        with errors_shown():
             updates = handler(frame.studio, given)
             assert isinstance(updates, dict), handler
             return _components(frame, updates, shown)
 
     def call_in_pieces(*values: Any) -> Iterator[dict[Any, Any]]:
-        with faults_told():
+        with errors_shown():
             for updates in handler(frame.studio, dict(zip(keys, values, strict=True))):
                 assert isinstance(updates, dict), handler
                 yield _components(frame, updates, shown)
@@ -217,7 +217,7 @@ def _news(value: Any, known: Any, prints: Any) -> Any:
 
 
 @contextmanager
-def faults_told() -> Iterator[None]:
+def errors_shown() -> Iterator[None]:
     """Turn a UserError into gradio's message.
 
     Raises:

@@ -151,7 +151,7 @@ def require_idle(project: Project) -> None:
     if "prepare" in busy:
         raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
     if "fix" in busy:
-        raise UserError(what=text.MENDING_NOW, where=project.name, fix=text.MENDING_NOW_FIX)
+        raise UserError(what=text.UPDATING_NOW, where=project.name, fix=text.UPDATING_NOW_FIX)
 
 
 def _find(project: Project, clip: str) -> ClipReport | None:

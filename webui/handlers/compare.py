@@ -78,7 +78,7 @@ def cast_vote(choice: str, studio: Studio, values: Values) -> Updates:
     project = studio.project(values["project.project"])
     trial = str(values["inference.trial"] or "")
     if not trial:
-        raise UserError(what=text.NOTHING_TO_JUDGE, where=text.BLIND, fix=text.NOTHING_TO_JUDGE_FIX)
+        raise UserError(what=text.NOTHING_TO_RATE, where=text.BLIND, fix=text.NOTHING_TO_RATE_FIX)
     cast = vote(project, trial, choice)
     note = view.tag("div", text.voted(text.model_title(cast.a), text.model_title(cast.b), cast.choice), role="status")
     return {"inference.told": note} | _blind(project, trial.partition("/")[0])
@@ -108,7 +108,7 @@ def _blind(project: Project, comparison: str) -> Updates:
     votes = view.votes(tallies(project))
     trial = next_trial(project, comparison)
     if trial is None:
-        done = view.join(votes, view.tag("div", text.ALL_JUDGED))
+        done = view.join(votes, view.tag("div", text.ALL_RATED))
         return {"inference.trial": "", "inference.a": None, "inference.b": None, "inference.votes": done}
     pair = [find_take(project, identity) for identity in (trial.a, trial.b)]
     a, b = (str(take.folder / take.lines[trial.line - 1].file) for take in pair)

@@ -118,15 +118,15 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         ),
         "train.start_from": Change(choices=starts(project)),
     }
-    not_told = parts.message("error", text.NOT_READ)
+    not_read = parts.message("error", text.NOT_READ)
     no_run = parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET)
     questions: list[tuple[Callable[[], Updates], Updates]] = [
         (partial(kept, studio, project), {}),
         (partial(_dataset, studio, project, found), _no_dataset()),
-        (partial(_export, studio, project, found), {"train.exported": not_told}),
-        (partial(_preflight, studio, found), {"train.measured": not_told}),
-        (partial(_language, studio, project, found), {"language.progress": not_told}),
-        (partial(_run, studio, chosen) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_told)),
+        (partial(_export, studio, project, found), {"train.exported": not_read}),
+        (partial(_preflight, studio, found), {"train.measured": not_read}),
+        (partial(_language, studio, project, found), {"language.progress": not_read}),
+        (partial(_run, studio, chosen) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
     ]
     for question, otherwise in questions:
         updates |= _answer(studio, question, otherwise)
@@ -234,12 +234,12 @@ def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
 
 def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "language"), None)
-    is_told = job is not None and job.state != "finished"
+    is_shown = job is not None and job.state != "finished"
     made = made_base(project)
     return {
         "language.next": tag("div", text.next_base(next_base(project)), class_="small"),
         "language.found": views_language.found(project),
-        "language.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job and is_told else join(),
+        "language.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job and is_shown else join(),
         "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
         "language.adopt": Change(
             visible=made is not None, value=text.adopt(Path(made).name) if made else text.ADOPT_BASE

@@ -24,7 +24,7 @@ def duration(seconds: float) -> str:
 
 
 def bar(label: str, pieces: Sequence[tuple[str, float, str]], caption: str) -> Markup:
-    """A bar of coloured shares, which a screen reader hears as one sentence.
+    """A bar of colored shares, which a screen reader reads as one sentence.
 
     Args:
         label: what is measured.

@@ -15,8 +15,8 @@ from utils.text.error_rate import character_error_rate, letters
 
 log = logging.getLogger(__name__)
 
-_TELL_EVERY = 50
-"""Clips between two lines in the log: hearing a dataset takes long."""
+_LOG_EVERY = 50
+"""Clips between two lines in the log: transcribing a dataset takes long."""
 
 
 def clip_transcriber(config: PrepareConfig) -> Transcriber:
@@ -54,7 +54,7 @@ def transcribe_clips(
     for number, (digest, clip) in enumerate(pending.items(), start=1):
         wav = load_audio(wav_of(clip), VAD_RATE)[0].numpy()
         work.put({f"heard:{key}:{digest}": transcriber.listen(wav)})
-        if number % _TELL_EVERY == 0 or number == len(pending):
+        if number % _LOG_EVERY == 0 or number == len(pending):
             log.info("transcripts compared with the speech: %d of %d clips", number, len(pending))
     return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}
 

@@ -44,7 +44,7 @@ class LongAudio:
     transcriber: Transcriber | None = None
     """Who writes down recordings without times; nobody when None."""
     language: str = ""
-    """Recordings in which the recogniser hears mostly another one are reported; empty takes any."""
+    """Recordings in which the recognizer detects mostly another one are reported; empty takes any."""
 
     def by_cues(self, audio: Path, cues: Sequence[Cue]) -> list[Cut]:
         """Clips of a recording with subtitles or labels.
@@ -67,7 +67,7 @@ class LongAudio:
         return cut_units(units, pauses, duration_s=duration_s, limits=self.limits)
 
     def by_words(self, audio: Path, transcript: str | None = None) -> list[Cut]:
-        """Clips of a recording that a recogniser hears; the text is the transcript's where there is one.
+        """Clips of a recording that is transcribed; the text is the transcript's where there is one.
 
         Raises:
             UserError: the recording cannot be read, or the recogniser is not there.

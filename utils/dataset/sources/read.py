@@ -242,7 +242,7 @@ def _alone(path: Path, reading: Reading) -> list[Recording]:
 
 
 def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | None) -> list[Recording]:
-    """The clips of a recording: by its subtitles, its text file, or what a recogniser hears.
+    """The clips of a recording: by its subtitles, its text file, or its recognized text.
 
     Args:
         audio: absolute path.

@@ -2,7 +2,7 @@
 
 Plain HiFi-GAN has to find the phase of every harmonic by itself, which takes days of a GPU. After hours of a CPU it
 hums at the rate of its own frames, whatever the voice's pitch. Here the pitch is read from the latents, a source of
-that pitch is made by formula, and each stage of the generator hears it.
+that pitch is made by formula, and each stage of the generator is conditioned on it.
 
 Shapes: B sounds, T frames of 256 samples, N = 256 T samples at 24 000 Hz.
 Source: Wang, Takaki and Yamagishi 2019, Neural source-filter waveform models, section II.

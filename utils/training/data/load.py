@@ -79,7 +79,7 @@ def load_data(
         codes = {path: up_to_silence(clip) for path, clip in codes.items()}
     train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
     if config.reading_weight:
-        _tell_reading(train, config.train_csv)
+        _log_word_times(train, config.train_csv)
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
     return TrainingData(train=train, evaluate=evaluate, dropped=dropped)
@@ -91,8 +91,8 @@ def up_to_silence(codes: NDArray[np.int16]) -> NDArray[np.int16]:
     return codes[: others[-1] + 2] if len(others) else codes[:1]
 
 
-def _tell_reading(clips: list[TrainingClip], csv: Path) -> None:
-    """Say how many clips teach to read along.
+def _log_word_times(clips: list[TrainingClip], csv: Path) -> None:
+    """Log how many clips have word times, which the guided attention loss needs.
 
     Raises:
         UserError: none does.
@@ -104,4 +104,4 @@ def _tell_reading(clips: list[TrainingClip], csv: Path) -> None:
             where=str(csv),
             fix="add the column word_times: the second at which each word begins, with spaces between; or leave it 0",
         )
-    log.info("reading along: %d of %d clips have word times", timed, len(clips))
+    log.info("guided attention: %d of %d clips have word times", timed, len(clips))
