@@ -51,7 +51,7 @@ class Transcriber:
     def __init__(self, settings: TranscriberSettings) -> None:
         self.settings = settings
 
-    def hear(self, wav: NDArray[np.float32]) -> tuple[list[Word], str]:
+    def words(self, wav: NDArray[np.float32]) -> tuple[list[Word], str]:
         """Words of up to 30 s of speech, and the code of the language they are in.
 
         Args:
@@ -68,7 +68,7 @@ class Transcriber:
         ]
         return words, str(info.language)
 
-    def listen(self, wav: NDArray[np.float32]) -> str:
+    def transcribe(self, wav: NDArray[np.float32]) -> str:
         """What is said in a clip of up to 30 s, without times.
 
         Args:

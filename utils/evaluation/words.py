@@ -38,4 +38,4 @@ def find_recogniser(weights: str | None, language: str) -> Recognise | str:
     except UserError as error:
         return f"faster-whisper cannot be used: {error.what}"
     assert RATE == 16_000, "Whisper's sample rate"
-    return lambda wav: transcriber.listen(wav[0].numpy())
+    return lambda wav: transcriber.transcribe(wav[0].numpy())

@@ -61,7 +61,7 @@ def test_no_clip_is_heard_twice_and_a_mended_text_is_compared_anew(
 ) -> None:
     source, project = _source(tmp_path / "in"), Project(name="voice", output=tmp_path / "out")
     before = _prepare(source, project.output, whisper)
-    monkeypatch.setattr(Transcriber, "listen", None)
+    monkeypatch.setattr(Transcriber, "transcribe", None)
     for csv in (project.train_csv, project.eval_csv):
         clips = read_manifest(csv)
         write_manifest(csv, [replace(clip, text=HEARD) if "demo-03" in clip.audio.name else clip for clip in clips])
@@ -92,7 +92,7 @@ def test_missing_weights_are_told_before_any_clip_is_made(tmp_path: Path, monkey
 def test_a_language_that_the_recogniser_does_not_know_is_told(tmp_path: Path, whisper: Path) -> None:
     settings = TranscriberSettings(model=str(whisper), language="xx", device="cpu", compute_type="float32")
     with pytest.raises(UserError, match="does not support the language 'xx'"):
-        Transcriber(settings).listen(np.zeros(16_000, dtype=np.float32))
+        Transcriber(settings).transcribe(np.zeros(16_000, dtype=np.float32))
 
 
 @pytest.mark.parametrize("more", [{"transcriber": None}, {"quality": False}])

@@ -53,7 +53,7 @@ def transcribe_clips(
     }
     for number, (digest, clip) in enumerate(pending.items(), start=1):
         wav = load_audio(wav_of(clip), VAD_RATE)[0].numpy()
-        work.put({f"heard:{key}:{digest}": transcriber.listen(wav)})
+        work.put({f"heard:{key}:{digest}": transcriber.transcribe(wav)})
         if number % _LOG_EVERY == 0 or number == len(pending):
             log.info("transcripts compared with the speech: %d of %d clips", number, len(pending))
     return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}

@@ -58,7 +58,7 @@ def hear_recording(
         for start_s, wav in _pieces(audio, pauses):
             key = f"{start_s:.3f}"
             if key not in done:
-                words, language = transcriber.hear(wav)
+                words, language = transcriber.words(wav)
                 done[key] = {"start": key, "language": language, "words": [asdict(word) for word in words]}
                 file.write(json.dumps(done[key]) + "\n")
                 file.flush()
