@@ -94,7 +94,7 @@ def train_gpt(
         allow_changes: let the resumed run take other settings or clips than it had, instead of refusing them by name.
         patience: stop early after so many evaluations in a row without a lower loss; 0 trains all epochs.
         max_hours: save and stop after so many hours; the run can be resumed.
-        accept_license: agree to the licence of a published base that is not on this computer yet; it is downloaded
+        accept_license: agree to the license of a published base that is not on this computer yet; it is downloaded
             first. COQUI_TOS_AGREED=1 in the environment agrees as well.
         in_process: train in this process instead, as it is always done under torchrun and `accelerate launch`.
         progress: functions that are called, from this thread, instead of the lines they stand for.

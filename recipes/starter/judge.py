@@ -146,7 +146,7 @@ def newest_checkpoint(work: Path) -> Path:
 
 
 def reference_voice(name: str) -> ReferenceVoice:
-    """One of the recipe's voices as the reference synthesiser."""
+    """One of the recipe's voices as the reference synthesizer."""
     voice: EspeakVoice = next(voice for voice in GPT_VOICES if voice.name == name)
     return ReferenceVoice(name=voice.voice, pitch=voice.pitch, speed=voice.speed)
 

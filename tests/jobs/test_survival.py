@@ -1,4 +1,4 @@
-"""Jobs outlive who started them; a process is recognised again, and runs go on in their folders."""
+"""Jobs outlive who started them; a process is recognized again, and runs go on in their folders."""
 
 import os
 import signal

@@ -12,7 +12,7 @@ WINDOW_S = 0.04
 BROADEST_HZ = 2_500.0
 """Pitch lies below this frequency."""
 VOICED = 0.6
-"""Least normalised autocorrelation of a voiced frame."""
+"""Least normalized autocorrelation of a voiced frame."""
 QUIET = 1e-3
 """Root mean square below which a frame is silence."""
 SHORTEST_WINS = 0.12

@@ -74,7 +74,7 @@ class Base:
 
     @property
     def license(self) -> str:
-        """Its licence; empty where its folder names none."""
+        """Its license; empty where its folder names none."""
         return str(self.about.get("license") or (LICENSE_ID if self.name in DOWNLOADED else ""))
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from utils import jobs
 from utils.audio.clean import Cleaning
-from utils.audio.recogniser import find_weights
+from utils.audio.recognizer import find_weights
 from utils.dataset.clips.existing import Existing, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.merge import merge

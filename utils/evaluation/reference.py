@@ -35,7 +35,7 @@ ABSENT = "espeak-ng is not installed (apt-get install espeak-ng, or espeak-ng's 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceVoice:
-    """How the reference synthesiser speaks."""
+    """How the reference synthesizer speaks."""
 
     name: str
     """espeak-ng voice, with or without a variant: en-us, en-us+f2, de."""
@@ -63,7 +63,7 @@ def find_voice(language: str, name: str | None = None) -> ReferenceVoice | str:
 
 
 def say(text: str, voice: ReferenceVoice) -> Tensor:
-    """The text as the reference synthesiser says it, [1, N] at 16 000 Hz.
+    """The text as the reference synthesizer says it, [1, N] at 16 000 Hz.
 
     Raises:
         UserError: espeak-ng is not installed or has no such voice.

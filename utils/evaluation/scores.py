@@ -20,7 +20,7 @@ class Score:
     audio_s: float
     took_s: float
     cer: float | None
-    """Character error rate of the recogniser."""
+    """Character error rate of the recognizer."""
     heard: str | None
     """The recognized text."""
     retrieval_rank: int

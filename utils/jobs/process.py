@@ -26,7 +26,7 @@ END_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessId:
-    """A process that is recognised even after its pid was given to another one."""
+    """A process that is recognized even after its pid was given to another one."""
 
     pid: int
     create_time: float

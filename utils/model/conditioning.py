@@ -30,7 +30,7 @@ def norm_groups(channels: int) -> int:
     groups = 8 if channels <= 16 else 16 if channels <= 64 else 32
     while channels % groups:
         groups //= 2
-    assert groups > 2, f"{channels} channels cannot be normalised in groups"
+    assert groups > 2, f"{channels} channels cannot be normalized in groups"
     return groups
 
 
@@ -41,7 +41,7 @@ def plain(block: nn.Module, *inputs: Any) -> Tensor:
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention over mel frames. The residual is added to the normalised input, as stock does."""
+    """Self-attention over mel frames. The residual is added to the normalized input, as stock does."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

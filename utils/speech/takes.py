@@ -243,7 +243,7 @@ def find_take(project: Project, take_id: str) -> Take:
 
 
 def this_process() -> dict[str, Any]:
-    """This process, to be recognised later."""
+    """This process, to be recognized later."""
     return dataclasses.asdict(ProcessId.of(os.getpid()))
 
 

@@ -10,7 +10,7 @@ from utils.text.case import same_case
 def character_error_rate(reference: str, recognized: str, *, count_spaces: bool = False) -> float:
     """Insertions, deletions and substitutions over the characters of the reference; it may exceed 1.
 
-    Case, punctuation and the way accents are written do not count: recognisers differ in them from people.
+    Case, punctuation and the way accents are written do not count: recognizers differ in them from people.
 
     Args:
         reference: what should have been said.

@@ -70,7 +70,7 @@ def spell_numbers(text: str, code: str, report: Report) -> str:
     """`text` with its numbers in words; digits of any script without words become ASCII digits, which bases read.
 
     Args:
-        text: normalised, in a language without rules of its own.
+        text: normalized, in a language without rules of its own.
         code: its plain code.
         report: called with a note for each number or sign that has no words.
     """

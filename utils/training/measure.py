@@ -45,7 +45,7 @@ class Measurement:
     seconds: float = 0.0
     """All steps, their loading and the last one's update included."""
     cpu_s: float = 0.0
-    """Processor time of all steps, over all threads: what neighbours on the machine disturb least."""
+    """Processor time of all steps, over all threads: what neighbors on the machine disturb least."""
     threads: int = 1
     """That torch computes with."""
     data_share: float = 0.0

@@ -44,7 +44,7 @@ class Losses:
 
     @property
     def total(self) -> float:
-        """What is minimised."""
+        """What is minimized."""
         return TEXT_WEIGHT * self.text + CODE_WEIGHT * self.codes
 
 

@@ -123,12 +123,12 @@ def _project_of(shown: object) -> str:
 
 def go_back(studio: Studio, values: Values) -> Updates:
     """Show the clip before the one that is shown."""
-    return _neighbour(studio, values, -1)
+    return _neighbor(studio, values, -1)
 
 
 def go_on(studio: Studio, values: Values) -> Updates:
     """Show the clip after the one that is shown."""
-    return _neighbour(studio, values, 1)
+    return _neighbor(studio, values, 1)
 
 
 def _edited(studio: Studio, values: Values, change: Callable[[Project, str], None], said: str) -> Updates:
@@ -158,7 +158,7 @@ def _find(project: Project, clip: str) -> ClipReport | None:
     return next((item for item in edit.current_clips(project) if item.clip == clip), None)
 
 
-def _neighbour(studio: Studio, values: Values, step: int) -> Updates:
+def _neighbor(studio: Studio, values: Values, step: int) -> Updates:
     project = studio.project(values["project.project"])
     clip = _chosen(project, values)
     clips = [item for item in edit.current_clips(project) if item.clip]

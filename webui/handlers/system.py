@@ -38,7 +38,7 @@ def live_first(found: list[jobs.Job]) -> list[jobs.Job]:
 
 
 def download(studio: Studio, values: Values) -> Updates:
-    """Download a base of XTTS v2, once its licence is accepted."""
+    """Download a base of XTTS v2, once its license is accepted."""
     version = values["system.version"]
     if version not in DOWNLOADED:
         raise UserError(what=text.no_base(version), where=text.BASES, fix=text.use_one_of(DOWNLOADED))

@@ -28,7 +28,7 @@ def bar(label: str, pieces: Sequence[tuple[str, float, str]], caption: str) -> M
 
     Args:
         label: what is measured.
-        pieces: (class of the colour, share between 0 and 1, what it is).
+        pieces: (class of the color, share between 0 and 1, what it is).
         caption: the numbers in words.
     """
     filled = [

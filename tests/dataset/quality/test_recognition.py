@@ -1,4 +1,4 @@
-"""The transcript check: a real recogniser of toy size hears every clip once, and what it disagrees with is flagged."""
+"""The transcript check: a real recognizer of toy size hears every clip once, and what it disagrees with is flagged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tests.dataset.recordings import config, make_source
 from tests.dataset.whisper import SENTENCE, make_whisper
-from utils.audio.recogniser import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.build import prepare
 from utils.dataset.quality.recognition import disagreement
 from utils.dataset.storage.manifest import read_manifest, write_manifest
@@ -26,7 +26,7 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _source(folder: Path) -> Path:
-    """Four clips; the first says what the recogniser hears, the second nearly so, written otherwise."""
+    """Four clips; the first says what the recognizer hears, the second nearly so, written otherwise."""
     source = make_source(folder, 4)
     lines = (source / "metadata.csv").read_text().splitlines()
     lines[1:3] = [f"wavs/demo-01.flac|{HEARD}|demo", "wavs/demo-02.flac|good morning -- dear FRIEND!|demo"]

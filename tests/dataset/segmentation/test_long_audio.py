@@ -11,7 +11,7 @@ from tests.audio.signals import encode
 from tests.dataset.recordings import config, demo_clips
 from tests.dataset.whisper import SENTENCE, make_whisper
 from utils.audio.decode import load_audio
-from utils.audio.recogniser import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
 from utils.config import DATASET_RATE
 from utils.dataset.build import prepare

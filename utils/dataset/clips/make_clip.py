@@ -196,7 +196,7 @@ class ClipMaker:
         return replace(clip, status="used", reason="", detail="", clip=wav, notes=notes)
 
     def _name(self, clip: ClipReport) -> str:
-        """Where its wav lies or will lie: a name that people recognise and that no other sound has."""
+        """Where its wav lies or will lie: a name that people recognize and that no other sound has."""
         kept = self.existing.by_wav.get(clip.wav_hash)
         if kept is not None:
             return kept.clip

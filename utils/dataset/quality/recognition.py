@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from utils.audio.decode import load_audio
-from utils.audio.recogniser import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.voice_activity import VAD_RATE
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport
@@ -20,7 +20,7 @@ _LOG_EVERY = 50
 
 
 def clip_transcriber(config: PrepareConfig) -> Transcriber:
-    """The recogniser that checks transcripts; it listens in the dataset's language, whatever is spoken."""
+    """The recognizer that checks transcripts; it listens in the dataset's language, whatever is spoken."""
     assert config.transcriber is not None
     return Transcriber(
         TranscriberSettings(
@@ -40,12 +40,12 @@ def transcribe_clips(
 
     Args:
         clips: those in use.
-        transcriber: the recogniser; loaded only when a clip was not transcribed before.
+        transcriber: the recognizer; loaded only when a clip was not transcribed before.
         work: keeps the recognized texts, clip by clip.
         wav_of: where a clip's sound lies.
 
     Raises:
-        UserError: the recogniser is not there, or a wav cannot be read.
+        UserError: the recognizer is not there, or a wav cannot be read.
     """
     key = short_hash("heard", 1, asdict(transcriber.settings))
     pending = {
@@ -62,7 +62,7 @@ def transcribe_clips(
 def disagreement(text: str, recognized: str, normalize: Callable[[str], str]) -> float:
     """Share of a transcript's letters that were recognized otherwise: as written, or as read where that is nearer.
 
-    A recogniser writes "1800" where the transcript says "eighteen hundred", or the other way round; that is no mistake.
+    A recognizer writes "1800" where the transcript says "eighteen hundred", or the other way round; that is no mistake.
     """
     if not letters(text):
         return 0.0

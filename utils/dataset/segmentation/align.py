@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from utils.audio.recogniser import Word
+from utils.audio.recognizer import Word
 from utils.dataset.segmentation.cut import Cut, Unit, joined_text
 from utils.dataset.storage.report import Fault
 from utils.text.error_rate import letters
 
 MOST_DEVIATION = 0.34
-"""Share of a clip's letters that may differ: recognisers misspell names, speakers skip some."""
+"""Share of a clip's letters that may differ: recognizers misspell names, speakers skip some."""
 _MISSING = 4
-"""So many words in a row that only one side has are a passage of its own, not a mistake of the recogniser."""
+"""So many words in a row that only one side has are a passage of its own, not a mistake of the recognizer."""
 _BLOCK = 400
 """Heard words compared at a time, with twice as many of the transcript: cost grows with the length, not its square."""
 _SHOWN = 12
@@ -38,7 +38,7 @@ class Aligned:
 
 
 def word_units(words: Sequence[Word]) -> list[Unit]:
-    """Recognised words as units; what the recogniser wrote without a space before belongs to the word before."""
+    """Recognized words as units; what the recognizer wrote without a space before belongs to the word before."""
     units: list[Unit] = []
     for word in words:
         text = word.text.strip()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from utils.audio.decode import stream
 from utils.audio.pauses import Pause
-from utils.audio.recogniser import Transcriber, Word
+from utils.audio.recognizer import Transcriber, Word
 from utils.audio.resample import resample
 from utils.audio.voice_activity import FRAME, VAD_RATE, load_voice_activity
 
@@ -46,7 +46,7 @@ def hear_recording(
         The words, and how many seconds of speech were in which language.
 
     Raises:
-        UserError: the recording cannot be read, or the recogniser is not there.
+        UserError: the recording cannot be read, or the recognizer is not there.
     """
     done = _read(kept)
     words: list[Word] = []

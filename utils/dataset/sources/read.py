@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES, duration
-from utils.audio.recogniser import NEEDS_WEIGHTS
+from utils.audio.recognizer import NEEDS_WEIGHTS
 from utils.dataset.formats.archive import unpack
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
 from utils.dataset.formats.listing import Listing, real_path
@@ -304,7 +304,7 @@ def _cut(audio: Path, cuts: Sequence[Cut], file: str) -> list[Recording]:
             audio=audio,
             text=cut.text,
             speaker=cut.speaker,
-            origin=f"{file}, {_places(cut)}" if file else f"recognised, {_places(cut)}",
+            origin=f"{file}, {_places(cut)}" if file else f"recognized, {_places(cut)}",
             fault=cut.fault,
             start_s=cut.start_s,
             # A fault may have no end, and an end of 0 would be one.

@@ -60,11 +60,11 @@ class AcousticModel(nn.Module):
 
 
 class TrunkBlock(nn.Module):
-    """ConvNeXt block whose normalised frames the voice scales and shifts (Perez et al. 2018, FiLM)."""
+    """ConvNeXt block whose normalized frames the voice scales and shifts (Perez et al. 2018, FiLM)."""
 
     def __init__(self, width: int, speaker_width: int) -> None:
         super().__init__()
-        self.neighbours = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2, groups=width)
+        self.neighbours = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2, groups=width)  # the name in saved weights
         self.norm = nn.LayerNorm(width, elementwise_affine=False)
         self.voice = nn.Linear(speaker_width, 2 * width)
         self.widen = nn.Linear(width, EXPANSION * width)

@@ -20,17 +20,17 @@ NEEDS_WEIGHTS = "--transcriber"
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """A recognised word."""
+    """A recognized word."""
 
     start_s: float
     end_s: float
     text: str
-    """As the recogniser wrote it: a leading space where its script has one."""
+    """As the recognizer wrote it: a leading space where its script has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranscriberSettings:
-    """How to recognise speech."""
+    """How to recognize speech."""
 
     model: str
     """A size, such as small or large-v3, a Hugging Face name, or the folder of a converted model."""
@@ -129,7 +129,7 @@ class Transcriber:
 
 
 def find_weights(model: str, *, download: bool = True) -> Path:
-    """Folder of a recogniser's weights.
+    """Folder of a recognizer's weights.
 
     Args:
         model: a size, a Hugging Face name, or a folder.
