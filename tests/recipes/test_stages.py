@@ -58,8 +58,8 @@ def test_examples_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their
     write_weights(made / "speaker" / "speaker.safetensors", new_speaker_encoder(latents.SPEAKER_SHAPE).state_dict())
     monkeypatch.setattr(latents, "everyone", lambda: GPT_VOICES[:2])
     monkeypatch.setattr(latents, "GPT_VOICE_CLIPS", 3)
-    monkeypatch.setattr(latents, "NUM_THROATS", 1)
-    monkeypatch.setattr(latents, "THROAT_CLIPS", 3)
+    monkeypatch.setattr(latents, "NUM_SYNTHETIC_SPEAKERS", 1)
+    monkeypatch.setattr(latents, "SYNTHETIC_VOICE_CLIPS", 3)
     sizes = {"batch_size": 2, "trunk_batch_size": 2}
     settings = dataclasses.replace(vocoder.SETTINGS, steps=2, trunk_steps=1, adversarial_from=1, **sizes)
     monkeypatch.setattr(vocoder, "SETTINGS", settings)

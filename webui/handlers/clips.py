@@ -24,7 +24,7 @@ CLOSED: Updates = {"data.clip_box": Change(visible=False), "data.clip": "", "dat
 
 
 def choose(studio: Studio, values: Values) -> Updates:
-    """Show the clip of the row that was chosen."""
+    """Show the selected clip: its audio, its transcript and what can be done with it."""
     project = studio.project(values["project.project"])
     row = values.get(ROW)
     wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
@@ -39,7 +39,7 @@ def choose(studio: Studio, values: Values) -> Updates:
 
 
 def save(studio: Studio, values: Values) -> Updates:
-    """Save the transcript of a clip."""
+    """Replace the transcript of a clip."""
     words = str(values["data.transcript"] or "")
 
     def change(project: Project, clip: str) -> None:
@@ -53,12 +53,12 @@ def save(studio: Studio, values: Values) -> Updates:
 
 
 def exclude(studio: Studio, values: Values) -> Updates:
-    """Exclude a clip from training; it can be restored."""
+    """Exclude a clip from training. It can be restored."""
     return _edited(studio, values, edit.exclude, text.CLIP_EXCLUDED)
 
 
 def restore(studio: Studio, values: Values) -> Updates:
-    """Restore a clip that was excluded, or undo how it was trimmed, split, merged or accepted."""
+    """Restore an excluded clip, or undo a clip's trim, split, merge or acceptance."""
     project = studio.project(values["project.project"])
     clip = _chosen(project, values)
     found = _find(project, clip)
@@ -68,7 +68,7 @@ def restore(studio: Studio, values: Values) -> Updates:
 
 
 def fix(kind: FixKind, studio: Studio, values: Values) -> Updates:
-    """Update the clip in its own process: trim it, split it in two, merge it with the next, accept it as it is."""
+    """Trim a clip, split it, merge it with the next one, or keep it as it is, in a job of its own."""
     project = studio.project(values["project.project"])
     return _start_fix(project, kind, _chosen(project, values), forms.by_field(values, "data."))
 
@@ -122,12 +122,12 @@ def _project_of(shown: object) -> str:
 
 
 def go_back(studio: Studio, values: Values) -> Updates:
-    """Show the clip before the one that is shown."""
+    """Show the previous clip."""
     return _neighbor(studio, values, -1)
 
 
 def go_on(studio: Studio, values: Values) -> Updates:
-    """Show the clip after the one that is shown."""
+    """Show the next clip."""
     return _neighbor(studio, values, 1)
 
 

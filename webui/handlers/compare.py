@@ -33,7 +33,7 @@ SHOWN = (
 
 
 def start(studio: Studio, values: Values) -> Iterator[Updates]:
-    """Have the text spoken by each chosen model with the same voice, then offer it side by side and blind."""
+    """Speak a text with two or more models and one voice, then return the recordings and a blind test of them."""
     project = studio.project(values["project.project"])
     chosen = _names(values["inference.models"])
     reference, name, _ = chosen_voice(project, values)

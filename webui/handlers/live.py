@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 def poll(studio: Studio, values: Values) -> Updates:
-    """Everything that may change without a click."""
+    """Return everything of the page that changes without a click; the page polls this."""
     project = studio.project_or_none(values["project.project"])
     updates: Updates = {}
     questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio, values)]

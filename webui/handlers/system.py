@@ -16,7 +16,7 @@ NUM_JOBS = 20
 
 
 def show(studio: Studio, values: Values) -> Updates:
-    """Everything of the tab; sizes are counted, so it is read on demand."""
+    """Return the machine, the bases, the settings, all jobs and the disk usage."""
     projects = list_projects(studio.output)
     found = [job for project in projects for job in jobs.list(project)]
     found += _of_no_project(studio)
@@ -38,7 +38,7 @@ def live_first(found: list[jobs.Job]) -> list[jobs.Job]:
 
 
 def download(studio: Studio, values: Values) -> Updates:
-    """Download a base of XTTS v2, once its license is accepted."""
+    """Start a job that downloads a base of XTTS v2. The license must be accepted."""
     version = values["system.version"]
     if version not in DOWNLOADED:
         raise UserError(what=text.no_base(version), where=text.BASES, fix=text.use_one_of(DOWNLOADED))

@@ -64,7 +64,7 @@ class TrunkBlock(nn.Module):
 
     def __init__(self, width: int, speaker_width: int) -> None:
         super().__init__()
-        self.neighbours = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2, groups=width)  # the name in saved weights
+        self.neighbours = nn.Conv1d(width, width, KERNEL, padding=KERNEL // 2, groups=width)
         self.norm = nn.LayerNorm(width, elementwise_affine=False)
         self.voice = nn.Linear(speaker_width, 2 * width)
         self.widen = nn.Linear(width, EXPANSION * width)
