@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from utils.checkpoints.store import Checkpoints, NotSaved, Tensors, num_bytes
 from utils.events.run_log import RunLog
@@ -46,7 +45,13 @@ class Snapshot:
         """The same in memory of its own, on the CPU."""
         return Snapshot(
             step=self.step,
-            files={file: {name: _copy(t) for name, t in tensors.items()} for file, tensors in self.files.items()},
+            files={
+                file: {
+                    name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+                    for name, tensor in tensors.items()
+                }
+                for file, tensors in self.files.items()
+            },
             state=self.state,
             best_loss=self.best_loss,
         )
@@ -195,7 +200,3 @@ class Saver:
             )
         elif before is not None and self.failure is None:
             self._log.warn(f"saving works again: step {step} is saved", source="disk", step=step, saved_step=step)
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -82,7 +81,11 @@ def logged(events: Path, offset: int) -> Iterator[None]:
         events: the job's events.jsonl.
         offset: where this job's events begin, in bytes.
     """
-    leave = partial(_leave, events.parent)
+
+    def leave(number: int, frame: object) -> None:
+        # What was begun is tidied up on the way out. Training has a better way of its own.
+        sys.exit(0 if jobs.is_stop_wanted(events.parent) else STOPPED)
+
     signal.signal(signal.SIGTERM, leave)
     if hasattr(signal, "SIGBREAK"):
         signal.signal(signal.SIGBREAK, leave)
@@ -98,11 +101,6 @@ def logged(events: Path, offset: int) -> Iterator[None]:
         _log_end(events, offset, "failed", error=f"{type(error).__name__}: {error}")
         raise
     _log_end(events, offset, "finished")
-
-
-def _leave(folder: Path, number: int, frame: object) -> None:
-    """A request to stop: what was begun is tidied up on the way out. Training has a better way of its own."""
-    sys.exit(0 if jobs.is_stop_wanted(folder) else STOPPED)
 
 
 def _log_end(events: Path, offset: int, kind: str, **fields: Any) -> None:

@@ -38,7 +38,9 @@ class StopRequest:
     def __enter__(self) -> Self:
         # Python lets only the main thread set handlers; a run in another thread is stopped by its caller.
         if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.signal(number, self._hear) for number in SIGNALS if not _is_nohup(number)}
+            # Under nohup a run is meant to outlive its terminal, whose end is then no request to stop.
+            wanted = [n for n in SIGNALS if n != SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
+            self._former = {number: signal.signal(number, self._on_signal) for number in wanted}
         return self
 
     def __exit__(
@@ -47,17 +49,12 @@ class StopRequest:
         for number, handler in self._former.items():
             signal.signal(number, handler)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.number is None:
             self.number, self._received = number, now
         elif number != SIGHUP and now - self._received > ECHO_S:
             raise SystemExit(EXIT_BASE + number)
-
-
-def _is_nohup(number: int) -> bool:
-    """Whether the run was begun to outlive its terminal: then the terminal's end is no request."""
-    return number == SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 
 
 def leave_stops_to_trainer(worker: int) -> None:

@@ -251,18 +251,19 @@ class XttsGpt(nn.Module):
     def _run_conditioning(self, block: nn.Module, *inputs: Any) -> Tensor:
         """One block of the conditioning encoder; nothing is recomputed for one that does not learn."""
         learns = any(parameter.requires_grad for parameter in block.parameters())
-        return run_checkpointed(self._mode if learns else "none", self._counted_listener, block, *inputs)
+
+        def counted(*inputs: Any) -> Tensor:
+            self.conditioning_runs += 1
+            out: Tensor = block(*inputs)
+            return out
+
+        return run_checkpointed(self._mode if learns else "none", counted, *inputs)
 
     def _counted_block(self, block: nn.Module, x: Tensor, attend: Attend, dropout: float) -> Tensor:
         """One block, counted: a recomputation shows as a run beyond the forward pass's own."""
         self.block_runs += 1
         with self.watch(x, attend, dropout):
             out: Tensor = block(x, attend, dropout)
-        return out
-
-    def _counted_listener(self, block: nn.Module, *inputs: Any) -> Tensor:
-        self.conditioning_runs += 1
-        out: Tensor = block(*inputs)
         return out
 
     def _attend(self, batch: PackedBatch, dropout: float) -> Attend:

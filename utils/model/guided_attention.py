@@ -49,7 +49,10 @@ def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
         ahead: whether a position is to find the code after it, or the one it holds.
     """
     starts, first = guide.starts[:, :1], guide.starts[:, 1:]
-    wanted = guide.indices if ahead else _later(guide.indices)
+    wanted = guide.indices
+    if not ahead:
+        # A position that holds a code looks for that code's text: the indices move one position further on.
+        wanted = torch.cat([torch.full_like(wanted[:, :1], float("nan")), wanted[:, :-1]], dim=1)
     keys = torch.arange(guide.num_positions, device=q.device)[None]
     # The start code stands before the first code and predicts it.
     queries = first + torch.arange(wanted.size(1), device=q.device)
@@ -59,11 +62,6 @@ def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
     right = (keys[:, None] - wanted.nan_to_num()[:, :, None]).abs() <= WINDOW
     missed = scores.logsumexp(-1) - scores.masked_fill(~right, HIDDEN).logsumexp(-1)
     return torch.where(known, missed, 0.0).sum()
-
-
-def _later(indices: Tensor) -> Tensor:
-    """The same, one position further on."""
-    return torch.cat([torch.full_like(indices[:, :1], float("nan")), indices[:, :-1]], dim=1)
 
 
 def _gather(rows: Tensor, indices: Tensor) -> Tensor:

@@ -173,7 +173,9 @@ def new_take(
     if reference is not None:
         if not reference.is_file():
             raise UserError(what="the reference audio is missing", where=reference_name, fix="select it again")
-        copied = f"reference{_suffix(reference)}"
+        suffix = reference.suffix.lower()
+        is_plain = suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6
+        copied = f"reference{suffix if is_plain else ''}"
         shutil.copyfile(reference, folder / copied)
     take = Take(
         folder=folder,
@@ -272,9 +274,3 @@ def sentence_of(values: dict[str, Any]) -> Sentence:
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
     }
     return Sentence(**given)
-
-
-def _suffix(path: Path) -> str:
-    """The file name's ending, when it is a plain one."""
-    suffix = path.suffix.lower()
-    return suffix if suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6 else ""

@@ -200,8 +200,9 @@ class SpeechWorker:
             if self._released:
                 return ReleasedError(what=self._released)
         said = [line for line in last_lines(self._log, 20) if line.strip()]
+        ending = f"killed by signal {-code}" if code < 0 else f"status {code}"
         return UserError(
-            what=f"the inference process ended unexpectedly ({_ending(code)}): {said[-1] if said else 'no message'}",
+            what=f"the inference process ended unexpectedly ({ending}): {said[-1] if said else 'no message'}",
             where=str(self._log),
             fix="try again; if memory ran out, close other programs or use the CPU",
         )
@@ -222,10 +223,6 @@ class SpeechWorker:
             elif not self._asking.locked() and time.monotonic() - self._last_used > self._idle_s:
                 self.release("idle")
             before = holder
-
-
-def _ending(code: int) -> str:
-    return f"killed by signal {-code}" if code < 0 else f"status {code}"
 
 
 def _environment(kind: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """A training run from its settings to its folder: check everything, then train, then say what is where."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -121,7 +122,8 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
         services.log.warn(message, source="resume")
     if plan.added:
         services.log.warn(plan.added, source="language")
-    if plan.config.conditioning == "other" and (alone := data.single_clip_speakers()):
+    clips_of = Counter(clip.speaker for clip in data.train)
+    if plan.config.conditioning == "other" and (alone := list(clips_of.values()).count(1)):
         services.log.warn(
             f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip",
             source="conditioning",

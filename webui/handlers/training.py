@@ -45,19 +45,15 @@ def training_config(project: Project, values: Values) -> TrainConfig:
         UserError: naming every value that is not usable.
     """
     form, base = forms.by_field(values, FORM) | switches(values), _start_from(project, values)
-    if plain_code(project_language(project)) == AMHARIC and _reads_latin(project, base):
-        # It reads nothing else: that its maker has to tick a box as well would only be a way to fail.
-        form["use_amharic_g2p"] = True
+    if plain_code(project_language(project)) == AMHARIC:
+        folders = {entry.name: entry.folder for entry in bases_of(project)} | {str(project.ready): project.ready}
+        folder = folders.get(base)
+        if folder and read_about(folder).get("amharic_g2p"):
+            # A base for Amharic in Latin letters reads nothing else: a second box to tick would only be a way to fail.
+            form["use_amharic_g2p"] = True
     return forms.settings(
         TrainConfig, form, where=text.TRAIN_TAB, project=project.name, output=project.output, base=base
     )
-
-
-def _reads_latin(project: Project, base: str) -> bool:
-    """Whether what a training starts from was made to read Amharic in its Latin form."""
-    folders = {entry.name: entry.folder for entry in bases_of(project)} | {str(project.ready): project.ready}
-    folder = folders.get(base)
-    return bool(folder and read_about(folder).get("amharic_g2p"))
 
 
 def switches(values: Values) -> dict[str, Any]:

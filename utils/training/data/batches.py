@@ -230,13 +230,15 @@ class Collate:
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
-        spans = [_codes_in(sample.span) for sample in samples]
+        # Codes [start, end) under each clip's own crop: none where the crop is of another clip.
+        starts_and_ends = [sample.span or (0, 0) for sample in samples]
+        covered = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for start, end in starts_and_ends]
         audio = torch.stack([sample.conditioning_audio for sample in samples])
         packed = pack(
             [clip.tokens for clip in clips],
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
             self.shape,
-            conditioned_codes=spans if self.mask_conditioning else None,
+            conditioned_codes=covered if self.mask_conditioning else None,
             reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if self.learn_reading else None,
             layout=self.layout,
             static_shape=self.static_shape,
@@ -260,11 +262,6 @@ def _peers(clips: list[TrainingClip]) -> list[NDArray[np.int64]]:
         numbers.setdefault(clip.speaker, []).append(number)
     arrays = {speaker: np.array(own) for speaker, own in numbers.items()}
     return [arrays[clip.speaker] for clip in clips]
-
-
-def _codes_in(span: tuple[int, int] | None) -> tuple[int, int]:
-    """Codes [start, end) of a span of samples; none where there is none."""
-    return (0, 0) if span is None else (span[0] // CODE_SAMPLES, span[1] // CODE_SAMPLES)
 
 
 def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:

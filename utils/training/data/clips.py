@@ -156,17 +156,6 @@ def within_limits(
     return kept, dropped
 
 
-def require_clips(clips: list[TrainingClip], dropped: list[dict[str, Any]], *, csv: Path, purpose: str) -> None:
-    """Raise when no clip is left.
-
-    Raises:
-        UserError: naming the first reason.
-    """
-    if not clips:
-        first = f"; the first was dropped because {dropped[0]['reason']}" if dropped else ""
-        raise UserError(what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again")
-
-
 def _reading(clip: Clip, starts: list[int] | None, seconds: float) -> NDArray[np.float32]:
     """See `TrainingClip.reading`; empty where the times do not fit the words or the recording."""
     times = [*clip.word_times, seconds]

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from utils.errors import UserError
 from utils.events.progress import ProgressFn
 from utils.project.paths import Project
 from utils.training.data.audio_files import AudioFiles
-from utils.training.data.clips import TrainingClip, limits_of, require_clips, select_clips, within_limits
+from utils.training.data.clips import TrainingClip, limits_of, select_clips, within_limits
 from utils.training.data.codes import cache_codes
 
 log = logging.getLogger(__name__)
@@ -31,10 +30,6 @@ class TrainingData:
     evaluate: list[TrainingClip]
     dropped: list[dict[str, Any]]
     """{clip, reason} of every clip of both manifests that is not used."""
-
-    def single_clip_speakers(self) -> int:
-        """How many speakers have no second training clip."""
-        return list(Counter(clip.speaker for clip in self.train).values()).count(1)
 
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
@@ -70,7 +65,11 @@ def load_data(
     for purpose, csv in (("train on", config.train_csv), ("evaluate with", config.eval_csv)):
         selection = select_clips(csv, tokenizer, config.language, progress)
         kept[purpose], lost = within_limits(selection, limits, files, progress)
-        require_clips(kept[purpose], lost, csv=csv, purpose=purpose)
+        if not kept[purpose]:
+            first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
+            raise UserError(
+                what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again"
+            )
         dropped += lost
     audio: list[Path] = [clip.audio for clips in kept.values() for clip in clips]
     with accelerator.main_process_first():
