@@ -203,6 +203,8 @@ class XttsGpt(nn.Module):
 
     def embed(self, batch: PackedBatch, latents: Tensor) -> Tensor:
         """Packed input rows [R, T, D]: positions are added in the padded parts, before packing."""
+        # Text and codes are each counted from 0 within their clip (coqui-tts, GPT.forward). Added after packing, a
+        # clip's first code would get the position at which the row happens to hold it.
         text = self.text_embedding(batch.text) + self.text_pos_embedding.first(batch.text.size(1))
         codes = self.mel_embedding(batch.codes) + self.mel_pos_embedding.first(batch.codes.size(1))
         parts = torch.cat([latents.to(text.dtype), text, codes], dim=1)

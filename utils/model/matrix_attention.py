@@ -69,6 +69,8 @@ class PackedMatrixAttention(torch.autograd.Function):
         saved = ctx.saved_tensors
         found: list[list[Tensor]] = [[], [], []]
         for number, group in enumerate(ctx.plan.groups):
+            # Padding repeats its clip's first position, whose gradient must count once. With zeros there, padded
+            # queries add nothing to keys and values; padded keys follow every true query, so causality hides them.
             given = group.gather(grad_output.squeeze(0), padding=0.0)
             for parts, part in zip(found, _backward(given, *saved[4 * number : 4 * number + 4]), strict=True):
                 parts.append(part.view(heads, -1, channels))
@@ -169,6 +171,9 @@ def _backward(
     grad_output: Tensor, scaled: Tensor, k: Tensor, v: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the unscaled queries, the keys and the values."""
+    # With S = QK^T / sqrt(C), P = softmax(S) and O = PV: dV = P^T dO, dP = dO V^T, dS = P * (dP - rowsum(P * dP)),
+    # dQ = dS K / sqrt(C), dK = dS^T Q / sqrt(C). `scaled` is Q / sqrt(C). P is kept, not computed again: at this length
+    # it costs little memory. It is 0 where the causal mask is, and so is dS there.
     to_v = torch.bmm(weights.transpose(1, 2), grad_output)
     to_weights = torch.bmm(grad_output, v.transpose(1, 2))
     to_scores = torch._softmax_backward_data(to_weights, weights, -1, weights.dtype)

@@ -189,6 +189,9 @@ def _gather_indices(
     parts: list[tuple[int, int]], starts: list[int], size: tuple[int, int], text_padded: int, code_padded: int
 ) -> Tensor:
     """For each packed position its index among the padded parts, [R, T]; padding repeats the first index."""
+    # [latents | text | codes] padded leaves padding between a clip's text and its codes, which only a mask could hide.
+    # Gathered by this index, all padding follows the clip, where causal attention never looks: a mask, which keeps
+    # fused kernels off, becomes unnecessary. What padding repeats does not matter: nothing attends to it or scores it.
     gathered = torch.zeros(size[0] * size[1], dtype=torch.long)
     loose_length = NUM_LATENTS + text_padded + code_padded
     for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):

@@ -26,7 +26,7 @@ from utils.training.loop import End, fit
 from utils.training.optimizer.precision import DTYPES
 from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
-from utils.training.restore import put_in_order, take_up
+from utils.training.restore import resume_run, tidy_checkpoints
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
 from utils.training.settings import as_json, portable
@@ -111,12 +111,12 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
     """Where the run starts, or the state that it resumes; the log opens with it."""
     state, notes = RunState(data=data.fingerprint()), list[str]()
     if plan.resumed:
-        state, notes = take_up(services, plan.resumed, state.data)
+        state, notes = resume_run(services, plan.resumed, state.data)
     # The first process renames what the others have been reading.
     services.trainer.accelerator.wait_for_everyone()
     if plan.resumed and services.is_writer:
         renew_settings(portable(plan.config, plan.project), plan.resumed)
-        notes += put_in_order(state, services, plan.resumed)
+        notes += tidy_checkpoints(state, services, plan.resumed)
     _log_start(state, services, plan, data)
     for message in notes:
         services.log.warn(message, source="resume")

@@ -70,6 +70,8 @@ def _quotas(sizes: Mapping[str, int], fraction: float, held_out: Mapping[str, in
 
 def _split_speaker(clips: list[Sound], wanted: int, assigned: Mapping[str, Split]) -> dict[str, Split]:
     """Splits of one speaker's clips that have none yet."""
+    # Clips of one recording share room, microphone and mood, and a sentence may run over from one into the next. Held
+    # out one by one, they would be scored beside their training neighbors, and the loss would look better than it is.
     recordings: defaultdict[str, list[Sound]] = defaultdict(list)
     for clip in clips:
         recordings[clip.group or clip.audio_hash].append(clip)
