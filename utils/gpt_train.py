@@ -88,7 +88,7 @@ def train_gpt(
         enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
         use_amharic_g2p: train on the Latin form of Amharic; the exported model speaks through it too.
         use_compile: compile the repeated blocks with torch.compile; `compile` names other ways.
-        resume: go on with a run in <output_path>/runs/, exactly where it was: "last" or "best" of the newest, a run's
+        resume: resume a run in <output_path>/runs/, exactly where it was: "last" or "best" of the newest, a run's
             folder or name, or the folder of a checkpoint. Leave the other settings as they were; num_epochs may be
             higher.
         allow_changes: let the resumed run take other settings or clips than it had, instead of refusing them by name.

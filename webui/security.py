@@ -127,7 +127,7 @@ class Access:
             "show_error": False,
             "num_workers": 0,
             "state_session_capacity": MAX_SESSIONS,
-            # Of no other effect than that gradio does not ask itself for the page before it goes on: on a busy machine
+            # Of no other effect than that gradio does not ask itself for the page first: on a busy machine
             # it would give up after three seconds.
             "_frontend": False,
             "app_kwargs": {"middleware": middleware, "docs_url": None, "redoc_url": None},

@@ -50,7 +50,7 @@ LATER = LrSchedule(num_epochs=1, warmup_steps=60, learning_rate=1.5e-4, manifest
 
 
 def run(work: Path, *, begin_with: Path | None = None) -> None:
-    """Train, go on from the last checkpoint, or do nothing when the course is done.
+    """Train, resume from the last checkpoint, or do nothing when the course is done.
 
     Args:
         work: the recipe's folder.
@@ -87,7 +87,7 @@ def _course(base: Path, begin_with: Path | None) -> LrSchedule:
         raise UserError(
             what=f"this work folder's GPT was begun with {begun_with or 'random weights'}, not with {begin_with}",
             where=str(base),
-            fix="leave --begin-with out to go on, or give another --work folder",
+            fix="omit --begin-with to resume, or give another --work folder",
         )
     return FROM_NOTHING if begun_with is None else LATER
 

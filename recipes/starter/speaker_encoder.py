@@ -120,7 +120,7 @@ def train_speaker_encoder(
     folder: Path,
     on_log: Callable[[int, float, float], None] | None = None,
 ) -> None:
-    """Train `encoder` in place; goes on from the checkpoint in `folder` when there is one.
+    """Train `encoder` in place; resumes from the checkpoint in `folder` when there is one.
 
     Args:
         encoder: on the device to train on.

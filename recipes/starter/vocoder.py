@@ -77,7 +77,7 @@ def plan(folder: Path, taught_by: str) -> DecoderTraining:
     was_done = (folder / "decoder.safetensors").is_file()
     if was_done and former.get("taught_by") != taught_by:
         steps += REFINING_STEPS
-        # Until the refined one is written there is none that is done: a stop in between goes on with this plan.
+        # Until the refined one is written there is none that is done: after a stop in between, this plan is resumed.
         (folder / "decoder.safetensors").rename(folder / "decoder_before.safetensors")
     path.write_text(json.dumps({"taught_by": taught_by, "steps": steps}), encoding="utf-8")
     return dataclasses.replace(SETTINGS, steps=steps)

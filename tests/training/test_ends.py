@@ -147,7 +147,7 @@ def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project: 
     settings = config_of(project, batch_size=2, checkpoint_every=2)
     with pytest.raises(UserError, match=r"come to step 6, but only what it was at step 2 is saved") as error:
         fine_tune(settings, progress=after(3, disk.fill))
-    assert "free some space, then go on with --resume" in error.value.fix
+    assert "free some space, then continue with --resume" in error.value.fix
     assert f"python -m utils.cli.train --project {project.name} --output {project.output} --resume " in error.value.fix
     (folder,) = project.runs.iterdir()
     assert events_of(folder)[-1]["kind"] == "failed"

@@ -296,7 +296,7 @@ def test_when_no_checkpoint_is_whole_the_faults_are_told(kept, tmp_path: Path) -
     project, folder = copy_of(kept, tmp_path)
     for file in folder.glob("checkpoints/step-*/model.safetensors"):
         file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"no complete checkpoint to go on from; damaged: step-00000006: this is not"):
+    with pytest.raises(UserError, match=r"no complete checkpoint to resume from; damaged: step-00000006: this is not"):
         fine_tune(given(project, resume=folder, num_epochs=3))
 
 

@@ -58,7 +58,7 @@ class VoiceActivity(nn.Module):
             state: of the part before, which must have been a whole number of frames; None at a beginning.
 
         Returns:
-            Probabilities, [F], and the state to go on with.
+            Probabilities, [F], and the state for the next call.
         """
         assert wav.ndim == 2 and wav.shape[0] == 1 and wav.shape[1] > 0, wav.shape
         state = state or VadState(torch.zeros(1, 128), torch.zeros(1, 128), torch.zeros(1, _CONTEXT))

@@ -130,7 +130,7 @@ class Saver:
         """Tell what came of saves since the last call.
 
         Returns:
-            The new checkpoints to go on from.
+            The new checkpoints to resume from.
         """
         saved = []
         while self._outcomes:

@@ -70,7 +70,7 @@ class DvaeTraining:
     revive_until: float = 0.8
     """Share of the steps after which dead codes are left alone, so that the codebook settles."""
     hold_unused: bool = False
-    """Keep codes that the new speech never uses where they are: a model that knows the codebook goes on from it."""
+    """Keep codes that the new speech never uses where they are: a model that knows the codebook starts from it."""
     log_every: int = 250
     """Steps between log lines."""
     checkpoint_every: int = 500
@@ -190,7 +190,7 @@ def train_dvae(
     eval_mels: MelCorpus | None = None,
     on_log: OnLog | None = None,
 ) -> None:
-    """Train `dvae` in place; goes on from the checkpoint in `folder` when there is one.
+    """Train `dvae` in place; resumes from the checkpoint in `folder` when there is one.
 
     Args:
         dvae: on the device to train on.

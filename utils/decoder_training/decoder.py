@@ -51,7 +51,7 @@ def train_decoder(
     folder: Path,
     on_log: OnLog | None = None,
 ) -> None:
-    """Train the waveform decoder in place; goes on from the checkpoint in `folder` when there is one.
+    """Train the waveform decoder in place; resumes from the checkpoint in `folder` when there is one.
 
     The speaker encoder within `decoder` is left as it is. First the distance between spectrograms is all that counts;
     from `adversarial_from` on a discriminator says what still sounds made.

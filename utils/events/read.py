@@ -14,7 +14,7 @@ Event = dict[str, Any]
 BLOCK = 1 << 16
 """Bytes read at a time from the end."""
 MAX_LINE = 1 << 20
-"""A longer line, in bytes, is no event of ours; it is passed over without being held in memory."""
+"""A longer line, in bytes, is no event of ours; it is skipped without being held in memory."""
 
 
 def read_events(path: Path, *, kind: str | None = None) -> Iterator[Event]:

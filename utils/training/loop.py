@@ -237,7 +237,7 @@ def is_save_due(services: Services) -> bool:
 
 
 def save(state: RunState, services: Services, *, wait: bool = False) -> None:
-    """Begin to write the checkpoint a run can go on from, or wait until it is written.
+    """Begin to write the checkpoint a run can resume from, or wait until it is written.
 
     Weights of the best evaluation become the best on disk with it, also when an earlier save of them failed.
     """
@@ -269,7 +269,7 @@ def require_saved(services: Services) -> None:
             f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: "
             f"{services.saver.failure.what}",
             where=services.saver.failure.where,
-            fix=f"{services.saver.failure.fix}, then go on with --resume, the steps since are trained again: "
+            fix=f"{services.saver.failure.fix}, then continue with --resume, the steps since are trained again: "
             f"{services.resume_command}",
         ) from services.saver.failure
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def files_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensors]:
-    """All tensors a run needs to go on, by file: the model as it speaks, LoRA's additions if any, and the moments."""
+    """All tensors a run needs to resume, by file: the model as it speaks, LoRA's additions if any, and the moments."""
     additions = adapter_state(model)
     return {
         MODEL_FILE: merged_state(model),

@@ -248,7 +248,7 @@ def activity(studio: Studio, values: Values) -> Updates:
 
 
 def _measuring(studio: Studio, project: Project) -> Updates:
-    """A measurement that goes on, or failed."""
+    """A measurement that is running, or failed."""
     job = next(iter(studio.jobs.jobs_of(project, kind="evaluate")), None)
     is_alive = job is not None and job.alive
     progress = run.progress(job, progress_of(job, studio.logs.tail)) if job and job.state != "finished" else view.join()

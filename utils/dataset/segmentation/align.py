@@ -144,7 +144,7 @@ def _blocks(said: list[str], recognized: list[str]) -> list[tuple[int, int, int,
         if is_last:
             s, h = at_s, at_h
             break
-        # Where nothing matches, the recognized words are passed over, or the loop would not end.
+        # Where nothing matches, the recognized words are skipped, or the loop would not end.
         s, h = at_s, max(at_h, h + (_BLOCK if at_h == h else 0))
         if found and found[-1][3] < h:
             found += _between(s, s, found[-1][3], h)

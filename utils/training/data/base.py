@@ -57,7 +57,7 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
     Args:
         config: `base` is a `ModelRef`.
         project: whose run.
-        resumed: the folder of the run that is gone on with: it needs nothing of the run it started from any more.
+        resumed: the folder of the run that is resumed: it needs nothing of the run it started from any more.
 
     Raises:
         UserError: there is no such base, run or complete checkpoint.

@@ -189,7 +189,7 @@ class TrainingOptimizer:
         return work()
 
     def _stop_compiling(self, model: XttsGpt, error: BaseException) -> None:
-        log.warning("torch.compile failed; training goes on without it: %s", str(error))
+        log.warning("torch.compile failed; training continues without it: %s", str(error))
         self.switches.off["compile"] = f"compiling failed: {failure(error)}"
         uncompile_blocks(model)
         self.has_news = self.record is not None
