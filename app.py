@@ -47,17 +47,13 @@ def launched(flags: Flags) -> Any:
     # It loads gradio, too.
     from webui.theme import create_theme, style
 
-    leave_proxy_out(flags.host)
+    # Gradio asks its own server whether it has started: this computer itself is reached without a proxy.
+    direct = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "", "localhost", "127.0.0.1", flags.host]
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, direct))
     # `docker stop` and service managers end it so; it then leaves as with Ctrl-C, and leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page.launch(theme=create_theme(), css=style(), **access.launch_options(output, secrets=[output / MADE_FILE]))
     return page
-
-
-def leave_proxy_out(host: str) -> None:
-    """Reach this computer itself without a proxy: gradio asks its own server whether it has started."""
-    own = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "", "localhost", "127.0.0.1", host]
-    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, own))
 
 
 if __name__ == "__main__":

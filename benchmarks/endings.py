@@ -1,7 +1,7 @@
 """Whether a fine-tuned GPT knows where a sentence ends, measured without speaking.
 
 python -m benchmarks.endings --project demo --runs ID --recordings unseen.csv compares runs of a project on recordings
-of the voice that none of them trained on. The true codes are given to the model, and each next code is judged as
+of the voice that none of them trained on. The true codes are given to the model, and each next code is compared as
 sampling would draw it: after repetition penalty, temperature and top-p. That takes seconds a run; speaking as many
 sentences takes minutes, and the result varies by some of them from seed to seed.
 
@@ -114,7 +114,7 @@ def ending(gpt: XttsGpt, latents: Tensor, text: Tensor, codes: Tensor, silent: T
         silent: codes of silence.
         sound: codes up to the first of the closing silence.
     """
-    # Speaking reads the text's STOP as well, which training leaves out, as stock does.
+    # Speaking reads the text's STOP as well, which training skips, as stock does.
     read = torch.cat([text, torch.tensor([gpt.shape.stop_text])])
     stop, batch = gpt.shape.stop_audio, pack([read], [codes], gpt.shape)
     hidden = gpt.final_norm(gpt.transform(gpt.embed(batch, latents), batch))[0, batch.code_indices[: len(codes) + 1]]

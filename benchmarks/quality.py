@@ -1,6 +1,6 @@
 """Whether the switches cost quality: evaluation losses of stock coqui-tts in fp32 and of ours with all switches.
 
-python -m benchmarks.quality trains the bundled voice from the same base with three seeds each, and lets one judge, our
+python -m benchmarks.quality trains the bundled voice from the same base with three seeds each, and lets one scorer, our
 evaluation in float32, score the weights of both. A difference counts only beside the spread between seeds.
 """
 
@@ -73,7 +73,7 @@ def main() -> None:
                 curve = _apart(settings, engine, seed, Path(scratch))
                 curves[engine].append(curve)
                 print(f"{engine}, seed {seed}: {', '.join(f'{loss:.3f}' for loss in curve)}", flush=True)
-    verdict = judge(curves)
+    verdict = compare(curves)
     record = {
         "benchmark": "quality",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -88,7 +88,7 @@ def main() -> None:
     print(json.dumps(verdict, indent=1))
 
 
-def judge(curves: dict[str, list[list[float]]]) -> dict[str, Any]:
+def compare(curves: dict[str, list[list[float]]]) -> dict[str, Any]:
     """Compare the last evaluations, seed by seed.
 
     Returns:
@@ -159,7 +159,7 @@ def _train(settings: Settings) -> list[float]:
     )
 
     def evaluate() -> float:
-        # One judge for both: float32.
+        # One scorer for both: float32.
         used, trainer.precision = trainer.precision, "fp32"
         loss = trainer.evaluate(loaders.evaluate()).total
         trainer.precision = used
@@ -182,22 +182,22 @@ def _ours(trainer: Any, loaders: Any) -> Iterator[None]:
         epoch += 1
 
 
-def _stock(settings: Settings, project: Project, judged: Any, learning_rate: float) -> Iterator[None]:
-    """Stock's steps; after each evaluation interval its weights are in `judged`."""
+def _stock(settings: Settings, project: Project, scored: Any, learning_rate: float) -> Iterator[None]:
+    """Stock's steps; after each evaluation interval its weights are in `scored`."""
     from benchmarks.stock import stock_steps
     from utils.bases.find import find_base
 
     steps = stock_steps(
         find_base(settings.base).folder,
         project,
-        start=judged.state_dict(),
+        start=scored.state_dict(),
         learning_rate=learning_rate,
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
     for number, gpt in enumerate(steps, start=1):
         if number % settings.every == 0:
-            judged.load_state_dict(gpt.state_dict())
+            scored.load_state_dict(gpt.state_dict())
         yield
 
 

@@ -145,11 +145,11 @@ def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row:
     voice = _voice(where)
 
     def speak(codes: int, first: list[float]) -> int:
-        begun, heard = time.perf_counter(), [0.0] * count
+        begun, first_s = time.perf_counter(), [0.0] * count
 
         def on_chunk(number: int) -> Callable[[Any], None]:
             def listen(wav: Any) -> None:
-                heard[number] = heard[number] or time.perf_counter() - begun
+                first_s[number] = first_s[number] or time.perf_counter() - begun
 
             return listen
 
@@ -169,7 +169,7 @@ def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row:
             batch.add(utterance)
         while not batch.is_idle:
             batch.step()
-        first += [seconds for seconds in heard if seconds]
+        first += [seconds for seconds in first_s if seconds]
         row.steps.update(batch.steps)
         return sum(one.spoken.wav.size(1) for one in utterances if one.spoken)
 

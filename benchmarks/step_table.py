@@ -26,7 +26,7 @@ class Result:
 
     @property
     def clock_s(self) -> float:
-        """Seconds of all steps by the clock, of the faster round: neighbours only ever make one slower."""
+        """Seconds of all steps by the clock, of the faster round: neighbors only ever make one slower."""
         return min(one.seconds for one in self.good)
 
     @property

@@ -124,7 +124,7 @@ def _peak_resident() -> int:
 
 
 def _step(trainer: Any, batch: dict[str, Any]) -> float:
-    """One optimizer step as Trainer.train_step takes it, its logging left out."""
+    """One optimizer step as Trainer.train_step takes it, without its logging."""
     batch = trainer.format_batch(batch)
     _, losses, _ = trainer.optimize(
         batch, trainer.optimizer[0], trainer.scaler, trainer.criterion[0], trainer.scheduler[0]

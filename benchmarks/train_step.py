@@ -129,7 +129,7 @@ def earlier(settings: Settings, limits: Limits) -> tuple[Limits, dict[str, list[
     same = ("size", "device", "batch_size", "steps", "warmup")
     then, now = record["settings"], asdict(settings)
     if record["limits"]["device"] != limits.device or any(then[name] != now[name] for name in same):
-        sys.exit(f"{settings.out}: measured on another machine or with other settings; leave out --add")
+        sys.exit(f"{settings.out}: measured on another machine or with other settings; run it without --add")
     names = {field.name for field in fields(Measurement)}
     rounds = {
         name: [Measurement(**{key: value for key, value in one.items() if key in names}) for one in found]

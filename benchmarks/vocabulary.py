@@ -194,7 +194,7 @@ def _measure(settings: Settings) -> Cell:
 
 
 Work = tuple[Callable[[], Any], Callable[[Any, float], dict[str, Any]]]
-"""The work, and what else is to be told of (its outcome, its processor time)."""
+"""The work, and what else to report (its outcome, its processor time)."""
 
 
 def sentences(language: str, count: int) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """How fast the page opens and answers, and what it weighs: python -m benchmarks.webui.
 
 The app is started as a user starts it, over an output folder with one finished run of 2 000 steps. First paint is seen
-by a real browser. Each client of the poll asks as the page does, as often as the answers tell it to. Processor time is
-told beside the clock's, because that is what a busy machine does not change; tests/webui/test_load.py uses the same
+by a real browser. Each client of the poll asks as the page does, as often as the answers ask it to. Processor time is
+reported beside the clock's, because that is what a busy machine does not change; tests/webui/test_load.py uses the same
 functions.
 """
 
@@ -37,7 +37,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 NUM_STEPS = 2_000
 PROJECT = "bench"
 _PACES: dict[str, dict[int, float]] = {}
-"""How often each page was told to ask, by the app's address and the page's number."""
+"""How often each page was asked to poll, by the app's address and the page's number."""
 _NUMBERS: dict[str, dict[int, float]] = {}
 """Which answer each page had last, likewise."""
 TARGETS = {"first_paint_s": 3.0, "poll_p99_ms": 200.0, "memory_mb": 300.0}
@@ -180,7 +180,7 @@ async def poll(
     failures = 0
     limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as http:
-        # The pages of the last call are still open: they are not told again what they know.
+        # The pages of the last call are still open: they are not sent again what they have.
         paces = _PACES.setdefault(address, {})
         call, had, (timer, number) = _poll_call((await http.get("config")).json(), project)
         numbers = _NUMBERS.setdefault(address, {})
@@ -195,9 +195,9 @@ async def poll(
             if answer.status_code != 200:
                 failures += 1
                 return took
-            told = answer.json()["data"]
-            paces[page] = _value(told[timer]) or paces.get(page, every_s)
-            numbers[page] = _value(told[number]) or numbers.get(page, 0)
+            parts = answer.json()["data"]
+            paces[page] = _value(parts[timer]) or paces.get(page, every_s)
+            numbers[page] = _value(parts[number]) or numbers.get(page, 0)
             return took
 
         async def one(number: int) -> None:
@@ -228,7 +228,7 @@ async def _post(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response
 
 def _poll_call(config: dict[str, Any], project: str) -> tuple[dict[str, Any], int, tuple[int, int]]:
     """The request that the page's timer makes, where in it the last answer's number goes, and where among the answer's
-    parts the timer is told its pace and the page that number."""
+    parts are the timer's interval and that number."""
     found = next(item for item in config["dependencies"] if item["api_name"] == "live")
     kinds = {part["id"]: part["type"] for part in config["components"]}
     values: list[Any] = [None] * len(found["inputs"])

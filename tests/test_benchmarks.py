@@ -1,4 +1,4 @@
-"""What the training benchmarks count and how they judge: formulas with known answers, and a run of each engine."""
+"""What the training benchmarks count and how they compare: formulas with known answers, and a run of each engine."""
 
 import json
 import time
@@ -13,7 +13,7 @@ import torch
 from benchmarks import stock, vocabulary
 from benchmarks.full_base import SIZES
 from benchmarks.limits import Limits, num_parameters
-from benchmarks.quality import ENGINES, judge
+from benchmarks.quality import ENGINES, compare
 from benchmarks.step_table import Result, Table
 from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier, main
 from tests.test_architecture import ROOT
@@ -31,12 +31,12 @@ def curves(stock_end: list[float], our_end: list[float]) -> dict[str, list[list[
     return {ENGINES[0]: [[4.0, end] for end in stock_end], ENGINES[1]: [[4.0, end] for end in our_end]}
 
 
-def test_the_judge_wants_learning_and_a_difference_within_the_spread() -> None:
-    same = judge(curves([2.0, 2.1, 1.9], [2.02, 2.08, 1.93]))
+def test_the_comparison_wants_learning_and_a_difference_within_the_spread() -> None:
+    same = compare(curves([2.0, 2.1, 1.9], [2.02, 2.08, 1.93]))
     assert same["counts"] and same["within"] and same["difference"] == pytest.approx(0.01)
-    worse = judge(curves([2.0, 2.1, 1.9], [2.4, 2.5, 2.3]))
+    worse = compare(curves([2.0, 2.1, 1.9], [2.4, 2.5, 2.3]))
     assert worse["counts"] and not worse["within"]
-    assert not judge(curves([3.9, 3.9, 3.8], [3.9, 3.9, 3.8]))["counts"]
+    assert not compare(curves([3.9, 3.9, 3.8], [3.9, 3.9, 3.8]))["counts"]
 
 
 def measured(*, seconds: float, cpu_s: float, **other: Any) -> Measurement:
@@ -156,7 +156,7 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_last_update_is_timed_in_both_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses can be read before a GPU has done the update."""
     batch = {"text_lengths": torch.tensor([3]), "wav_lengths": torch.tensor([22_050])}
-    ours = SimpleNamespace(tight=torch.zeros(1, 60), num_positions=60)
+    ours = SimpleNamespace(gather_indices=torch.zeros(1, 60), num_positions=60)
     clip = SimpleNamespace(packed=ours, audio_seconds=1.0, text_lengths=[3], code_lengths=[22])
     result = SimpleNamespace(losses=SimpleNamespace(total=1.5))
     trainer = SimpleNamespace(device=torch.device("cuda"), step=lambda batches: result)

@@ -88,13 +88,13 @@ def train_gpt(
         enable_mixed_precision: matrix products in bf16 or fp16, whichever the device has units for; fp32 if neither.
         use_amharic_g2p: train on the Latin form of Amharic; the exported model speaks through it too.
         use_compile: compile the repeated blocks with torch.compile; `compile` names other ways.
-        resume: go on with a run in <output_path>/runs/, exactly where it was: "last" or "best" of the newest, a run's
+        resume: resume a run in <output_path>/runs/, exactly where it was: "last" or "best" of the newest, a run's
             folder or name, or the folder of a checkpoint. Leave the other settings as they were; num_epochs may be
             higher.
         allow_changes: let the resumed run take other settings or clips than it had, instead of refusing them by name.
         patience: stop early after so many evaluations in a row without a lower loss; 0 trains all epochs.
         max_hours: save and stop after so many hours; the run can be resumed.
-        accept_license: agree to the licence of a published base that is not on this computer yet; it is downloaded
+        accept_license: agree to the license of a published base that is not on this computer yet; it is downloaded
             first. COQUI_TOS_AGREED=1 in the environment agrees as well.
         in_process: train in this process instead, as it is always done under torchrun and `accelerate launch`.
         progress: functions that are called, from this thread, instead of the lines they stand for.
@@ -144,15 +144,15 @@ def train_gpt(
     config = TrainConfig.from_values({**named, **given}, where="train_gpt").validate(where="train_gpt")
     for note in notes:
         say(log, note)
-    heard = Narration(partial(say, log)).joined(progress)
+    reporting = Narration(partial(say, log)).joined(progress)
     if in_process or any(name in os.environ for name in DISTRIBUTED):
         # Imported late: a process that has a child do it needs no torch.
         from utils.training.process.worker import train
 
-        result = train(config, accept_license=accept_license, progress=heard)
+        result = train(config, accept_license=accept_license, progress=reporting)
     else:
         try:
-            result = train_in_child(config, accept_license=accept_license, progress=heard)
+            result = train_in_child(config, accept_license=accept_license, progress=reporting)
         except Interrupted as end:
             _say_stopped(end.result)
             raise KeyboardInterrupt from None

@@ -38,7 +38,7 @@ class Field:
 
 
 def fields_of(config: Any) -> dict[str, Field]:
-    """The fields that a form can show, by name; those of other types (paths, lists) are left out.
+    """The fields that a form can show, by name; those of other types (paths, lists) are skipped.
 
     Args:
         config: a settings dataclass whose fields have docstrings.

@@ -44,7 +44,7 @@ class Monitor:
         self._last_asked = time.monotonic()
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
-                # Nobody looked for a while: a line across the gap would tell what was not seen.
+                # Nothing was measured for a while: a line across the gap would invent values.
                 self._readings.clear()
                 self._readings.append(_read())
                 self._thread = threading.Thread(target=self._watch, name="hardware monitor", daemon=True)

@@ -32,7 +32,7 @@ def _without_collector() -> Iterator[None]:
 def _without_stubs() -> Iterator[None]:
     """For importing gradio: it would parse its own source to write stubs (.pyi) for editors, a second at every start.
 
-    It leaves them out for classes that lie in no file, which is what it is told here of all.
+    It leaves them out for classes that lie in no file, which this makes of all.
     """
 
     def in_no_file(_: object) -> str:

@@ -24,7 +24,7 @@ MIN_PASSWORD = 8
 MAX_GIB = 2**20
 MAX_PORT = 65_535
 MAX_SESSIONS = 100
-"""Pages whose state is kept, 0.7 MB each; who comes back after a hundred others is told everything anew."""
+"""Pages whose state is kept, 0.7 MB each; an older page is sent everything again."""
 MAX_REQUEST_BYTES = 16 * 2**20
 """Of a request that is no upload: the longest text of a take fits several times."""
 UPLOAD_PATH = "/gradio_api/upload"
@@ -49,7 +49,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""No guessing of file types, no page around ours, no address told to others."""
+"""No guessing of file types, no page around ours, no address sent to other sites."""
 Login = tuple[tuple[str, str], ...]
 """Names and passwords; empty for no login."""
 
@@ -98,7 +98,7 @@ class Access:
         return self
 
     def launch_options(self, output: Path, *, secrets: Sequence[Path] = ()) -> dict[str, Any]:
-        """What gradio's `launch` is told; nothing that matters is left to its defaults or its environment variables.
+        """Arguments of gradio's `launch`; nothing that matters is left to its defaults or its environment variables.
 
         Args:
             output: the only folder whose files are served.
@@ -127,7 +127,7 @@ class Access:
             "show_error": False,
             "num_workers": 0,
             "state_session_capacity": MAX_SESSIONS,
-            # Of no other effect than that gradio does not ask itself for the page before it goes on: on a busy machine
+            # Of no other effect than that gradio does not ask itself for the page first: on a busy machine
             # it would give up after three seconds.
             "_frontend": False,
             "app_kwargs": {"middleware": middleware, "docs_url": None, "redoc_url": None},

@@ -44,7 +44,7 @@ class Studio:
     shown: dict[Path, tuple[Job, dict[str, Any]]] = field(default_factory=dict)
     """What `/status` said of jobs that have ended, by folder."""
     faults: set[str] = field(default_factory=set)
-    """What went wrong while a page was told, each logged once."""
+    """Errors of polls, each logged once."""
     takes: TakeWatch = field(default_factory=TakeWatch)
     pages: OpenPages = field(default_factory=OpenPages)
     desk: GenerationQueue = field(init=False)

@@ -32,7 +32,7 @@ class TakeWatch:
         self._known: dict[Path, tuple[tuple[int, int], ShownTake]] = {}
 
     def newest(self, project: Project, limit: int) -> list[ShownTake]:
-        """At most so many takes, the newest first; folders that hold none are left out."""
+        """At most so many takes, the newest first; folders that hold none are skipped."""
         found: list[ShownTake] = []
         for folder in take_folders(project):
             if len(found) >= limit:
@@ -57,10 +57,10 @@ class TakeWatch:
 
 
 def _show(take: Take) -> ShownTake:
-    is_told = take.is_live and len(take.lines) > 1
+    is_shown = take.is_live and len(take.lines) > 1
     return ShownTake(
         id=take.id,
         label=view.label(take),
-        progress=view.take(take) if is_told else None,
+        progress=view.take(take) if is_shown else None,
         live=take if take.is_live else None,
     )

@@ -15,7 +15,7 @@ def create_theme() -> gr.themes.Base:
     for mode in ("", "_dark"):
         plain[f"block_title_background_fill{mode}"] = "none"
         plain[f"block_title_text_color{mode}"] = "*body_text_color"
-    # The theme's own greys are too faint to read small print and empty boxes by.
+    # The theme's own grays are too faint to read small print and empty boxes by.
     plain |= {"block_info_text_color": "*neutral_600", "block_info_text_color_dark": "*neutral_300"}
     plain |= {"body_text_color_subdued": "*neutral_600", "body_text_color_subdued_dark": "*neutral_300"}
     plain |= {"checkbox_border_color": "*neutral_500", "checkbox_border_color_dark": "*neutral_400"}

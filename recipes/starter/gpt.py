@@ -50,7 +50,7 @@ LATER = LrSchedule(num_epochs=1, warmup_steps=60, learning_rate=1.5e-4, manifest
 
 
 def run(work: Path, *, begin_with: Path | None = None) -> None:
-    """Train, go on from the last checkpoint, or do nothing when the course is done.
+    """Train, resume from the last checkpoint, or do nothing when the course is done.
 
     Args:
         work: the recipe's folder.
@@ -74,7 +74,7 @@ def run(work: Path, *, begin_with: Path | None = None) -> None:
     if resume is not None and _is_done(resume, course):
         print(f"gpt: {resume.name} is done")
         return
-    ended = fine_tune(settings(work, base, course, resume=resume), project=project, progress=_told())
+    ended = fine_tune(settings(work, base, course, resume=resume), project=project, progress=_step_reports())
     if ended.stop_signal is not None:
         # The next stages would make a base of a GPT that is half trained.
         raise SystemExit(128 + ended.stop_signal)
@@ -87,7 +87,7 @@ def _course(base: Path, begin_with: Path | None) -> LrSchedule:
         raise UserError(
             what=f"this work folder's GPT was begun with {begun_with or 'random weights'}, not with {begin_with}",
             where=str(base),
-            fix="leave --begin-with out to go on, or give another --work folder",
+            fix="omit --begin-with to resume, or give another --work folder",
         )
     return FROM_NOTHING if begun_with is None else LATER
 
@@ -158,7 +158,7 @@ def make_config() -> dict[str, Any]:
     arguments.gpt_num_audio_tokens = 1024 + 2
     arguments.gpt_start_audio_token, arguments.gpt_stop_audio_token = 1024, 1025
     arguments.gpt_use_perceiver_resampler = True
-    # References are heard in chunks of the length that training heard.
+    # References are encoded in chunks of the length that training used.
     config.gpt_cond_len, config.gpt_cond_chunk_len, config.max_ref_len = 12, 2, 12
     config.languages = ["en"]
     return config.to_dict()
@@ -174,7 +174,7 @@ def make_vocabulary() -> Tokenizer:
     return tokenizer
 
 
-def _told() -> Progresses:
+def _step_reports() -> Progresses:
     def steps(done: int, total: int, loss: float) -> None:
         if done % 50 == 0:
             print(f"gpt: step {done} of {total}, loss {loss:.3f}", flush=True)

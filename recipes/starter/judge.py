@@ -1,4 +1,4 @@
-"""Judge a starter in the making: python -m recipes.starter.judge --work FOLDER, while its GPT still trains.
+"""Score a starter in the making: python -m recipes.starter.judge --work FOLDER, while its GPT still trains.
 
 The newest checkpoint below work/gpt/runs speaks sentences of the evaluation split, never the held-out list. There is no
 decoder yet: codes go through the DVAE's own decoder, and Griffin-Lim makes sound of the mel. That sounds hollow but the
@@ -90,15 +90,15 @@ class Hollow:
 def main() -> None:
     config = tyro.cli(JudgeConfig, description=JudgeConfig.__doc__)
     try:
-        checkpoint, models = judge(config)
+        checkpoint, models = score_checkpoint(config)
     except UserError as error:
         raise SystemExit(f"error: {error}") from None
     Console().print(table(checkpoint.name, models))
     print(f"figures, pictures and wavs: {config.out}")
 
 
-def judge(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
-    """The checkpoint judged, and the scores of the GPT and of the ceiling.
+def score_checkpoint(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
+    """The scored checkpoint, and the scores of the GPT and of the ceiling.
 
     Raises:
         UserError: the GPT has no checkpoint yet.
@@ -110,7 +110,9 @@ def judge(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
     hollow = Hollow(dvae, mel_stats)
     rows = read_manifest(work / "corpus" / "metadata_eval.csv")[: config.num_sentences]
     sentences = [
-        make_sentence(text, [other for _, other, _ in rows], reference_voice(name), recording=heard(path), of=name)
+        make_sentence(
+            text, [other for _, other, _ in rows], reference_voice(name), recording=load_recording(path), of=name
+        )
         for path, text, name in rows
     ]
     recordings = {text: path for path, text, _ in rows}
@@ -125,7 +127,7 @@ def judge(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
     targets = {name: resample(wav, DATASET_RATE, RATE) for name, wav in voices.items()}
     config.out.mkdir(parents=True, exist_ok=True)
     models = [measure(speaker, sentences, voices=targets, folder=config.out) for speaker in speakers]
-    missing = {"cosine": "the judge hears no speaker encoder", "cer": "the judge hears no recogniser"}
+    missing = {"cosine": "not computed by this command", "cer": "not computed by this command"}
     write_evaluation(config.out, models, missing, {"checkpoint": str(checkpoint), "temperature": config.temperature})
     return checkpoint, models
 
@@ -144,7 +146,7 @@ def newest_checkpoint(work: Path) -> Path:
 
 
 def reference_voice(name: str) -> ReferenceVoice:
-    """One of the recipe's voices as the reference synthesiser."""
+    """One of the recipe's voices as the reference synthesizer."""
     voice: EspeakVoice = next(voice for voice in GPT_VOICES if voice.name == name)
     return ReferenceVoice(name=voice.voice, pitch=voice.pitch, speed=voice.speed)
 
@@ -156,8 +158,8 @@ def reference(work: Path, voice: str) -> Tensor:
     return torch.cat([read_wav(path) for path in paths], dim=1)
 
 
-def heard(path: Path) -> Tensor:
-    """A corpus clip as the measures hear it, [1, N] at 16 000 Hz."""
+def load_recording(path: Path) -> Tensor:
+    """A corpus clip as the metrics expect it, [1, N] at 16 000 Hz."""
     return resample(read_wav(path), DATASET_RATE, RATE)
 
 

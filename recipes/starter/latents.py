@@ -1,10 +1,10 @@
-"""Stage F: what the trained GPT thinks while saying known speech: the decoder's lessons, below `work/latents`.
+"""Stage F: the trained GPT's hidden states for known speech: the decoder's training examples, below `work/latents`.
 
 Each clip is put through the GPT with its true codes (teacher forcing). Beside the GPT's own twelve voices all those of
-the speaker encoder take part, and throats that nobody has: the GPT need not have heard a voice to follow its codes, and
-a decoder that knows many throats does better on a new one. The demo voice is not among them.
+the speaker encoder take part, and synthetic ones: the GPT need not be trained on a voice to follow its codes, and
+a decoder that knows many voices does better on a new one. The demo voice is not among them.
 
-The GPT may still be in training: its lessons are kept in a folder named after the checkpoint that made them, and those
+The GPT may still be in training: its examples are kept in a folder named after the checkpoint that made them, and those
 of an older checkpoint go once the newer ones are complete.
 """
 
@@ -23,7 +23,7 @@ from recipes.starter.corpus import MAX_CLIP_SAMPLES, read_wav, speak
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.speaker_encoder import new_speaker_encoder
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
-from recipes.starter.throats import NUM_THROATS, make_synthetic_speakers
+from recipes.starter.synthetic_speakers import NUM_SYNTHETIC_SPEAKERS, make_synthetic_speakers
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone
 from utils.audio.resample import resample
 from utils.bases.base import Base
@@ -39,15 +39,15 @@ from utils.model.weights import read_weights
 from utils.model.xtts import build_gpt
 from utils.text.tokenizer import Tokenizer
 
-GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS, THROAT_CLIPS = 60, 16, 12
+GPT_VOICE_CLIPS, OTHER_VOICE_CLIPS, SYNTHETIC_VOICE_CLIPS = 60, 16, 12
 CLIPS_PER_REFERENCE = 4
-"""Clips that share a reference: the two seconds of each that the GPT and the speaker encoder hear of the voice."""
+"""Clips that share a reference: two seconds of each condition the GPT and the speaker encoder."""
 REFERENCE_SECONDS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listener:
-    """Everything that turns a recording into the decoder's lesson."""
+class Teacher:
+    """Everything that turns a recording into a training example of the decoder."""
 
     gpt: XttsGpt
     tokenizer: Tokenizer
@@ -57,16 +57,16 @@ class Listener:
 
 
 def run(work: Path) -> None:
-    """Make the lessons of every voice that has none yet; clips.json is written last."""
-    listener, folder = load_listener(work), work / "latents" / best_checkpoint(work).name
-    speakers = [*everyone(), *make_synthetic_speakers(work / "throats", count=NUM_THROATS)]
+    """Make the training examples of every voice that has none yet; clips.json is written last."""
+    teacher, folder = load_teacher(work), work / "latents" / best_checkpoint(work).name
+    speakers = [*everyone(), *make_synthetic_speakers(work / "throats", count=NUM_SYNTHETIC_SPEAKERS)]
     for number, voice in enumerate(speakers):
-        others = THROAT_CLIPS if voice.data else OTHER_VOICE_CLIPS
+        others = SYNTHETIC_VOICE_CLIPS if voice.data else OTHER_VOICE_CLIPS
         count = GPT_VOICE_CLIPS if voice in GPT_VOICES else others
         place = folder / voice.name
         if not (place / "speakers.npy").is_file():
             texts = list(islice(SentenceMaker(seed=50_000 + number), count))
-            make_training_examples(listener, voice, texts, place)
+            make_training_examples(teacher, voice, texts, place)
             print(f"latents: {voice.name}, {number + 1} of {len(speakers)} voices", flush=True)
     clips = [str(path.relative_to(folder)) for path in sorted(folder.glob("*/*.npy")) if path.stem != "speakers"]
     (folder / "clips.json").write_text(json.dumps(clips), encoding="utf-8")
@@ -77,7 +77,7 @@ def run(work: Path) -> None:
 
 
 def examples_folder(work: Path) -> Path:
-    """The newest complete lessons.
+    """The folder of the newest complete training examples.
 
     Raises:
         UserError: there are none.
@@ -99,7 +99,7 @@ def load_training_examples(work: Path) -> list[DecoderClip]:
     ]
 
 
-def load_listener(work: Path) -> Listener:
+def load_teacher(work: Path) -> Teacher:
     """The newest run's GPT, the DVAE and the speaker encoder.
 
     Raises:
@@ -108,7 +108,7 @@ def load_listener(work: Path) -> Listener:
     base, best = Base(work / "seed_base"), best_checkpoint(work)
     speaker = new_speaker_encoder(SPEAKER_SHAPE)
     speaker.load_state_dict(read_weights(work / "speaker" / "speaker.safetensors"))
-    return Listener(
+    return Teacher(
         gpt=build_gpt(base.gpt_shape(), load_checkpoint(best), where=str(best)).eval(),
         tokenizer=base.tokenizer(),
         codes=load_code_encoder(base.dvae, base.mel_stats()),
@@ -134,15 +134,15 @@ def best_checkpoint(work: Path) -> Path:
 
 
 @torch.inference_mode()
-def make_training_examples(listener: Listener, voice: EspeakVoice, texts: list[str], folder: Path) -> None:
+def make_training_examples(teacher: Teacher, voice: EspeakVoice, texts: list[str], folder: Path) -> None:
     """Write <n>.npy (latents), <n>.wav (24 kHz) and, when all are there, speakers.npy ([clips, E]) of one voice."""
     folder.mkdir(parents=True, exist_ok=True)
     embeddings = torch.zeros(len(texts), SPEAKER_SHAPE.width)
     for first in range(0, len(texts), CLIPS_PER_REFERENCE):
         numbers = range(first, min(first + CLIPS_PER_REFERENCE, len(texts)))
         wavs = [_spoken(texts[number], voice, folder / "raw.wav") for number in numbers]
-        latents, embedding = _reference(listener, wavs)
-        states = _hidden_states(listener, latents, [texts[number] for number in numbers], wavs)
+        latents, embedding = _reference(teacher, wavs)
+        states = _hidden_states(teacher, latents, [texts[number] for number in numbers], wavs)
         for number, wav, state in zip(numbers, wavs, states, strict=True):
             np.save(folder / f"{number}.npy", state.half().numpy())
             soundfile.write(folder / f"{number}.wav", resample(wav, DATASET_RATE, OUTPUT_RATE)[0].numpy(), OUTPUT_RATE)
@@ -159,23 +159,23 @@ def _spoken(text: str, voice: EspeakVoice, path: Path) -> Tensor:
     return wav
 
 
-def _reference(listener: Listener, wavs: list[Tensor]) -> tuple[Tensor, Tensor]:
+def _reference(teacher: Teacher, wavs: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Conditioning latents [1, 32, D] and speaker embedding [E] of some clips, as `utils.model.voices` does."""
-    heard = torch.cat(wavs, dim=1)
-    parts = heard.split(REFERENCE_SECONDS * DATASET_RATE, dim=1)
-    whole = [part for part in parts if part.shape[1] == REFERENCE_SECONDS * DATASET_RATE] or [heard]
-    latents = torch.stack([listener.gpt.latents(listener.mel(part)) for part in whole]).mean(0)
-    audio = resample(heard, DATASET_RATE, SPEAKER_RATE)
-    return latents, listener.speaker(audio, l2_norm=True)[0]
+    speech = torch.cat(wavs, dim=1)
+    parts = speech.split(REFERENCE_SECONDS * DATASET_RATE, dim=1)
+    whole = [part for part in parts if part.shape[1] == REFERENCE_SECONDS * DATASET_RATE] or [speech]
+    latents = torch.stack([teacher.gpt.latents(teacher.mel(part)) for part in whole]).mean(0)
+    audio = resample(speech, DATASET_RATE, SPEAKER_RATE)
+    return latents, teacher.speaker(audio, l2_norm=True)[0]
 
 
-def _hidden_states(listener: Listener, latents: Tensor, texts: list[str], wavs: list[Tensor]) -> list[Tensor]:
+def _hidden_states(teacher: Teacher, latents: Tensor, texts: list[str], wavs: list[Tensor]) -> list[Tensor]:
     """States that say the codes of each clip, and the stop after them: [M + 1, D], as decoding hands them on."""
     lengths = [wav.shape[1] for wav in wavs]
     padded = torch.zeros(len(wavs), max(lengths))
     for row, wav in enumerate(wavs):
         padded[row, : wav.shape[1]] = wav[0]
-    codes = listener.codes(padded, lengths)
+    codes = teacher.codes(padded, lengths)
     assert all(len(clip) == -(-length // CODE_SAMPLES) for clip, length in zip(codes, lengths, strict=True))
-    tokens = [torch.tensor(listener.tokenizer.encode(text, "en")) for text in texts]
-    return known_latents(listener.gpt, latents, tokens, codes)
+    tokens = [torch.tensor(teacher.tokenizer.encode(text, "en")) for text in texts]
+    return known_latents(teacher.gpt, latents, tokens, codes)

@@ -45,7 +45,7 @@ ABOUT: dict[str, Any] = {
     "description": "a small English base of XTTS's architecture, for teaching and testing; real voices need XTTS v2",
     "training_data": "self-made sentences and dictionary words, spoken by espeak-ng 1.51 in 132 voices "
     "(for the decoder in 200 random ones as well); no recordings",
-    "recipe": "recipes/starter; GPT and decoder were trained in more steps than one, which docs/quality.md tells",
+    "recipe": "recipes/starter; GPT and decoder were trained in more steps than one, see docs/quality.md",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
     "training": {
         "learning_rate": 5e-5,
@@ -125,7 +125,7 @@ def config() -> dict[str, Any]:
 
 
 def _add_voices(folder: Path, work: Path) -> None:
-    """The recipe's voices as reference voices, heard through the packed weights; the first is the base's own."""
+    """The recipe's voices as reference voices, made with the packed weights; the first is the base's own."""
     synthesizer, voices = Synthesizer(Base(folder)), {}
     rows = read_manifest(made(work / "corpus" / "metadata_train.csv", "corpus"))
     reference = folder / "reference.wav"

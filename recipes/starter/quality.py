@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import Tensor
 
 from recipes.starter.corpus import read_manifest, read_wav
-from recipes.starter.judge import heard, reference_voice, table
+from recipes.starter.judge import load_recording, reference_voice, table
 from recipes.starter.package import made
 from recipes.starter.voices import GPT_VOICES
 from utils.audio.resample import resample
@@ -53,7 +53,8 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1)
     rows = read_manifest(work / "corpus" / "metadata_heldout.csv")[:count]
     texts = [text for _, text, _ in rows]
     sentences = [
-        make_sentence(text, texts, reference_voice(name), recording=heard(path), of=name) for path, text, name in rows
+        make_sentence(text, texts, reference_voice(name), recording=load_recording(path), of=name)
+        for path, text, name in rows
     ]
     voices, recordings = synthesizer.speakers(), {text: path for path, text, _ in rows}
     speakers = [
@@ -64,7 +65,7 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1)
     folder.mkdir(parents=True, exist_ok=True)
     ears = embedder(synthesizer)
     models = [measure(speaker, sentences, voices=targets, folder=folder, embed=ears) for speaker in speakers]
-    write_evaluation(folder, models, {"cer": "the recipe hears no recogniser"}, {"base": base.about})
+    write_evaluation(folder, models, {"cer": "the recipe has no recognizer"}, {"base": base.about})
     return models
 
 

@@ -1,6 +1,6 @@
 """Make varied English sentences from a small grammar and a self-written lexicon.
 
-The words are dealt like cards, each category from its own shuffled deck, so that every word is heard about equally
+The words are dealt like cards, each category from its own shuffled deck, so that every word occurs about equally
 often: a GPT that reads characters then has to learn pronunciation, it cannot get by on frequent words.
 """
 
@@ -52,7 +52,7 @@ class SentenceMaker:
         while True:
             text = self.sentence()
             num_words = len(text.split())
-            # The grammar favours short sentences: half of them go, so that the mean is about nine words.
+            # The grammar favors short sentences: half of them go, so that the mean is about nine words.
             if num_words <= 6 and self._rng.random() < 0.5:
                 continue
             if MIN_WORDS <= num_words <= MAX_WORDS and len(text) <= MAX_CHARACTERS and text.lower() not in seen:
@@ -60,7 +60,7 @@ class SentenceMaker:
                 yield text
 
     def sentence(self) -> str:
-        """One sentence, capitalised and punctuated."""
+        """One sentence, capitalized and punctuated."""
         text = re.sub(r"\s+([,.?!])", r"\1", self._expand("S"))
         text = with_articles(text)
         return text[0].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Train a speaker encoder by telling speakers apart: audio to a unit vector that is near for the same voice.
+"""Train a speaker encoder by speaker identification: audio to a unit vector that is near for the same voice.
 
 Shapes: B clips, N samples at 16 000 Hz, E embedding width, S speakers.
 """
@@ -120,14 +120,14 @@ def train_speaker_encoder(
     folder: Path,
     on_log: Callable[[int, float, float], None] | None = None,
 ) -> None:
-    """Train `encoder` in place; goes on from the checkpoint in `folder` when there is one.
+    """Train `encoder` in place; resumes from the checkpoint in `folder` when there is one.
 
     Args:
         encoder: on the device to train on.
         clips: recordings of at least two speakers, numbered without gaps.
         settings: steps, learning rate and the rest.
         folder: gets speaker_training.pt every `checkpoint_every` steps.
-        on_log: called with (step, mean loss, share of crops told right) every `log_every` steps.
+        on_log: called with (step, mean loss, share of crops classified correctly) every `log_every` steps.
 
     Raises:
         UserError: there are fewer than two speakers.
@@ -208,7 +208,9 @@ def _by_speaker(clips: Sequence[SpeakerClip]) -> list[list[np.ndarray]]:
     """Samples of each speaker's clips."""
     numbers = sorted({clip.speaker for clip in clips})
     if len(numbers) < 2:
-        raise UserError(what=f"{len(numbers)} speaker cannot be told apart", fix="give clips of two speakers or more")
+        raise UserError(
+            what=f"{len(numbers)} speaker cannot be distinguished", fix="give clips of two speakers or more"
+        )
     assert numbers == list(range(len(numbers))), "speakers are numbered from 0 without gaps"
     return [[clip.samples for clip in clips if clip.speaker == number] for number in numbers]
 

@@ -1,6 +1,6 @@
 """Stage E: the speaker encoder, trained on many espeak-ng voices; leaves speaker.safetensors and quality.json.
 
-The demo voice's variant, and the one that shares its formants, are heard only in the final measurement.
+The demo voice's variant, and the one that shares its formants, are used only in the final measurement.
 """
 
 import json
@@ -39,16 +39,16 @@ def run(work: Path) -> None:
     """Speak, train, measure on held-out sentences and on the demo voice, save."""
     folder, speakers = work / "speaker", everyone()
     clips = [clip for number, voice in enumerate(speakers) for clip in _clips(voice, number, folder)]
-    heard = [clip for place, clip in enumerate(clips) if place % CLIPS_PER_VOICE >= HELD_OUT_PER_VOICE]
-    unheard = [clip for place, clip in enumerate(clips) if place % CLIPS_PER_VOICE < HELD_OUT_PER_VOICE]
+    training = [clip for place, clip in enumerate(clips) if place % CLIPS_PER_VOICE >= HELD_OUT_PER_VOICE]
+    held_out = [clip for place, clip in enumerate(clips) if place % CLIPS_PER_VOICE < HELD_OUT_PER_VOICE]
     torch.manual_seed(SETTINGS.seed)
     encoder, started = new_speaker_encoder(SHAPE), time.time()
-    train_speaker_encoder(encoder, heard, settings=SETTINGS, folder=folder)
+    train_speaker_encoder(encoder, training, settings=SETTINGS, folder=folder)
     seconds = round(time.time() - started) or _former_seconds(folder)
     quality: dict[str, Any] = {"speakers": len(speakers), "seconds": seconds}
     quality["parameters"] = sum(parameter.numel() for parameter in encoder.parameters())
-    known, asked = embed_clips(encoder, heard), embed_clips(encoder, unheard)
-    quality["heldout_accuracy"] = identification_accuracy(known, _numbers(heard), asked, _numbers(unheard))
+    known, asked = embed_clips(encoder, training), embed_clips(encoder, held_out)
+    quality["heldout_accuracy"] = identification_accuracy(known, _numbers(training), asked, _numbers(held_out))
     demo = embed_clips(encoder, _clips(DEMO_VOICE, 0, folder))
     same, different, rate = separation(demo, asked)
     quality["demo_voice"] = {"cosine_same": same, "cosine_different": different, "equal_error_rate": rate}

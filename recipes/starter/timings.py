@@ -1,4 +1,4 @@
-"""When each word of a sentence begins, as espeak-ng itself tells: what the GPT learns to read along by.
+"""When each word of a sentence begins, as espeak-ng itself reports it: the target of the guided attention loss.
 
 The program writes sound only; its library says while it speaks at which sample each word begins (espeak-ng,
 speak_lib.h: espeak_SetSynthCallback and the event espeakEVENT_WORD).
@@ -48,7 +48,7 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctype
 
 
 class Timer:
-    """Speaks sentences unheard and notes when their words begin.
+    """Speaks sentences without playing them, and notes when their words begin.
 
     Raises:
         UserError: the library is not installed.
@@ -99,11 +99,11 @@ class Timer:
         return 0
 
 
-def _begins(text: str, heard: list[tuple[int, int]]) -> list[float]:
-    """Of (character, sample) pairs, the second at which each word begins; an untold word's is the next."""
+def _begins(text: str, events: list[tuple[int, int]]) -> list[float]:
+    """Of (character, sample) pairs, the second at which each word begins; a word without one begins with the next."""
     begins: list[float] = []
     ends = accumulate(len(word) + 1 for word in text.split(" "))
-    left, last = sorted(heard), 0
+    left, last = sorted(events), 0
     for end in ends:
         samples = [sample for place, sample in left if place < end]
         last = samples[0] if samples else left[0][1] if left else last

@@ -1,6 +1,6 @@
 """Stage G: the decoder, trained on the GPT's latents; leaves `work/decoder/decoder.safetensors` and quality.json.
 
-The first lessons may come from a GPT that is still in training. When a later checkpoint has made new ones, running the
+The first examples may come from a GPT that is still in training. When a later checkpoint has made new ones, running the
 stage again refines the same decoder on them: a GPT's thoughts drift while it trains, and most of the work is done.
 """
 
@@ -46,18 +46,18 @@ BALANCE_EVERY = 20
 
 def run(work: Path) -> None:
     """Train to the end of the plan, measure on clips that were kept back, save, and leave some to listen to."""
-    folder, lessons = work / "decoder", load_training_examples(work)
+    folder, examples = work / "decoder", load_training_examples(work)
     folder.mkdir(parents=True, exist_ok=True)
     settings = plan(folder, examples_folder(work).name)
     torch.manual_seed(SETTINGS.seed)
     decoder = cast(HifiDecoder, build_decoder(SHAPE))
     decoder.speaker_encoder.load_state_dict(read_weights(work / "speaker" / "speaker.safetensors"))
-    heard = [clip for number, clip in enumerate(lessons) if number % HELD_OUT_EVERY]
-    train_decoder(decoder, heard, settings=settings, folder=folder)
-    balance(decoder, heard[::BALANCE_EVERY])
+    learned = [clip for number, clip in enumerate(examples) if number % HELD_OUT_EVERY]
+    train_decoder(decoder, learned, settings=settings, folder=folder)
+    balance(decoder, learned[::BALANCE_EVERY])
     write_weights(folder / "decoder.safetensors", decoder.state_dict())
     plain = dataclasses.replace(SETTINGS, speaker_noise=0.0)
-    quality: dict[str, float] = measure(decoder, DecoderClips(lessons[::HELD_OUT_EVERY], plain), folder)
+    quality: dict[str, float] = measure(decoder, DecoderClips(examples[::HELD_OUT_EVERY], plain), folder)
     quality |= {"trunk_steps": settings.trunk_steps, "steps": settings.steps}
     quality["parameters"] = sum(parameter.numel() for parameter in decoder.waveform_decoder.parameters())
     (folder / "quality.json").write_text(json.dumps(quality, indent=2), encoding="utf-8")
@@ -65,11 +65,11 @@ def run(work: Path) -> None:
 
 
 def plan(folder: Path, taught_by: str) -> DecoderTraining:
-    """Settings up to the last step of all lessons so far.
+    """Settings up to the last step of all examples so far.
 
     Args:
         folder: keeps plan.json: who taught, and up to which step.
-        taught_by: the GPT checkpoint that made the lessons; a new one adds REFINING_STEPS to a decoder that was done.
+        taught_by: the GPT checkpoint that made the examples; a new one adds REFINING_STEPS to a decoder that was done.
     """
     path = folder / "plan.json"
     former = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -77,7 +77,7 @@ def plan(folder: Path, taught_by: str) -> DecoderTraining:
     was_done = (folder / "decoder.safetensors").is_file()
     if was_done and former.get("taught_by") != taught_by:
         steps += REFINING_STEPS
-        # Until the refined one is written there is none that is done: a stop in between goes on with this plan.
+        # Until the refined one is written there is none that is done: after a stop in between, this plan is resumed.
         (folder / "decoder.safetensors").rename(folder / "decoder_before.safetensors")
     path.write_text(json.dumps({"taught_by": taught_by, "steps": steps}), encoding="utf-8")
     return dataclasses.replace(SETTINGS, steps=steps)
@@ -85,7 +85,7 @@ def plan(folder: Path, taught_by: str) -> DecoderTraining:
 
 @torch.no_grad()
 def measure(decoder: HifiDecoder, clips: DecoderClips, folder: Path, *, crops: int = 24) -> dict[str, float]:
-    """Mean losses on crops of unheard clips; four pairs of recording and decoded sound go to `folder`."""
+    """Mean losses on crops of held-out clips; four pairs of recording and decoded sound go to `folder`."""
     latents, speakers, sound = clips.batch(crops, np.random.default_rng(1))
     made = decode(decoder, latents, speakers)
     for number in range(4):

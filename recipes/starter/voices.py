@@ -1,4 +1,4 @@
-"""The espeak-ng voices of the starter recipe: who is heard in training, and who never is."""
+"""The espeak-ng voices of the starter recipe: which are trained on, and which never are."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -26,7 +26,7 @@ def _voice(name: str, voice: str, pitch: int, speed: int) -> EspeakVoice:
 
 
 DEMO_VOICE = _voice("demo", "en-us+f2", 55, 155)
-"""The voice that users fine-tune on; neither the GPT nor the speaker encoder hears it before."""
+"""The voice that users fine-tune on; neither the GPT nor the speaker encoder is trained on it before."""
 
 GPT_VOICES = (
     _voice("adam", "en-us", 45, 160),
@@ -53,7 +53,7 @@ VARIANTS = """
     michel Mike Nguyen pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac
     grandma anika
 """.split()  # noqa: SIM905 (sixty quoted names would fill a page)
-"""Voices of espeak-ng with a throat of their own; whispers, robots and sound effects are left out."""
+"""Voices of espeak-ng with formants of their own, without whispers, robots and sound effects."""
 
 
 def other_voices() -> list[EspeakVoice]:

@@ -20,7 +20,7 @@ LEAST, MOST = 3, 9
 
 
 class WordLists:
-    """An endless source of such sentences; words are dealt like cards, so that all are heard about equally often.
+    """An endless source of such sentences; words are dealt like cards, so that all occur about equally often.
 
     Args:
         seed: the same seed gives the same sentences.

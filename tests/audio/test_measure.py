@@ -96,7 +96,7 @@ def test_words_that_were_cut_begin_or_end_loud_and_whole_clips_do_not() -> None:
 
 @pytest.mark.parametrize("hertz", [90, 120, 200])
 def test_a_vowel_that_sets_in_is_no_cut_wherever_its_first_pulse_lies(hertz: int) -> None:
-    """A synthesiser's file begins with a word: pulses of the voice, each louder than the one before."""
+    """A synthesizer's file begins with a word: pulses of the voice, each louder than the one before."""
     for shift in range(0, RATE // hertz, 20):
         time = (torch.arange(RATE) + shift) / RATE
         pulse = torch.exp(-(time * hertz % 1) * 6) * torch.sin(2 * torch.pi * 600 * time)

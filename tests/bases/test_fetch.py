@@ -1,4 +1,4 @@
-"""A base that a command names is downloaded where its licence is agreed to, and only there."""
+"""A base that a command names is downloaded where its license is agreed to, and only there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
 
 
 def test_without_an_agreement_nothing_is_requested(hub: HubServer) -> None:
-    with pytest.raises(UserError, match="licence of its weights has not been accepted") as caught:
+    with pytest.raises(UserError, match="license of its weights has not been accepted") as caught:
         fetch_base("v2.0.2")
     assert "--accept-license" in caught.value.fix and "COQUI_TOS_AGREED=1" in caught.value.fix
     assert hub.requests == []

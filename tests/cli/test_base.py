@@ -1,4 +1,4 @@
-"""python -m utils.cli.base: the licence is asked for in peace, and a file in the way is named."""
+"""python -m utils.cli.base: the license is asked for in peace, and a file in the way is named."""
 
 import io
 import sys
@@ -49,13 +49,13 @@ def test_the_licence_is_asked_for_before_the_bar_opens(
     monkeypatch.setattr(rich.progress.Progress, "start", lambda bar: seen.append("bar"))
     if answer == "y":
         main(["download", "v2.0.2"])
-        assert seen == ["Do you accept this licence? [y/N] ", "bar"]
+        assert seen == ["Do you accept this license? [y/N] ", "bar"]
         assert (tmp_path / "bases" / "v2.0.2" / "model.pth").is_file()
         return
     with pytest.raises(SystemExit) as caught:
         main(["download", "v2.0.2"])
     assert caught.value.code == 2
-    assert seen == ["Do you accept this licence? [y/N] "]
+    assert seen == ["Do you accept this license? [y/N] "]
 
 
 @pytest.mark.parametrize("below", ["", "x", "x/y"])

@@ -60,7 +60,7 @@ def test_a_language_nobody_has_rules_for_is_looked_at_then_added(
     assert after < before
     assert "unknown letters   % 1\n" in said.split("after")[1], "a sign that has no word is no letter of the language"
     kept = json.loads((tmp_path / "p" / READING_FILE).read_text(encoding="utf-8"))
-    assert kept["added"] and all(f"{count} pieces left out: {why}" in said for why, count in kept["left_out"].items())
+    assert kept["added"] and all(f"{count} pieces dropped: {why}" in said for why, count in kept["left_out"].items())
     base = Base(tmp_path / "p" / "base-ka")
     assert f"base    {base.folder}" in said and "limits  400 tokens, 15.0 s" in said
     assert base.tokenizer().unknown_characters(GEORGIAN[0], "ka") == []
@@ -92,7 +92,7 @@ def test_a_text_that_the_rules_cannot_read_is_told_and_the_others_are_read(
     (tmp_path / "c.txt").write_text("Good morning.\n" + "9" * 400 + "\nGood night.\n", encoding="utf-8")
     main(flags(tmp_path, "--language", "en", "--corpus", tmp_path / "c.txt"))
     said = capsys.readouterr().out
-    assert "c.txt: 2 texts" in said and "left out: the en text rules cannot read '999" in said
+    assert "c.txt: 2 texts" in said and "skipped: the en text rules cannot read '999" in said
     assert next(iter_words(tmp_path / "c.txt", "en")) == ["good", "morning"]
     assert len(list(iter_words(tmp_path / "c.txt", "en"))) == 2
 

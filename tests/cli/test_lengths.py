@@ -25,7 +25,7 @@ def test_lengths_of_the_bundled_voice(capsys: pytest.CaptureFixture[str]) -> Non
     limits = {line.split()[0]: int(line.split()[1]) for line in lines if line.strip().startswith("--max")}
     assert limits["--max-audio-length"] == 148_736
     assert limits["--max-text-length"] % 8 == 0 and limits["--max-text-length"] >= int(table["text tokens"][-1])
-    assert lines[-1] == "0 of 40 clips are longer and would be left out"
+    assert lines[-1] == "0 of 40 clips are longer and would be excluded"
 
 
 def test_a_project_brings_its_table_and_language(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The decoder learns sound from latents, its crops line up in time, its judge joins when told, and it resumes."""
+"""The decoder learns from latents, its crops line up, its discriminator joins when asked, and training resumes."""
 
 from dataclasses import replace
 

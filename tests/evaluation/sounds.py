@@ -1,6 +1,6 @@
 """Sentences with known words: pieces of the bundled voice's recordings, set one behind the other like words.
 
-No synthesiser is needed, and right and wrong are known by construction.
+No synthesizer is needed, and right and wrong are known by construction.
 """
 
 import random

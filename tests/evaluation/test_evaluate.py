@@ -123,7 +123,7 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
     def heard(wav: torch.Tensor) -> str:
         return "sentence 2" if wav.shape[1] == sentences[0].reference.shape[1] else ""
 
-    good = measure(Speaker(name="good", speak=right), sentences, voices=voices, folder=tmp_path, recognise=heard)
+    good = measure(Speaker(name="good", speak=right), sentences, voices=voices, folder=tmp_path, recognize=heard)
     bad = measure(Speaker(name="bad", speak=wrong), sentences, voices=voices, folder=tmp_path)
     assert {name: getattr(good.summary, name) for name in SHARES} == dict(zip(SHARES, (1, 1, 0, 0, 0, 0), strict=True))
     assert good.summary.mcd_db < 0.5

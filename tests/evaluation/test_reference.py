@@ -1,4 +1,4 @@
-"""Near misses, and the synthesiser that says them."""
+"""Near misses, and the synthesizer that says them."""
 
 import pytest
 

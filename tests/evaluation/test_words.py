@@ -6,7 +6,7 @@ import pytest
 from tests.dataset.whisper import SENTENCE, make_whisper
 from tests.evaluation.sounds import NUM_WORDS, in_a_room, near_misses, recording, sentence, swapped
 from utils.evaluation.features import mfccs, trimmed
-from utils.evaluation.words import find_recogniser, rank
+from utils.evaluation.words import find_recognizer, rank
 from utils.text.error_rate import character_error_rate
 
 LENGTH = 10
@@ -66,13 +66,13 @@ def test_silence_is_no_sentence() -> None:
 
 
 def test_without_a_recogniser_the_reason_is_told(tmp_path) -> None:
-    assert "--whisper" in str(find_recogniser(None, "en"))
-    reason = find_recogniser(str(tmp_path / "no weights"), "en")
+    assert "--whisper" in str(find_recognizer(None, "en"))
+    reason = find_recognizer(str(tmp_path / "no weights"), "en")
     assert isinstance(reason, str)
     assert "faster-whisper" in reason
 
 
 def test_a_recogniser_on_this_machine_hears_words(tmp_path) -> None:
-    recognise = find_recogniser(str(make_whisper(tmp_path)), "en-us")
-    assert callable(recognise) and recognise(recording(1)) == " ".join(SENTENCE)
-    assert "does not support the language" in str(find_recogniser(str(tmp_path / "converted"), "xx"))
+    recognize = find_recognizer(str(make_whisper(tmp_path)), "en-us")
+    assert callable(recognize) and recognize(recording(1)) == " ".join(SENTENCE)
+    assert "does not support the language" in str(find_recognizer(str(tmp_path / "converted"), "xx"))

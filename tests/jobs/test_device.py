@@ -22,7 +22,9 @@ from utils.speech.worker_client import SpeechWorker
 
 def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output: Path, tmp_path: Path) -> None:
     first = started(output, POLITE)
-    with pytest.raises(UserError, match=f"the CPU is in use by the train job '{first.name}'"):
+    with pytest.raises(
+        UserError, match=f"^Training is already running: the CPU is in use by the train job '{first.name}'"
+    ):
         started(output, SILENT, project="other")
     assert not (output / "other").exists()
     elsewhere = started(tmp_path / "elsewhere", SILENT)

@@ -1,4 +1,4 @@
-"""Jobs outlive who started them; a process is recognised again, and runs go on in their folders."""
+"""Jobs outlive who started them; a process is recognized again, and runs go on in their folders."""
 
 import os
 import signal
@@ -143,7 +143,7 @@ def test_a_resumed_run_keeps_its_folder_its_settings_and_its_events(output: Path
 
 
 def test_what_cannot_be_resumed(output: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no run to go on with"):
+    with pytest.raises(UserError, match="no run to resume"):
         started(output, SILENT, resume=tmp_path / "nowhere")
     job = started(output, SILENT)
     edit_record(job, device="cuda:7")

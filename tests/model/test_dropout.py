@@ -16,7 +16,7 @@ def test_the_share_is_dropped_and_the_rest_makes_up_for_it(share: float, dtype: 
     assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / (1 - share), dtype=dtype).item()}
     # A million draws: one standard deviation is 0.0003 to 0.0005.
     assert (out == 0).float().mean().item() == pytest.approx(share, abs=0.002)
-    # Neighbours share a random number; what one of them is must not tell what the others are.
+    # Neighbors share a random number; what one of them is must not tell what the others are.
     dropped = (out == 0).float().flatten()[: 4 * 200_000].view(-1, 4)
     correlations = torch.corrcoef(dropped.T) - torch.eye(4)
     assert correlations.abs().max() < 0.01

@@ -38,7 +38,7 @@ GEORGIAN = str.maketrans("abcdefghijklmnopqrstuvwxyz", "აბცდეფგჰ
 
 @dataclass(frozen=True)
 class Loss:
-    """Evaluation losses: of the text, of the codes, and what training minimises."""
+    """Evaluation losses: of the text, of the codes, and what training minimizes."""
 
     text: float
     codes: float

@@ -118,7 +118,7 @@ def test_conditioning_segments_are_masked_in_every_row(batch: int) -> None:
         targets[row, start:end] = IGNORED
     expected = F.cross_entropy(logits, targets, ignore_index=IGNORED)
     expected.backward()
-    _, our_codes = mean_losses(ours, pack(texts, codes, SHAPE, heard=heard), mels)
+    _, our_codes = mean_losses(ours, pack(texts, codes, SHAPE, conditioned_codes=heard), mels)
     our_codes.backward()
 
     assert our_codes.item() == pytest.approx(expected.item(), abs=1e-4)
@@ -153,7 +153,7 @@ def test_stock_with_conditioning_indices_leaves_out_part_of_the_last_row_only(
     _, expected, _ = stock(**stock_inputs(texts, codes), cond_mels=mels.unsqueeze(1), cond_idxs=indices.clone())
 
     heard = [(0, 0)] * 3 + [masked]
-    batch = pack(texts, codes, SHAPE, heard=heard)
+    batch = pack(texts, codes, SHAPE, conditioned_codes=heard)
     if crop[1] // 256 > len(codes[3]) and masked != (0, 0):
         batch.code_targets[batch.num_code_targets - STOPS : batch.num_code_targets] = IGNORED
     found = ours(batch, mels).codes / (batch.code_targets != IGNORED).sum()
@@ -161,7 +161,11 @@ def test_stock_with_conditioning_indices_leaves_out_part_of_the_last_row_only(
     everything, every_row = pack(texts, codes, SHAPE), [(crop[0] // CODE_SAMPLES, crop[1] // CODE_SAMPLES)] * 4
     share = (batch.code_targets != IGNORED).sum() / everything.num_code_targets
     assert 0.86 <= share <= 1.0
-    assert 0.6 <= pack(texts, codes, SHAPE, heard=every_row).num_code_targets / everything.num_code_targets <= share
+    assert (
+        0.6
+        <= pack(texts, codes, SHAPE, conditioned_codes=every_row).num_code_targets / everything.num_code_targets
+        <= share
+    )
     _, own = mean_losses(ours, everything, mels)
     assert own.item() == pytest.approx(expected.item(), rel=0.02)
 
@@ -170,14 +174,14 @@ def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
     """Whatever reads a packed row finds each clip whole between its two bounds."""
     texts, codes, _ = clips(4)
     heard = [(3, 20), (0, 50), (7, 23), (60, 64)]
-    rows, packed = (pack(texts, codes, SHAPE, heard=heard, layout=layout) for layout in ("rows", "packed"))
-    assert packed.tight.shape == (1, 512) and rows.tight.shape == (4, 160)
+    rows, packed = (pack(texts, codes, SHAPE, conditioned_codes=heard, layout=layout) for layout in ("rows", "packed"))
+    assert packed.gather_indices.shape == (1, 512) and rows.gather_indices.shape == (4, 160)
     lengths = packed.cu_seqlens.diff()
     assert lengths.tolist() == [row_length(len(t), len(c)) for t, c in zip(texts, codes, strict=True)] + [512 - 488]
     for clip, (start, length) in enumerate(zip(packed.cu_seqlens, lengths[:4], strict=False)):
-        assert torch.equal(packed.tight[0, start : start + length], rows.tight[clip, :length])
+        assert torch.equal(packed.gather_indices[0, start : start + length], rows.gather_indices[clip, :length])
     for name in ("text", "code"):
-        flat = [batch.tight.flatten()[getattr(batch, f"{name}_indices")] for batch in (rows, packed)]
+        flat = [batch.gather_indices.flatten()[getattr(batch, f"{name}_indices")] for batch in (rows, packed)]
         count = getattr(packed, f"num_{name}_targets")
         assert torch.equal(flat[0][:count], flat[1][:count])
         assert torch.equal(getattr(rows, f"{name}_targets"), getattr(packed, f"{name}_targets"))
@@ -186,7 +190,7 @@ def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
 
 def test_a_clip_heard_from_end_to_end_keeps_its_stop_targets() -> None:
     texts, codes, mels = clips(1)
-    batch = pack(texts, codes, SHAPE, heard=[(0, len(codes[0]))])
+    batch = pack(texts, codes, SHAPE, conditioned_codes=[(0, len(codes[0]))])
     assert batch.num_code_targets == 4
     ours = our_copy(stock_gpt(SHAPE), ForwardOptions(dropout=0.0))
     _, loss = mean_losses(ours, batch, mels)

@@ -1,4 +1,4 @@
-"""Reading along: the loss is what it says, the same in every layout, and it teaches."""
+"""The guided attention loss is what its formula says, the same in every layout, and it teaches."""
 
 import math
 

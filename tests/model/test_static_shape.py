@@ -29,7 +29,7 @@ SIZES = [
 @pytest.mark.parametrize("layout", ["packed", "rows"])
 def test_every_batch_has_the_same_shape(layout: str) -> None:
     batches = [batch_of(sizes, layout=layout) for sizes in SIZES]
-    assert len({batch.tight.shape for batch in batches}) == 1
+    assert len({batch.gather_indices.shape for batch in batches}) == 1
     assert len({len(batch.cu_seqlens) for batch in batches}) == 1
     assert len({batch.longest_clip for batch in batches}) == 1
     if layout == "packed":

@@ -1,4 +1,4 @@
-"""Stages that go on where they were stopped, and the judge of an unfinished GPT."""
+"""Stages that go on where they were stopped, and the scores of an unfinished GPT."""
 
 import dataclasses
 import json
@@ -20,10 +20,10 @@ from utils.errors import UserError
 from utils.model.weights import read_weights, write_weights
 
 
-def test_new_lessons_refine_a_decoder_that_was_done(tmp_path: Path) -> None:
+def test_new_examples_refine_a_decoder_that_was_done(tmp_path: Path) -> None:
     first = vocoder.plan(tmp_path, "step-00000200").steps
     assert first == vocoder.SETTINGS.steps
-    # Stopped before it was done: newer lessons do not make the plan longer.
+    # Stopped before it was done: newer examples do not make the plan longer.
     assert vocoder.plan(tmp_path, "step-00000400").steps == first
     (tmp_path / "decoder.safetensors").touch()
     assert vocoder.plan(tmp_path, "step-00000400").steps == first
@@ -43,13 +43,13 @@ def test_the_newest_run_with_a_checkpoint_teaches(work: Path, tmp_path: Path) ->
     assert latents.best_checkpoint(tmp_path).parts[-3:] == ("one", "checkpoints", "best-00000007")
 
 
-def test_there_are_no_lessons_before_the_latents_stage(tmp_path: Path) -> None:
+def test_there_are_no_examples_before_the_latents_stage(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run the latents stage"):
         latents.load_training_examples(tmp_path)
 
 
 @pytest.mark.programs("espeak-ng")
-def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_place(
+def test_examples_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_place(
     work: Path, tmp_path: Path, monkeypatch
 ) -> None:
     made = tmp_path / "work"
@@ -58,21 +58,21 @@ def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_
     write_weights(made / "speaker" / "speaker.safetensors", new_speaker_encoder(latents.SPEAKER_SHAPE).state_dict())
     monkeypatch.setattr(latents, "everyone", lambda: GPT_VOICES[:2])
     monkeypatch.setattr(latents, "GPT_VOICE_CLIPS", 3)
-    monkeypatch.setattr(latents, "NUM_THROATS", 1)
-    monkeypatch.setattr(latents, "THROAT_CLIPS", 3)
+    monkeypatch.setattr(latents, "NUM_SYNTHETIC_SPEAKERS", 1)
+    monkeypatch.setattr(latents, "SYNTHETIC_VOICE_CLIPS", 3)
     sizes = {"batch_size": 2, "trunk_batch_size": 2}
     settings = dataclasses.replace(vocoder.SETTINGS, steps=2, trunk_steps=1, adversarial_from=1, **sizes)
     monkeypatch.setattr(vocoder, "SETTINGS", settings)
     monkeypatch.setattr(vocoder, "REFINING_STEPS", 1)
     latents.run(made)
-    lessons = latents.load_training_examples(made)
-    assert len(lessons) == 9
-    for clip in lessons:
+    examples = latents.load_training_examples(made)
+    assert len(examples) == 9
+    for clip in examples:
         codes = len(np.load(clip.latents)) - 1
         assert codes == -(-soundfile.info(clip.wav).frames * DATASET_RATE // (OUTPUT_RATE * CODE_SAMPLES))
     vocoder.run(made)
     first = read_weights(made / "decoder" / "decoder.safetensors")
-    # The GPT goes on: a better checkpoint, new lessons, and a decoder refined from where it was.
+    # The GPT goes on: a better checkpoint, new examples, and a decoder refined from where it was.
     checkpoints = made / "gpt" / "runs" / "one" / "checkpoints"
     (checkpoints / "best-00000007").rename(checkpoints / "best-00000009")
     latents.run(made)
@@ -89,7 +89,7 @@ def test_lessons_of_an_unfinished_gpt_teach_the_decoder_and_new_ones_take_their_
 
 
 @pytest.mark.programs("espeak-ng")
-def test_the_judge_measures_a_gpt_without_a_decoder(work: Path, tmp_path: Path) -> None:
+def test_a_gpt_is_measured_without_a_decoder(work: Path, tmp_path: Path) -> None:
     clips = read_manifest(work / "corpus" / "metadata_train.csv")[:2]
     texts = ["Go on.", "No."]
     write_manifest(
@@ -98,8 +98,8 @@ def test_the_judge_measures_a_gpt_without_a_decoder(work: Path, tmp_path: Path) 
     )
     checkpoint = work / "gpt" / "runs" / "one" / "checkpoints" / "best-00000007"
     config = JudgeConfig(work=work, checkpoint=checkpoint, out=tmp_path / "judged")
-    judged, models = judge.judge(config)
-    assert judged == checkpoint
+    scored, models = judge.score_checkpoint(config)
+    assert scored == checkpoint
     assert [model.name for model in models] == ["gpt", "ceiling"]
     found = json.loads((tmp_path / "judged" / "evaluation.json").read_text(encoding="utf-8"))
     assert [len(model["sentences"]) for model in found["models"]] == [2, 2]

@@ -1,4 +1,4 @@
-"""The transcript check counts letters that differ, and nothing that recognisers and people write differently."""
+"""The transcript check counts letters that differ, and nothing that recognizers and people write differently."""
 
 import pytest
 

@@ -79,5 +79,5 @@ def test_all_processes_learn_when_one_is_refused_its_device(tmp_path: Path) -> N
     first, second = together(port)
     os.close(end_writer)
     os.waitpid(other, 0)
-    assert first == "the CPU is in use by the train job 'other'"
+    assert first == "Training is already running: the CPU is in use by the train job 'other'"
     assert second == f"another process of this run has no device: {first}"

@@ -46,7 +46,7 @@ def same(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
 
 
 def broken(batch: Batch) -> Batch:
-    batch.heard[:] = float("inf")
+    batch.conditioning_audio[:] = float("inf")
     return batch
 
 

@@ -147,7 +147,7 @@ def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project: 
     settings = config_of(project, batch_size=2, checkpoint_every=2)
     with pytest.raises(UserError, match=r"come to step 6, but only what it was at step 2 is saved") as error:
         fine_tune(settings, progress=after(3, disk.fill))
-    assert "free some space, then go on with --resume" in error.value.fix
+    assert "free some space, then continue with --resume" in error.value.fix
     assert f"python -m utils.cli.train --project {project.name} --output {project.output} --resume " in error.value.fix
     (folder,) = project.runs.iterdir()
     assert events_of(folder)[-1]["kind"] == "failed"
@@ -285,7 +285,7 @@ def test_each_evaluation_is_spoken_beside_training_and_the_last_one_is_waited_fo
     samples = [event for event in events if event["kind"] == "sample"]
     dropped = [event for event in events if event["kind"] == "warning" and event["source"] == "samples"]
     assert [sample["text"] for sample in samples][-2:] == ["One.", "Two."] and samples[-1]["step"] == 6
-    assert len(samples) // 2 + len(dropped) == 2, "each evaluation is spoken, or said to be left out"
+    assert len(samples) // 2 + len(dropped) == 2, "each evaluation is spoken, or said to be skipped"
     assert events[-1]["kind"] == "finished", "the samples come before the end"
 
 

@@ -112,7 +112,7 @@ def test_cuda_that_is_not_there_is_not_replaced_in_silence(project: Project) -> 
         ({"device": "gpu"}, "device is 'gpu'"),
         ({"sdpa": True}, "given twice: sdpa"),
         ({"colour": 1}, "unknown settings: colour"),
-        ({"resume": "nowhere"}, "no run to go on with"),
+        ({"resume": "nowhere"}, "no run to resume"),
     ],
 )
 def test_odd_values_from_python_are_told(prepared: Project, tmp_path: Path, settings: dict, message: str) -> None:

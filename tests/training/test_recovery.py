@@ -160,7 +160,7 @@ def test_a_real_allocation_limit_shrinks_the_micro_batch(tmp_path: Path) -> None
 
 
 def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project: Project, monkeypatch) -> None:
-    """Batches that were scored before the failure count once, and none is left out."""
+    """Batches that were scored before the failure count once, and none is skipped."""
     settings = config_of(project, batch_size=1, eval_batch_size=1, num_epochs=1)
     whole = fine_tune(settings)
     evaluate, failed = Recovery.evaluate, []

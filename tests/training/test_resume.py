@@ -259,7 +259,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_but_refused_when_named(kept,
     started = list(read_events(folder / "events.jsonl", kind="started"))[-1]
     assert started["resumed_from"].endswith("step-00000003") and result.num_steps == 9
     told = " ".join(event["message"] for event in read_events(folder / "events.jsonl", kind="warning"))
-    assert all(f"passed over: step-0000000{step}" in told for step in spoil)
+    assert all(f"skipped: step-0000000{step}" in told for step in spoil)
 
 
 class Payload:
@@ -296,7 +296,7 @@ def test_when_no_checkpoint_is_whole_the_faults_are_told(kept, tmp_path: Path) -
     project, folder = copy_of(kept, tmp_path)
     for file in folder.glob("checkpoints/step-*/model.safetensors"):
         file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"no complete checkpoint to go on from; damaged: step-00000006: this is not"):
+    with pytest.raises(UserError, match=r"no complete checkpoint to resume from; damaged: step-00000006: this is not"):
         fine_tune(given(project, resume=folder, num_epochs=3))
 
 

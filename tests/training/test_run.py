@@ -161,7 +161,7 @@ def test_every_clip_that_is_not_trained_on_is_listed(project: Project) -> None:
         ({"max_text_length": 500}, "max_text_length is 500"),
         ({"max_audio_length": 22_050}, "no clip to evaluate with"),
         ({"mixed_precision": "fp16", "device": "cpu"}, "fp16 needs a CUDA GPU"),
-        ({"resume": Path("nowhere")}, "no run to go on with"),
+        ({"resume": Path("nowhere")}, "no run to resume"),
     ],
 )
 def test_faults_are_told_before_a_run_folder_exists(project: Project, settings: dict, message: str) -> None:

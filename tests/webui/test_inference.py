@@ -260,7 +260,7 @@ def test_comparing_and_judging_blind(studio, project, monkeypatch):
     first = compare.prefer_a(studio, form(trial=last["inference.trial"]))
     assert "You preferred" in first["inference.told"]
     second = compare.prefer_same(studio, form(trial=first["inference.trial"]))
-    assert second["inference.trial"] == "" and text.ALL_JUDGED in second["inference.votes"]
+    assert second["inference.trial"] == "" and text.ALL_RATED in second["inference.votes"]
     with pytest.raises(UserError, match="no pair to rate"):
         compare.prefer_b(studio, form(trial=""))
     shown = compare.show(studio, form(comparison=identity, line=2))

@@ -1,4 +1,4 @@
-"""The catalogue of the page's texts: all of them are translated, and its template is current."""
+"""The catalog of the page's texts: all of them are translated, and its template is current."""
 
 import subprocess
 import sys

@@ -27,7 +27,7 @@ from webui.interface import create_ui
 from webui.security import Access, Guard, is_loopback, read_auth
 from webui.temporary import PREFIX
 
-SECRET = "the neighbour's secret"
+SECRET = "the neighbor's secret"
 EVIL = "http://evil.example"
 
 

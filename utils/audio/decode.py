@@ -155,7 +155,7 @@ def _checked(path: Path, samples: NDArray[np.float32]) -> Tensor:
 
 
 def duration(path: Path) -> float | None:
-    """Length of a recording in seconds as its header tells it; None where none does."""
+    """Length of a recording in seconds by its header; None where it has none."""
     try:
         return float(soundfile.info(path).duration)
     except (soundfile.LibsndfileError, TypeError):
@@ -288,7 +288,7 @@ def _collect(
 
 
 def _chosen(block: Block, channel: Channel) -> Block:
-    """The channel wanted, [1, n]; all of them where only the whole recording tells which is louder."""
+    """The channel wanted, [1, n]; all of them where which is louder depends on the whole recording."""
     if len(block) == 1 or channel == "louder":
         return block
     if channel == "mix":

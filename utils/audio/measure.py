@@ -129,7 +129,7 @@ def edge_levels(wav: Tensor, sample_rate: int) -> tuple[float, float]:
         Level of the first and of the last 10 ms, a period of any but the lowest voices, relative to the loudest
         twentieth of the frames; seldom above 0. Where the sound becomes 3 dB louder within the next 50 ms a word begins
         by itself: what it rises by is then subtracted. So does one whose first samples are all but zero,
-        such as a synthesiser's n: their level counts.
+        such as a synthesizer's n: their level counts.
     """
     loud = float(np.percentile(frame_levels(wav, sample_rate), 95))
     return _beginning(wav, sample_rate, loud), _level(wav[:, -round(0.01 * sample_rate) :]) - loud
@@ -153,11 +153,11 @@ def _level(wav: Tensor) -> float:
 def fingerprint(wav: Tensor, sample_rate: int) -> Tensor:
     """A unit vector that copies of one recording share, whatever their loudness, format and rate: [16 * 24].
 
-    Mel energies in dB over 24 equal stretches of time, without their mean per band: what an equaliser, another gain or
+    Mel energies in dB over 24 equal stretches of time, without their mean per band: what an equalizer, another gain or
     a codec changes is taken out, the rhythm and melody of what is said stays.
 
     Args:
-        wav: mono audio, [1, T]; silence at its edges is left out, so that the stretches lie at the same places of both.
+        wav: mono audio, [1, T]; silence at its edges is skipped, so that the stretches lie at the same places of both.
         sample_rate: in Hz, at least 8 000.
     """
     size, stretches = 512, FINGERPRINT[1]
@@ -170,8 +170,8 @@ def fingerprint(wav: Tensor, sample_rate: int) -> Tensor:
     pooled = torch.nn.functional.adaptive_avg_pool1d(mel[None], stretches)[0]
     level = 10 * (pooled + 1e-9 * float(pooled.max()) + 1e-12).log10()
     level = level.clamp(min=float(level.max()) - 60)
-    centred = (level - level.mean(dim=1, keepdim=True)).flatten()
-    return torch.nn.functional.normalize(centred, dim=0)
+    centered = (level - level.mean(dim=1, keepdim=True)).flatten()
+    return torch.nn.functional.normalize(centered, dim=0)
 
 
 @lru_cache(maxsize=4)

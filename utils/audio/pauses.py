@@ -60,9 +60,9 @@ def stream_levels(blocks: Iterable[Tensor], sample_rate: int) -> NDArray[np.floa
 
 
 def _levels(samples: NDArray[np.float32], edges: NDArray[np.int64]) -> NDArray[np.float32]:
-    centred = samples - samples.mean()
+    centered = samples - samples.mean()
     counts = np.diff(np.append(edges, len(samples)))
-    power = np.add.reduceat(np.square(centred, dtype=np.float64), edges) / np.maximum(1, counts)
+    power = np.add.reduceat(np.square(centered, dtype=np.float64), edges) / np.maximum(1, counts)
     return (10 * np.log10(np.maximum(power, 1e-12))).astype(np.float32)
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 LOWEST_HZ, HIGHEST_HZ = 60.0, 450.0
 WINDOW_S = 0.04
 BROADEST_HZ = 2_500.0
-"""Pitch is heard in what lies below."""
+"""Pitch lies below this frequency."""
 VOICED = 0.6
-"""Least normalised autocorrelation of a voiced frame."""
+"""Least normalized autocorrelation of a voiced frame."""
 QUIET = 1e-3
 """Root mean square below which a frame is silence."""
 SHORTEST_WINS = 0.12
@@ -25,7 +25,7 @@ def track_pitch(sound: Tensor, sample_rate: int, hop: int) -> Tensor:
     Args:
         sound: [B, N].
         sample_rate: in Hz.
-        hop: samples a frame; each is judged by 40 ms around its middle.
+        hop: samples a frame; each is estimated from 40 ms around its middle.
 
     Returns:
         [B, ceil(N / hop)].

@@ -60,7 +60,7 @@ def _filters(ratio: Fraction, device: torch.device, dtype: torch.dtype) -> Resam
 
 
 def _by_blocks(wav: Tensor, ratio: Fraction, block: int) -> Tensor:
-    """Resample `block` samples at a time, each with enough of its neighbours for the filter to see no edge."""
+    """Resample `block` samples at a time, each with enough of its neighbors for the filter to see no edge."""
     up, down = ratio.numerator, ratio.denominator
     reach = 2 * _WIDTH * max(down, up) // up + down
     margin = (reach // down + 1) * down

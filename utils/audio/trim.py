@@ -13,7 +13,7 @@ _MARGIN_DB = 6.0
 _RANGE_DB = (30.0, 50.0)
 """Below the loudest speech: the threshold is never nearer, so that weak consonants stay, and never further away."""
 _SUSTAINED = 5
-"""Frames in a row that sound needs: a click, which up to three windows hear, is not the beginning."""
+"""Frames in a row that sound needs: a click, which is in up to three windows, is not the beginning."""
 
 
 def sound_bounds(wav: Tensor, sample_rate: int, *, lead_s: float, tail_s: float) -> tuple[int, int]:

@@ -58,7 +58,7 @@ class VoiceActivity(nn.Module):
             state: of the part before, which must have been a whole number of frames; None at a beginning.
 
         Returns:
-            Probabilities, [F], and the state to go on with.
+            Probabilities, [F], and the state for the next call.
         """
         assert wav.ndim == 2 and wav.shape[0] == 1 and wav.shape[1] > 0, wav.shape
         state = state or VadState(torch.zeros(1, 128), torch.zeros(1, 128), torch.zeros(1, _CONTEXT))
@@ -74,8 +74,8 @@ class VoiceActivity(nn.Module):
         x = (spectrum[:, :129].square() + spectrum[:, 129:].square()).sqrt()
         for conv in (self.conv1, self.conv2, self.conv3, self.conv4):
             x = conv(x).relu()
-        heard, (hidden, cell) = self.lstm(x[:, :, 0], (state.hidden, state.cell))
-        speech = self.final_conv(heard.relu()[..., None])[:, 0, 0].sigmoid()
+        output, (hidden, cell) = self.lstm(x[:, :, 0], (state.hidden, state.cell))
+        speech = self.final_conv(output.relu()[..., None])[:, 0, 0].sigmoid()
         return speech, VadState(hidden, cell, wav[:, -_CONTEXT:])
 
 

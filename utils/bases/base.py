@@ -74,7 +74,7 @@ class Base:
 
     @property
     def license(self) -> str:
-        """Its licence; empty where its folder names none."""
+        """Its license; empty where its folder names none."""
         return str(self.about.get("license") or (LICENSE_ID if self.name in DOWNLOADED else ""))
 
     @property
@@ -240,5 +240,5 @@ def where_it_lies(folder: Path, *beside: Path) -> Path:
         folder: as it was.
         beside: folders in which one of that name would be the same base, such as the project's.
     """
-    places = (folder, *(place / folder.name for place in (*beside, bases_folder(), assets_folder())))
-    return next((place for place in places if has_weights(place)), folder)
+    folders = (folder, *(place / folder.name for place in (*beside, bases_folder(), assets_folder())))
+    return next((place for place in folders if has_weights(place)), folder)

@@ -44,21 +44,21 @@ def download_base(
 ) -> Path:
     """Bring a base to disk, or find it there; a download that was cut is continued.
 
-    HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN are honoured. A folder that is whole costs no request.
+    HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN are honored. A folder that is whole costs no request.
 
     Args:
         version: revision of the repository: v2.0.2, v2.0.3 or main.
         folder: the base's own folder; `license.json` is kept beside it.
         repository: owner/name on the hub; $XTTS_STUDIO_REPOSITORY or coqui/XTTS-v2 when not given.
-        accept_license: the user accepts the model licence.
-        ask: shows the licence and returns whether the user accepts; used when it was not accepted before.
+        accept_license: the user accepts the model license.
+        ask: shows the license and returns whether the user accepts; used when it was not accepted before.
         progress: called with the bytes as they arrive.
 
     Returns:
         `folder`, with every file verified.
 
     Raises:
-        UserError: the licence is not accepted, the network, the hub or the disk failed, or a file is not what the hub
+        UserError: the license is not accepted, the network, the hub or the disk failed, or a file is not what the hub
             says it is. What was received so far is kept, except a file that proved wrong.
     """
     hub = choose_hub(version, repository)
@@ -141,7 +141,7 @@ class _Download:
             )
 
     def _license_text(self) -> str:
-        """The repository's own licence text, fetched to be shown; empty when it has none."""
+        """The repository's own license text, fetched to be shown; empty when it has none."""
         for entry in self.lock.files:
             if entry.name == LICENSE_FILE:
                 if not self._is_received(entry):

@@ -80,7 +80,7 @@ def add_language(
             pieces = learn_pieces(
                 texts,
                 code,
-                # Letters take places among the pieces, too.
+                # Letters take ids among the pieces, too.
                 size=int(SPARE * target) + len(set("".join(words))) + SPECIALS,
                 input_sentence_size=input_sentence_size,
                 coverage=coverage,

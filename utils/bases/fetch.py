@@ -16,11 +16,11 @@ def fetch_base(name: str, *, accept_license: bool = False, progress: ProgressFn 
 
     Args:
         name: as given for `base`: v2.0.2, starter, a folder, ...
-        accept_license: the user agrees to the licence of the weights; so do COQUI_TOS_AGREED=1 and an earlier download.
+        accept_license: the user agrees to the license of the weights; so do COQUI_TOS_AGREED=1 and an earlier download.
         progress: called with (what is being done, bytes done, bytes in all).
 
     Raises:
-        UserError: nobody agreed to the licence; or see `download_base`.
+        UserError: nobody agreed to the license; or see `download_base`.
     """
     folder = bases_folder() / name
     if name not in DOWNLOADED:
@@ -31,7 +31,7 @@ def fetch_base(name: str, *, accept_license: bool = False, progress: ProgressFn 
     repository = choose_hub(name).repository
     if not (accept_license or is_agreed_by_environment() or is_accepted(bases_folder(), repository)):
         raise UserError(
-            what=f"there is no base {name!r} on this computer, and the licence of its weights has not been accepted: "
+            what=f"there is no base {name!r} on this computer, and the license of its weights has not been accepted: "
             f"{LICENSE_NAME}, {LICENSE_LINK}",
             where=str(folder),
             fix=f"read it, then {AGREE}, and it is downloaded first; "

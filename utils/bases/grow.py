@@ -45,7 +45,7 @@ def grow_base(
         vocab: the larger tokenizer file's content; all old ids stay.
         pieces: old ids that each new id stands for.
         folder: where the grown base goes; must not exist, or be empty.
-        about: facts for its about.json, beside those that hold for `base` as well (`INHERITED`) and its licence.
+        about: facts for its about.json, beside those that hold for `base` as well (`INHERITED`) and its license.
         dvae: a DVAE of its own; the one of `base` when None.
 
     Raises:

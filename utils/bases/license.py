@@ -20,16 +20,16 @@ LICENSE_NAME = "Coqui Public Model License (CPML)"
 LICENSE_LINK = "https://coqui.ai/cpml"
 
 AGREEMENT_VARIABLE = "COQUI_TOS_AGREED"
-"""Set to 1 it agrees to the licence, as coqui-tts itself takes it."""
+"""Set to 1 it agrees to the license, as coqui-tts itself takes it."""
 AGREE = f"give --accept-license (from Python: accept_license=True), or set {AGREEMENT_VARIABLE}=1"
-"""The ways in which the licence is agreed to, for messages."""
+"""The ways in which the license is agreed to, for messages."""
 
 Ask = Callable[[str], bool]
-"""Shows the licence to the user and returns whether they accept it."""
+"""Shows the license to the user and returns whether they accept it."""
 
 
 def is_accepted(bases: Path, repository: str) -> bool:
-    """Whether the licence of `repository` was accepted for the bases in this folder.
+    """Whether the license of `repository` was accepted for the bases in this folder.
 
     Raises:
         UserError: the record cannot be read.
@@ -38,22 +38,22 @@ def is_accepted(bases: Path, repository: str) -> bool:
 
 
 def is_agreed_by_environment() -> bool:
-    """Whether the user's environment agrees to the licence."""
+    """Whether the user's environment agrees to the license."""
     return os.environ.get(AGREEMENT_VARIABLE) == "1"
 
 
 def require_license(
     bases: Path, *, repository: str, link: str, accept: bool, ask: Ask | None, read_text: Callable[[], str]
 ) -> None:
-    """Return when the licence is accepted, now or before; a new acceptance is recorded.
+    """Return when the license is accepted, now or before; a new acceptance is recorded.
 
     Args:
         bases: folder of the record, beside the bases.
         repository: whose weights.
-        link: address of the repository's own copy of the licence, or of the repository when it has none.
-        accept: the user gave the flag; the licence is then shown in the log, as it is where the environment agrees.
+        link: address of the repository's own copy of the license, or of the repository when it has none.
+        accept: the user gave the flag; the license is then shown in the log, as it is where the environment agrees.
         ask: puts the question to a person who is present.
-        read_text: gives the repository's own licence text; called only to show it.
+        read_text: gives the repository's own license text; called only to show it.
 
     Raises:
         UserError: nobody accepted it, or the user declined.
@@ -66,9 +66,9 @@ def require_license(
     elif is_agreed_by_environment():
         logger.info("%s\nAccepted by %s=1.", notice, AGREEMENT_VARIABLE)
     elif ask is None:
-        raise _refused(f"the licence of {repository} has not been accepted: {LICENSE_NAME}, {LICENSE_LINK}", link)
+        raise _refused(f"the license of {repository} has not been accepted: {LICENSE_NAME}, {LICENSE_LINK}", link)
     elif not ask(f"{notice}\n\n{read_text()}".rstrip()):
-        raise _refused(f"the licence of {repository} was declined, so nothing is downloaded", link)
+        raise _refused(f"the license of {repository} was declined, so nothing is downloaded", link)
     _record(bases, repository)
 
 
@@ -91,6 +91,6 @@ def _records(bases: Path) -> list[dict[str, str]]:
     records = read_json(path).get("accepted")
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise UserError(
-            what="not a record of accepted licences", where=str(path), fix="delete it and accept the licence again"
+            what="not a record of accepted licenses", where=str(path), fix="delete it and accept the license again"
         )
     return records

@@ -34,7 +34,7 @@ def load_decoder(base: Base) -> nn.Module:
 
 
 def load_speaker_encoder(base: Base) -> nn.Module:
-    """The base's speaker encoder alone: hears [B, N] at 16 000 Hz, gives [B, E].
+    """The base's speaker encoder alone: [B, N] at 16 000 Hz to [B, E].
 
     Raises:
         UserError: the weights do not fit the sizes in config.json.
@@ -50,7 +50,7 @@ def speaker_fingerprint(base: Base) -> str:
     found = part(base.state(), SPEAKER_PREFIX)
     digest = hashlib.sha256()
     for name in sorted(found):
-        # A sample of each tensor tells two trainings apart; all of a 2 GB checkpoint need not be read for that.
+        # A sample of each tensor distinguishes two trainings; all of a 2 GB checkpoint need not be read for that.
         digest.update(f"{name}{tuple(found[name].shape)}".encode())
         digest.update(found[name].flatten()[:64].float().numpy().tobytes())
     return digest.hexdigest()[:12]

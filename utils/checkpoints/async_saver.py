@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from utils.checkpoints.store import Checkpoints, NotSaved, Tensors, num_bytes
 from utils.events.run_log import RunLog
@@ -46,7 +45,13 @@ class Snapshot:
         """The same in memory of its own, on the CPU."""
         return Snapshot(
             step=self.step,
-            files={file: {name: _copy(t) for name, t in tensors.items()} for file, tensors in self.files.items()},
+            files={
+                file: {
+                    name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+                    for name, tensor in tensors.items()
+                }
+                for file, tensors in self.files.items()
+            },
             state=self.state,
             best_loss=self.best_loss,
         )
@@ -125,7 +130,7 @@ class Saver:
         """Tell what came of saves since the last call.
 
         Returns:
-            The new checkpoints to go on from.
+            The new checkpoints to resume from.
         """
         saved = []
         while self._outcomes:
@@ -133,7 +138,7 @@ class Saver:
             self.save_s += outcome.save_s
             if outcome.last is not None:
                 saved.append(outcome.last)
-            self._tell(outcome)
+            self._report(outcome)
             if outcome.error is not None and not isinstance(outcome.error, NotSaved):
                 raise outcome.error
         return saved
@@ -172,7 +177,7 @@ class Saver:
             )
         )
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _report(self, outcome: Outcome) -> None:
         step = outcome.snapshot.step
         times = {"save_s": outcome.save_s, "waited_s": outcome.waited_s, "bytes": outcome.num_bytes}
         if outcome.last is not None:
@@ -195,7 +200,3 @@ class Saver:
             )
         elif before is not None and self.failure is None:
             self._log.warn(f"saving works again: step {step} is saved", source="disk", step=step, saved_step=step)
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)

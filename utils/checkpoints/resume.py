@@ -11,7 +11,7 @@ from utils.project.paths import Project
 
 @dataclass(frozen=True, kw_only=True)
 class Resume:
-    """Where to go on from."""
+    """What to resume."""
 
     run: Path
     """The run's folder."""
@@ -22,7 +22,7 @@ class Resume:
 
 
 def find_resume(wanted: Path, project: Project) -> Resume:
-    """What to go on from.
+    """What to resume.
 
     Args:
         wanted: `last` or `best`, of the run that saved last; a run's folder or name; run/ID/best, run/ID/last or
@@ -47,7 +47,7 @@ def find_resume(wanted: Path, project: Project) -> Resume:
     if (wanted.parent.parent / "config.yaml").is_file() and wanted.is_dir():
         return Resume(run=wanted.parent.parent, checkpoint=wanted)
     raise UserError(
-        what="there is no run to go on with, and so no complete checkpoint",
+        what="there is no run to resume, and so no complete checkpoint",
         where=str(wanted),
         fix="use last, best, a run's folder or one of its checkpoints",
     )
@@ -59,7 +59,7 @@ def _latest(project: Project, which: Which) -> Path:
     marks = [mark for one in found if (mark := one.path / COMPLETE_FILE).is_file()]
     if not marks:
         raise UserError(
-            what=f"project {project.name!r} has no run with a {which} checkpoint to go on from",
+            what=f"project {project.name!r} has no run with a {which} checkpoint to resume from",
             where=str(project.runs),
             fix=f"train: {command('train', project=project)}",
         )

@@ -68,7 +68,7 @@ class Checkpoints:
         self.keep = keep
 
     def write_last(self, step: int, files: Mapping[str, Tensors], state: dict[str, Any]) -> Path:
-        """Write a checkpoint to go on from; what exceeds the number to keep is removed after it is complete.
+        """Write a checkpoint to resume from; what exceeds the number to keep is removed after it is complete.
 
         Args:
             step: optimizer steps done.
@@ -127,7 +127,7 @@ class Checkpoints:
         return removed
 
     def set_aside_after(self, step: int) -> list[str]:
-        """Rename checkpoints of later steps, so that a run that goes on from an earlier one does not mix with them.
+        """Rename checkpoints of later steps, so that a run that resumes from an earlier one does not mix with them.
 
         Returns:
             Their new names; nothing is removed.
@@ -249,7 +249,7 @@ def verify(folder: Path) -> None:
 
 
 def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
-    """The newest checkpoint that can be gone on from, read through; and what is wrong with newer ones.
+    """The newest checkpoint that can be resumed from, read through; and what is wrong with newer ones.
 
     Raises:
         UserError: there is none; or the one that was named is damaged.
@@ -267,7 +267,7 @@ def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
             return folder, skipped
     damaged = f"; damaged: {'; '.join(skipped)}" if skipped else ""
     raise UserError(
-        what=f"there is no complete checkpoint to go on from{damaged}",
+        what=f"there is no complete checkpoint to resume from{damaged}",
         where=str(wanted.run),
         fix="name another run, or train anew",
     )

@@ -34,7 +34,7 @@ def download(
     Args:
         version: v2.0.2, v2.0.3 or main.
         repository: owner/name on the hub; coqui/XTTS-v2 when not given.
-        accept_license: accept the model's licence without being asked.
+        accept_license: accept the model's license without being asked.
     """
     from utils.bases.download import download_base
 
@@ -96,7 +96,7 @@ def _is_here(folder: Path) -> bool:
 
 def _ask(notice: str) -> bool:
     print(notice)
-    return input("Do you accept this licence? [y/N] ").strip().lower() in ("y", "yes")
+    return input("Do you accept this license? [y/N] ").strip().lower() in ("y", "yes")
 
 
 if __name__ == "__main__":

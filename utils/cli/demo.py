@@ -34,7 +34,7 @@ HELD_OUT = "demo_heldout.txt"
 """Sentences of the bundled voice that nobody trains on, beside its folder: in it, they would be texts without sound."""
 NUM_SPOKEN = 2
 """Held-out sentences that a voice speaks when it only makes noise: nothing is measured then."""
-SYNTHESISER_VOICE = "en-us+f2"
+SYNTHESIZER_VOICE = "en-us+f2"
 """The bundled voice's own, so that differences are the model's and not another voice's."""
 
 
@@ -105,7 +105,7 @@ def _export(config: DemoConfig) -> Path:
 
 
 def measure(config: DemoConfig, voice: Path) -> "Evaluation":
-    """The base's try at the voice, and the trained model, on sentences that neither has heard.
+    """The base's try at the voice, and the trained model, on sentences that neither was trained on.
 
     Without espeak-ng there are no reference recordings of the held-out list; the dataset's evaluation clips are spoken
     then.
@@ -113,13 +113,13 @@ def measure(config: DemoConfig, voice: Path) -> "Evaluation":
     from utils.evaluation.evaluate import evaluate
     from utils.evaluation.reference import find_voice
 
-    has_synthesiser = not isinstance(find_voice("en", SYNTHESISER_VOICE), str)
+    has_synthesizer = not isinstance(find_voice("en", SYNTHESIZER_VOICE), str)
     settings = EvaluateConfig(
         project=config.project,
         output=config.output,
         checkpoint="base,ready",
-        sentences=voice.with_name(HELD_OUT) if has_synthesiser else None,
-        synthesiser_voice=SYNTHESISER_VOICE if has_synthesiser else None,
+        sentences=voice.with_name(HELD_OUT) if has_synthesizer else None,
+        synthesiser_voice=SYNTHESIZER_VOICE if has_synthesizer else None,
     )
     with progress_phases() as progress:
         return evaluate(settings, progress=progress)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -82,30 +81,29 @@ def logged(events: Path, offset: int) -> Iterator[None]:
         events: the job's events.jsonl.
         offset: where this job's events begin, in bytes.
     """
-    leave = partial(_leave, events.parent)
+
+    def leave(number: int, frame: object) -> None:
+        # What was begun is tidied up on the way out. Training has a better way of its own.
+        sys.exit(0 if jobs.is_stop_wanted(events.parent) else STOPPED)
+
     signal.signal(signal.SIGTERM, leave)
     if hasattr(signal, "SIGBREAK"):
         signal.signal(signal.SIGBREAK, leave)
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        _tell_end(events, offset, "stopped")
+        _log_end(events, offset, "stopped")
         raise
     except UserError as error:
-        _tell_end(events, offset, "failed", error=str(error))
+        _log_end(events, offset, "failed", error=str(error))
         raise
     except BaseException as error:
-        _tell_end(events, offset, "failed", error=f"{type(error).__name__}: {error}")
+        _log_end(events, offset, "failed", error=f"{type(error).__name__}: {error}")
         raise
-    _tell_end(events, offset, "finished")
+    _log_end(events, offset, "finished")
 
 
-def _leave(folder: Path, number: int, frame: object) -> None:
-    """A request to stop: what was begun is tidied up on the way out. Training has a better way of its own."""
-    sys.exit(0 if jobs.is_stop_wanted(folder) else STOPPED)
-
-
-def _tell_end(events: Path, offset: int, kind: str, **fields: Any) -> None:
+def _log_end(events: Path, offset: int, kind: str, **fields: Any) -> None:
     last = tail(events, 1, start=offset)
     if not last or last[0]["kind"] not in FINAL:
         with closing(EventWriter(events)) as writer:
@@ -189,9 +187,9 @@ def _preflight(config: TrainConfig, report: ProgressFn) -> None:
 def _fix(config: FixConfig, report: ProgressFn) -> None:
     from utils.dataset.edits.fixes import apply
 
-    report("mending the clip", 0, 1)
+    report("updating the clip", 0, 1)
     print(apply(config).table())
-    report("mending the clip", 1, 1)
+    report("updating the clip", 1, 1)
 
 
 def _language(config: LanguageConfig, report: ProgressFn) -> None:

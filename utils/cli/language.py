@@ -76,7 +76,7 @@ def _print_added(config: LanguageConfig, made: "AddedLanguage") -> None:
     if config.extend and len(extension.added) < config.extend:
         print(f"        the corpus gives no more than that; {config.extend} were asked for")
     for reason, count in extension.reasons.most_common():
-        print(f"        {count} pieces left out: {reason}")
+        print(f"        {count} pieces dropped: {reason}")
 
 
 def _print_reading(title: str, reading: "Reading", limit: int) -> None:

@@ -108,7 +108,7 @@ def _print_limits(lengths: "LengthReport") -> None:
     print(f"  --max-audio-length {audio:<7}  {audio / DATASET_RATE:.2f} s; {why_audio}")
     print(f"  --max-text-length {text:<8}  tokens; {why_text}")
     beyond = lengths.num_beyond(audio, text)
-    print(f"{beyond} of {len(lengths.samples)} clips {'is' if beyond == 1 else 'are'} longer and would be left out")
+    print(f"{beyond} of {len(lengths.samples)} clips {'is' if beyond == 1 else 'are'} longer and would be excluded")
 
 
 if __name__ == "__main__":

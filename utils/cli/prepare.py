@@ -13,7 +13,7 @@ class PrepareCommand(PrepareConfig):
     """Turn recordings with transcripts into a dataset."""
 
     accept_license: bool = False
-    """Agree to the licence of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
+    """Agree to the license of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
 
     @property
     def settings(self) -> PrepareConfig:

@@ -1,7 +1,7 @@
 """Serve in a container: when it is stopped, running jobs save first. python -m utils.cli.serve python app.py
 
 `docker stop` sends SIGTERM to a container's first process only and kills everything some seconds later; jobs are
-processes of their own and would hear nothing. This one starts the program it is given, and when it is asked to stop it
+processes of their own and would get no signal. This one starts the program it is given, and when it is asked to stop it
 asks every running job first, waits until they have saved, and ends the program last.
 """
 
@@ -54,11 +54,11 @@ def serve(program: Sequence[str], output: Path) -> int:
     """
     asked: list[int] = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         asked.append(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, hear)
+        signal.signal(number, note)
     interpreter = [sys.executable] if program[0] == "python" else [program[0]]
     process = subprocess.Popen([*interpreter, *program[1:]])
     while process.poll() is None and not asked:

@@ -40,7 +40,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def serve(config: ServerConfig) -> None:
-    """Serve until this process is told to stop.
+    """Serve until this process is asked to stop.
 
     Raises:
         UserError: the address, a key or the model cannot be used.
@@ -75,7 +75,7 @@ def serve(config: ServerConfig) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends the speech first when it is told to stop: otherwise it would wait until all is said."""
+    """Ends the speech first when it is asked to stop; otherwise it would wait until everything is spoken."""
 
     def __init__(self, config: uvicorn.Config, service: SpeechService) -> None:
         super().__init__(config)

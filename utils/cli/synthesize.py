@@ -26,7 +26,7 @@ def _synthesize(config: SynthesizeConfig) -> None:
 
 
 def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
-    """Write the wav; its seconds, and the seconds it took to speak (loading left out).
+    """Write the wav; its seconds, and the seconds it took to speak (without loading).
 
     Raises:
         UserError: no such model, voice or language, characters it cannot read, or an unwritable file.

@@ -33,7 +33,7 @@ class TrainCommand(TrainConfig):
     size that you give stay, also where they are the default."""
 
     accept_license: bool = False
-    """Agree to the licence of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
+    """Agree to the license of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
 
     def problems(self) -> list[str]:
         both = ["preflight trains nothing and auto trains; give one of them"] if self.preflight and self.auto else []

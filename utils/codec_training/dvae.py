@@ -70,7 +70,7 @@ class DvaeTraining:
     revive_until: float = 0.8
     """Share of the steps after which dead codes are left alone, so that the codebook settles."""
     hold_unused: bool = False
-    """Keep codes that the new speech never uses where they are: a model that knows the codebook goes on from it."""
+    """Keep codes that the new speech never uses where they are: a model that knows the codebook starts from it."""
     log_every: int = 250
     """Steps between log lines."""
     checkpoint_every: int = 500
@@ -190,7 +190,7 @@ def train_dvae(
     eval_mels: MelCorpus | None = None,
     on_log: OnLog | None = None,
 ) -> None:
-    """Train `dvae` in place; goes on from the checkpoint in `folder` when there is one.
+    """Train `dvae` in place; resumes from the checkpoint in `folder` when there is one.
 
     Args:
         dvae: on the device to train on.
@@ -260,19 +260,19 @@ def evaluate_dvae(dvae: DiscreteVAE, mels: MelCorpus, mel_stats: Tensor, *, max_
 
 @torch.no_grad()
 def init_codebook(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator, *, rounds: int = 10) -> None:
-    """Set the codebook to k-means centres of the encoder's outputs on `mel` ([B, C, F], divided by mel_stats).
+    """Set the codebook to k-means centers of the encoder's outputs on `mel` ([B, C, F], divided by mel_stats).
 
     Random code vectors lie far from the encoder's outputs: a handful would win everything and the rest die.
     """
     outputs = _encoder_outputs(dvae, mel)
     assert len(outputs) >= dvae.num_tokens, "too few frames to make a codebook from"
-    centres = outputs[torch.from_numpy(rng.permutation(len(outputs))[: dvae.num_tokens]).to(outputs.device)]
+    centers = outputs[torch.from_numpy(rng.permutation(len(outputs))[: dvae.num_tokens]).to(outputs.device)]
     for _ in range(rounds):
-        nearest = torch.cdist(outputs, centres).argmin(1)
-        counts = torch.bincount(nearest, minlength=len(centres))[:, None]
-        sums = torch.zeros_like(centres).index_add_(0, nearest, outputs)
-        centres = torch.where(counts > 0, sums / counts.clamp(min=1), centres)
-    _set_codes(dvae, torch.arange(dvae.num_tokens, device=centres.device), centres)
+        nearest = torch.cdist(outputs, centers).argmin(1)
+        counts = torch.bincount(nearest, minlength=len(centers))[:, None]
+        sums = torch.zeros_like(centers).index_add_(0, nearest, outputs)
+        centers = torch.where(counts > 0, sums / counts.clamp(min=1), centers)
+    _set_codes(dvae, torch.arange(dvae.num_tokens, device=centers.device), centers)
 
 
 @torch.no_grad()
@@ -371,7 +371,7 @@ def _encoder_outputs(dvae: DiscreteVAE, mel: Tensor) -> Tensor:
 
 
 def _set_codes(dvae: DiscreteVAE, which: Tensor, vectors: Tensor) -> None:
-    """Put `vectors` ([n, E]) in the places `which` ([n]), with the moving averages of a code chosen once a step."""
+    """Put `vectors` ([n, E]) at the indices `which` ([n]), with the moving averages of a code chosen once a step."""
     book = dvae.codebook
     book.embed[:, which] = vectors.T
     book.cluster_size[which] = 1.0

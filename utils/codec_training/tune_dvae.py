@@ -81,7 +81,7 @@ def tuned_dvae(
 ) -> Iterator[TunedDvae]:
     """Train a base's DVAE on with the project's clips; its file lasts as long as the block.
 
-    What was cut goes on from its last checkpoint when it is asked for again; a block that ends well leaves nothing.
+    An interrupted training resumes from its last checkpoint; a block that ends well leaves nothing.
 
     Args:
         base: whose DVAE; it stays as it is.

@@ -8,19 +8,19 @@ from typing import Any
 
 from utils import jobs
 from utils.audio.clean import Cleaning
-from utils.audio.recogniser import find_weights
+from utils.audio.recognizer import find_weights
 from utils.dataset.clips.existing import Existing, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.merge import merge
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
-from utils.dataset.clips.sounds import judge_clips, make_sounds, wav_of
+from utils.dataset.clips.sounds import make_sounds, score_clips, wav_of
 from utils.dataset.clips.split import Sound, assign_splits
 from utils.dataset.formats.listing import real_path
 from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import Limits, flag_clips
-from utils.dataset.quality.recognition import clip_transcriber, disagreement, hear_clips
+from utils.dataset.quality.recognition import clip_transcriber, disagreement, transcribe_clips
 from utils.dataset.quality.scorers import Scorers, has_dnsmos
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
@@ -97,8 +97,8 @@ def build(
         old = read_existing(project, checks.language)
         if change is not None:
             old = replace(old, clips=change(old.clips))
-        judges = _judges(config, base)
-        sounds = SoundMaker(settings=_sound_settings(config, checks), folder=work.wavs, judges=judges)
+        scorers = _scorers(config, base)
+        sounds = SoundMaker(settings=_sound_settings(config, checks), folder=work.wavs, scorers=scorers)
         maker = ClipMaker(checks=checks, existing=old, work=work, settings=sounds.settings, dataset=project.dataset)
         made = make_sounds(
             recordings + ([] if change else _fixed(old, recordings, work)),
@@ -112,8 +112,8 @@ def build(
         clips = [maker.check_again(clip) for clip in merge(old.clips, made)]
         if change is not None:
             _require_all(made, old.clips, clips)
-        clips = _judged(clips, config, work, judges, project, checks)
-        report = _report(clips, made, old, _settings(config, checks, sounds.settings, judges))
+        clips = _scored(clips, config, work, scorers, project, checks)
+        report = _report(clips, made, old, _settings(config, checks, sounds.settings, scorers))
         _write(report, checks.language, project, staging, work)
         staging.commit()
     return report
@@ -146,7 +146,7 @@ def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
     )
 
 
-def _judges(config: PrepareConfig, base: Any) -> Scorers:
+def _scorers(config: PrepareConfig, base: Any) -> Scorers:
     from utils.bases.loading import speaker_fingerprint
 
     asks_speaker = config.quality and config.check_speakers
@@ -205,14 +205,14 @@ def _require_all(made: list[ClipReport], wanted: list[ClipReport], clips: list[C
         )
 
 
-def _judged(
-    clips: list[ClipReport], config: PrepareConfig, work: Work, judges: Scorers, project: Project, checks: Checks
+def _scored(
+    clips: list[ClipReport], config: PrepareConfig, work: Work, scorers: Scorers, project: Project, checks: Checks
 ) -> list[ClipReport]:
     """The clips with their flags; those that are flagged are dropped where the settings say so."""
     if not config.quality:
         return [replace(clip, flags=()) for clip in clips]
     used = [clip for clip in clips if clip.status == "used"]
-    answers = judge_clips(used, judges, work, project.dataset, workers=config.workers)
+    answers = score_clips(used, scorers, work, project.dataset, workers=config.workers)
     prints = {clip.wav_hash: clip.fingerprint for clip in used if clip.fingerprint}
     used = [replace(clip, measures=clip.measures | answers.numbers.get(clip.wav_hash, {})) for clip in used]
     if config.check_transcripts:
@@ -228,14 +228,14 @@ def _judged(
 def _compared(
     clips: list[ClipReport], config: PrepareConfig, work: Work, project: Project, checks: Checks
 ) -> list[ClipReport]:
-    """The clips with what a recogniser heard in them, and how far that is from their transcripts."""
-    heard = hear_clips(clips, clip_transcriber(config), work, lambda clip: wav_of(clip, work, project.dataset))
+    """The clips with their recognized texts, and how far these are from their transcripts."""
+    texts = transcribe_clips(clips, clip_transcriber(config), work, lambda clip: wav_of(clip, work, project.dataset))
     found = []
     for clip in clips:
-        said = heard.get(clip.wav_hash)
-        if said is not None:
-            cer = round(disagreement(clip.text, said, checks.reads), 4)
-            clip = replace(clip, heard=said, measures=clip.measures | {"cer": cer})
+        recognized = texts.get(clip.wav_hash)
+        if recognized is not None:
+            cer = round(disagreement(clip.text, recognized, checks.reads), 4)
+            clip = replace(clip, heard=recognized, measures=clip.measures | {"cer": cer})
         found.append(clip)
     return found
 
@@ -288,12 +288,12 @@ def _inherited(clips: list[ClipReport], old: Existing) -> dict[str, Split]:
     }
 
 
-def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings, judges: Scorers) -> dict[str, Any]:
+def _settings(config: PrepareConfig, checks: Checks, sound: SoundSettings, scorers: Scorers) -> dict[str, Any]:
     """The settings with the limits that applied, what clips made with them carry as `cleaning`, and who was asked."""
     limits = {"max_audio_length": checks.max_audio_length, "max_text_length": checks.max_text_length}
     values = asdict(config) | limits | {"cleaning": sound.key if sound.changes_sound else ""}
     lacking = "not asked: the package speechmos is not installed" if not has_dnsmos() else "not asked"
-    values["dnsmos"] = "asked" if judges.dnsmos else lacking
+    values["dnsmos"] = "asked" if scorers.dnsmos else lacking
     values["also"] = [printable(path) for path in config.also]
     return {key: printable(value) if isinstance(value, Path) else value for key, value in values.items()}
 

@@ -51,7 +51,7 @@ def train_decoder(
     folder: Path,
     on_log: OnLog | None = None,
 ) -> None:
-    """Train the waveform decoder in place; goes on from the checkpoint in `folder` when there is one.
+    """Train the waveform decoder in place; resumes from the checkpoint in `folder` when there is one.
 
     The speaker encoder within `decoder` is left as it is. First the distance between spectrograms is all that counts;
     from `adversarial_from` on a discriminator says what still sounds made.
@@ -98,13 +98,15 @@ class _Trainer:
             torch.manual_seed(settings.seed)
             self.discriminator = SpectralDiscriminator().to(decoder.device)
         self.optimizer = torch.optim.AdamW(self.generator.parameters(), betas=(0.8, 0.99))
-        judge = self.discriminator.parameters()
-        self.judge_optimizer = torch.optim.AdamW(judge, lr=settings.discriminator_learning_rate, betas=(0.8, 0.99))
+        critic = self.discriminator.parameters()
+        self.discriminator_optimizer = torch.optim.AdamW(
+            critic, lr=settings.discriminator_learning_rate, betas=(0.8, 0.99)
+        )
         self.parts = {
             "generator": self.generator,
             "discriminator": self.discriminator,
             "optimizer": self.optimizer,
-            "judge_optimizer": self.judge_optimizer,
+            "judge_optimizer": self.discriminator_optimizer,  # the name in saved states
         }
 
     @property
@@ -125,9 +127,9 @@ class _Trainer:
         losses = self.spectral(made, real) | losses
         total = torch.stack(list(losses.values())).sum()
         if settings.adversarial_from is not None and step >= settings.adversarial_from:
-            judged = discriminator_loss(self.discriminator, made.detach(), real)
-            _descend(self.judge_optimizer, judged, self.discriminator, settings.grad_clip_norm)
-            losses["judge"] = judged.detach()
+            critic_loss = discriminator_loss(self.discriminator, made.detach(), real)
+            _descend(self.discriminator_optimizer, critic_loss, self.discriminator, settings.grad_clip_norm)
+            losses["judge"] = critic_loss.detach()
             losses["verdict"], losses["features"] = generator_losses(self.discriminator, made, real)
             total = total + settings.adversarial_weight * (losses["verdict"] + losses["features"])
         _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
@@ -167,10 +169,10 @@ class _Trainer:
         losses = pitch_losses(outline.pitch, pitch)
         if outline.mel is not None:
             # A frame's middle is half a frame after its beginning.
-            heard = self.spectral.log_mel(sound[..., HOP // 2 :])[..., : outline.mel.shape[2]]
+            target = self.spectral.log_mel(sound[..., HOP // 2 :])[..., : outline.mel.shape[2]]
             cut = round(self.settings.margin_latents * FRAMES_PER_LATENT)
-            inner = slice(cut, heard.shape[2] - cut)
-            losses["outline"] = F.l1_loss(outline.mel[..., inner], heard[..., inner])
+            inner = slice(cut, target.shape[2] - cut)
+            losses["outline"] = F.l1_loss(outline.mel[..., inner], target[..., inner])
         return losses
 
     def _inner(self, sound: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class DecoderTraining:
     warmup_steps: int = 100
     """Steps over which the learning rate rises."""
     adversarial_from: int | None = None
-    """Step from which a discriminator judges as well; never when None."""
+    """Step from which the discriminator's loss counts; never when None."""
     adversarial_weight: float = 0.1
     """Weight of the discriminator's verdict and of the distance in its features."""
     discriminator_learning_rate: float = 2e-4
@@ -113,6 +113,6 @@ class DecoderClips:
         with soundfile.SoundFile(clip.wav) as file:
             assert file.samplerate == OUTPUT_RATE, f"{clip.wav} is at {file.samplerate} Hz"
             file.seek(min(first, file.frames))
-            heard = file.read(self.num_samples, dtype="float32")
-        sound[0, : len(heard)] = torch.from_numpy(heard)
+            samples = file.read(self.num_samples, dtype="float32")
+        sound[0, : len(samples)] = torch.from_numpy(samples)
         return torch.from_numpy(latents), sound

@@ -28,5 +28,5 @@ def known_latents(
     embedded = gpt.embed(batch, conditioning.expand(len(codes), -1, -1))
     hidden = gpt.final_norm(gpt.transform(embedded, batch)).flatten(0, 1)
     # Places stand clip after clip, codes and stops; the first stop is the last state that decoding sees.
-    places = batch.code_indices[: batch.num_code_targets].split([len(clip) + STOPS for clip in codes])
-    return [hidden[own[: len(clip) + 1]] for own, clip in zip(places, codes, strict=True)]
+    indices = batch.code_indices[: batch.num_code_targets].split([len(clip) + STOPS for clip in codes])
+    return [hidden[own[: len(clip) + 1]] for own, clip in zip(indices, codes, strict=True)]

@@ -88,7 +88,7 @@ class SpectralDiscriminator(nn.Module):
     """Looks at magnitude spectrograms at three resolutions and says where they look real.
 
     Far narrower than in the paper (8 channels instead of 32), and coarse from the first layer on: on a CPU the full one
-    costs ten times as much as the decoder it judges.
+    costs ten times as much as the decoder it scores.
 
     Source: Jang et al. 2021, UnivNet, section 2.3.
     """

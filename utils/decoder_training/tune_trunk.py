@@ -1,8 +1,7 @@
 """Fit a decoder's acoustic model to one project's voice at export.
 
-Fine-tuning the GPT changes what is said and how; the timbre is the decoder's, which follows a throat that it never
-heard by one speaker embedding alone. A trunk makes no sound, so that teaching it takes seconds: the sound follows it by
-a filter.
+Fine-tuning the GPT changes what is said and how. The timbre is the decoder's, which knows a new voice by its speaker
+embedding alone. The trunk predicts pitch and mel only, and a filter makes the sound, so training it takes seconds.
 
 Shapes: M latents of a clip, D latent width, E speaker embedding width.
 """
@@ -98,7 +97,7 @@ def tune_trunk(
         base: whose decoder has a trunk, see `has_trunk`.
         gpt: the fine-tuned one, in evaluation mode on the CPU.
         voice: what all clips are said with.
-        clips: what to learn from; of many, MAX_CLIPS evenly chosen ones. What cannot be read is left out.
+        clips: what to learn from; of many, MAX_CLIPS evenly chosen ones. Unreadable clips are skipped.
         eval_clips: what shows whether it helped.
         language: of the transcripts.
         steps: optimizer steps.
@@ -114,8 +113,10 @@ def tune_trunk(
     shutil.rmtree(folder, ignore_errors=True)  # what a killed export left
     folder.mkdir()
     try:
-        learns = _lessons(base, gpt, voice, _some(clips, MAX_CLIPS), folder / "train", language, progress)
-        asked = _lessons(base, gpt, voice, _some(eval_clips, MAX_EVAL_CLIPS), folder / "eval", language, progress)
+        learns = _training_examples(base, gpt, voice, _some(clips, MAX_CLIPS), folder / "train", language, progress)
+        asked = _training_examples(
+            base, gpt, voice, _some(eval_clips, MAX_EVAL_CLIPS), folder / "eval", language, progress
+        )
         own, before = _trunk_of(decoder), outline_error(decoder, asked)
         settings = replace(SETTINGS, trunk_steps=steps, log_every=max(1, steps // 10), checkpoint_every=steps)
 
@@ -144,9 +145,9 @@ def outline_error(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> float:
         predicted = generator.trunk(frames, clip.speaker[None, :, None]).mel
         sound = torch.from_numpy(soundfile.read(clip.wav, dtype="float32")[0])[None, None]
         # A frame's middle is half a frame after its beginning.
-        heard = spectral.log_mel(F.pad(sound, (0, HOP))[..., HOP // 2 :])
-        length = min(heard.shape[2], predicted.shape[2], sound.shape[2] // HOP)
-        errors.append(F.l1_loss(predicted[..., :length], heard[..., :length]).item())
+        target = spectral.log_mel(F.pad(sound, (0, HOP))[..., HOP // 2 :])
+        length = min(target.shape[2], predicted.shape[2], sound.shape[2] // HOP)
+        errors.append(F.l1_loss(predicted[..., :length], target[..., :length]).item())
     return float(np.mean(errors))
 
 
@@ -159,7 +160,7 @@ def _some(clips: Sequence[Clip], most: int) -> list[Clip]:
     return list(clips[:: -(-len(clips) // most) or 1])
 
 
-def _lessons(
+def _training_examples(
     base: Base, gpt: XttsGpt, voice: Voice, clips: Sequence[Clip], folder: Path, language: str, progress: ProgressFn
 ) -> list[DecoderClip]:
     """What the GPT thinks of each clip, beside its sound at 24 000 Hz."""
@@ -182,13 +183,13 @@ def _lessons(
             continue  # the run left it out as well
         codes = encoder(wav, [wav.shape[1]])
         (latents,) = known_latents(gpt, voice.latents, [tokens], codes)
-        lesson = DecoderClip(
+        example = DecoderClip(
             latents=folder / f"{number}.npy", wav=folder / f"{number}.wav", speaker=voice.embedding[0, :, 0].clone()
         )
-        np.save(lesson.latents, latents.numpy())
+        np.save(example.latents, latents.numpy())
         sound = resample(wav, DATASET_RATE, OUTPUT_RATE)[0].numpy()
-        soundfile.write(lesson.wav, sound, OUTPUT_RATE, subtype="FLOAT")
-        made.append(lesson)
+        soundfile.write(example.wav, sound, OUTPUT_RATE, subtype="FLOAT")
+        made.append(example)
     if not made:
         raise UserError(
             what=f"there is no clip that the decoder could learn the voice from (of {len(clips)})",

@@ -70,11 +70,11 @@ def find_defects(wav: Tensor, reference: Tensor, *, finished: bool = True, pace:
 
 def longest_pause(wav: Tensor) -> float:
     """Longest stretch without sound after speech has begun, in seconds; all of a silent recording."""
-    heard = active(wav)
-    indices = np.flatnonzero(heard)
+    speech = active(wav)
+    indices = np.flatnonzero(speech)
     if not len(indices):
         return wav.shape[1] / RATE
-    gaps = np.diff(np.append(indices, len(heard)))
+    gaps = np.diff(np.append(indices, len(speech)))
     return float(gaps.max() - 1) * HOP / RATE
 
 
@@ -83,21 +83,21 @@ def loop_seconds(wav: Tensor) -> float:
 
     A frame repeats when the frame one lag before it has the same spectrum. Silence repeats nothing.
     """
-    heard = active(wav)
-    mels = log_mels(wav).numpy()[: len(heard)]
-    heard = heard[: len(mels)]
+    speech = active(wav)
+    mels = log_mels(wav).numpy()[: len(speech)]
+    speech = speech[: len(mels)]
     shapes = mels - mels.mean(1, keepdims=True)
     # What all frames have in common says nothing.
-    shapes = shapes - (shapes[heard].mean(0) if heard.any() else 0)
+    shapes = shapes - (shapes[speech].mean(0) if speech.any() else 0)
     shapes /= np.maximum(np.linalg.norm(shapes, axis=1, keepdims=True), 1e-6)
     longest = 0.0
     for lag in range(*(round(s * FRAMES_PER_SECOND) for s in LOOP_LAGS_S)):
         if lag >= len(shapes):
             break
         likeness = (shapes[lag:] * shapes[:-lag]).sum(1)
-        # A loop is judged over its whole piece: single frames may differ, and may agree by chance.
+        # A loop is measured over its whole piece: single frames may differ, and may agree by chance.
         kernel = np.ones(lag) / lag
-        both = np.convolve(heard[lag:] & heard[:-lag], kernel, mode="valid") if len(likeness) >= lag else np.zeros(0)
+        both = np.convolve(speech[lag:] & speech[:-lag], kernel, mode="valid") if len(likeness) >= lag else np.zeros(0)
         mean = np.convolve(likeness, kernel, mode="valid") if len(likeness) >= lag else np.zeros(0)
         run = _longest_run((mean > LOOP_LIKENESS) & (both > 0.5))
         if run:

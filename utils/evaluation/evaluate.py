@@ -22,7 +22,7 @@ from utils.evaluation.plots import draw
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
 from utils.evaluation.scores import ModelScores, as_values
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
-from utils.evaluation.words import find_recogniser
+from utils.evaluation.words import find_recognizer
 from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
@@ -66,7 +66,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
 
     Args:
         config: which models and sentences.
-        progress: who is told how far it is.
+        progress: called with (phase, sentences done, in all).
 
     Raises:
         UserError: no such model or sentences, or nothing to compare them with.
@@ -76,9 +76,9 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     sources, recording = _sources(config, project)
     language = _language(config, project, sources[0].base)
     espeak = find_voice(language, config.synthesiser_voice)
-    recognise = find_recogniser(config.whisper, language)
+    recognize = find_recognizer(config.whisper, language)
     missing = {"near_miss": espeak} if isinstance(espeak, str) else {}
-    missing |= {"cer": recognise} if isinstance(recognise, str) else {}
+    missing |= {"cer": recognize} if isinstance(recognize, str) else {}
     sentences = _sentences(config, project, espeak)
     if all(not sentence.near_misses for sentence in sentences):
         missing.setdefault("near_miss", "the sentences have too few different words, or a script without spaces")
@@ -92,7 +92,7 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
         language=language,
         config=config,
         folder=folder,
-        recognise=None if isinstance(recognise, str) else recognise,
+        recognize=None if isinstance(recognize, str) else recognize,
         progress=progress,
     )
     write_evaluation(folder, models, missing, _facts(config, language, sentences, recording))
@@ -116,7 +116,7 @@ def make_sentence(
     Args:
         text: what to say.
         others: where the words of its near misses come from.
-        voice: how the reference synthesiser speaks; None when there is none.
+        voice: how the reference synthesizer speaks; None when there is none.
         recording: the sentence said by a person, [1, N] at 16 000 Hz.
         of: whose voice to speak with, see `Sentence.voice`.
 
@@ -125,10 +125,10 @@ def make_sentence(
     """
     rendition = say(text, voice) if voice else None
     reference = recording if recording is not None else rendition
-    assert reference is not None, "a sentence needs a recording or a synthesiser"
+    assert reference is not None, "a sentence needs a recording or a synthesizer"
     if trimmed(reference).shape[1] < MIN_REFERENCE_S * RATE:
         raise UserError(
-            what=f"the {'recording' if recording is not None else 'synthesiser'} of {text!r} is silent",
+            what=f"the {'recording' if recording is not None else 'synthesizer'} of {text!r} is silent",
             fix="leave the sentence out, or prepare the dataset again if it is a clip",
         )
     near = [say(variant, voice) for variant in near_misses(text, others)] if voice else []
@@ -154,24 +154,24 @@ def _measured(
     language: str,
     config: EvaluateConfig,
     folder: Path,
-    recognise: Callable[[Tensor], str] | None,
+    recognize: Callable[[Tensor], str] | None,
     progress: ProgressFn | None,
 ) -> list[ModelScores]:
-    """Scores of each model, one loaded at a time; the first one's speaker encoder hears them all."""
+    """Scores of each model, one loaded at a time; the first one's speaker encoder embeds them all."""
     embed: Embed | None = None
     found = []
     for source in sources:
         synthesizer = source.load()
         embed = embed or embedder(synthesizer)
 
-        def told(done: int, total: int, name: str = source.name) -> None:
+        def report(done: int, total: int, name: str = source.name) -> None:
             if progress is not None:
                 progress(f"speaking: {name}", done, total)
 
         speaker = speaker_of(source.name, synthesizer, synthesizer.voice(recording), language=language, config=config)
         voices = {"": load_audio(recording, RATE)}
         found.append(
-            measure(speaker, sentences, voices=voices, folder=folder, embed=embed, recognise=recognise, progress=told)
+            measure(speaker, sentences, voices=voices, folder=folder, embed=embed, recognize=recognize, progress=report)
         )
     return found
 
@@ -233,12 +233,12 @@ def _language(config: EvaluateConfig, project: Project | None, base: Base) -> st
 
 
 def _sentences(config: EvaluateConfig, project: Project | None, espeak: ReferenceVoice | str) -> list[Sentence]:
-    """The sentences with their references: recordings of the project, else the reference synthesiser."""
+    """The sentences with their references: recordings of the project, else the reference synthesizer."""
     voice = None if isinstance(espeak, str) else espeak
     recordings = _texts(config, project)
     if len(recordings) < 2:
         raise UserError(
-            what=f"{len(recordings)} sentence cannot be told apart from others",
+            what=f"{len(recordings)} sentence cannot be distinguished from others",
             where=str(config.sentences or (project and project.eval_csv)),
             fix="give two or more different ones: --sentences FILE",
         )

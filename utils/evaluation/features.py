@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 RATE = 16_000
-"""Sample rate that all measures hear at, in Hz."""
+"""Sample rate of all metrics, in Hz."""
 HOP = 200
 FRAMES_PER_SECOND = RATE // HOP
 FFT_SIZE = 512
@@ -21,7 +21,7 @@ FINE, COARSE = 40, 24
 """Mel bands for sound, and for words."""
 NUM_MFCCS, NUM_CEPSTRA = 8, 24
 """Coefficients for words, and for sound. Eight of 24 bands are too coarse to follow the harmonics of a high voice: with
-13 of 40, perfect speech of a woman was told from near misses of a man in 80 % of 20 sentences, with these in all."""
+13 of 40, a woman's perfect speech was separated from a man's near misses in 80 % of 20 sentences, with these in all."""
 SLOPE_FRAMES = 9
 FLOOR = 1e-5
 """Amplitudes below this are silence: 100 dB under full scale."""
@@ -54,7 +54,7 @@ def log_mels(wav: Tensor, bands: int = FINE) -> Tensor:
 
 
 def cepstra(mels: Tensor, count: int) -> Tensor:
-    """Cepstral coefficients 1 to `count` of log-mels, [T, K] to [T, count]; the level, number 0, is left out.
+    """Cepstral coefficients 1 to `count` of log-mels, [T, K] to [T, count]; the level, number 0, is dropped.
 
     One-sided, so that log|H| is the sum of c_m cos(m w), as mel-cepstral distortion expects (Kubichek 1993).
     """
@@ -89,7 +89,7 @@ def trimmed(wav: Tensor) -> Tensor:
 def mfccs(wav: Tensor) -> Features:
     """What was said, as little as possible of who said it: MFCCs and their slopes, [T, 16].
 
-    Each coefficient has mean 0 and variance 1 over the recording, which takes out the channel and most of the throat.
+    Each coefficient has mean 0 and variance 1 over the recording, which removes the channel and most of the voice.
     """
     if wav.shape[1] < WINDOW:
         return np.zeros((0, 2 * NUM_MFCCS), dtype=np.float32)

@@ -45,8 +45,8 @@ def sound_of(wav: Tensor) -> Sound:
     """Pitch and spectrum of speech, [1, N]."""
     voiced = pitches(wav)
     low, middle, high = np.percentile(voiced, (10, 50, 90)) if len(voiced) else (np.nan,) * 3
-    mels, heard = log_mels(wav), active(wav)
-    kept = mels[: len(heard)][torch.from_numpy(heard[: len(mels)])]
+    mels, is_active = log_mels(wav), active(wav)
+    kept = mels[: len(is_active)][torch.from_numpy(is_active[: len(mels)])]
     spectrum = (kept.exp().square().mean(0).clamp(min=1e-12).log().numpy() / 2 if len(kept) else np.zeros(1)) * DB
     return Sound(
         pitch_hz=float(middle),

@@ -20,7 +20,7 @@ from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
 from utils.evaluation.scores import ModelScores, Score
 from utils.evaluation.warping import distances
-from utils.evaluation.words import Recognise, rank
+from utils.evaluation.words import Recognize, rank
 from utils.text.error_rate import character_error_rate
 
 SLOWEST, FASTEST = 0.5, 2.0
@@ -37,9 +37,9 @@ class Sentence:
     reference: Tensor
     """The sentence said right, [1, N]."""
     rendition: Tensor | None = None
-    """The sentence as the reference synthesiser says it, [1, N]."""
+    """The sentence as the reference synthesizer says it, [1, N]."""
     near_misses: Sequence[Tensor] = field(default=())
-    """Variants with some words swapped, by the reference synthesiser, [1, N] each."""
+    """Variants with some words swapped, by the reference synthesizer, [1, N] each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def measure(
     voices: dict[str, Tensor],
     folder: Path,
     embed: Embed | None = None,
-    recognise: Recognise | None = None,
+    recognize: Recognize | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ModelScores:
     """Scores of one model; its wavs go to `folder`.
@@ -82,8 +82,8 @@ def measure(
         voices: recordings [1, N] of the voices that it should sound like.
         folder: of the evaluation; the wavs go to a folder below, named after the model.
         embed: speaker encoder.
-        recognise: recogniser.
-        progress: told (sentences done, in all).
+        recognize: recognizer.
+        progress: called with (sentences done, in all).
 
     Raises:
         UserError: the model cannot read a sentence.
@@ -101,7 +101,7 @@ def measure(
     wavs = [resample(speech.wav, OUTPUT_RATE, RATE) for speech, _ in said]
     ratios = [_seconds(wav) / _seconds(one.reference) for wav, one in zip(wavs, sentences, strict=True)]
     pace = float(np.clip(np.median(ratios), SLOWEST, FASTEST))
-    ears = _Ears(sentences=sentences, voices=voices, embed=embed, recognise=recognise, pace=pace)
+    ears = _Ears(sentences=sentences, voices=voices, embed=embed, recognize=recognize, pace=pace)
     return ModelScores(
         name=speaker.name,
         scores=[
@@ -120,10 +120,10 @@ class _Ears:
         sentences: Sequence[Sentence],
         voices: dict[str, Tensor],
         embed: Embed | None,
-        recognise: Recognise | None,
+        recognize: Recognize | None,
         pace: float,
     ) -> None:
-        self.sentences, self.embed, self.recognise, self.pace = sentences, embed, recognise, pace
+        self.sentences, self.embed, self.recognize, self.pace = sentences, embed, recognize, pace
         self.references = [mfccs(trimmed(one.reference)) for one in sentences]
         self.sounds = {name: sound_of(wav) for name, wav in voices.items()}
         self.embeddings = {name: embed(wav) for name, wav in voices.items()} if embed else {}
@@ -131,10 +131,10 @@ class _Ears:
     def score(self, number: int, speech: Said, wav: Tensor, took: float, *, wav_name: str) -> Score:
         """All figures of one sentence; `wav` is the speech at 16 000 Hz."""
         sentence, inner = self.sentences[number], trimmed(wav)
-        heard = mfccs(inner)
+        cepstra = mfccs(inner)
         others = [one for place, one in enumerate(self.references) if place != number]
         apart = difference(sound_of(wav), self.sounds[sentence.voice])
-        words = self.recognise(wav) if self.recognise else None
+        words = self.recognize(wav) if self.recognize else None
         near = [mfccs(trimmed(one)) for one in sentence.near_misses]
         rendition = sentence.rendition
         return Score(
@@ -145,8 +145,8 @@ class _Ears:
             took_s=took,
             cer=None if words is None else character_error_rate(sentence.text, words, count_spaces=True),
             heard=words,
-            retrieval_rank=rank(heard, self.references[number], others),
-            near_miss_rank=rank(heard, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,
+            retrieval_rank=rank(cepstra, self.references[number], others),
+            near_miss_rank=rank(cepstra, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,
             mcd_db=distortion(inner, trimmed(sentence.reference)),
             cosine=self._cosine(inner, sentence.voice),
             pitch=apart.pitch,

@@ -35,7 +35,7 @@ ABSENT = "espeak-ng is not installed (apt-get install espeak-ng, or espeak-ng's 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceVoice:
-    """How the reference synthesiser speaks."""
+    """How the reference synthesizer speaks."""
 
     name: str
     """espeak-ng voice, with or without a variant: en-us, en-us+f2, de."""
@@ -63,7 +63,7 @@ def find_voice(language: str, name: str | None = None) -> ReferenceVoice | str:
 
 
 def say(text: str, voice: ReferenceVoice) -> Tensor:
-    """The text as the reference synthesiser says it, [1, N] at 16 000 Hz.
+    """The text as the reference synthesizer says it, [1, N] at 16 000 Hz.
 
     Raises:
         UserError: espeak-ng is not installed or has no such voice.
@@ -75,8 +75,8 @@ def say(text: str, voice: ReferenceVoice) -> Tensor:
     except FileNotFoundError as error:
         raise UserError(what=ABSENT) from error
     if done.returncode or len(done.stdout) <= 44:
-        told = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise UserError(what=f"espeak-ng cannot speak with voice {voice.name!r}: {told[0]}")
+        message = done.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise UserError(what=f"espeak-ng cannot speak with voice {voice.name!r}: {message[0]}")
     # A stream's header does not know its length; only what follows it counts.
     header, samples = done.stdout[:44], done.stdout[44:]
     rate = int.from_bytes(header[24:28], "little")

@@ -20,9 +20,9 @@ class Score:
     audio_s: float
     took_s: float
     cer: float | None
-    """Character error rate of the recogniser."""
+    """Character error rate of the recognizer."""
     heard: str | None
-    """What the recogniser heard."""
+    """The recognized text."""
     retrieval_rank: int
     """Place of the right sentence among all sentences, 1 is right."""
     near_miss_rank: int | None

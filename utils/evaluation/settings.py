@@ -12,7 +12,7 @@ RESULT_FILE = "evaluation.json"
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(Config):
-    """Have models speak sentences they never heard, and measure words, voice and defects."""
+    """Have models speak sentences they were not trained on, and measure words, voice and defects."""
 
     project: str | None = None
     """Project whose voice is measured."""

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from utils.audio.recogniser import Transcriber, TranscriberSettings, find_weights
+from utils.audio.recognizer import Transcriber, TranscriberSettings, find_weights
 from utils.errors import UserError
 from utils.evaluation.features import RATE, Features
 from utils.evaluation.warping import distances
 
-Recognise = Callable[[Tensor], str]
+Recognize = Callable[[Tensor], str]
 """Speech [1, N] at 16 000 Hz to its words."""
 
 
@@ -19,15 +19,15 @@ def rank(said: Features, wanted: Features, others: Sequence[Features]) -> int:
     return 1 + sum(one <= right for one in wrong)
 
 
-def find_recogniser(weights: str | None, language: str) -> Recognise | str:
-    """A recogniser of faster-whisper from weights on this machine, or the reason why there is none.
+def find_recognizer(weights: str | None, language: str) -> Recognize | str:
+    """A recognizer of faster-whisper from weights on this machine, or the reason why there is none.
 
     Args:
         weights: folder with CTranslate2 weights, or the name of a model in Hugging Face's cache, such as small.
         language: code of the sentences' language.
     """
     if weights is None:
-        return "no recogniser was named (--whisper small, or a folder with its weights)"
+        return "no recognizer was named (--whisper small, or a folder with its weights)"
     try:
         folder = find_weights(weights, download=False)
         settings = TranscriberSettings(
@@ -37,5 +37,5 @@ def find_recogniser(weights: str | None, language: str) -> Recognise | str:
         transcriber.load()
     except UserError as error:
         return f"faster-whisper cannot be used: {error.what}"
-    assert RATE == 16_000, "what Whisper hears at"
-    return lambda wav: transcriber.listen(wav[0].numpy())
+    assert RATE == 16_000, "Whisper's sample rate"
+    return lambda wav: transcriber.transcribe(wav[0].numpy())

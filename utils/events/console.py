@@ -20,19 +20,12 @@ def say(log: logging.Logger, message: str, *, level: int = logging.INFO) -> None
         message: one line or several.
         level: of the log record; below INFO nothing is printed.
     """
-    if is_logged(log, level):
+    # Handlers alone do not show it: notebook services install one, and the root logger's default level hides INFO.
+    if log.hasHandlers() and (log.isEnabledFor(level) or _has_own_level(log)):
         log.log(level, "%s", message, extra={SAID: True})
     elif level >= logging.INFO and sys.stdout is not None:
         sys.stdout.write(f"{message}\n")
         sys.stdout.flush()
-
-
-def is_logged(log: logging.Logger, level: int) -> bool:
-    """Whether a message of this level belongs in the log, even if the caller's own choice then drops it there.
-
-    Handlers alone do not tell: notebook services install one, and the root logger's default level hides INFO.
-    """
-    return log.hasHandlers() and (log.isEnabledFor(level) or _has_own_level(log))
 
 
 def _has_own_level(log: logging.Logger) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from utils.events.read import Event, forward_lines, may_hold, parse_event
 
 FINGERPRINT = 64
-"""Bytes of the log's beginning that tell it from another one: its first event holds the time it was written."""
+"""Bytes of the log's beginning that distinguish it from another one: its first event holds the time it was written."""
 
 
 SETTLED_S = 2.0

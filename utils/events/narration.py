@@ -68,7 +68,7 @@ class Narration:
         self._write(line)
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """An event of the run's log; those that say nothing to a person who waits are passed over."""
+        """An event of the run's log; those that say nothing to a person who waits are skipped."""
         if kind == "step":
             self._step(fields)
         elif kind == "optimizations":

@@ -14,7 +14,7 @@ EventListener = Callable[[str, dict[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Progresses:
-    """Each may be left out."""
+    """Each may be None."""
 
     data: ProgressFn | None = None
     steps: StepProgress | None = None

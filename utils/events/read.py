@@ -14,7 +14,7 @@ Event = dict[str, Any]
 BLOCK = 1 << 16
 """Bytes read at a time from the end."""
 MAX_LINE = 1 << 20
-"""A longer line, in bytes, is no event of ours; it is passed over without being held in memory."""
+"""A longer line, in bytes, is no event of ours; it is skipped without being held in memory."""
 
 
 def read_events(path: Path, *, kind: str | None = None) -> Iterator[Event]:
@@ -101,7 +101,7 @@ def events_backwards(path: Path, *, kind: str | None = None, start: int = 0, end
 
 
 def forward_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines from here on with their line ends, the last perhaps torn; overlong ones are left out."""
+    """Lines from here on with their line ends, the last perhaps torn; overlong ones are skipped."""
     while line := file.readline(MAX_LINE):
         if len(line) < MAX_LINE or line.endswith(b"\n"):
             yield line
@@ -111,7 +111,7 @@ def forward_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def lines_backwards(file: BinaryIO, *, start: int = 0, end: int) -> Iterator[bytes]:
-    """Lines up to `end`, the last one first, with their line ends; overlong ones are left out.
+    """Lines up to `end`, the last one first, with their line ends; overlong ones are skipped.
 
     Args:
         file: opened for reading bytes.

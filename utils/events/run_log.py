@@ -17,24 +17,24 @@ class RunLog:
     """The log of a run.
 
     Args:
-        path: its events.jsonl; None in all processes of a distributed run but the first, which tell nothing.
-        listener: called with each event after it is written.
+        path: its events.jsonl; None in all processes of a distributed run but the first, which write nothing.
+        subscriber: called with each event after it is written.
         loggers: likewise; one that fails is given up, because no run should end for it.
     """
 
     def __init__(
-        self, path: Path | None, listener: EventListener | None = None, loggers: Sequence[Logger] = ()
+        self, path: Path | None, subscriber: EventListener | None = None, loggers: Sequence[Logger] = ()
     ) -> None:
         self.events = EventWriter(path) if path is not None else None
-        self._listener = listener
+        self._subscriber = subscriber
         self._loggers = list(loggers)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append an event; see `EventWriter.write`."""
         if self.events is not None:
             self.events.write(kind, **fields)
-            if self._listener is not None:
-                self._listener(kind, fields)
+            if self._subscriber is not None:
+                self._subscriber(kind, fields)
             for logger in list(self._loggers):
                 self._heed(logger, partial(logger.event, kind, fields))
 

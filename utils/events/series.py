@@ -86,7 +86,7 @@ class Series:
 
 
 class _Bucket:
-    """What is kept of neighbouring events."""
+    """What is kept of neighboring events."""
 
     def __init__(self, event: Event, fields: Sequence[str]) -> None:
         self.first = self.last = event
@@ -109,7 +109,7 @@ class _Bucket:
 
 
 class _Grid:
-    """Buckets of equal width in `x`; when the events leave the grid, each two neighbours become one."""
+    """Buckets of equal width in `x`; when the events leave the grid, each two neighbors become one."""
 
     def __init__(self, num_buckets: int, fields: Sequence[str], x: str) -> None:
         self._num_buckets, self._fields, self._x = num_buckets, fields, x
@@ -157,7 +157,7 @@ class _Grid:
         return bucket
 
     def _halve(self) -> None:
-        """Double the width: each two neighbours become one."""
+        """Double the width: each two neighbors become one."""
         self._width *= 2
         events = list(self.events())
         self._buckets.clear()

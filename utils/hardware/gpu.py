@@ -44,25 +44,25 @@ class Gpu:
     shares_memory: bool = False
     """The GPU has no memory of its own and uses the machine's (Grace, Jetson)."""
     utilization: int | None = None
-    """Share of the last moment in which a kernel ran, in percent; None when the driver does not tell."""
+    """Share of the last moment in which a kernel ran, in percent; None when the driver does not report it."""
     temperature: int | None = None
-    """Degrees Celsius; None when the driver does not tell."""
+    """Degrees Celsius; None when the driver does not report it."""
     capability: Version | None = None
-    """Compute capability, such as (8, 9); None when the driver does not tell."""
+    """Compute capability, such as (8, 9); None when the driver does not report it."""
     driver: str = ""
     """Version of the driver, such as 580.65.06."""
     cuda: Version | None = None
     """Newest CUDA version that the driver supports."""
     processes: dict[int, int | None] = field(default_factory=dict)
-    """Bytes used by each process id that computes here; None where the driver does not tell (Windows, display mode)."""
+    """Bytes used by each process id that computes here; None where unreported (Windows, display mode)."""
     speed: int = 0
-    """CUDA cores times their highest clock in MHz; 0 when the driver does not tell."""
+    """CUDA cores times their highest clock in MHz; 0 when the driver does not report it."""
     parts: tuple["Gpu", ...] = ()
     """The devices that the GPU is divided into (MIG), each with its own memory and the GPU's `index`."""
 
     @property
     def architecture(self) -> str:
-        """Pascal, Volta, Turing, Ampere, ...; empty when the driver does not tell the compute capability."""
+        """Pascal, Volta, Turing, Ampere, ...; empty when the driver does not report the compute capability."""
         return architecture(self.capability)
 
 
@@ -76,7 +76,7 @@ class GpuSurvey:
 
 
 def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs of this machine in the driver's order; `find_gpus` also tells why there are none."""
+    """The NVIDIA GPUs of this machine in the driver's order; `find_gpus` also says why there are none."""
     return list(find_gpus().gpus)
 
 
@@ -114,8 +114,8 @@ def _survey() -> GpuSurvey:
     if count == 0:
         return GpuSurvey(gpus=(), reason="the NVIDIA driver is running but sees no GPU")
     found, lost = [], []
-    driver = _told(pynvml.nvmlSystemGetDriverVersion) or ""
-    number = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _told(pynvml.nvmlSystemGetCudaDriverVersion)
+    driver = _answer(pynvml.nvmlSystemGetDriverVersion) or ""
+    number = _answer(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _answer(pynvml.nvmlSystemGetCudaDriverVersion)
     cuda = divmod(number // 10, 100) if number else None
     for index in range(count):
         try:
@@ -128,35 +128,35 @@ def _survey() -> GpuSurvey:
 
 def _read(index: int, driver: str, cuda: Version | None) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = _answer(pynvml.nvmlDeviceGetMemoryInfo, handle)
     shared = psutil.virtual_memory()
-    utilization = _told(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    utilization = _answer(pynvml.nvmlDeviceGetUtilizationRates, handle)
     return Gpu(
         index=index,
-        name=_told(pynvml.nvmlDeviceGetName, handle) or f"GPU {index}",
-        uuid=_told(pynvml.nvmlDeviceGetUUID, handle) or "",
+        name=_answer(pynvml.nvmlDeviceGetName, handle) or f"GPU {index}",
+        uuid=_answer(pynvml.nvmlDeviceGetUUID, handle) or "",
         total_bytes=memory.total if memory else shared.total,
         free_bytes=memory.free if memory else shared.available,
         used_bytes=memory.used if memory else shared.total - shared.available,
         shares_memory=memory is None,
         utilization=utilization.gpu if utilization else None,
         temperature=_temperature(handle),
-        capability=_told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+        capability=_answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
         driver=driver,
         cuda=cuda,
         processes=_processes(handle),
-        speed=(_told(pynvml.nvmlDeviceGetNumGpuCores, handle) or 0)
-        * (_told(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM) or 0),
+        speed=(_answer(pynvml.nvmlDeviceGetNumGpuCores, handle) or 0)
+        * (_answer(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM) or 0),
         parts=tuple(_parts(handle, index, driver, cuda)),
     )
 
 
 def _parts(handle: Any, index: int, driver: str, cuda: Version | None) -> Iterator[Gpu]:
     """The MIG devices of a GPU in the driver's order."""
-    mode = _told(pynvml.nvmlDeviceGetMigMode, handle)
+    mode = _answer(pynvml.nvmlDeviceGetMigMode, handle)
     if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
         return
-    for number in range(_told(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+    for number in range(_answer(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
         # A number that no device has is no end: there may be gaps.
         # Whatever else a driver or a container refuses here must not cost the GPU itself.
         with suppress(pynvml.NVMLError):
@@ -164,12 +164,12 @@ def _parts(handle: Any, index: int, driver: str, cuda: Version | None) -> Iterat
             memory = pynvml.nvmlDeviceGetMemoryInfo(part)
             yield Gpu(
                 index=index,
-                name=_told(pynvml.nvmlDeviceGetName, part) or f"part {number} of GPU {index}",
-                uuid=_told(pynvml.nvmlDeviceGetUUID, part) or "",
+                name=_answer(pynvml.nvmlDeviceGetName, part) or f"part {number} of GPU {index}",
+                uuid=_answer(pynvml.nvmlDeviceGetUUID, part) or "",
                 total_bytes=memory.total,
                 free_bytes=memory.free,
                 used_bytes=memory.used,
-                capability=_told(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+                capability=_answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
                 driver=driver,
                 cuda=cuda,
                 processes=_processes(part),
@@ -179,7 +179,7 @@ def _parts(handle: Any, index: int, driver: str, cuda: Version | None) -> Iterat
 def _temperature(handle: Any) -> int | None:
     """Drivers before 570 know only the older of the two questions."""
     asks = (pynvml.nvmlDeviceGetTemperatureV, pynvml.nvmlDeviceGetTemperature)
-    answers = (_told(ask, handle, pynvml.NVML_TEMPERATURE_GPU) for ask in asks)
+    answers = (_answer(ask, handle, pynvml.NVML_TEMPERATURE_GPU) for ask in asks)
     return next((answer for answer in answers if answer is not None), None)
 
 
@@ -187,13 +187,13 @@ def _processes(handle: Any) -> dict[int, int | None]:
     """Bytes by process id, compute and graphics together: a process that does both is named in both lists."""
     found: dict[int, int | None] = {}
     for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
-        for process in _told(ask, handle) or []:
+        for process in _answer(ask, handle) or []:
             known, used = found.get(process.pid), process.usedGpuMemory
             found[process.pid] = used if known is None else max(known, used or 0)
     return found
 
 
-def _told(ask: Callable[..., Any], *args: Any) -> Any:
+def _answer(ask: Callable[..., Any], *args: Any) -> Any:
     """The driver's answer, or None where this GPU or this driver has none."""
     try:
         return ask(*args)

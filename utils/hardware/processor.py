@@ -31,9 +31,9 @@ class Cpu:
     usable_cpus: int
     """Hardware threads that this process may use: affinity and container limits counted."""
     flags: frozenset[str] = frozenset()
-    """Instruction sets by their Linux names; only those that this operating system tells."""
+    """Instruction sets by their Linux names; only those that this operating system reports."""
     flags_known: bool = True
-    """False where the operating system does not tell them all (Windows)."""
+    """False where the operating system does not report them all (Windows)."""
 
     @property
     def has_bf16(self) -> bool:
@@ -98,7 +98,7 @@ def _sysctl(name: str) -> str:
 
 
 def _windows() -> tuple[str, frozenset[str]]:
-    """The registry's name of the processor, and the one flag that Windows tells: it has no number for bf16 units."""
+    """The registry's name of the processor, and the one flag that Windows reports: it has no number for bf16 units."""
     import ctypes
     import winreg
 

@@ -133,7 +133,7 @@ def recommend(
 
 def memory_tier(num_bytes: int) -> str:
     """Row of the matrix by GPU memory: < 8 GB, 8-12 GB, 12-16 GB, 16-24 GB or > 24 GB."""
-    # A card sold with 8 GB may tell 7.996 GiB.
+    # A card sold with 8 GB may report 7.996 GiB.
     return next(name for smallest, name in TIERS if round(num_bytes / GIB) >= smallest)
 
 
@@ -232,7 +232,7 @@ def _cpu_precision(processor: Cpu, use_case: UseCase) -> tuple[Precision, str]:
         return "fp32", "float32: what goes wrong is then not a matter of rounding"
     if processor.has_bf16:
         return "bf16", f"bf16: {processor.model} multiplies bf16 matrices in hardware; weights stay float32"
-    known = "" if processor.flags_known else " as far as this system tells"
+    known = "" if processor.flags_known else " as far as this system reports"
     return "fp32", f"float32: {processor.model} has no bf16 units{known}, and emulated bf16 is slower"
 
 

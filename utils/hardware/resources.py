@@ -63,7 +63,7 @@ def disk_free(path: Path) -> int:
 def shared_memory_free() -> int | None:
     """Free bytes of /dev/shm, through which loader processes hand over batches; None where there is none (Windows).
 
-    Docker gives a container 64 MB of it unless told otherwise; a loader that needs more dies with a bus error.
+    Docker gives a container 64 MB of it unless configured otherwise; a loader that needs more dies with a bus error.
     """
     return shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
 
@@ -71,7 +71,7 @@ def shared_memory_free() -> int | None:
 def cgroup_folders(controller: str) -> Iterator[Path]:
     """Folders of the control groups that this process belongs to, from its own up to the root, versions 1 and 2.
 
-    A container often sees its own group as the root, whatever path it is told: folders that do not exist are left out.
+    A container often sees its own group as the root, whatever path it is given: folders that do not exist are skipped.
     """
     try:
         lines = MEMBERSHIP.read_text(encoding="utf-8").splitlines()

@@ -148,7 +148,7 @@ def needed_driver(cuda: Version) -> int:
 
 
 def driver_suffices(gpu: Gpu, cuda: Version) -> bool:
-    """Whether a GPU's driver runs what was built for a CUDA version; also when the driver does not tell its own."""
+    """Whether a GPU's driver runs what was built for a CUDA version; also when the driver does not report its own."""
     if gpu.cuda is not None:
         return gpu.cuda[0] >= cuda[0]
     branch = gpu.driver.split(".")[0]

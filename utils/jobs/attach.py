@@ -43,7 +43,7 @@ class Attachment:
         return stop(self.folder, timeout_s=timeout_s)
 
     def wait(self, timeout_s: float | None = None) -> Job:
-        """Return when the job and its process have ended, or after `timeout_s`; the job's state tells which."""
+        """Return when the job and its process have ended, or after `timeout_s`; the job's state shows which."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while (job := self.status()).alive or job.process_alive:
             if deadline is not None and time.monotonic() >= deadline:

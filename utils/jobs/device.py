@@ -116,7 +116,7 @@ def _check_own(folder: Path) -> None:
     """Anyone may make folders in the temporary folder, also one that looks like ours."""
     if os.name == "posix" and folder.stat().st_uid != os.getuid():
         raise UserError(
-            what="the folder that tells which job has the GPU belongs to another user",
+            what="the folder that records which job has the GPU belongs to another user",
             where=str(folder),
             fix="remove it, or set TMPDIR to a folder of your own",
         )

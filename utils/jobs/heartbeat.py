@@ -1,7 +1,7 @@
 """A heartbeat file that a job touches every few seconds, for those who cannot see its process.
 
 A container that took the place of another one has another name and a process table of its own, and so has another
-computer on the same drive: only by what is written there can they tell a job that works from one that was killed.
+computer on the same drive: only what is written there distinguishes a working job from a killed one.
 """
 
 import threading
@@ -24,14 +24,15 @@ def beat(folder: Path) -> None:
     record = read_record(folder)
     assert record is not None, "who beats has announced itself"
     _touch(folder)
-    threading.Thread(target=_beat, args=(folder, record.pid), name=f"heartbeat {folder.name}", daemon=True).start()
+    pid = record.pid
 
+    def beat() -> None:
+        # Another process may have resumed the run; it beats for itself.
+        while (now := read_record(folder)) and now.pid == pid and (job := status_or_none(folder)) and job.alive:
+            _touch(folder)
+            time.sleep(BEAT_S)
 
-def _beat(folder: Path, pid: int | None) -> None:
-    # The run may have been gone on with by another process, which beats for itself.
-    while (record := read_record(folder)) and record.pid == pid and (job := status_or_none(folder)) and job.alive:
-        _touch(folder)
-        time.sleep(BEAT_S)
+    threading.Thread(target=beat, name=f"heartbeat {folder.name}", daemon=True).start()
 
 
 def _touch(folder: Path) -> None:

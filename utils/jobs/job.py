@@ -146,12 +146,18 @@ def refuse_second(claim: Claim, *, but: Callable[[Job], bool] = lambda job: Fals
     """
     holder = holder_of(claim)
     if holder is not None and not but(holder):
-        raise UserError(
-            what=f"{claim.title} is in use by the {holder.kind} job {holder.name!r}",
-            where=str(holder.folder),
-            fix="wait until it has ended, or stop it",
-        )
+        raise in_use(claim.title, holder, fix="wait until it has ended, or stop it")
     return holder
+
+
+def in_use(device: str, holder: Job, *, fix: str) -> UserError:
+    """The error that a device, such as "the CPU", is in use by a job."""
+    training = "Training is already running: " if holder.kind == "train" else ""
+    return UserError(
+        what=f"{training}{device} is in use by the {holder.kind} job {holder.name!r}",
+        where=str(holder.folder),
+        fix=fix,
+    )
 
 
 def _process_as_job(folder: Path, kind: str, identity: ProcessId) -> Job:
@@ -222,7 +228,7 @@ def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, 
         just_begun = record.pid is None and time.time() - record.started < PROCESS_GRACE_S
         alive = process_alive or just_begun
     if not alive:
-        # Whoever was asked to stop before it could hear, or was ended by force, did what was wanted.
+        # Whoever was asked to stop before it could notice, or was ended by force, did what was wanted.
         return "stopped" if record.stop_requested else "lost"
     if record.stop_requested:
         return "stopping"

@@ -26,7 +26,7 @@ END_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessId:
-    """A process that is recognised even after its pid was given to another one."""
+    """A process that is recognized even after its pid was given to another one."""
 
     pid: int
     create_time: float
@@ -112,7 +112,7 @@ def ask_to_stop(identity: ProcessId) -> None:
     if process is None:
         return
     with suppress(psutil.NoSuchProcess):
-        # Windows has no SIGTERM that can be heard; Python there raises SIGBREAK for this event.
+        # Windows has no SIGTERM that can be handled; Python there raises SIGBREAK for this event.
         process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
 
 

@@ -32,7 +32,7 @@ class Progress:
     epochs: int | None = None
     """Epochs in all, for training."""
     seconds_left: float | None = None
-    """Of this phase; None when too little was done to tell, or the job has ended."""
+    """Of this phase; None when too little was done to estimate it, or the job has ended."""
 
     @property
     def share(self) -> float | None:

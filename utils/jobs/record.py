@@ -47,7 +47,7 @@ class JobRecord:
     create_time: float | None = None
     """When that process was created, in seconds since 1970: another process may get the same pid later."""
     boot_time: float | None = None
-    """When the computer was started, as told when the process was created: shows whether its clock was set since."""
+    """When the computer was started, as read when the process was created: shows whether its clock was set since."""
     boot_id: str | None = None
     """Name of that start of the computer; Linux only."""
     stop_requested: float | None = None

@@ -105,7 +105,7 @@ def _fields(config: Config) -> tuple[dataclasses.Field, ...]:
 
 
 def _resumed_run(wanted: Path, project: Project) -> Path:
-    """The folder of the run to go on with.
+    """The folder of the run to resume.
 
     Raises:
         UserError: there is none, or the run is still running.

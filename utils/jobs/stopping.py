@@ -25,20 +25,22 @@ class StopRequest:
 
     The first one is a request, kept in `number`. A later one ends the process at once: checkpoints appear whole or not
     at all, so even that costs no more than the steps since the last one. The end of a terminal is only ever a request:
-    shells tell it again to all that they started.
+    shells send it again to all that they started.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
         """The signal that asked for the stop; None while nobody did."""
-        self._heard = 0.0
+        self._received = 0.0
         """When, on a clock that only runs forward."""
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         # Python lets only the main thread set handlers; a run in another thread is stopped by its caller.
         if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.signal(number, self._hear) for number in SIGNALS if not _is_nohup(number)}
+            # Under nohup a run is meant to outlive its terminal, whose end is then no request to stop.
+            wanted = [n for n in SIGNALS if n != SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
+            self._former = {number: signal.signal(number, self._on_signal) for number in wanted}
         return self
 
     def __exit__(
@@ -47,17 +49,12 @@ class StopRequest:
         for number, handler in self._former.items():
             signal.signal(number, handler)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self.number is None:
-            self.number, self._heard = number, now
-        elif number != SIGHUP and now - self._heard > ECHO_S:
+            self.number, self._received = number, now
+        elif number != SIGHUP and now - self._received > ECHO_S:
             raise SystemExit(EXIT_BASE + number)
-
-
-def _is_nohup(number: int) -> bool:
-    """Whether the run was begun to outlive its terminal: then the terminal's end is no request."""
-    return number == SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 
 
 def leave_stops_to_trainer(worker: int) -> None:
@@ -72,7 +69,7 @@ def leave_stops_to_trainer(worker: int) -> None:
     for number in SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
-    # Only here is it told who sent a signal; elsewhere SIGTERM ends a loader process as before.
+    # Only here the sender of a signal is known; elsewhere SIGTERM ends a loader process as before.
     if hasattr(signal, "sigwaitinfo"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=_end_when_trainer_asks, name="signals", daemon=True).start()

@@ -39,7 +39,7 @@ def run_checkpointed(mode: Checkpointing, block: Callable[..., Any], *inputs: An
     Args:
         mode: none keeps all; selective keeps the outputs of matrix products and attention; full keeps the inputs only.
         block: called with `inputs`.
-        keep_rng: replay the random state, which costs a device synchronisation a block: only dropout needs it.
+        keep_rng: replay the random state, which costs a device synchronization a block: only dropout needs it.
 
     Source: PyTorch's non-reentrant checkpoint and its selective policies (torch.utils.checkpoint).
     """

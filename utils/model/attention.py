@@ -38,12 +38,12 @@ def explicit_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, dropout
 def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
     """The same through `F.scaled_dot_product_attention`, with no mask tensor and no dropout.
 
-    A mask, even a full one, keeps SDPA off the flash kernel: the tight layout is what makes it unnecessary.
+    A mask, even a full one, keeps SDPA off the flash kernel: the packed layout is what makes it unnecessary.
     In bf16 on a CPU it is our own matrix products, whose backward pass is the faster one.
     """
     if is_matrix_case(q):
-        heard: Tensor = MatrixAttention.apply(q, k, v, causal)
-        return heard
+        output: Tensor = MatrixAttention.apply(q, k, v, causal)
+        return output
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
 
@@ -60,8 +60,8 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, *, lengths: tuple[int, ...
         lengths, plan: of the clips; see `clip_by_clip` and `plan_groups`.
     """
     if is_matrix_case(q):
-        heard: Tensor = PackedMatrixAttention.apply(q, k, v, plan)
-        return heard
+        output: Tensor = PackedMatrixAttention.apply(q, k, v, plan)
+        return output
     return clip_by_clip(q, k, v, kernel=partial(sdpa_attention, causal=True), lengths=lengths)
 
 

@@ -30,7 +30,7 @@ def norm_groups(channels: int) -> int:
     groups = 8 if channels <= 16 else 16 if channels <= 64 else 32
     while channels % groups:
         groups //= 2
-    assert groups > 2, f"{channels} channels cannot be normalised in groups"
+    assert groups > 2, f"{channels} channels cannot be normalized in groups"
     return groups
 
 
@@ -41,7 +41,7 @@ def plain(block: nn.Module, *inputs: Any) -> Tensor:
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention over mel frames. The residual is added to the normalised input, as stock does."""
+    """Self-attention over mel frames. The residual is added to the normalized input, as stock does."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -62,8 +62,8 @@ class EncoderBlock(nn.Module):
         # Stock's channel order is head-major: each head's q, k and v lie together.
         qkv = F.linear(normed.transpose(1, 2), self.qkv.weight.squeeze(-1), self.qkv.bias)
         q, k, v = qkv.view(rows, frames, self.heads, 3, width // self.heads).permute(3, 0, 2, 1, 4)
-        heard = kernel(q, k, v, causal=False).transpose(1, 2).reshape(rows, frames, width)
-        return normed + F.linear(heard, self.proj_out.weight.squeeze(-1), self.proj_out.bias).transpose(1, 2)
+        attended = kernel(q, k, v, causal=False).transpose(1, 2).reshape(rows, frames, width)
+        return normed + F.linear(attended, self.proj_out.weight.squeeze(-1), self.proj_out.bias).transpose(1, 2)
 
 
 class ConditioningEncoder(nn.Module):

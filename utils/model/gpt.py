@@ -1,7 +1,7 @@
 """The GPT of XTTS with a packed training forward: the same weights and keys as coqui-tts, without its padding mask.
 
 Shapes: B clips, D model width, H heads, C channels a head, F mel frames, P = 32 latents,
-    Lp text and Mp code positions (padded), R tight rows of T positions.
+    Lp text and Mp code positions (padded), R packed rows of T positions.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class ForwardOptions:
     Fused kernels drop no attention weights: the variable-length one cannot, and on a CPU it would cost the fast path.
     """
     reading_weight: float = 0.0
-    """Weight of the loss that teaches heads to read along (`utils.model.guided_attention`); 0 leaves it out."""
+    """Weight of the guided attention loss (`utils.model.guided_attention`); 0 turns it off."""
 
 
 class GptLosses(NamedTuple):
@@ -198,25 +198,27 @@ class XttsGpt(nn.Module):
     def latents(self, mels: Tensor) -> Tensor:
         """Conditioning latents of recordings: mels [B, 80, F] -> [B, 32, D]."""
         kernel = sdpa_attention if self.options.sdpa else explicit_attention
-        features = self.conditioning_encoder(mels, kernel, self._run_listener).transpose(1, 2)
+        features = self.conditioning_encoder(mels, kernel, self._run_conditioning).transpose(1, 2)
         return self.conditioning_perceiver(features, kernel)
 
     def embed(self, batch: PackedBatch, latents: Tensor) -> Tensor:
-        """Tight input rows [R, T, D]: positions are added in the padded parts, before packing."""
+        """Packed input rows [R, T, D]: positions are added in the padded parts, before packing."""
+        # Text and codes are each counted from 0 within their clip (coqui-tts, GPT.forward). Added after packing, a
+        # clip's first code would get the position at which the row happens to hold it.
         text = self.text_embedding(batch.text) + self.text_pos_embedding.first(batch.text.size(1))
         codes = self.mel_embedding(batch.codes) + self.mel_pos_embedding.first(batch.codes.size(1))
         parts = torch.cat([latents.to(text.dtype), text, codes], dim=1)
-        rows = parts.flatten(0, 1).index_select(0, batch.tight.flatten())
+        rows = parts.flatten(0, 1).index_select(0, batch.gather_indices.flatten())
         # No view for autograd: the first block, if its input alone were one, would be compiled apart from the others.
-        tight: Tensor = torch.ops.aten._unsafe_view(rows, [*batch.tight.shape, parts.size(-1)])
-        return tight
+        packed: Tensor = torch.ops.aten._unsafe_view(rows, [*batch.gather_indices.shape, parts.size(-1)])
+        return packed
 
     def transform(self, x: Tensor, batch: PackedBatch) -> Tensor:
-        """The blocks and the GPT's own last norm over tight rows, causally: [R, T, D] -> [R, T, D]."""
+        """The blocks and the GPT's own last norm over packed rows, causally: [R, T, D] -> [R, T, D]."""
         return self._read(x, batch)[0]
 
     def _read(self, x: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        """What `transform` gives, and the loss of reading along."""
+        """What `transform` gives, and the guided attention loss."""
         dropout = self.options.dropout if self.training else 0.0
         attend = self._attend(batch, dropout)
         learns = self.training and self.options.reading_weight > 0 and len(batch.reading) > 0
@@ -248,21 +250,22 @@ class XttsGpt(nn.Module):
     def _mode(self) -> Checkpointing:
         return self.options.checkpointing if self.training else "none"
 
-    def _run_listener(self, block: nn.Module, *inputs: Any) -> Tensor:
+    def _run_conditioning(self, block: nn.Module, *inputs: Any) -> Tensor:
         """One block of the conditioning encoder; nothing is recomputed for one that does not learn."""
         learns = any(parameter.requires_grad for parameter in block.parameters())
-        return run_checkpointed(self._mode if learns else "none", self._counted_listener, block, *inputs)
+
+        def counted(*inputs: Any) -> Tensor:
+            self.conditioning_runs += 1
+            out: Tensor = block(*inputs)
+            return out
+
+        return run_checkpointed(self._mode if learns else "none", counted, *inputs)
 
     def _counted_block(self, block: nn.Module, x: Tensor, attend: Attend, dropout: float) -> Tensor:
         """One block, counted: a recomputation shows as a run beyond the forward pass's own."""
         self.block_runs += 1
         with self.watch(x, attend, dropout):
             out: Tensor = block(x, attend, dropout)
-        return out
-
-    def _counted_listener(self, block: nn.Module, *inputs: Any) -> Tensor:
-        self.conditioning_runs += 1
-        out: Tensor = block(*inputs)
         return out
 
     def _attend(self, batch: PackedBatch, dropout: float) -> Attend:
@@ -273,7 +276,7 @@ class XttsGpt(nn.Module):
         kernel = partial(sdpa_attention, causal=True)
         if not batch.lengths:
             return kernel
-        if batch.tight.is_cuda:
+        if batch.gather_indices.is_cuda:
             return partial(varlen_attention, cu_seqlens=batch.cu_seqlens, max_seqlen=batch.max_seqlen)
         return partial(packed_attention, lengths=batch.lengths, plan=plan_groups(batch.lengths, self.shape.heads))
 

@@ -1,10 +1,10 @@
 """Guided attention: a loss that teaches some attention heads which text position is being spoken.
 
 A GPT that learns to speak from little speech aligns by counting: its attention follows the text by position alone, and
-the longer the sentence the less it knows where it is. Word times tell it. Two heads learn to find the word of the code
-they stand at, which they can hear, and two higher ones the place of the code that comes next.
+the longer the sentence the less it knows where it is. Word times show it. Two heads learn to find the word of the code
+they stand at, which they can attend to, and two higher ones the place of the code that comes next.
 
-Shapes: B clips, R tight rows of T positions, H heads, C channels a head, Q codes and K positions of the longest clip.
+Shapes: B clips, R packed rows of T positions, H heads, C channels a head, Q codes and K positions of the longest clip.
 
 Source of the idea: guided attention (Tachibana, Uenoyama and Aihara 2017), here with measured times in place of a
 diagonal.
@@ -49,7 +49,10 @@ def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
         ahead: whether a position is to find the code after it, or the one it holds.
     """
     starts, first = guide.starts[:, :1], guide.starts[:, 1:]
-    wanted = guide.indices if ahead else _later(guide.indices)
+    wanted = guide.indices
+    if not ahead:
+        # A position that holds a code looks for that code's text: the indices move one position further on.
+        wanted = torch.cat([torch.full_like(wanted[:, :1], float("nan")), wanted[:, :-1]], dim=1)
     keys = torch.arange(guide.num_positions, device=q.device)[None]
     # The start code stands before the first code and predicts it.
     queries = first + torch.arange(wanted.size(1), device=q.device)
@@ -59,11 +62,6 @@ def reading_loss(q: Tensor, k: Tensor, guide: Guide, *, ahead: bool) -> Tensor:
     right = (keys[:, None] - wanted.nan_to_num()[:, :, None]).abs() <= WINDOW
     missed = scores.logsumexp(-1) - scores.masked_fill(~right, HIDDEN).logsumexp(-1)
     return torch.where(known, missed, 0.0).sum()
-
-
-def _later(indices: Tensor) -> Tensor:
-    """The same, one position further on."""
-    return torch.cat([torch.full_like(indices[:, :1], float("nan")), indices[:, :-1]], dim=1)
 
 
 def _gather(rows: Tensor, indices: Tensor) -> Tensor:

@@ -157,7 +157,7 @@ def merged_state(gpt: nn.Module) -> dict[str, Tensor]:
 
 
 def adapter_state(gpt: nn.Module) -> dict[str, Tensor]:
-    """What learns alone, as a run needs it to go on: additions and added rows; empty without LoRA."""
+    """What learns alone, as a run needs it to resume: additions and added rows; empty without LoRA."""
     return {name: tensor for name, tensor in gpt.state_dict().items() if _is_learned(name)}
 
 

@@ -29,16 +29,16 @@ class MatrixAttention(torch.autograd.Function):
         with torch.autocast("cpu", enabled=False):
             rows = [x.flatten(0, 1) for x in (q, k, v)]
             scaled = rows[0] * q.size(-1) ** -0.5
-            heard, weights = _forward(scaled, rows[1], rows[2], causal=causal)
+            output, weights = _forward(scaled, rows[1], rows[2], causal=causal)
         ctx.save_for_backward(scaled, rows[1], rows[2], weights)
-        return heard.unflatten(0, q.shape[:2])
+        return output.unflatten(0, q.shape[:2])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of q, k and v."""
-        (heard,) = gradients
-        found = _backward(heard.flatten(0, 1), *ctx.saved_tensors)
-        return (*(part.unflatten(0, heard.shape[:2]) for part in found), None)
+        (grad_output,) = gradients
+        found = _backward(grad_output.flatten(0, 1), *ctx.saved_tensors)
+        return (*(part.unflatten(0, grad_output.shape[:2]) for part in found), None)
 
 
 class PackedMatrixAttention(torch.autograd.Function):
@@ -54,9 +54,9 @@ class PackedMatrixAttention(torch.autograd.Function):
             for group in plan.groups:
                 padded = [group.gather(x.squeeze(0)) for x in (q, k, v)]
                 scaled = padded[0] * channels**-0.5
-                heard, weights = _forward(scaled, padded[1], padded[2], causal=True)
+                output, weights = _forward(scaled, padded[1], padded[2], causal=True)
                 kept += [scaled, padded[1], padded[2], weights]
-                parts.append(heard.view(heads, -1, channels))
+                parts.append(output.view(heads, -1, channels))
         ctx.plan = plan
         ctx.save_for_backward(*kept)
         return plan.scatter(parts).unsqueeze(0)
@@ -64,12 +64,14 @@ class PackedMatrixAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of q, k and v."""
-        (heard,) = gradients
-        heads, _, channels = heard.shape[1:]
+        (grad_output,) = gradients
+        heads, _, channels = grad_output.shape[1:]
         saved = ctx.saved_tensors
         found: list[list[Tensor]] = [[], [], []]
         for number, group in enumerate(ctx.plan.groups):
-            given = group.gather(heard.squeeze(0), padding=0.0)
+            # Padding repeats its clip's first position, whose gradient must count once. With zeros there, padded
+            # queries add nothing to keys and values; padded keys follow every true query, so causality hides them.
+            given = group.gather(grad_output.squeeze(0), padding=0.0)
             for parts, part in zip(found, _backward(given, *saved[4 * number : 4 * number + 4]), strict=True):
                 parts.append(part.view(heads, -1, channels))
         return (*(ctx.plan.scatter(parts).unsqueeze(0) for parts in found), None)
@@ -111,7 +113,7 @@ def plan_groups(lengths: tuple[int, ...], heads: int) -> Plan:
     """Group clips of like length, so that many short ones do not cost a round of small operations each.
 
     Args:
-        lengths: positions of each part of a packed row, in their order; empty parts are left out.
+        lengths: positions of each part of a packed row, in their order; empty parts are skipped.
         heads: attention heads.
     """
     order = sorted((clip for clip, length in enumerate(lengths) if length), key=lambda clip: -lengths[clip])
@@ -154,21 +156,26 @@ def _group(clips: list[tuple[int, int]]) -> Group:
 
 
 def _forward(scaled: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> tuple[Tensor, Tensor]:
-    """What is heard, [N, T, C], and the weights, [N, T, S], of queries that are scaled already."""
+    """Attention output, [N, T, C], and the weights, [N, T, S], of queries that are scaled already."""
     size = (*scaled.shape[:2], k.size(1))
     hidden = scaled.new_zeros(size[1:])
     if causal:
         hidden = hidden.fill_(float("-inf")).triu_(1)
-    # Scores as `baddbmm`, what is heard as `bmm`: selective checkpointing keeps the outputs of the latter only.
+    # Scores as `baddbmm`, the output as `bmm`: selective checkpointing keeps the outputs of the latter only.
     scores = torch.baddbmm(hidden.expand(size), scaled, k.transpose(1, 2), beta=1 if causal else 0)
     weights = scores.softmax(dim=-1)
     return torch.bmm(weights, v), weights
 
 
-def _backward(heard: Tensor, scaled: Tensor, k: Tensor, v: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _backward(
+    grad_output: Tensor, scaled: Tensor, k: Tensor, v: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the unscaled queries, the keys and the values."""
-    to_v = torch.bmm(weights.transpose(1, 2), heard)
-    to_weights = torch.bmm(heard, v.transpose(1, 2))
+    # With S = QK^T / sqrt(C), P = softmax(S) and O = PV: dV = P^T dO, dP = dO V^T, dS = P * (dP - rowsum(P * dP)),
+    # dQ = dS K / sqrt(C), dK = dS^T Q / sqrt(C). `scaled` is Q / sqrt(C). P is kept, not computed again: at this length
+    # it costs little memory. It is 0 where the causal mask is, and so is dS there.
+    to_v = torch.bmm(weights.transpose(1, 2), grad_output)
+    to_weights = torch.bmm(grad_output, v.transpose(1, 2))
     to_scores = torch._softmax_backward_data(to_weights, weights, -1, weights.dtype)
     to_q = torch.bmm(to_scores, k).mul_(k.size(-1) ** -0.5)
     return to_q, torch.bmm(to_scores.transpose(1, 2), scaled), to_v

@@ -46,14 +46,14 @@ class LogMel(nn.Module):
     def forward(self, wav: Tensor) -> Tensor:
         """Audio [B, N] in [-1, 1] -> [B, 80, F], in float32 whatever the surrounding precision.
 
-        Without TF32: training then hears what speaking does, which has none.
+        Without TF32, as in synthesis, so that training conditions on the same values.
         """
         with exact_float32(), torch.autocast(wav.device.type, enabled=False):
             return self.spectrogram(wav.float()).clamp(min=MEL_FLOOR).log() / self.scale
 
 
 def conditioning_mel(mel_stats: Tensor) -> LogMel:
-    """What the conditioning encoder hears."""
+    """The conditioning encoder's input."""
     return LogMel(mel_stats, fft_size=2048)
 
 

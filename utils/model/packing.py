@@ -5,7 +5,7 @@ Shapes: B clips, P = 32 conditioning latents, L text tokens (language token incl
 
 A clip reads [32 latents | START, L text tokens | start, M codes, 3 stops]; each position predicts the next one within
 its part: L text tokens and STOP, then M codes and 4 stops. Source of the counts: coqui-tts, GPT.forward, with the
-positions that its attention mask hides left out.
+positions that its attention mask hides not counted.
 
 Two layouts: "rows" gives each clip a row of its own, rounded up to few different lengths (R = B); "packed" puts all
 clips behind one another in one row (R = 1), for attention kernels that take the bounds between clips (cu_seqlens).
@@ -51,20 +51,20 @@ NO_STATIC_SHAPE = StaticShape()
 
 @dataclass(frozen=True, kw_only=True)
 class PackedBatch:
-    """Token ids, the index that moves embeddings from two padded parts into tight rows, and what is scored where."""
+    """Token ids, the index that moves embeddings from two padded parts into packed rows, and what is scored where."""
 
     text: Tensor
     """START and text tokens, padded; [B, Lp]."""
     codes: Tensor
     """start, codes and 3 stops, padded; [B, Mp]."""
-    tight: Tensor
-    """For each tight position, its place among all rows of [latents | text | codes] padded; [R, T]."""
+    gather_indices: Tensor
+    """For each packed position, its index among all rows of [latents | text | codes] padded; [R, T]."""
     text_indices: Tensor
-    """Tight positions that predict text, counted over all rows; [K]."""
+    """Packed positions that predict text, counted over all rows; [K]."""
     text_targets: Tensor
     """The text tokens they must predict, `IGNORED` where K was rounded up; [K]."""
     code_indices: Tensor
-    """Tight positions that predict codes, counted over all rows; [J]."""
+    """Packed positions that predict codes, counted over all rows; [J]."""
     code_targets: Tensor
     """The codes they must predict, `IGNORED` where J was rounded up; [J]."""
     cu_seqlens: Tensor
@@ -95,7 +95,7 @@ class PackedBatch:
     @property
     def useful_share(self) -> float:
         """Positions that belong to clips, as a share of those computed."""
-        return self.num_positions / self.tight.numel()
+        return self.num_positions / self.gather_indices.numel()
 
     def to(self, device: torch.device, *, non_blocking: bool = True) -> Self:
         """The same batch on a device."""
@@ -121,7 +121,7 @@ def pack(
     codes: list[Tensor],
     shape: GptShape,
     *,
-    heard: list[tuple[int, int]] | None = None,
+    conditioned_codes: list[tuple[int, int]] | None = None,
     reading: list[Tensor] | None = None,
     layout: Layout = "rows",
     multiple: int = 32,
@@ -132,8 +132,8 @@ def pack(
     Args:
         texts: token ids of each clip, [L].
         codes: audio codes of each clip, [M].
-        heard: for each clip the codes [start, end) that it is conditioned on and must not be scored on; None scores
-            all codes.
+        conditioned_codes: for each clip the codes [start, end) of its own conditioning audio, which are not scored:
+            the model could copy them. None scores all codes.
         reading: for each clip the text token that is spoken with each code, [M] float32, or empty where unknown; None
             where nobody learns from it.
         layout: a row a clip, or one row for all.
@@ -151,13 +151,13 @@ def pack(
     code_rows = _padded(code_in, _rounded([len(c) for c in code_in], multiple, shape.audio_positions), shape.stop_audio)
     parts = [(len(text), len(code)) for text, code in zip(text_in, code_in, strict=True)]
     starts, size = _starts([NUM_LATENTS + sum(part) for part in parts], layout, multiple, static_shape)
-    text_scored, code_scored = _scored(texts, codes, parts, starts, heard, shape)
+    text_scored, code_scored = _scored(texts, codes, parts, starts, conditioned_codes, shape)
     lengths = _lengths(parts, size[1], static_shape) if layout == "packed" else ()
     indices, reading_starts = _reading(reading, parts, starts, multiple)
     return PackedBatch(
         text=text_rows,
         codes=code_rows,
-        tight=_tight(parts, starts, size, text_rows.size(1), code_rows.size(1)),
+        gather_indices=_gather_indices(parts, starts, size, text_rows.size(1), code_rows.size(1)),
         text_indices=_flat(text_scored[0], 0, multiple),
         text_targets=_flat(text_scored[1], IGNORED, multiple),
         code_indices=_flat(code_scored[0], 0, multiple),
@@ -176,7 +176,7 @@ def pack(
 def _starts(
     lengths: list[int], layout: Layout, multiple: int, static_shape: StaticShape
 ) -> tuple[list[int], tuple[int, int]]:
-    """Where each clip begins, counted over all rows, and the size (R, T) of the tight rows."""
+    """Where each clip begins, counted over all rows, and the size (R, T) of the packed rows."""
     if layout == "rows":
         length = round_up(max(static_shape.longest, *lengths), multiple)
         # An epoch's last batch may have fewer clips: rows of padding then stand for those that are missing.
@@ -185,16 +185,19 @@ def _starts(
     return starts, (1, max(round_up(sum(lengths), multiple), static_shape.total))
 
 
-def _tight(
+def _gather_indices(
     parts: list[tuple[int, int]], starts: list[int], size: tuple[int, int], text_padded: int, code_padded: int
 ) -> Tensor:
-    """For each tight position its place among the padded parts, [R, T]; padding repeats the first place."""
-    tight = torch.zeros(size[0] * size[1], dtype=torch.long)
+    """For each packed position its index among the padded parts, [R, T]; padding repeats the first index."""
+    # [latents | text | codes] padded leaves padding between a clip's text and its codes, which only a mask could hide.
+    # Gathered by this index, all padding follows the clip, where causal attention never looks: a mask, which keeps
+    # fused kernels off, becomes unnecessary. What padding repeats does not matter: nothing attends to it or scores it.
+    gathered = torch.zeros(size[0] * size[1], dtype=torch.long)
     loose_length = NUM_LATENTS + text_padded + code_padded
     for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):
         indices = torch.cat([torch.arange(NUM_LATENTS + text), torch.arange(code) + NUM_LATENTS + text_padded])
-        tight[start : start + len(indices)] = indices + clip * loose_length
-    return tight.view(size)
+        gathered[start : start + len(indices)] = indices + clip * loose_length
+    return gathered.view(size)
 
 
 def _scored(
@@ -202,19 +205,19 @@ def _scored(
     codes: list[Tensor],
     parts: list[tuple[int, int]],
     starts: list[int],
-    heard: list[tuple[int, int]] | None,
+    conditioned_codes: list[tuple[int, int]] | None,
     shape: GptShape,
 ) -> tuple[tuple[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]:
-    """Places and targets of each clip's text, and of its codes; only positions that are learned from."""
+    """Positions and targets of each clip's text, and of its codes; only positions that are learned from."""
     text_indices, text_targets, code_indices, code_targets = [], [], [], []
     for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):
         text_at = start + NUM_LATENTS
         text_indices.append(torch.arange(text) + text_at)
         text_targets.append(_edged(texts[clip], None, 1, shape.stop_text))
         kept = torch.ones(code, dtype=torch.bool)
-        if heard is not None:
-            # A clip heard from end to end keeps its stop targets.
-            kept[max(heard[clip][0], 0) : min(heard[clip][1], len(codes[clip]))] = False
+        if conditioned_codes is not None:
+            # A clip conditioned on its whole self still keeps its stop targets.
+            kept[max(conditioned_codes[clip][0], 0) : min(conditioned_codes[clip][1], len(codes[clip]))] = False
         code_indices.append((torch.arange(code) + text_at + text)[kept])
         code_targets.append(_edged(codes[clip], None, STOPS, shape.stop_audio)[kept])
     return (text_indices, text_targets), (code_indices, code_targets)

@@ -82,7 +82,7 @@ class DecoderShape:
     harmonic_source: bool = False
     """Whether the decoder is given a harmonic source; stock's is not."""
     trunk_blocks: int = 0
-    """Blocks of the acoustic trunk that tells a decoder with a harmonic source how each frame shall sound; 0: none."""
+    """Blocks of the acoustic trunk, which predicts pitch and mel for a decoder with a harmonic source; 0: none."""
 
     @property
     def is_stock(self) -> bool:
@@ -132,7 +132,7 @@ def decoder_shape(config: dict[str, Any]) -> DecoderShape:
     """Sizes of the decoder; config.json's `studio_decoder` holds the ones that stock fixes in code.
 
     Raises:
-        UserError: `studio_decoder` holds something else than these sizes, or a trunk without the source it tells.
+        UserError: `studio_decoder` holds something else than these sizes, or a trunk without harmonic source.
     """
     arguments, own = config["model_args"], config.get("studio_decoder") or {}
     if problem := _decoder_problem(own):

@@ -40,7 +40,7 @@ class Voice:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceLimits:
-    """How much of a reference is heard; config.json holds each base's own values."""
+    """How much of a reference recording is used; config.json holds each base's own values."""
 
     max_seconds: int = 30
     """Of the recording, for the speaker embedding."""
@@ -60,7 +60,7 @@ class ReferenceLimits:
 
 
 def load_reference(path: Path, limits: ReferenceLimits) -> Tensor:
-    """The part of a recording that is heard, decoded by our own audio code: [1, N] at 22 050 Hz.
+    """The part of a recording that is used, decoded by our own audio code: [1, N] at 22 050 Hz.
 
     Raises:
         UserError: not readable, or shorter than 0.33 s.
@@ -84,15 +84,15 @@ def make_voice(gpt: XttsGpt, decoder: nn.Module, mel_stats: Tensor, wav: Tensor,
         decoder: its speaker encoder is used.
         mel_stats: of the base, [80].
         wav: [1, N] at 22 050 Hz, from `load_reference`.
-        limits: how much is heard.
+        limits: how much of it is used.
 
     Source: coqui-tts, Xtts.get_conditioning_latents.
     """
     device = gpt.final_norm.weight.device
     mel = conditioning_mel(mel_stats).to(device)
     chunk = limits.chunk_seconds * DATASET_RATE
-    heard = wav[:, : limits.latent_seconds * DATASET_RATE].split(chunk, dim=1)
-    long_enough = [part for part in heard if part.shape[1] >= MIN_SECONDS * DATASET_RATE]
+    chunks = wav[:, : limits.latent_seconds * DATASET_RATE].split(chunk, dim=1)
+    long_enough = [part for part in chunks if part.shape[1] >= MIN_SECONDS * DATASET_RATE]
     latents = torch.stack([gpt.latents(mel(part.to(device))) for part in long_enough]).mean(dim=0)
     audio = resample(wav, DATASET_RATE, SPEAKER_RATE).to(device)
     speaker_encoder: Any = decoder.speaker_encoder

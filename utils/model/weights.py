@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,7 +71,7 @@ def write_weights(path: Path, state: Mapping[str, Tensor], metadata: dict[str, s
     try:
         save_file(tensors, path, metadata)
     except SafetensorError as error:
-        # The library tells faults of the disk in words only.
+        # The library reports errors of the disk by message only.
         found = _OS_ERROR.search(str(error))
         if found is None:
             raise
@@ -100,7 +101,8 @@ def part(state: Mapping[str, Tensor], prefix: str) -> State:
 def _read_pickle(path: Path) -> object:
     with _xtts_config_classes():
         # mmap: a 2 GB checkpoint whose decoder is not needed is then never read in full.
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+        # Files of torch before 1.6 are no ZIP archives and cannot be mapped.
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 
 
 @contextmanager
@@ -125,12 +127,6 @@ def _tensors(content: object, path: Path) -> State:
     if not isinstance(inner, dict):
         raise ValueError(f"holds a {type(inner).__name__} instead of named tensors")
     return {name: value for name, value in inner.items() if isinstance(value, Tensor)}
-
-
-def _is_zip(path: Path) -> bool:
-    """Files of torch before 1.6 are no zip archives and cannot be mapped."""
-    with path.open("rb") as file:
-        return file.read(2) == b"PK"
 
 
 def _first_line(error: Exception) -> str:

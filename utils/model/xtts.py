@@ -22,7 +22,7 @@ def build_gpt(shape: GptShape, state: State, *, where: str, options: ForwardOpti
     Raises:
         UserError: the weights do not fit, with both sizes named.
     """
-    # Built without memory first: initialising 441 M weights that are overwritten at once takes seconds.
+    # Built without memory first: initializing 441 M weights that are overwritten at once takes seconds.
     with torch.device("meta"):
         gpt = XttsGpt(shape, options)
     gpt.to_empty(device="cpu")

@@ -82,7 +82,7 @@ def product_s(device: str | torch.device, dtype: torch.dtype, *, side: int, repe
 
 
 def least_s(work: Callable[[], object], device: torch.device, *, repeats: int) -> float:
-    """Least seconds of one run of several: neighbours only ever slow it down.
+    """Least seconds of one run of several: neighbors only ever slow it down.
 
     On a CPU by processor time over the threads, which they disturb less.
     """

@@ -25,7 +25,7 @@ class Summary:
     data_share: float | None = None
     """Share of the time spent waiting for data."""
     mfu: float | None = None
-    """Model FLOPs utilisation: the share of the device's peak that useful arithmetic took (PaLM, appendix B)."""
+    """Model FLOPs utilization: the share of the device's peak that useful arithmetic took (PaLM, appendix B)."""
 
     def __str__(self) -> str:
         parts = [
@@ -130,7 +130,7 @@ class PerformanceTracker:
             self._recent = _Totals()
 
     def summary(self) -> Summary:
-        """All steps so far, those of the warm-up left out."""
+        """All steps so far, without those of the warm-up."""
         return self._all.summary(self.peak_flops)
 
     def log_summary(self) -> Summary:

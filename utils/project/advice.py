@@ -36,7 +36,7 @@ def command(program: str, *words: object, project: Place | str | None = None, **
         words: subcommand and positional values.
         project: where it works; its output folder is named only when it is not the default.
             A text stands for a project that is not known.
-        flags: settings by field name, in order; None is left out, True and False are switches, a tuple is several.
+        flags: settings by field name, in order; None is skipped, True and False are switches, a tuple is several.
     """
     line = ["python", "-m", f"utils.cli.{program}", *map(str, words)]
     if isinstance(project, str):

@@ -29,12 +29,12 @@ Choice = Literal["a", "b", "same"]
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One line from two models, in an order that does not tell which is which."""
+    """One line from two models, in an order that does not reveal which is which."""
 
     comparison: str
     line: int
     a: str
-    """Id of the take that is heard as A."""
+    """Id of the take that plays as A."""
     b: str
 
     @property
@@ -44,14 +44,14 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Vote:
-    """What someone heard."""
+    """The answer of one listener."""
 
     time: float
     """In seconds since 1970."""
     line: int
     text: str
     a: str
-    """Model that was heard as A, with its checkpoint."""
+    """Model that played as A, with its checkpoint."""
     b: str
     choice: Choice
 
@@ -142,13 +142,13 @@ def takes_of(project: Project, comparison: str) -> list[Take]:
 
 
 def trials(project: Project, comparison: str) -> list[Trial]:
-    """What can be judged blind: each line that two models have spoken, for each pair, in an order fixed by chance.
+    """The trials of a blind test: each line that two models have spoken, for each pair, in an order fixed by chance.
 
     Raises:
         UserError: there is no such comparison.
     """
     takes = takes_of(project, comparison)
-    # Seeded by the id: a page that is loaded again asks the same, and nobody can tell A from B by asking twice.
+    # Seeded by the id: a page that is loaded again asks the same, and asking twice does not reveal A and B.
     chance = random.Random(comparison)
     found = []
     for line, (first, second) in itertools.product(range(len(takes[0].lines)), itertools.combinations(takes, 2)):
@@ -160,19 +160,19 @@ def trials(project: Project, comparison: str) -> list[Trial]:
 
 
 def next_trial(project: Project, comparison: str) -> Trial | None:
-    """The first trial that nobody has judged yet.
+    """The first trial that nobody has rated yet.
 
     Raises:
         UserError: there is no such comparison.
     """
-    judged = {(record["line"], record["take_a"], record["take_b"]) for record in _records(project, comparison)}
-    waiting = (t for t in trials(project, comparison) if (t.line, t.a, t.b) not in judged)
+    rated = {(record["line"], record["take_a"], record["take_b"]) for record in _records(project, comparison)}
+    waiting = (t for t in trials(project, comparison) if (t.line, t.a, t.b) not in rated)
     return next(waiting, None)
 
 
 @disk_errors()
 def vote(project: Project, trial_id: str, choice: str) -> Vote:
-    """Keep what someone heard.
+    """Save a listener's answer.
 
     Args:
         project: whose comparison.
@@ -180,7 +180,7 @@ def vote(project: Project, trial_id: str, choice: str) -> Vote:
         choice: a, b or same.
 
     Returns:
-        The vote, which now may tell which model was which.
+        The vote, which now names both models.
 
     Raises:
         UserError: there is no such trial, or no such choice.
@@ -221,7 +221,7 @@ def name_of(take: Take) -> str:
 
 
 def _records(project: Project, comparison: str) -> list[dict[str, Any]]:
-    """The votes of a comparison; a line that a killed process tore is left out."""
+    """The votes of a comparison; a line that a killed process tore is skipped."""
     path = _file(project, comparison, ".votes.jsonl")
     found = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:

@@ -62,7 +62,7 @@ class GenerationQueue:
 
         Args:
             project: whose take.
-            texts: its lines; empty ones are left out.
+            texts: its lines; empty ones are skipped.
             model: id of the model, see `utils.speech.models`.
             settings: how it is spoken.
             reference: recording whose voice speaks; the model's own voice when neither this nor `speaker` is given.
@@ -134,7 +134,7 @@ class GenerationQueue:
             reason: what those takes say to people; they can be continued later.
 
         Returns:
-            Whether anything was loaded or waiting, so that the user should be told.
+            Whether anything was loaded or waiting, so that the page can say so.
         """
         with self._changed:
             dropped, self._waiting = list(self._waiting), deque()
@@ -248,7 +248,7 @@ def checked_texts(texts: Sequence[str]) -> list[str]:
 
 
 def request_of(take: Take, model: dict[str, str]) -> dict[str, object]:
-    """What the worker is told: the lines that are missing, and everything they are spoken with."""
+    """The request to the worker: the lines that are missing, and everything they are spoken with."""
     return {
         "do": "speak",
         "model": model,
@@ -275,9 +275,9 @@ def after(take: Take, reply: Message, asked: float) -> Take:
     if reply["kind"] == "sentence":
         line = lines[reply["line"]]
         spoken = sentence_of(reply)
-        heard = take.first_sound_s if take.first_sound_s is not None else round(time.monotonic() - asked, 3)
+        first_s = take.first_sound_s if take.first_sound_s is not None else round(time.monotonic() - asked, 3)
         grown = Line(number=line.number, text=line.text, sentences=(*line.sentences, spoken))
-        return take.with_line(grown).changed(first_sound_s=heard)
+        return take.with_line(grown).changed(first_sound_s=first_s)
     if reply["kind"] == "line":
         line = lines[reply["line"]]
         done = Line(number=line.number, text=line.text, state="finished", file=reply["file"], sentences=line.sentences)

@@ -29,7 +29,7 @@ class SpeakingModel:
     """The model's own recording; None when its voices are in speakers_xtts.pth only."""
 
     def request(self) -> dict[str, Any]:
-        """How the worker is told to load it."""
+        """How a request to the worker names it."""
         return {"kind": self.kind, "source": self.source, "checkpoint": self.checkpoint}
 
 

@@ -159,7 +159,7 @@ def new_take(
         texts: its lines.
         model: id of the model.
         settings: how it is spoken.
-        reference: recording whose voice speaks; it is copied, so that the take can be told and continued later.
+        reference: recording whose voice speaks; it is copied, so that the take can be shown and continued later.
         reference_name: what the user calls it.
         speaker: name of a reference voice of the model, instead of a recording.
         comparison: id of the comparison it belongs to.
@@ -173,7 +173,9 @@ def new_take(
     if reference is not None:
         if not reference.is_file():
             raise UserError(what="the reference audio is missing", where=reference_name, fix="select it again")
-        copied = f"reference{_suffix(reference)}"
+        suffix = reference.suffix.lower()
+        is_plain = suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6
+        copied = f"reference{suffix if is_plain else ''}"
         shutil.copyfile(reference, folder / copied)
     take = Take(
         folder=folder,
@@ -207,7 +209,7 @@ def read_take(folder: Path) -> Take:
 
 
 def list_takes(project: Project, *, limit: int | None = None) -> list[Take]:
-    """The takes of a project, the newest first; folders that hold none are left out.
+    """The takes of a project, the newest first; folders that hold none are skipped.
 
     Args:
         project: whose takes.
@@ -243,7 +245,7 @@ def find_take(project: Project, take_id: str) -> Take:
 
 
 def this_process() -> dict[str, Any]:
-    """This process, to be recognised later."""
+    """This process, to be recognized later."""
     return dataclasses.asdict(ProcessId.of(os.getpid()))
 
 
@@ -272,9 +274,3 @@ def sentence_of(values: dict[str, Any]) -> Sentence:
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
     }
     return Sentence(**given)
-
-
-def _suffix(path: Path) -> str:
-    """The file name's ending, when it is a plain one."""
-    suffix = path.suffix.lower()
-    return suffix if suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6 else ""

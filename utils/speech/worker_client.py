@@ -22,7 +22,7 @@ from utils.events import last_lines
 from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.environment import child_environment
-from utils.jobs.job import holder_of
+from utils.jobs.job import holder_of, in_use
 from utils.jobs.json_lines import JsonChild, Message
 
 IDLE_S = 600.0
@@ -166,11 +166,7 @@ class SpeechWorker:
             return wanted
         if device == "auto":
             return CPU
-        raise UserError(
-            what=f"the GPU is in use by the {holder.kind} job {holder.name!r}",
-            where=str(holder.folder),
-            fix="wait until it is finished, or use the CPU",
-        )
+        raise in_use("the GPU", holder, fix="wait until it has ended, or use the CPU")
 
     def _holder(self, device: str) -> Job | None:
         """The living job that has a device."""
@@ -204,8 +200,9 @@ class SpeechWorker:
             if self._released:
                 return ReleasedError(what=self._released)
         said = [line for line in last_lines(self._log, 20) if line.strip()]
+        ending = f"killed by signal {-code}" if code < 0 else f"status {code}"
         return UserError(
-            what=f"the inference process ended unexpectedly ({_ending(code)}): {said[-1] if said else 'no message'}",
+            what=f"the inference process ended unexpectedly ({ending}): {said[-1] if said else 'no message'}",
             where=str(self._log),
             fix="try again; if memory ran out, close other programs or use the CPU",
         )
@@ -226,10 +223,6 @@ class SpeechWorker:
             elif not self._asking.locked() and time.monotonic() - self._last_used > self._idle_s:
                 self.release("idle")
             before = holder
-
-
-def _ending(code: int) -> str:
-    return f"killed by signal {-code}" if code < 0 else f"status {code}"
 
 
 def _environment(kind: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How much of a text a recogniser heard otherwise."""
+"""Error rates of recognized text."""
 
 import unicodedata
 
@@ -7,19 +7,19 @@ import jiwer
 from utils.text.case import same_case
 
 
-def character_error_rate(reference: str, heard: str, *, count_spaces: bool = False) -> float:
+def character_error_rate(reference: str, recognized: str, *, count_spaces: bool = False) -> float:
     """Insertions, deletions and substitutions over the characters of the reference; it may exceed 1.
 
-    Case, punctuation and the way accents are written do not count: recognisers differ in them from people.
+    Case, punctuation and the way accents are written do not count: recognizers differ in them from people.
 
     Args:
         reference: what should have been said.
-        heard: may be empty.
+        recognized: may be empty.
         count_spaces: whether a space between words is a character.
 
     Source: Levenshtein distance over the reference's length, by jiwer.
     """
-    expected, got = letters(reference, keep_spaces=count_spaces), letters(heard, keep_spaces=count_spaces)
+    expected, got = letters(reference, keep_spaces=count_spaces), letters(recognized, keep_spaces=count_spaces)
     return float(jiwer.cer(expected, got)) if expected else float(bool(got))
 
 

@@ -41,7 +41,7 @@ class LanguageConfig(Config):
     max_audio_length: int | None = None
     """Longest clip that the new base takes by default, in samples; 330 750 (15 s) when not given."""
     train_dvae: bool = False
-    """Train the new base's DVAE on with the project's prepared clips, for sounds that the published one never heard."""
+    """Train the new base's DVAE on with the project's prepared clips, for sounds that the published one lacks."""
     dvae_steps: int = 1_000
     """Steps of that."""
     dvae_learning_rate: float | None = None

@@ -42,18 +42,13 @@ def read_marks(text: str) -> list[Part]:
         return [part for part in _read_ssml(stripped) if part.text.strip() or part.pause_s]
     parts, at = [], 0
     for mark in _PAUSE.finditer(text):
-        seconds = _bracket_seconds(mark[1]) if mark[2] is None else _break_seconds(dict(_attributes(mark[2])))
+        if mark[2] is None:
+            seconds = _checked((mark[1] or str(STRENGTHS["medium"])).strip().removesuffix("s"), "[pause 0.5]")
+        else:
+            seconds = _break_seconds({name.lower(): value for name, value in _ATTRIBUTE.findall(mark[2])})
         parts.append(Part(text[at : mark.start()], pause_s=seconds))
         at = mark.end()
     return [*parts, Part(text[at:])] if text[at:].strip() or not parts else parts
-
-
-def _attributes(text: str) -> list[tuple[str, str]]:
-    return [(name.lower(), value) for name, value in _ATTRIBUTE.findall(text)]
-
-
-def _bracket_seconds(value: str | None) -> float:
-    return _checked((value or str(STRENGTHS["medium"])).strip().removesuffix("s"), "[pause 0.5]")
 
 
 def _break_seconds(attributes: dict[str, str]) -> float:

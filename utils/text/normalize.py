@@ -19,7 +19,7 @@ from utils.text.number_words import spell_numbers
 from utils.text.punctuation import plain_punctuation
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe0e\ufe0f\ufeff]")
-"""Soft hyphens, zero-width spaces, marks of direction and of emoji: never heard. Joiners (U+200C, U+200D) shape letters
+"""Soft hyphens, zero-width spaces, marks of direction and emoji: never spoken. Joiners (U+200C, U+200D) shape letters
 of Persian and Indic scripts and stay."""
 _OWN_NUMBERS = {"hi": expand_hindi_numbers, "ja": expand_japanese_numbers}
 """Where stock has none: it fails on Hindi digits, and leaves Japanese ones."""
@@ -27,7 +27,7 @@ _POINT_LANGUAGES = ("en", "hi", "ja", "ru", "zh")
 """Those whose rules read a point before decimals; the others read a comma, and take 12.500 for thousands."""
 _ARABIC_GROUP = re.compile(r"(?<=\d)٬(?=\d{3}(?!\d))")
 _ASCII_SIGNS = str.maketrans("٬٪％﹪＆＠＃＄￡", ",%%%&@#$£")
-"""Signs that stock's rules know in ASCII only: without a word, a clip would be left out for them."""
+"""Signs that stock's rules know in ASCII only: without a word, a clip would be dropped for them."""
 # Letters may touch them: Chinese and Japanese have no spaces.
 _DATE = re.compile(r"(?<![\d.,/-])(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\d/-])")
 _TIME = re.compile(r"(?<![\d.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\d:])")
@@ -45,7 +45,7 @@ class Normalized(NamedTuple):
 
     text: str
     notes: tuple[str, ...]
-    """What had no rule and is read literally or left out; empty when nothing."""
+    """What had no rule and is read literally or dropped; empty when nothing."""
 
 
 def normalize(text: str, language: str) -> Normalized:

@@ -62,7 +62,7 @@ _MINUS_WORDS = {
 _POINTS = {"fa": "ممیز", "vi": "phẩy"}
 """Words of the decimal point where num2words loses zeros after it: Persian 0.05 is "half" there."""
 _END = "\u241f"
-"""Set between whole money and its hundredths, to tell them apart."""
+"""Set between whole money and its hundredths, to separate them."""
 Report = Callable[[str], None]
 
 
@@ -70,7 +70,7 @@ def spell_numbers(text: str, code: str, report: Report) -> str:
     """`text` with its numbers in words; digits of any script without words become ASCII digits, which bases read.
 
     Args:
-        text: normalised, in a language without rules of its own.
+        text: normalized, in a language without rules of its own.
         code: its plain code.
         report: called with a note for each number or sign that has no words.
     """
@@ -93,7 +93,7 @@ def spell_numbers(text: str, code: str, report: Report) -> str:
 
 @lru_cache(maxsize=1)
 def number_languages() -> frozenset[str]:
-    """Codes that num2words knows, Amharic left out because it is broken there."""
+    """Codes that num2words knows, without Amharic, which is broken there."""
     from num2words import CONVERTER_CLASSES
 
     return frozenset(_NAMES) | {name for name in CONVERTER_CLASSES if "_" not in name and name != "am"}

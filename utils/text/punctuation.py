@@ -20,7 +20,7 @@ _MARKS = {
     **dict.fromkeys("٪％﹪", "%"),
     # Between words or syllables.
     **dict.fromkeys("፡་༌᠎", " "),
-    # Quotes, and the sign of Hebrew acronyms, are not heard.
+    # Quotes, and the sign of Hebrew acronyms, are not spoken.
     **dict.fromkeys('"“”„‟«»‹›「」『』《》〈〉״՛', ""),
 }
 _ASCII = str.maketrans(_MARKS)

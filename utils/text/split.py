@@ -17,7 +17,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def split_text(text: str, limit: int) -> list[str]:
-    """Pieces of at most `limit` characters, in order; short neighbours are joined while they fit.
+    """Pieces of at most `limit` characters, in order; short neighbors are joined while they fit.
 
     Args:
         text: any text.

@@ -110,7 +110,7 @@ class Tokenizer:
         return normalize(text, code).text
 
     def notes(self, text: str, language: str) -> tuple[str, ...]:
-        """What of `text` has no rule in this language and is read literally or left out; mostly nothing.
+        """What of `text` has no rule in this language and is read literally or dropped; mostly nothing.
 
         Raises:
             UserError: as `normalize`.
@@ -128,7 +128,7 @@ class Tokenizer:
     def word_starts(self, text: str, language: str) -> list[int] | None:
         """With which token each word of `text` begins, counted with the language token, and the number of tokens.
 
-        None where normalising makes other words of them, such as a number's.
+        None where normalizing makes other words of them, such as a number's.
 
         Raises:
             UserError: as `normalize`.
@@ -145,7 +145,7 @@ class Tokenizer:
         return [*(bisect_right(ends, begin) for begin in begins), len(ends)]
 
     def unknown_characters(self, text: str, language: str) -> list[str]:
-        """Characters of the normalised text that the vocabulary cannot express, each once, in order.
+        """Characters of the normalized text that the vocabulary cannot express, each once, in order.
 
         Raises:
             UserError: as `normalize`.
@@ -155,11 +155,11 @@ class Tokenizer:
         return [letter for letter in letters if unknown in self._bpe.encode(letter).ids]
 
     def segments(self, normalized: str) -> list[str]:
-        """The tokens of a text that is normalised already, without a language token; `[UNK]` where it has none."""
+        """The tokens of a text that is normalized already, without a language token; `[UNK]` where it has none."""
         return self._bpe.encode(normalized.replace(" ", "[SPACE]")).tokens
 
     def decode(self, ids: list[int]) -> str:
-        """The normalised text of token ids, special tokens included."""
+        """The normalized text of token ids, special tokens included."""
         return self._bpe.decode(ids, skip_special_tokens=False).replace(" ", "").replace("[SPACE]", " ")
 
     def encode_normalized(self, text: str, code: str) -> list[int]:

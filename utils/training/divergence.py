@@ -12,7 +12,7 @@ NUM_NAMED = 8
 
 
 class Divergence:
-    """Counts the steps that were left out.
+    """Counts the skipped steps.
 
     Args:
         warn: called with each.
@@ -25,9 +25,9 @@ class Divergence:
         self._resume_command = resume_command
         self._precision = precision
         self.num_skipped = 0
-        """Steps left out in the whole run, those that fp16's scaler mends by itself included."""
+        """Skipped steps of the whole run, with those that fp16's scaler handles by itself."""
         self._in_a_row: list[list[str]] = []
-        """Clips of the steps left out since the last good one."""
+        """Clips of the steps skipped since the last good one."""
 
     def note(self, result: StepResult, names: list[str], *, step: int) -> None:
         """Take note of a step.
@@ -49,7 +49,7 @@ class Divergence:
             return
         self._in_a_row.append(names)
         self._warn(
-            f"step {step} was left out, the weights are untouched: {result.skipped}; its clips: {_listed(names)}",
+            f"step {step} was skipped, the weights are untouched: {result.skipped}; its clips: {_listed(names)}",
             source="numbers",
             step=step,
             clips=names,

@@ -75,7 +75,7 @@ def train_epochs(state: RunState, services: Services) -> End:
             if is_save_due(services):
                 save(state, services)
         losses = evaluate(services)
-        # Before the first step that was not left out there is nothing to tell.
+        # Before the first step that was not skipped there is nothing to log.
         if services.switches_logged:
             log_switches(services, loader)
         if losses is None:
@@ -122,7 +122,7 @@ def evaluate(services: Services) -> Losses | None:
 
 def end_epoch(state: RunState) -> None:
     """Close the books of an epoch."""
-    # Steps that were left out are no part of it; an epoch of nothing else has no loss.
+    # Skipped steps are no part of it; an epoch of nothing else has no loss.
     state.epoch_losses.append(sum(state.losses) / len(state.losses) if state.losses else math.nan)
     state.losses = []
     state.epoch += 1
@@ -132,7 +132,7 @@ def end_epoch(state: RunState) -> None:
 def log_step(
     state: RunState, services: Services, result: StepResult, total_steps: int, *, step_s: float, data_s: float
 ) -> None:
-    """Write the step's event and tell the progress bar."""
+    """Write the step's event and update the progress bar."""
     step, loss = services.trainer.num_steps, result.losses.total
     state.first_loss = loss if step == 1 else state.first_loss
     state.last_loss = loss
@@ -158,7 +158,7 @@ def log_step(
 
 
 def track(services: Services, result: StepResult, batches: list[Batch], *, step_s: float, data_s: float) -> None:
-    """Count the step's throughput; the log tells it every so many steps."""
+    """Count the step's throughput; it is logged every so many steps."""
     processes, shape = services.trainer.accelerator.num_processes, services.trainer.gpt.shape
     texts = [length for batch in batches for length in batch.text_lengths]
     codes = [length for batch in batches for length in batch.code_lengths]
@@ -237,7 +237,7 @@ def is_save_due(services: Services) -> bool:
 
 
 def save(state: RunState, services: Services, *, wait: bool = False) -> None:
-    """Begin to write the checkpoint a run can go on from, or wait until it is written.
+    """Begin to write the checkpoint a run can resume from, or wait until it is written.
 
     Weights of the best evaluation become the best on disk with it, also when an earlier save of them failed.
     """
@@ -269,7 +269,7 @@ def require_saved(services: Services) -> None:
             f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: "
             f"{services.saver.failure.what}",
             where=services.saver.failure.where,
-            fix=f"{services.saver.failure.fix}, then go on with --resume, the steps since are trained again: "
+            fix=f"{services.saver.failure.fix}, then continue with --resume, the steps since are trained again: "
             f"{services.resume_command}",
         ) from services.saver.failure
 

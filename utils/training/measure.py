@@ -45,7 +45,7 @@ class Measurement:
     seconds: float = 0.0
     """All steps, their loading and the last one's update included."""
     cpu_s: float = 0.0
-    """Processor time of all steps, over all threads: what neighbours on the machine disturb least."""
+    """Processor time of all steps, over all threads: what neighbors on the machine disturb least."""
     threads: int = 1
     """That torch computes with."""
     data_share: float = 0.0
@@ -66,7 +66,7 @@ class Measurement:
     switches: dict[str, Any] = field(default_factory=dict)
     """What each optimization switch really did."""
     fault: str = ""
-    """Why there is no measurement: out of memory, or what the user can mend."""
+    """Why there is no measurement: out of memory, or what the user can fix."""
 
     @property
     def audio_per_second(self) -> float:
@@ -160,7 +160,7 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, observed
     seconds = sum(times) + finish_s(on_gpu=on_gpu)
     cpu_s = time.process_time() - begin_cpu
     memory = TrainingOptimizer.get_memory_stats()
-    computed = sum(batch.packed.tight.numel() for batch in batches)
+    computed = sum(batch.packed.gather_indices.numel() for batch in batches)
     return Measurement(
         steps=steps,
         step_s=statistics.median(times),

@@ -18,7 +18,7 @@ from utils.training.settings import FIXED, FREE, OWN, settle, sources_of, with_o
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed:
-    """What a run goes on from."""
+    """What a run resumes from."""
 
     run: Path
     checkpoint: Path
@@ -112,7 +112,7 @@ def require_resumable(plan: RunPlan, data: str) -> None:
 
 
 def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig, Resumed]:
-    """A resumed run's own settings, and the checkpoint it goes on from.
+    """A resumed run's own settings, and the checkpoint it resumes from.
 
     Args:
         config: what was given now; `resume` says which run.
@@ -158,7 +158,7 @@ def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: Tra
         raise UserError(
             what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{details}",
             where=str(run),
-            fix="leave them out, add --allow-changes to go on with them, or start a new run",
+            fix="leave them out, add --allow-changes to resume with them, or start a new run",
         )
 
 

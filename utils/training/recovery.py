@@ -1,7 +1,7 @@
 """Recover from out-of-memory: repeat the step with smaller micro-batches and continue the run.
 
 A step's gradients are sums over its clips, divided by the number of their targets: in how many pieces they are computed
-changes the memory they take and, but for rounding and for which units dropout leaves out, nothing else. The effective
+changes the memory they take and, but for rounding and for which units dropout zeroes, nothing else. The effective
 batch stays what it was.
 """
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def files_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensors]:
-    """All tensors a run needs to go on, by file: the model as it speaks, LoRA's additions if any, and the moments."""
+    """All tensors a run needs to resume, by file: the model as it speaks, LoRA's additions if any, and the moments."""
     additions = adapter_state(model)
     return {
         MODEL_FILE: merged_state(model),
@@ -103,7 +103,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         optimizer.state[parameter][field] = tensor if stays else tensor.to(parameter.device)
 
 
-def take_up(services: Services, resumed: Resumed, data: str) -> tuple[RunState, list[str]]:
+def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunState, list[str]]:
     """Resume from a checkpoint that was found whole.
 
     Args:
@@ -126,7 +126,8 @@ def take_up(services: Services, resumed: Resumed, data: str) -> tuple[RunState, 
     if "recovery" in saved:
         services.recovery.load_state(saved["recovery"])
     state = RunState.from_json(saved, data=data)
-    # On another device, with another kernel or number of processes, the epoch's batches are others.
+    # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would
+    # skip clips that were never seen. Another device, kernel or number of processes makes another plan, too.
     is_replanned = "plan" in saved and saved["plan"] != services.loaders.plan_of(state.epoch)
     if saved["data"] != data or any(name in resumed.changed for name in BOUND) or is_replanned:
         if state.batches_done:
@@ -139,18 +140,18 @@ def take_up(services: Services, resumed: Resumed, data: str) -> tuple[RunState, 
     extend_schedule(trainer.schedule, total_steps=services.total_steps(state))
     if resumed.changed:
         changes = ", ".join(f"{name} {now} (was {then})" for name, (then, now) in resumed.changed.items())
-        notes.append(f"goes on with other settings: {changes}")
+        notes.append(f"resumed with other settings: {changes}")
     if resumed.is_best:
         notes.append(f"{resumed.checkpoint.name} holds weights only: the optimizer's moments start anew")
-    notes += [f"a newer checkpoint is damaged and was passed over: {message}" for message in resumed.skipped]
+    notes += [f"a newer checkpoint is damaged and was skipped: {message}" for message in resumed.skipped]
     return state, notes
 
 
-def put_in_order(state: RunState, services: Services, resumed: Resumed) -> list[str]:
+def tidy_checkpoints(state: RunState, services: Services, resumed: Resumed) -> list[str]:
     """Tidy the checkpoints' folder: what a kill left behind goes, checkpoints of later steps step aside.
 
     Args:
-        state, services: taken up from the checkpoint.
+        state, services: as the checkpoint restored them.
         resumed: the checkpoint; when its weights were the best and a kill came before they were kept as such, they are
             kept now.
 
@@ -162,7 +163,7 @@ def put_in_order(state: RunState, services: Services, resumed: Resumed) -> list[
         notes.append(f"an unfinished save was removed: {', '.join(removed)}")
     step = services.trainer.num_steps
     if left := services.checkpoints.set_aside_after(step):
-        notes.append(f"going on from step {step}; later checkpoints are kept as {', '.join(left)}")
+        notes.append(f"resumed from step {step}; later checkpoints are kept as {', '.join(left)}")
     if best := services.checkpoints.best():
         kept = read_state(best)
         services.saver.best_loss = best_loss_at(kept["step"], kept.get("candidate")) or kept.get("best_loss", math.inf)

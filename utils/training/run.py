@@ -1,6 +1,7 @@
 """A training run from its settings to its folder: check everything, then train, then say what is where."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from utils.training.loop import End, fit
 from utils.training.optimizer.precision import DTYPES
 from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
-from utils.training.restore import put_in_order, take_up
+from utils.training.restore import resume_run, tidy_checkpoints
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
 from utils.training.settings import as_json, portable
@@ -66,7 +67,7 @@ class TrainResult:
     stop_signal: int | None
     """The signal that stopped the run early; None when none did."""
     skipped_steps: int
-    """Steps left out because their numbers were not finite."""
+    """Steps skipped because their numbers were not finite."""
     save_waited_s: float
     """How long training stood still for saving."""
 
@@ -110,18 +111,19 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
     """Where the run starts, or the state that it resumes; the log opens with it."""
     state, notes = RunState(data=data.fingerprint()), list[str]()
     if plan.resumed:
-        state, notes = take_up(services, plan.resumed, state.data)
+        state, notes = resume_run(services, plan.resumed, state.data)
     # The first process renames what the others have been reading.
     services.trainer.accelerator.wait_for_everyone()
     if plan.resumed and services.is_writer:
         renew_settings(portable(plan.config, plan.project), plan.resumed)
-        notes += put_in_order(state, services, plan.resumed)
+        notes += tidy_checkpoints(state, services, plan.resumed)
     _log_start(state, services, plan, data)
     for message in notes:
         services.log.warn(message, source="resume")
     if plan.added:
         services.log.warn(plan.added, source="language")
-    if plan.config.conditioning == "other" and (alone := data.single_clip_speakers()):
+    clips_of = Counter(clip.speaker for clip in data.train)
+    if plan.config.conditioning == "other" and (alone := list(clips_of.values()).count(1)):
         services.log.warn(
             f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip",
             source="conditioning",

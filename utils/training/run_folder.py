@@ -69,7 +69,7 @@ def renew_settings(config: TrainConfig, resumed: Resumed) -> None:
 
     Args:
         config: portable settings.
-        resumed: a run that was taken up: one that cannot go on keeps its settings as they are.
+        resumed: a resumed run: one that cannot resume keeps its settings as they are.
     """
     if not resumed.changed:
         return

@@ -97,8 +97,8 @@ def portable(config: TrainConfig, project: Project) -> TrainConfig:
 def with_own_csvs(config: TrainConfig, project: Project) -> TrainConfig:
     """The settings without the manifests that the project has anyway."""
     own = {"train_csv": project.train_csv, "eval_csv": project.eval_csv}
-    places = {name: None for name, place in own.items() if getattr(config, name) == place}
-    return replace(config, **places)  # type: ignore[arg-type]
+    replaced = {name: None for name, place in own.items() if getattr(config, name) == place}
+    return replace(config, **replaced)  # type: ignore[arg-type]
 
 
 def as_json(config: TrainConfig) -> dict[str, Any]:

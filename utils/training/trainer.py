@@ -40,11 +40,11 @@ class Losses:
     text: float
     codes: float
     reading: float = 0.0
-    """What reading along missed, weighted; beside the loss, not in it (see `TrainConfig.reading_weight`)."""
+    """Guided attention loss, weighted; beside the loss, not in it (see `TrainConfig.reading_weight`)."""
 
     @property
     def total(self) -> float:
-        """What is minimised."""
+        """What is minimized."""
         return TEXT_WEIGHT * self.text + CODE_WEIGHT * self.codes
 
 
@@ -83,7 +83,7 @@ class Trainer:
     Args:
         model: the GPT.
         optimizer, schedule: over its parameters; the schedule is stepped with each optimizer step.
-        mel: what the conditioning encoder hears with.
+        mel: makes the conditioning encoder's input.
         accelerator: device and processes; it wraps the model where there are several.
         precision: fp32, bf16 or fp16.
         grad_clip_norm: gradients are scaled down to this L2 norm.
@@ -218,7 +218,7 @@ class Trainer:
         return forward() if self._watch is None else self._watch.attempt(self.gpt, forward, lambda: None)
 
     def _forward(self, batch: Batch, model: torch.nn.Module | None = None) -> GptLosses:
-        mels = self.mel(batch.heard.to(self.device, non_blocking=True))
+        mels = self.mel(batch.conditioning_audio.to(self.device, non_blocking=True))
         dtype = DTYPES[self.precision]
         # Each weight is used once in a forward pass: a cache of half-precision copies would only hold memory.
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32, cache_enabled=False):

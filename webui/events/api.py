@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from webui.events.wiring import Frame, faults_told
+from webui.events.wiring import Frame, errors_shown
 from webui.handlers import status as handlers
 
 
@@ -13,12 +13,12 @@ def wire_api(frame: Frame) -> None:
 
     def projects_list() -> list[str]:
         """Names of all projects."""
-        with faults_told():
+        with errors_shown():
             return handlers.projects(frame.studio)
 
     def status(project: str) -> dict[str, Any]:
         """What there is of a project, and how each of its jobs is doing, the newest first."""
-        with faults_told():
+        with errors_shown():
             return handlers.status(frame.studio, project)
 
     gr.api(projects_list, api_name="projects_list", queue=False)

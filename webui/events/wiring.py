@@ -28,9 +28,9 @@ Trigger = str | Callable[..., Any]
 Prints = dict[str, Any]
 """A fingerprint of what a page was last sent, by id."""
 _INTERVAL = "interval"
-"""Among the prints: how often the page was told to ask; ids of components have a dot."""
+"""Among the prints: the poll interval last sent to the page; ids of components have a dot."""
 _ANSWER = "answer"
-"""Among the prints: the number of the last answer that told something new."""
+"""Among the prints: the number of the last answer that held something new."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def wire(
         triggers: events; see `Trigger`. Empty for what comes `after` another handler.
         handler: gets the app and the values of `inputs` by id, returns new values by id.
         inputs: ids, or patterns such as "train.*".
-        outputs: ids the handler may return; an id it leaves out stays as it is.
+        outputs: ids the handler may return; other outputs stay as they are.
         api_name: the stable name under which scripts call it; its parameters are called like the inputs.
         public: whether the API's description shows it.
         queue: long work waits its turn; a quick answer need not.
@@ -89,13 +89,13 @@ def wire(
         given = dict(zip(keys, values, strict=False))
         if with_row:
             given[ROW] = getattr(values[-1], "row_value", None)
-        with faults_told():
+        with errors_shown():
             updates = handler(frame.studio, given)
             assert isinstance(updates, dict), handler
             return _components(frame, updates, shown)
 
     def call_in_pieces(*values: Any) -> Iterator[dict[Any, Any]]:
-        with faults_told():
+        with errors_shown():
             for updates in handler(frame.studio, dict(zip(keys, values, strict=True))):
                 assert isinstance(updates, dict), handler
                 yield _components(frame, updates, shown)
@@ -126,8 +126,8 @@ def wire_poll(
 ) -> None:
     """Run `handler` again and again; what is as it was when this browser asked last is not sent again.
 
-    An answer may be lost on its way: each that tells something new has a number, which the page gives back when it asks
-    again. Where that is not the last one, the page is told everything anew.
+    An answer may be lost on its way: each that holds something new has a number, which the page gives back when it asks
+    again. Where that is not the last one, the page is sent everything again.
 
     Only a poll may write its `outputs`, or who writes what the poll would: it would not notice that something else
     changed them. Pages that show the same
@@ -217,7 +217,7 @@ def _news(value: Any, known: Any, prints: Any) -> Any:
 
 
 @contextmanager
-def faults_told() -> Iterator[None]:
+def errors_shown() -> Iterator[None]:
     """Turn a UserError into gradio's message.
 
     Raises:

@@ -24,12 +24,12 @@ CLOSED: Updates = {"data.clip_box": Change(visible=False), "data.clip": "", "dat
 
 
 def choose(studio: Studio, values: Values) -> Updates:
-    """Show the clip of the row that was chosen."""
+    """Show the selected clip: its audio, its transcript and what can be done with it."""
     project = studio.project(values["project.project"])
     row = values.get(ROW)
     wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
     named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[0]]
-    # Clips of one recording that were left out may share its name: the other columns tell them apart.
+    # Excluded clips of one recording may share its name: the other columns distinguish them.
     found = max(
         named,
         key=lambda clip: sum(a == str(b) for a, b in zip(wanted, view.rows([clip])[0], strict=False)),
@@ -39,7 +39,7 @@ def choose(studio: Studio, values: Values) -> Updates:
 
 
 def save(studio: Studio, values: Values) -> Updates:
-    """Save the transcript of a clip."""
+    """Replace the transcript of a clip."""
     words = str(values["data.transcript"] or "")
 
     def change(project: Project, clip: str) -> None:
@@ -53,32 +53,32 @@ def save(studio: Studio, values: Values) -> Updates:
 
 
 def exclude(studio: Studio, values: Values) -> Updates:
-    """Exclude a clip from training; it can be restored."""
+    """Exclude a clip from training. It can be restored."""
     return _edited(studio, values, edit.exclude, text.CLIP_EXCLUDED)
 
 
 def restore(studio: Studio, values: Values) -> Updates:
-    """Restore a clip that was excluded, or undo how it was trimmed, split, merged or accepted."""
+    """Restore an excluded clip, or undo a clip's trim, split, merge or acceptance."""
     project = studio.project(values["project.project"])
     clip = _chosen(project, values)
     found = _find(project, clip)
     if found is None or edit.can_be_restored(found):
         return _edited(studio, values, edit.restore, text.CLIP_RESTORED)
-    return _mend(project, "restore", found.made_from[0] if found.made_from else clip, {})
+    return _start_fix(project, "restore", found.made_from[0] if found.made_from else clip, {})
 
 
-def mend(kind: FixKind, studio: Studio, values: Values) -> Updates:
-    """Update the clip in its own process: trim it, split it in two, merge it with the next, accept it as it is."""
+def fix(kind: FixKind, studio: Studio, values: Values) -> Updates:
+    """Trim a clip, split it, merge it with the next one, or keep it as it is, in a job of its own."""
     project = studio.project(values["project.project"])
-    return _mend(project, kind, _chosen(project, values), forms.by_field(values, "data."))
+    return _start_fix(project, kind, _chosen(project, values), forms.by_field(values, "data."))
 
 
-accept, trim, split, merge = (partial(mend, kind) for kind in ("accept", "trim", "split", "merge"))
+accept, trim, split, merge = (partial(fix, kind) for kind in ("accept", "trim", "split", "merge"))
 
 
-def _mend(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
+def _start_fix(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
     if all(clip not in (item.clip, item.id) for item in edit.current_clips(project)):
-        # Told now rather than by a process that takes seconds to start.
+        # Reported here, not by a process that takes seconds to start.
         raise UserError(what=text.no_clip(clip), where=project.name, fix=text.NO_CLIP_FIX)
     config = forms.settings(
         FixConfig,
@@ -122,13 +122,13 @@ def _project_of(shown: object) -> str:
 
 
 def go_back(studio: Studio, values: Values) -> Updates:
-    """Show the clip before the one that is shown."""
-    return _neighbour(studio, values, -1)
+    """Show the previous clip."""
+    return _neighbor(studio, values, -1)
 
 
 def go_on(studio: Studio, values: Values) -> Updates:
-    """Show the clip after the one that is shown."""
-    return _neighbour(studio, values, 1)
+    """Show the next clip."""
+    return _neighbor(studio, values, 1)
 
 
 def _edited(studio: Studio, values: Values, change: Callable[[Project, str], None], said: str) -> Updates:
@@ -151,14 +151,14 @@ def require_idle(project: Project) -> None:
     if "prepare" in busy:
         raise UserError(what=text.PREPARING_NOW, where=project.name, fix=text.PREPARING_NOW_FIX)
     if "fix" in busy:
-        raise UserError(what=text.MENDING_NOW, where=project.name, fix=text.MENDING_NOW_FIX)
+        raise UserError(what=text.UPDATING_NOW, where=project.name, fix=text.UPDATING_NOW_FIX)
 
 
 def _find(project: Project, clip: str) -> ClipReport | None:
     return next((item for item in edit.current_clips(project) if item.clip == clip), None)
 
 
-def _neighbour(studio: Studio, values: Values, step: int) -> Updates:
+def _neighbor(studio: Studio, values: Values, step: int) -> Updates:
     project = studio.project(values["project.project"])
     clip = _chosen(project, values)
     clips = [item for item in edit.current_clips(project) if item.clip]

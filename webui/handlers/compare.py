@@ -33,12 +33,12 @@ SHOWN = (
 
 
 def start(studio: Studio, values: Values) -> Iterator[Updates]:
-    """Have the text spoken by each chosen model with the same voice, then offer it side by side and blind."""
+    """Speak a text with two or more models and one voice, then return the recordings and a blind test of them."""
     project = studio.project(values["project.project"])
     chosen = _names(values["inference.models"])
     reference, name, _ = chosen_voice(project, values)
     if reference is None:
-        # Their own voices would be told apart before their weights.
+        # With their own voices, listeners would compare voices, not models.
         owns = [own for model in chosen if (own := find_model(project, model).reference)]
         reference, name = (owns[0], owns[0].name) if owns else (None, "")
     identity = compare(
@@ -64,7 +64,7 @@ def start(studio: Studio, values: Values) -> Iterator[Updates]:
 
 
 def show(studio: Studio, values: Values) -> Updates:
-    """Show a comparison: a line from each model, and the next pair to judge blind."""
+    """Show one line of a comparison as each model speaks it, and the next pair of the blind test."""
     project = studio.project(values["project.project"])
     if not values["inference.comparison"]:
         return {}
@@ -73,18 +73,18 @@ def show(studio: Studio, values: Values) -> Updates:
     )
 
 
-def judge(choice: str, studio: Studio, values: Values) -> Updates:
-    """Keep which of A and B was better, tell which was which, and give the next pair."""
+def cast_vote(choice: str, studio: Studio, values: Values) -> Updates:
+    """Save a vote of the blind test, show which models A and B are, and return the next pair."""
     project = studio.project(values["project.project"])
     trial = str(values["inference.trial"] or "")
     if not trial:
-        raise UserError(what=text.NOTHING_TO_JUDGE, where=text.BLIND, fix=text.NOTHING_TO_JUDGE_FIX)
+        raise UserError(what=text.NOTHING_TO_RATE, where=text.BLIND, fix=text.NOTHING_TO_RATE_FIX)
     cast = vote(project, trial, choice)
     note = view.tag("div", text.voted(text.model_title(cast.a), text.model_title(cast.b), cast.choice), role="status")
     return {"inference.told": note} | _blind(project, trial.partition("/")[0])
 
 
-prefer_a, prefer_b, prefer_same = (partial(judge, choice) for choice in ("a", "b", "same"))
+prefer_a, prefer_b, prefer_same = (partial(cast_vote, choice) for choice in ("a", "b", "same"))
 
 
 def _names(value: object) -> list[str]:
@@ -108,10 +108,10 @@ def _blind(project: Project, comparison: str) -> Updates:
     votes = view.votes(tallies(project))
     trial = next_trial(project, comparison)
     if trial is None:
-        done = view.join(votes, view.tag("div", text.ALL_JUDGED))
+        done = view.join(votes, view.tag("div", text.ALL_RATED))
         return {"inference.trial": "", "inference.a": None, "inference.b": None, "inference.votes": done}
-    heard = [find_take(project, identity) for identity in (trial.a, trial.b)]
-    a, b = (str(take.folder / take.lines[trial.line - 1].file) for take in heard)
+    pair = [find_take(project, identity) for identity in (trial.a, trial.b)]
+    a, b = (str(take.folder / take.lines[trial.line - 1].file) for take in pair)
     return {"inference.trial": trial.id, "inference.a": a, "inference.b": b, "inference.votes": votes}
 
 

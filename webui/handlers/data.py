@@ -24,7 +24,7 @@ FORM = "data.set_"
 
 
 def upload(studio: Studio, values: Values) -> Updates:
-    """Move uploaded files into the chosen project."""
+    """Add uploaded files to a project."""
     files = values["data.files"]
     if not isinstance(files, list) or not files:
         return {}
@@ -47,12 +47,12 @@ def upload(studio: Studio, values: Values) -> Updates:
 
 
 def take_waiting(studio: Studio, values: Values) -> Updates:
-    """Take in what was uploaded before there was a project; the page asks when one was created."""
+    """Add files to a project that were uploaded before the project was created."""
     return upload(studio, values) if values["project.project"] else {}
 
 
 def clear(studio: Studio, values: Values) -> Updates:
-    """Remove what was uploaded; the dataset stays."""
+    """Delete a project's uploads. Its dataset stays."""
     project = studio.project(values["project.project"])
     clips.require_idle(project)
     remove_uploads(project)
@@ -60,7 +60,7 @@ def clear(studio: Studio, values: Values) -> Updates:
 
 
 def start(studio: Studio, values: Values) -> Updates:
-    """Make the dataset of the chosen project from its uploads, or from a folder of the server."""
+    """Start a job that creates a project's dataset from its uploads or from a folder on the server."""
     project = studio.project(values["project.project"])
     source, *also = _sources(studio, project, values["data.folder"])
     config = forms.settings(
@@ -80,7 +80,7 @@ def start(studio: Studio, values: Values) -> Updates:
 
 
 def cancel(studio: Studio, values: Values) -> Updates:
-    """Stop making the dataset; it stays as it was before."""
+    """Stop the job that creates the dataset. An earlier dataset stays as it was."""
     project = studio.project(values["project.project"])
     job = next((job for job in jobs.list(project, kind="prepare") if job.alive), None)
     if job is None:
@@ -90,7 +90,7 @@ def cancel(studio: Studio, values: Values) -> Updates:
 
 
 def show(studio: Studio, values: Values) -> Updates:
-    """Show the uploads and the dataset's report."""
+    """Return a project's uploads and its dataset report."""
     project = studio.project_or_none(values["project.project"])
     if project is None:
         return _nothing(view.no_project())
@@ -146,7 +146,7 @@ def allowed_folder(studio: Studio, name: str) -> Path:
         exists = inside and path.exists()
     except (OSError, RuntimeError, ValueError):
         inside = exists = False
-    # The same words whether or not it exists: the page must not tell what else lies on the server.
+    # The same words whether or not it exists: the page must not reveal what else lies on the server.
     if not inside or not exists:
         raise UserError(
             what=text.no_folder(name),

@@ -9,7 +9,7 @@ from webui.studio import Studio
 
 
 def start(studio: Studio, values: Values) -> Updates:
-    """Have the chosen models speak the held-out sentences, and measure words, voice and defects; asked again, stop."""
+    """Measure models on held-out sentences: words, voice and defects. A second call stops the measurement."""
     project = studio.project(values["project.project"])
     running = next((job for job in jobs.list(project, kind="evaluate") if job.alive), None)
     if running is not None:

@@ -57,7 +57,7 @@ NEXT_TIMEOUT_S = 600.0
 
 
 def models(studio: Studio, values: Values) -> Updates:
-    """List what can speak in the project, and the voices of its dataset; what was trained last is offered first."""
+    """List the models of a project, the last trained one first, and the voices of its dataset."""
     project = studio.project_or_none(values["project.project"])
     if project is None:
         return {}
@@ -99,15 +99,15 @@ def _nothing_of_project() -> Updates:
 
 
 def choose_voice(studio: Studio, values: Values) -> Updates:
-    """Show the field that belongs to the chosen kind of voice."""
+    """Show the field of the selected kind of voice."""
     kind = values["inference.voice"]
     return {f"inference.{name}": Change(visible=kind == name) for name in ("recording", "clip", "speaker")}
 
 
 def speak(studio: Studio, values: Values) -> Iterator[Updates]:
-    """Speak a text sentence by sentence; the first is given as soon as it is spoken, the whole recording at the end.
+    """Speak a text. The first sentence is returned as soon as it is spoken, the whole recording at the end.
 
-    With `by_lines`, each line becomes a recording of its own and the answer does not wait for them.
+    With `by_lines`, each line becomes a recording of its own, and the call returns at once.
     """
     project = studio.project(values["project.project"])
     lines = read_text(values)
@@ -128,13 +128,13 @@ def speak(studio: Studio, values: Values) -> Iterator[Updates]:
 
 
 def resume(studio: Studio, values: Values) -> Iterator[Updates]:
-    """Go on with a take: speak its lines that are missing."""
+    """Resume a take: speak its missing lines."""
     take = studio.desk.resume(*_chosen_take(studio, values))
     yield from follow(studio, take)
 
 
 def follow(studio: Studio, take: Take) -> Iterator[Updates]:
-    """A take as it grows: the first sentence is played at once, the whole recording shown at the end."""
+    """Yield a take as it grows: its first sentence at once, the whole recording at the end."""
     yield {**_shown(take), "inference.heard": 0, "inference.player": None, "inference.whole": None}
     playing = False
     for newest in studio.desk.follow(take):
@@ -151,28 +151,28 @@ def follow(studio: Studio, take: Take) -> Iterator[Updates]:
 
 
 def next_sentence(studio: Studio, values: Values) -> Updates:
-    """When one sentence was heard, give the next, waiting until it is spoken; nothing after the last."""
+    """Return the audio of the next sentence of a recording, once it is spoken; nothing after the last one."""
     if not values["inference.current"]:
         return {}
     project, identity = _current(studio, values)
-    heard = whole_number(values["inference.heard"], otherwise=0)
+    played = whole_number(values["inference.heard"], otherwise=0)
     try:
         take = find_take(project, identity)
     except UserError:
         # Another project was chosen while a take of the one before was being played.
         return {}
-    if len(take.sentences) <= heard:
+    if len(take.sentences) <= played:
         for newest in studio.desk.follow(take, timeout_s=NEXT_TIMEOUT_S):
             take = newest
-            if len(take.sentences) > heard:
+            if len(take.sentences) > played:
                 break
-    if not 0 < heard < len(take.sentences):
+    if not 0 < played < len(take.sentences):
         return {}
-    return {"inference.player": _sound(take, heard), "inference.heard": heard + 1}
+    return {"inference.player": _sound(take, played), "inference.heard": played + 1}
 
 
 def stop(studio: Studio, values: Values) -> Updates:
-    """Stop the take that is being spoken; what was spoken of it is kept."""
+    """Stop speaking a take. Its finished sentences are kept."""
     project = studio.project(values["project.project"])
     live = [take for take in list_takes(project, limit=MAX_TAKES) if take.is_live]
     chosen = [take for take in live if take.id == values["inference.current"]] or live
@@ -184,16 +184,16 @@ def stop(studio: Studio, values: Values) -> Updates:
 
 
 def show_take(studio: Studio, values: Values) -> Updates:
-    """Show a take of the list with its settings and its sound."""
+    """Return a take with its settings and its audio."""
     take = find_take(*_chosen_take(studio, values))
     whole = str(take.wavs[0]) if take.wavs else (_sound(take, 0) if take.sentences else None)
     shown = _shown(take) | {"inference.status": view.join(view.take(take), view.settings(take))}
-    # Nothing is played by itself: `heard` says that all of it was.
+    # Nothing plays by itself: all sentences count as played.
     return shown | {"inference.whole": whole, "inference.heard": len(take.sentences), "inference.player": None}
 
 
 def reuse(studio: Studio, values: Values) -> Updates:
-    """Put a take's text, model and settings into the form."""
+    """Load the text, model and settings of a take into the form."""
     take = find_take(*_chosen_take(studio, values))
     known = forms.fields_of(SpeechSettings)
     updates: Updates = {
@@ -209,7 +209,7 @@ def reuse(studio: Studio, values: Values) -> Updates:
 
 
 def reset(studio: Studio, values: Values) -> Updates:
-    """Put the sampling settings back to their defaults."""
+    """Reset the sampling settings to their defaults."""
     known = forms.fields_of(SpeechSettings)
     plain = {name: _in_form(field.default, forms.shown(field, field.default)) for name, field in known.items()}
     return {f"{FORM}{name}": value for name, value in plain.items() if name != "language"} | {
@@ -219,12 +219,12 @@ def reset(studio: Studio, values: Values) -> Updates:
 
 
 def pack(studio: Studio, values: Values) -> Updates:
-    """Pack a take's recordings, texts and settings as a zip."""
+    """Return a ZIP file of a take: recordings, texts and settings."""
     return {"inference.zip": Change(value=str(pack_take(find_take(*_chosen_take(studio, values)))), visible=True)}
 
 
 def pack_model(studio: Studio, values: Values) -> Updates:
-    """Pack the project's exported model as a zip."""
+    """Return a ZIP file of the project's exported model."""
     packed = pack_ready(studio.project(values["project.project"]))
     return {"inference.ready_zip": Change(value=str(packed), visible=True)}
 
@@ -248,7 +248,7 @@ def activity(studio: Studio, values: Values) -> Updates:
 
 
 def _measuring(studio: Studio, project: Project) -> Updates:
-    """A measurement that goes on, or failed."""
+    """A measurement that is running, or failed."""
     job = next(iter(studio.jobs.jobs_of(project, kind="evaluate")), None)
     is_alive = job is not None and job.alive
     progress = run.progress(job, progress_of(job, studio.logs.tail)) if job and job.state != "finished" else view.join()

@@ -19,24 +19,24 @@ from webui.studio import Studio
 
 
 def look(studio: Studio, values: Values) -> Updates:
-    """See how the base reads the language: unknown letters, tokens a second, texts over the limit, advice."""
+    """Check how the base reads the language in a job: unknown letters, tokens per second, texts over the limit."""
     _start(studio, values)
     return {TOAST: text.LOOK_STARTED}
 
 
 def extend(studio: Studio, values: Values) -> Updates:
-    """Make a base for the project with new tokens of the language, learned from its texts."""
+    """Start a job that makes a base for the project, with new tokens learned from texts of the language."""
     tokens = forms.whole("new_tokens", values["language.new_tokens"])
     return {TOAST: text.extending(_start(studio, values, extend=tokens, another=True))}
 
 
 def latin(studio: Studio, values: Values) -> Updates:
-    """Make a base for the project that reads Amharic in the Latin form of its sounds."""
+    """Start a job that makes a base for the project that reads Amharic in a Latin transcription."""
     return {TOAST: text.latin_started(_start(studio, values, g2p=AMHARIC, another=True))}
 
 
 def adopt(studio: Studio, values: Values) -> Updates:
-    """Use the base that was made last for the project's language."""
+    """Select the base that was made last for the project's language."""
     project = studio.project(values["project.project"])
     made = made_base(project)
     if made is None:

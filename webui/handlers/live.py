@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 def poll(studio: Studio, values: Values) -> Updates:
-    """Everything that may change without a click."""
+    """Return everything of the page that changes without a click; the page polls this."""
     project = studio.project_or_none(values["project.project"])
     updates: Updates = {}
     questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio, values)]
@@ -79,7 +79,7 @@ def _answer(studio: Studio, question: Callable[[], Updates], otherwise: Updates 
 
 
 def _no_project(studio: Studio, values: Values) -> Updates:
-    """What to do first; nothing while the browser has not been told yet which project it had."""
+    """What to do first; nothing before the browser has restored its project."""
     if values["project.project"]:
         # It is not there any more: nothing of it stays on the page.
         return kept(studio, None) | _no_dataset() | _nothing_shown(parts.empty(text.PROJECT_GONE))
@@ -118,15 +118,15 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         ),
         "train.start_from": Change(choices=starts(project)),
     }
-    not_told = parts.message("error", text.NOT_READ)
+    not_read = parts.message("error", text.NOT_READ)
     no_run = parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET)
     questions: list[tuple[Callable[[], Updates], Updates]] = [
         (partial(kept, studio, project), {}),
         (partial(_dataset, studio, project, found), _no_dataset()),
-        (partial(_export, studio, project, found), {"train.exported": not_told}),
-        (partial(_preflight, studio, found), {"train.measured": not_told}),
-        (partial(_language, studio, project, found), {"language.progress": not_told}),
-        (partial(_run, studio, chosen) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_told)),
+        (partial(_export, studio, project, found), {"train.exported": not_read}),
+        (partial(_preflight, studio, found), {"train.measured": not_read}),
+        (partial(_language, studio, project, found), {"language.progress": not_read}),
+        (partial(_run, studio, chosen) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
     ]
     for question, otherwise in questions:
         updates |= _answer(studio, question, otherwise)
@@ -224,7 +224,7 @@ def _no_dataset() -> Updates:
 
 
 def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
-    """A clip that is being mended, or could not be; nothing once the dataset was made anew since."""
+    """A clip that is being updated, or whose update failed; nothing once the dataset was prepared again since."""
     job = next((job for job in found if job.kind == "fix"), None)
     made = project.report.stat().st_mtime if project.report.is_file() else 0.0
     if job is None or job.state == "finished" or (not job.alive and (job.started or 0.0) < made):
@@ -234,12 +234,12 @@ def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
 
 def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "language"), None)
-    is_told = job is not None and job.state != "finished"
+    is_shown = job is not None and job.state != "finished"
     made = made_base(project)
     return {
         "language.next": tag("div", text.next_base(next_base(project)), class_="small"),
         "language.found": views_language.found(project),
-        "language.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job and is_told else join(),
+        "language.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job and is_shown else join(),
         "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
         "language.adopt": Change(
             visible=made is not None, value=text.adopt(Path(made).name) if made else text.ADOPT_BASE

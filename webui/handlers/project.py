@@ -17,7 +17,7 @@ DEFAULT_LANGUAGE = "en"
 
 
 def show_projects(studio: Studio, values: Values) -> Updates:
-    """Fill the project bar: the project this browser had last, or the first one."""
+    """List the projects and select one: the browser's last project, or the first."""
     names = [project.name for project in list_projects(studio.output)]
     wanted = (values.get("project.project"), values.get("project.last"))
     chosen = next((name for name in wanted if name in names), names[0] if names else None)
@@ -25,7 +25,7 @@ def show_projects(studio: Studio, values: Values) -> Updates:
 
 
 def create(studio: Studio, values: Values) -> Updates:
-    """Create a project and choose it."""
+    """Create a project and select it."""
     name = str(values["project.new_project"] or "").strip()
     if not name:
         raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
@@ -40,13 +40,13 @@ def create(studio: Studio, values: Values) -> Updates:
 
 
 def choose(studio: Studio, values: Values) -> Updates:
-    """Choose a project that exists."""
+    """Select an existing project."""
     project = studio.project(values["project.project"])
     return _bar(studio, [other.name for other in list_projects(studio.output)], project.name)
 
 
 def keep_language(studio: Studio, values: Values) -> Updates:
-    """Keep the language with the project; a dataset's language stays what it is."""
+    """Save the project's language. The language of an existing dataset does not change."""
     if not values["project.project"]:
         return {}
     project = studio.project(values["project.project"])
@@ -55,7 +55,7 @@ def keep_language(studio: Studio, values: Values) -> Updates:
 
 
 def keep_base(studio: Studio, values: Values) -> Updates:
-    """Keep the base with the project."""
+    """Save the project's base model."""
     if not values["project.project"]:
         return {}
     project = studio.project(values["project.project"])

@@ -11,12 +11,12 @@ from webui.studio import Studio
 
 
 def projects(studio: Studio) -> list[str]:
-    """Names of all projects."""
+    """List the names of all projects."""
     return [project.name for project in list_projects(studio.output)]
 
 
 def status(studio: Studio, name: str) -> dict[str, Any]:
-    """What there is of a project, and how each of its jobs is doing, the newest first.
+    """Return what a project contains and the progress of its jobs, the newest first.
 
     Raises:
         UserError: there is no such project.

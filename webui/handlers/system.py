@@ -16,7 +16,7 @@ NUM_JOBS = 20
 
 
 def show(studio: Studio, values: Values) -> Updates:
-    """Everything of the tab; sizes are counted, so it is read on demand."""
+    """Return the machine, the bases, the settings, all jobs and the disk usage."""
     projects = list_projects(studio.output)
     found = [job for project in projects for job in jobs.list(project)]
     found += _of_no_project(studio)
@@ -32,13 +32,13 @@ def show(studio: Studio, values: Values) -> Updates:
 
 
 def live_first(found: list[jobs.Job]) -> list[jobs.Job]:
-    """Every job that goes on, then the newest of the others: mending clips makes many, and must not hide a training."""
+    """Running jobs, then the newest of the others: edits of clips make many jobs, which must not hide a training."""
     newest = sorted(found, key=lambda job: (not job.alive, -(job.started or 0.0)))
     return [job for number, job in enumerate(newest) if job.alive or number < NUM_JOBS]
 
 
 def download(studio: Studio, values: Values) -> Updates:
-    """Download a base of XTTS v2, once its licence is accepted."""
+    """Start a job that downloads a base of XTTS v2. The license must be accepted."""
     version = values["system.version"]
     if version not in DOWNLOADED:
         raise UserError(what=text.no_base(version), where=text.BASES, fix=text.use_one_of(DOWNLOADED))

@@ -29,7 +29,7 @@ END_OF_PROCESS_S = 20.0
 
 
 def start(studio: Studio, values: Values) -> Updates:
-    """Start training the chosen project with the form's settings."""
+    """Start a training run of a project."""
     project = studio.project(values["project.project"])
     config = training_config(project, values)
     if not project.train_csv.is_file():
@@ -45,19 +45,15 @@ def training_config(project: Project, values: Values) -> TrainConfig:
         UserError: naming every value that is not usable.
     """
     form, base = forms.by_field(values, FORM) | switches(values), _start_from(project, values)
-    if plain_code(project_language(project)) == AMHARIC and _reads_latin(project, base):
-        # It reads nothing else: that its maker has to tick a box as well would only be a way to fail.
-        form["use_amharic_g2p"] = True
+    if plain_code(project_language(project)) == AMHARIC:
+        folders = {entry.name: entry.folder for entry in bases_of(project)} | {str(project.ready): project.ready}
+        folder = folders.get(base)
+        if folder and read_about(folder).get("amharic_g2p"):
+            # A base for Amharic in Latin letters reads nothing else: a second box to tick would only be a way to fail.
+            form["use_amharic_g2p"] = True
     return forms.settings(
         TrainConfig, form, where=text.TRAIN_TAB, project=project.name, output=project.output, base=base
     )
-
-
-def _reads_latin(project: Project, base: str) -> bool:
-    """Whether what a training starts from was made to read Amharic in its Latin form."""
-    folders = {entry.name: entry.folder for entry in bases_of(project)} | {str(project.ready): project.ready}
-    folder = folders.get(base)
-    return bool(folder and read_about(folder).get("amharic_g2p"))
 
 
 def switches(values: Values) -> dict[str, Any]:
@@ -107,7 +103,7 @@ def starts(project: Project) -> list[tuple[str, str]]:
 
 
 def preflight(studio: Studio, values: Values) -> Updates:
-    """Measure each combination of switches with a few real steps on the project's dataset; asked again, cancel it."""
+    """Measure each combination of switches with a few real steps on the dataset. A second call cancels it."""
     project = studio.project(values["project.project"])
     running = next((job for job in jobs.list(project, kind="preflight") if job.alive), None)
     if running is not None:
@@ -121,7 +117,7 @@ def preflight(studio: Studio, values: Values) -> Updates:
 
 
 def stop(studio: Studio, values: Values) -> Updates:
-    """Stop the run that is shown after its step, with a checkpoint; asked again, at once."""
+    """Stop a run after its current step and save a checkpoint. A second call stops it at once."""
     job = shown_run(studio.project(values["project.project"]), values["train.run"])
     if job is None or not (job.alive or job.process_alive):
         raise UserError(what=text.NOTHING_RUNS, where=text.RUN, fix=text.NOTHING_RUNS_FIX)
@@ -131,7 +127,7 @@ def stop(studio: Studio, values: Values) -> Updates:
 
 
 def resume(studio: Studio, values: Values) -> Updates:
-    """Go on with the run that is shown, from its last checkpoint and with its own settings."""
+    """Resume a run from its last checkpoint, with its own settings."""
     project = studio.project(values["project.project"])
     job = shown_run(project, values["train.run"])
     if job is None:
@@ -162,7 +158,7 @@ def _more_epochs(job: Job, values: Values) -> int | None:
 
 
 def export(studio: Studio, values: Values) -> Updates:
-    """Export the run that is shown to the project's ready/ folder."""
+    """Export a run to the project's ready/ folder."""
     project = studio.project(values["project.project"])
     job = shown_run(project, values["train.run"])
     if job is None:
@@ -181,7 +177,7 @@ def export(studio: Studio, values: Values) -> Updates:
 
 
 def recommend(studio: Studio, values: Values) -> Updates:
-    """Set the form to what suits this machine, and say why."""
+    """Return recommended settings for this machine, with the reasons."""
     wish = values["train.use_case"] or "production"
     use_case = next((name for name in USE_CASES if name == wish), None)
     if use_case is None:
@@ -193,9 +189,9 @@ def recommend(studio: Studio, values: Values) -> Updates:
 
 
 def show_form(studio: Studio, values: Values) -> Updates:
-    """Fill the form with the settings of the project's newest run, so that a refresh or another browser shows them.
+    """Load the settings of the project's newest run into the form.
 
-    A project without runs gets the defaults: nothing stays that was chosen for another project.
+    A project without runs gets the defaults, so that nothing stays of another project's settings.
     """
     project = studio.project_or_none(values["project.project"])
     if project is None:

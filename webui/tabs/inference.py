@@ -129,7 +129,7 @@ def _take() -> dict[str, Block]:
     return {
         "worker": gr.HTML(elem_id="speech-worker"),
         "status": gr.HTML(text.NOTHING_SPOKEN, elem_id="take-status"),
-        # Which take, and how many of its sentences were heard: what comes next follows from these.
+        # Which take, and how many of its sentences were played: what plays next follows from these.
         "current": gr.Textbox("", visible="hidden", label=text.TAKE),
         "heard": gr.Number(0, precision=0, visible="hidden", label=text.NOW_PLAYING),
         "player": gr.Audio(

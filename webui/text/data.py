@@ -56,8 +56,8 @@ TEXT_BEFORE, TEXT_AFTER = _("Transcript before the split"), _("Transcript after 
 SPLIT_CLIP = _("Split into two clips")
 MERGE_CLIP = _("Merge with the next clip")
 FIX_STARTED = _("Updating the clip ...")
-MENDING_NOW = _("a clip of this project is already being updated")
-MENDING_NOW_FIX = _("wait until it is finished")
+UPDATING_NOW = _("a clip of this project is already being updated")
+UPDATING_NOW_FIX = _("wait until it is finished")
 PREVIOUS_CLIP, NEXT_CLIP = _("Previous"), _("Next")
 CLIP_SAVED = _("Transcript saved.")
 CLIP_EXCLUDED = _("Clip excluded. You can restore it at any time.")
@@ -142,7 +142,7 @@ def no_clip(name: str) -> str:
 
 
 def no_folder(name: str) -> str:
-    """A folder that may not be read, or does not exist: the page does not tell which."""
+    """A folder that may not be read, or does not exist: the page does not reveal which."""
     return _("the app may not read this folder, or it does not exist: {name}").format(name=name)
 
 

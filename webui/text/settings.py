@@ -107,7 +107,7 @@ HELPS = {
     "encoding": _(
         "Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1. Empty: such texts are reported."
     ),
-    "shortest": _("Shorter subtitles are merged with their neighbours."),
+    "shortest": _("Shorter subtitles are merged with their neighbors."),
     "longest": _("Longer passages are cut at a pause."),
     "padding": _("Limited to half of the pause."),
     "transcriber": _(
@@ -227,8 +227,8 @@ def on_page(words: object) -> str:
     Whole commands stay as they are: they are for a shell.
     """
 
-    def labelled(flag: re.Match[str]) -> str:
+    def labeled(flag: re.Match[str]) -> str:
         label = LABELS.get(flag[1].replace("-", "_")) if flag[1] else None
         return f"“{label}”" if label else flag[0]
 
-    return FLAG.sub(labelled, str(words))
+    return FLAG.sub(labeled, str(words))

@@ -77,7 +77,7 @@ ABOUT_WORDS = {
     "run": _("Run"),
     "checkpoint": _("Checkpoint"),
     "exported": _("Exported"),
-    "license": _("Licence of the base"),
+    "license": _("License of the base"),
     "loads_in": _("Compatible with"),
 }
 NO_DATASET = _("this project has no dataset yet")

@@ -43,7 +43,7 @@ def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
 
 
 def _own_bytes(gpu: Gpu, job: Job | None, memory: Event | None) -> int:
-    """What the run uses on this GPU: by the driver's count, or as torch reserved it where the driver does not tell."""
+    """What the run uses on this GPU: by the driver's count, or else as torch reserved it."""
     if job is None or not (job.device or "").startswith("cuda"):
         return 0
     if job.pid is not None and gpu.processes.get(job.pid):

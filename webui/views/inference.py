@@ -11,7 +11,7 @@ from webui.views.parts import badge, message
 
 MAX_SHOWN = 60
 """Sentences and lines that are listed; of longer takes the newest."""
-COLOURS = {"finished": "good", "speaking": "live", "waiting": "live", "failed": "bad", "stopped": "off", "cut": "bad"}
+COLORS = {"finished": "good", "speaking": "live", "waiting": "live", "failed": "bad", "stopped": "off", "cut": "bad"}
 
 
 def take(found: Take) -> Markup:
@@ -21,7 +21,7 @@ def take(found: Take) -> Markup:
     facts += [_progress(found)] if many else []
     heading = tag(
         "div",
-        badge(COLOURS[found.state], text.TAKE_STATES[found.state]),
+        badge(COLORS[found.state], text.TAKE_STATES[found.state]),
         " ",
         tag("b", text.model_title(name_of(found))),
         " ",

@@ -24,11 +24,11 @@ def duration(seconds: float) -> str:
 
 
 def bar(label: str, pieces: Sequence[tuple[str, float, str]], caption: str) -> Markup:
-    """A bar of coloured shares, which a screen reader hears as one sentence.
+    """A bar of colored shares, which a screen reader reads as one sentence.
 
     Args:
         label: what is measured.
-        pieces: (class of the colour, share between 0 and 1, what it is).
+        pieces: (class of the color, share between 0 and 1, what it is).
         caption: the numbers in words.
     """
     filled = [

@@ -18,7 +18,7 @@ from webui.markup import Markup, join, tag
 from webui.views.parts import badge, duration, empty, file_address, message, progress_bar, state_badge, table
 
 MAX_SAMPLE_STEPS = 4
-"""So many evaluations' samples can be heard on the page; all lie in the run's folder."""
+"""So many evaluations' samples can be played on the page; all lie in the run's folder."""
 
 
 def progress(job: Job, done: Progress | None, best: float | None = None, started: Event | None = None) -> Markup:
@@ -86,12 +86,9 @@ def badge_of(switch: Mapping[str, Any] | None) -> Markup:
         return join(badge("on", text.ON), " ", tag("span", switch.get("observed") or "", class_="observed"))
     why = switch.get("reason") or switch.get("observed") or ""
     # A warning is for what was requested and is missing; what nobody requested is off for no fault.
-    mark = badge("unknown", text.NOT_REQUESTED) if _not_requested(switch) else badge("off", text.OFF)
+    is_requested = switch.get("asked", True) not in (False, 0, None, "none", "off", "fp32")
+    mark = badge("off", text.OFF) if is_requested else badge("unknown", text.NOT_REQUESTED)
     return join(mark, " ", tag("span", why, class_="observed"))
-
-
-def _not_requested(switch: Mapping[str, Any]) -> bool:
-    return "asked" in switch and switch["asked"] in (False, 0, None, "none", "off", "fp32")
 
 
 def proofs(switches: Mapping[str, Any]) -> Markup:
@@ -115,7 +112,7 @@ def _asked(value: object) -> str:
 def losses(train: Mapping[str, list[Any]], evaluated: Mapping[str, list[Any]]) -> pd.DataFrame:
     """Training and evaluation loss by step, for the plot; nothing when there is neither.
 
-    Gradio leaves out curves that were not there when the plot was drawn first: each begins with a point without value.
+    Gradio drops curves that were not there when the plot was drawn first: each begins with a point without value.
     """
     curves = ((text.TRAINING_LOSS, train), (text.EVALUATION_LOSS, evaluated))
     rows = [
@@ -158,14 +155,10 @@ def _players(events: list[Event], run: Path) -> list[Markup]:
         path = run / str(event.get("path", ""))
         # Only what lies in the run's own folder is played, whatever its log says.
         if path.resolve().is_relative_to(run.resolve()):
-            players.append(player(path, str(event.get("text", ""))))
+            words = str(event.get("text", ""))
+            audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
+            players.append(tag("div", audio, tag("span", words), class_="player"))
     return players
-
-
-def player(path: Path, words: str) -> Markup:
-    """A recording of the output folder with what is said in it."""
-    audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
-    return tag("div", audio, tag("span", words), class_="player")
 
 
 def measured(lines: list[str]) -> Markup:

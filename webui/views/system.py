@@ -58,7 +58,7 @@ def _versions() -> list[tuple[str, str]]:
 
 
 def bases(found: Sequence[BaseEntry]) -> Markup:
-    """Every base: where it lies, and its licence."""
+    """Every base: where it lies, and its license."""
     rows = [(text.base_name(entry.name), _where(entry), entry.license) for entry in found]
     return _panel(text.BASES, table(text.BASE_COLUMNS, rows, label=text.BASES))
 

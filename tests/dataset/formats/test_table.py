@@ -107,7 +107,7 @@ SPEAKERS: dict[str, list[tuple[str, str]]] = {
     "Chinese": [("我们去公园吧。", "anna"), ("今天天气很好。", "ben"), ("你好，世界。", "anna"), ("好的。", "ben")],
     "Amharic": [("ሰላም ለዓለም።", "abebe"), ("እንዴት ነህ?", "sara"), ("ደህና ነኝ።", "abebe"), ("አመሰግናለሁ።", "sara")],
 }
-NORMALISED: dict[str, list[tuple[str, str]]] = {
+NORMALIZED: dict[str, list[tuple[str, str]]] = {
     "numbers in words": [("It cost $5 in 1800.", "It cost five dollars in eighteen hundred."), ("Yes.", "Yes.")],
     "numbers only": [("1984", "nineteen eighty four"), ("5", "five"), ("42", "forty two")],
     "titles": [("Mr. Smith met Dr. Lee.", "mister smith met doctor lee"), ("St. 5", "street five")],
@@ -131,15 +131,15 @@ def _without_header(folder: Path, pairs: list[tuple[str, str]]) -> Path:
 @pytest.mark.parametrize("kind", SPEAKERS)
 def test_speakers_are_not_taken_for_transcripts(tmp_path: Path, kind: str) -> None:
     path = _without_header(tmp_path, SPEAKERS[kind])
-    with pytest.raises(UserError, match="speakers, not the normalised text of LJSpeech") as caught:
+    with pytest.raises(UserError, match="speakers, not the normalized text of LJSpeech") as caught:
         read_table(path)
     assert caught.value.where.startswith(f"{path}, line ")
     assert caught.value.fix == "begin the file with the line audio_file|text|speaker_name"
 
 
-@pytest.mark.parametrize("kind", NORMALISED)
+@pytest.mark.parametrize("kind", NORMALIZED)
 def test_normalised_text_of_any_script_is_used(tmp_path: Path, kind: str) -> None:
-    pairs = NORMALISED[kind]
+    pairs = NORMALIZED[kind]
     assert [row.text for row in read_table(_without_header(tmp_path, pairs))] == [third for _, third in pairs]
 
 

@@ -1,4 +1,4 @@
-"""Encodings: recognised by their marks, or named; never guessed."""
+"""Encodings: recognized by their marks, or named; never guessed."""
 
 from pathlib import Path
 

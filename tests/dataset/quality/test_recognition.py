@@ -1,4 +1,4 @@
-"""The transcript check: a real recogniser of toy size hears every clip once, and what it disagrees with is flagged."""
+"""The transcript check: a real recognizer of toy size hears every clip once, and what it disagrees with is flagged."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tests.dataset.recordings import config, make_source
 from tests.dataset.whisper import SENTENCE, make_whisper
-from utils.audio.recogniser import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.build import prepare
 from utils.dataset.quality.recognition import disagreement
 from utils.dataset.storage.manifest import read_manifest, write_manifest
@@ -26,7 +26,7 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _source(folder: Path) -> Path:
-    """Four clips; the first says what the recogniser hears, the second nearly so, written otherwise."""
+    """Four clips; the first says what the recognizer hears, the second nearly so, written otherwise."""
     source = make_source(folder, 4)
     lines = (source / "metadata.csv").read_text().splitlines()
     lines[1:3] = [f"wavs/demo-01.flac|{HEARD}|demo", "wavs/demo-02.flac|good morning -- dear FRIEND!|demo"]
@@ -61,7 +61,7 @@ def test_no_clip_is_heard_twice_and_a_mended_text_is_compared_anew(
 ) -> None:
     source, project = _source(tmp_path / "in"), Project(name="voice", output=tmp_path / "out")
     before = _prepare(source, project.output, whisper)
-    monkeypatch.setattr(Transcriber, "listen", None)
+    monkeypatch.setattr(Transcriber, "transcribe", None)
     for csv in (project.train_csv, project.eval_csv):
         clips = read_manifest(csv)
         write_manifest(csv, [replace(clip, text=HEARD) if "demo-03" in clip.audio.name else clip for clip in clips])
@@ -92,7 +92,7 @@ def test_missing_weights_are_told_before_any_clip_is_made(tmp_path: Path, monkey
 def test_a_language_that_the_recogniser_does_not_know_is_told(tmp_path: Path, whisper: Path) -> None:
     settings = TranscriberSettings(model=str(whisper), language="xx", device="cpu", compute_type="float32")
     with pytest.raises(UserError, match="does not support the language 'xx'"):
-        Transcriber(settings).listen(np.zeros(16_000, dtype=np.float32))
+        Transcriber(settings).transcribe(np.zeros(16_000, dtype=np.float32))
 
 
 @pytest.mark.parametrize("more", [{"transcriber": None}, {"quality": False}])

@@ -1,6 +1,6 @@
 """A transcript gets the times of the words that were heard; what only one side has is told."""
 
-from utils.audio.recogniser import Word
+from utils.audio.recognizer import Word
 from utils.dataset.segmentation.align import align, with_deviations, word_units
 from utils.dataset.segmentation.cut import Cut, Limits, cut_units
 

@@ -11,7 +11,7 @@ from tests.audio.signals import encode
 from tests.dataset.recordings import config, demo_clips
 from tests.dataset.whisper import SENTENCE, make_whisper
 from utils.audio.decode import load_audio
-from utils.audio.recogniser import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
 from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
@@ -168,8 +168,8 @@ def test_what_was_heard_is_kept_piece_by_piece(
     # As a kill leaves it: the last piece half written.
     kept.write_text("\n".join(line for line in lines if line)[:-20])
     asked = []
-    hear = Transcriber.hear
-    monkeypatch.setattr(Transcriber, "hear", lambda self, wav: asked.append(len(wav)) or hear(self, wav))
+    words = Transcriber.words
+    monkeypatch.setattr(Transcriber, "words", lambda self, wav: asked.append(len(wav)) or words(self, wav))
     assert read_sources([audio], _reading(tmp_path, whisper)) == first
     assert len(asked) == 1
 
@@ -201,7 +201,7 @@ def test_missing_weights_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     transcriber = Transcriber(TranscriberSettings(model="tiny" if offline else str(tmp_path), language="en"))
     expected = "not on this machine and cannot be downloaded" if offline else "no converted Whisper model"
     with pytest.raises(UserError, match=expected) as caught:
-        transcriber.hear(torch.zeros(16_000).numpy())
+        transcriber.words(torch.zeros(16_000).numpy())
     assert caught.value.fix
 
 
@@ -209,7 +209,7 @@ def test_an_unknown_size_and_settings_that_do_not_go_are_told(whisper: Path) -> 
     for more, match in (({"model": "gigantic"}, "no Whisper model"), ({"compute_type": "odd"}, "cannot be loaded")):
         settings = {"model": str(whisper), "language": "en", "device": "cpu", **more}
         with pytest.raises(UserError, match=match):
-            Transcriber(TranscriberSettings(**settings)).hear(torch.zeros(16_000).numpy())  # type: ignore[arg-type]
+            Transcriber(TranscriberSettings(**settings)).words(torch.zeros(16_000).numpy())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("content", [b"", b"#EXTM3U\nhttp://127.0.0.1:9/a.ts\n", b"RIFF\xff\xff\xff\x7fWAVEfmt "])

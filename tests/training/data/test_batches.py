@@ -87,7 +87,7 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers:
             Collate(shape, mask_conditioning=True),
             num_workers=num_workers,
         )
-        return torch.cat([batch.heard for batch in loader])
+        return torch.cat([batch.conditioning_audio for batch in loader])
 
     assert torch.equal(heard(1, 0), heard(1, 0))
     assert not torch.equal(heard(1, 0), heard(1, 1))
@@ -127,7 +127,7 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
     for epoch in range(20):
         for number, clip in enumerate(spoken[:-1]):
             sample = dataset[(epoch, number)]
-            source = next(other for other in spoken if holds(other, sample.heard.numpy()))
+            source = next(other for other in spoken if holds(other, sample.conditioning_audio.numpy()))
             assert source is not clip
             assert source.speaker == clip.speaker
             assert sample.span is None
@@ -142,7 +142,7 @@ def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips) -> None:
     other = ClipDataset(spoken, seed=5, training=True, conditioning="other")
     for number in range(len(spoken)):
         assert own[(3, number)].span == other[(3, number)].span is not None
-        assert torch.equal(own[(3, number)].heard, other[(3, number)].heard)
+        assert torch.equal(own[(3, number)].conditioning_audio, other[(3, number)].conditioning_audio)
 
 
 def test_no_row_is_ever_without_targets(clips) -> None:

@@ -81,13 +81,13 @@ def make_compiled() -> XttsGpt:
 
 
 def forward(gpt: XttsGpt, batch: Batch) -> torch.Tensor:
-    return gpt(batch.packed, torch.zeros(len(batch.heard), 80, 20)).codes
+    return gpt(batch.packed, torch.zeros(len(batch.conditioning_audio), 80, 20)).codes
 
 
 def shape(batch: Batch) -> tuple:
     """All that compiled blocks are given, but for the numbers."""
     packed = batch.packed
-    return packed.tight.shape, packed.cu_seqlens.shape, packed.longest_clip, batch.heard.shape
+    return packed.gather_indices.shape, packed.cu_seqlens.shape, packed.longest_clip, batch.conditioning_audio.shape
 
 
 @pytest.mark.parametrize("layout", ["packed", "rows"])
@@ -141,6 +141,6 @@ def test_a_batch_that_was_filled_up_is_split_into_its_clips(recording: Path) -> 
     whole = next(batch for batch in loaders.train(0, 0) if len(batch.positions) == 3)
     parts = loaders.splitter(training=True)(whole, 1)
     assert [part.positions for part in parts] == [[place] for place in whole.positions]
-    assert torch.equal(torch.cat([part.heard for part in parts]), whole.heard[:3])
-    assert len(whole.heard) == 4 and not whole.heard[3].any()
+    assert torch.equal(torch.cat([part.conditioning_audio for part in parts]), whole.conditioning_audio[:3])
+    assert len(whole.conditioning_audio) == 4 and not whole.conditioning_audio[3].any()
     assert {part.packed.max_seqlen for part in parts} == {whole.packed.max_seqlen}

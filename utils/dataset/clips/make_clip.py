@@ -86,7 +86,10 @@ class ClipMaker:
         # What cannot be read may become readable, and what was cut may be wanted longer now.
         if sound.fault or (sound.is_cut or (not sound.wav_hash and self._fits(sound))):
             return None
-        return sound if not sound.wav_hash or self._has_wav(sound.wav_hash) else None
+        if not sound.wav_hash or self.work.wav(sound.wav_hash).is_file():
+            return sound
+        used = self.existing.by_wav.get(sound.wav_hash)
+        return sound if used is not None and (self.dataset / used.clip).is_file() else None
 
     def finish(self, draft: Draft) -> ClipReport:
         """What becomes of the recording, its sound made; called in the order of the input."""
@@ -149,10 +152,6 @@ class ClipMaker:
     def _fits(self, sound: Sound) -> bool:
         return not sound.is_silent and self.checks.length(sound.num_samples) is None
 
-    def _has_wav(self, digest: str) -> bool:
-        kept = self.existing.by_wav.get(digest)
-        return (kept is not None and (self.dataset / kept.clip).is_file()) or self.work.wav(digest).is_file()
-
     def _drop_unless_had(self, clip: ClipReport, fault: Fault) -> ClipReport:
         """A file that is gone, locked or no longer named is no reason to lose the clip that was made from it."""
         known = self.existing.by_place.get(place(clip))
@@ -196,7 +195,7 @@ class ClipMaker:
         return replace(clip, status="used", reason="", detail="", clip=wav, notes=notes)
 
     def _name(self, clip: ClipReport) -> str:
-        """Where its wav lies or will lie: a name that people recognise and that no other sound has."""
+        """Where its wav lies or will lie: a name that people recognize and that no other sound has."""
         kept = self.existing.by_wav.get(clip.wav_hash)
         if kept is not None:
             return kept.clip

@@ -94,12 +94,12 @@ class SoundMaker:
     Args:
         settings: what all clips share.
         folder: where wavs are written, by content.
-        judges: models that hear the finished clip.
+        scorers: models that score the finished clip.
     """
 
     settings: SoundSettings
     folder: Path
-    judges: Scorers
+    scorers: Scorers
 
     def make(self, task: SoundTask) -> dict[str, Any]:
         """What came out, by the keys that it is kept under.
@@ -111,14 +111,14 @@ class SoundMaker:
             sound, wav = self._make(task)
         except UserError as error:
             return {task.item: vars(Sound(fault=error.what))}
-        judged = self.judges.judge(wav, sound.wav_hash) if sound.wav_hash else {}
-        return {task.item: vars(sound), **judged}
+        scores = self.scorers.score(wav, sound.wav_hash) if sound.wav_hash else {}
+        return {task.item: vars(sound), **scores}
 
     def _make(self, task: SoundTask) -> tuple[Sound, Tensor]:
-        heard = [self._decode(span) for span in task.spans]
-        wav = torch.cat([resample(part, rate, DATASET_RATE) for part, rate, _ in heard], dim=1)
+        parts = [self._decode(span) for span in task.spans]
+        wav = torch.cat([resample(part, rate, DATASET_RATE) for part, rate, _ in parts], dim=1)
         raw = to_pcm16(wav)
-        sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=any(cut for _, _, cut in heard))
+        sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=any(cut for _, _, cut in parts))
         if not raw.numpy().any():
             return replace(sound, is_silent=True), wav
         done = clean(wav, DATASET_RATE, self.settings.cleaning)
@@ -130,7 +130,7 @@ class SoundMaker:
         sound = replace(sound, wav_hash=digest(pcm))
         write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, DATASET_RATE)
         if self.settings.quality:
-            clipping = max(clipped_share(part) for part, _, _ in heard)
+            clipping = max(clipped_share(part) for part, _, _ in parts)
             measures = {"clipping": clipping, **measure(wav, done.wav)}
             measures = {name: round(value, 4) for name, value in measures.items()}
             sound = replace(sound, measures=measures, fingerprint=packed(fingerprint(done.wav, DATASET_RATE)))
@@ -140,11 +140,11 @@ class SoundMaker:
         """A part's samples [1, N] at its own rate, the rate, and whether there was more than the longest clip takes."""
         longest = self.settings.max_samples / DATASET_RATE + _EDGES_S
         wanted = math.inf if span.end_s is None else span.end_s - span.start_s
-        heard, rate = decode(
+        wav, rate = decode(
             Path(span.audio), start_s=span.start_s, max_seconds=min(longest, wanted), channel=self.settings.channel
         )
         limit = round(min(longest, wanted) * rate)
-        return heard[:, :limit], rate, wanted > longest and heard.shape[1] > limit
+        return wav[:, :limit], rate, wanted > longest and wav.shape[1] > limit
 
 
 _voice_activity = cache(load_voice_activity)

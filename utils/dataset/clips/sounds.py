@@ -56,7 +56,7 @@ def make_sounds(
 
 @dataclass(frozen=True)
 class Answers:
-    """What the judges say about clips, by wav hash."""
+    """The scores of clips, by wav hash."""
 
     voices: dict[str, str] = field(default_factory=dict)
     """Packed speaker embeddings."""
@@ -64,28 +64,28 @@ class Answers:
     """Other answers, by measure."""
 
 
-def judge_clips(
-    clips: Sequence[ClipReport], judges: Scorers, work: Work, dataset: Path, *, workers: int | None
+def score_clips(
+    clips: Sequence[ClipReport], scorers: Scorers, work: Work, dataset: Path, *, workers: int | None
 ) -> Answers:
-    """The judges' answers about clips; those that they have not heard yet are read from disk.
+    """The scores of clips; a clip without scores is read from disk and scored.
 
     Raises:
         UserError: a wav cannot be read, or a process died.
     """
     with_hash = {clip.wav_hash: clip for clip in clips if clip.wav_hash}
-    unheard = [
+    pending = [
         (str(wav_of(clip, work, dataset)), digest)
         for digest, clip in with_hash.items()
-        if any(work.get(key) is None for key in judges.keys(digest).values())
+        if any(work.get(key) is None for key in scorers.keys(digest).values())
     ]
     for _, results in run_tasks(
-        _Hearing(judges), unheard, processes=num_processes(len(unheard), workers, usable_cpus())
+        _ScoreFile(scorers), pending, processes=num_processes(len(pending), workers, usable_cpus())
     ):
         for result in results:
             work.put(result)
     answers = Answers()
     for digest in with_hash:
-        for name, key in judges.keys(digest).items():
+        for name, key in scorers.keys(digest).items():
             if name == "speaker":
                 answers.voices[digest] = work.get(key)
             else:
@@ -94,14 +94,14 @@ def judge_clips(
 
 
 @dataclass
-class _Hearing:
+class _ScoreFile:
     """Scorers a wav on disk; picklable."""
 
-    judges: Scorers
+    scorers: Scorers
 
     def __call__(self, task: tuple[str, str]) -> dict[str, Any]:
         path, digest = task
-        return self.judges.judge(load_audio(Path(path), DATASET_RATE), digest)
+        return self.scorers.score(load_audio(Path(path), DATASET_RATE), digest)
 
 
 class _Count:

@@ -16,7 +16,7 @@ class Sound:
     audio_hash: str
     speaker: str = ""
     group: str = ""
-    """The recording that it was cut from: its neighbours in there sound alike. Empty for a recording of its own."""
+    """The recording that it was cut from: its neighbors in there sound alike. Empty for a recording of its own."""
     start_s: float = 0.0
     """Where in the recording."""
 
@@ -26,8 +26,8 @@ def assign_splits(clips: Sequence[Sound], *, fraction: float, assigned: Mapping[
 
     `fraction` of each speaker's clips is held out (rounded, in all at least one). Whole recordings are taken, those
     with the lowest hashes first; of one that is longer than what is still wanted, a stretch in its middle is, so that
-    two pairs of neighbours are parted and no more. A new clip of a recording that has a split goes where its nearest
-    neighbour is. The order of `clips` has no influence, so the same recordings give the same split anywhere.
+    two pairs of neighbors are parted and no more. A new clip of a recording that has a split goes where its nearest
+    neighbor is. The order of `clips` has no influence, so the same recordings give the same split anywhere.
 
     Args:
         clips: every clip once.
@@ -70,6 +70,8 @@ def _quotas(sizes: Mapping[str, int], fraction: float, held_out: Mapping[str, in
 
 def _split_speaker(clips: list[Sound], wanted: int, assigned: Mapping[str, Split]) -> dict[str, Split]:
     """Splits of one speaker's clips that have none yet."""
+    # Clips of one recording share room, microphone and mood, and a sentence may run over from one into the next. Held
+    # out one by one, they would be scored beside their training neighbors, and the loss would look better than it is.
     recordings: defaultdict[str, list[Sound]] = defaultdict(list)
     for clip in clips:
         recordings[clip.group or clip.audio_hash].append(clip)

@@ -135,7 +135,14 @@ def merge_with_next(project: Project, clip: str) -> Report:
         raise UserError(what=what, where=clip, fix="merge clips of one speaker")
     text = f"{found.text} {after.text}".strip()
     if found.made_from and found.made_from == after.made_from:
-        return _rebuild(project, lambda clips: _whole_again(clips, found.made_from[0], text))
+        # The halves of one clip: the clip that was split comes back, with their text.
+        parent = found.made_from[0]
+
+        def rejoined(clips: list[ClipReport]) -> list[ClipReport]:
+            restored = _restored(clips, _find(clips, parent))
+            return [replace(clip, text=text) if clip.id == parent else clip for clip in restored]
+
+        return _rebuild(project, rejoined)
     whole = as_recording(found)
     if found.is_part and after.source == found.source and not found.joined and not after.joined:
         # One piece of the recording, with the pause between them.
@@ -184,12 +191,6 @@ def _restored(clips: list[ClipReport], found: ClipReport) -> list[ClipReport]:
         for clip in clips
         if id(clip) not in unmade
     ]
-
-
-def _whole_again(clips: list[ClipReport], parent: str, text: str) -> list[ClipReport]:
-    """The clip that was split, with its halves taken out."""
-    restored = _restored(clips, _find(clips, parent))
-    return [replace(clip, text=text) if clip.id == parent else clip for clip in restored]
 
 
 def _back(clip: ClipReport) -> ClipReport:

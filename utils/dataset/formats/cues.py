@@ -71,7 +71,7 @@ def _blocks(content: str) -> Iterator[Cue]:
                 number += 1
                 yield Cue(place=f"cue {number}", text=_plain(block), problem="it has no timing line")
             continue
-        # Some programs leave out the empty line between cues.
+        # Some programs omit the empty line between cues.
         for part in _apart(lines):
             number += 1
             yield from _cue(part, f"cue {number}")

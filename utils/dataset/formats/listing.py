@@ -34,15 +34,15 @@ class Listing:
         return self._read(folder) or {}
 
     def names(self, folder: str) -> Iterator[str]:
-        """Names of what lies in a folder and is no folder, hidden ones left out."""
+        """Names of what lies in a folder and is no folder, without hidden ones."""
         return (name for name, kind in self.entries(folder).items() if not kind & _FOLDER and name[0] != ".")
 
     def folders(self, folder: str) -> Iterator[str]:
-        """Names of the folders in a folder that are no links, hidden ones left out."""
+        """Names of the folders in a folder that are no links, without hidden ones."""
         return (name for name, kind in self.entries(folder).items() if kind == _FOLDER and name[0] != ".")
 
     def links(self, folder: str) -> Iterator[str]:
-        """Names of the links in a folder, wherever they lead, hidden ones left out."""
+        """Names of the links in a folder, wherever they lead, without hidden ones."""
         return (name for name, kind in self.entries(folder).items() if kind & _LINK and name[0] != ".")
 
     def real(self, path: Path) -> str | None:

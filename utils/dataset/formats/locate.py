@@ -56,7 +56,7 @@ def is_inside(path: Path, folder: Path, files: Listing) -> bool:
 
 
 def files_in(folder: Path, suffixes: tuple[str, ...], files: Listing) -> list[Path]:
-    """Absolute paths of a folder's files with these endings, by name, subfolders included and hidden files left out.
+    """Absolute paths of a folder's files with these endings, by name, with subfolders, without hidden files.
 
     Links to folders are followed only where `is_inside` trusts them.
     """

@@ -8,16 +8,16 @@ from functools import lru_cache
 from utils.text.case import same_case
 
 _SAME_LETTERS = 0.5
-"""Share of the text's letters that a normalisation keeps at least; with "1984" and "Dr." in words it is near 1."""
+"""Share of the text's letters that a normalization keeps at least; with "1984" and "Dr." in words it is near 1."""
 _SHORTEST = 0.75
 """In another script (pinyin for Chinese) letters cannot be compared, but such a text is longer, a name is shorter."""
 
 
 def is_normalized(pairs: Sequence[tuple[str, str]]) -> bool:
-    """Whether third columns are normalised texts of the second columns.
+    """Whether third columns are normalized texts of the second columns.
 
     Two things give speakers away: the same value stands beside texts it has little in common with, or the column as a
-    whole lacks the letters of the texts. Digits do not count, because a normalisation writes them as words.
+    whole lacks the letters of the texts. Digits do not count, because a normalization writes them as words.
 
     Args:
         pairs: (text, third column) of the rows whose third column is filled.

@@ -1,7 +1,7 @@
 """Read a metadata table in the common layouts, and locate errors exactly.
 
 Layouts: a header with `audio_file` and `text` (`speaker_name` and `word_times` may follow), separated by `|`, comma,
-semicolon or tab; or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalised text`.
+semicolon or tab; or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalized text`.
 """
 
 import csv
@@ -37,7 +37,7 @@ class Row:
     audio: str = ""
     """File name or path as written."""
     text: str = ""
-    """Transcript: normalised text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
+    """Transcript: normalized text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
     speaker: str = DEFAULT_SPEAKER
     start_s: float = 0.0
     """Where the clip begins in its recording, in seconds."""
@@ -117,7 +117,7 @@ def _find_layout(path: Path, content: str) -> _Layout:
         raise UserError(
             what=f"the table has no columns {AUDIO} and {TEXT}; its first line is {first[:80]!r}",
             where=f"{path}, line 1",
-            fix=f"begin the file with the line {_EXPECTED}, or use the LJSpeech layout: id|text|normalised text",
+            fix=f"begin the file with the line {_EXPECTED}, or use the LJSpeech layout: id|text|normalized text",
         )
     return _Layout(separator="|", header=None)
 
@@ -127,7 +127,7 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, list[str]]]:
-    """Line number and fields of every row, the header too. Strict: pandas would mend broken rows in silence."""
+    """Line number and fields of every row, the header too. Strict: pandas would repair broken rows silently."""
     reader = csv.reader(io.StringIO(content), delimiter=layout.separator, quoting=layout.quoting, strict=True)
     rows: list[tuple[int, list[str]]] = []
     begin = 1
@@ -203,7 +203,7 @@ def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:
         line, third = next((line, third) for line, _, _, third in named if third)
         raise UserError(
             what=f"the third column, {third[:40]!r} in its first row, does not hold the words of the second: "
-            "speakers, not the normalised text of LJSpeech",
+            "speakers, not the normalized text of LJSpeech",
             where=f"{path}, line {line}",
             fix=f"begin the file with the line {_EXPECTED}",
         )

@@ -73,7 +73,7 @@ class Checks:
         if not any(map(str.isalnum, text)):
             return TextCheck(Fault("empty text", "the transcript has no words"))
         if len(text) > self.max_text_length * _LONGEST_TOKEN:
-            # Nobody waits for a whole book to be taken apart only to be told this.
+            # Reported before a whole book is cut, not after.
             detail = f"the transcript has {len(text)} characters, the limit is {self.max_text_length} tokens"
             return TextCheck(Fault("text too long", detail))
         try:
@@ -103,7 +103,7 @@ class Checks:
             return text
 
     def notes(self, text: str) -> tuple[str, ...]:
-        """What of a transcript without faults has no rule and is read literally or left out."""
+        """What of a transcript without faults has no rule and is read literally or dropped."""
         return self.tokenizer.notes(text, self.language)
 
     def length(self, num_samples: int) -> Fault | None:

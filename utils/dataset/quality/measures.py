@@ -44,7 +44,7 @@ class Limits:
     """Likeness above which a voice is never called another one."""
     mos: float = 2.2
     cer: float = 0.3
-    """Share of the transcript's letters that a recogniser heard otherwise."""
+    """Share of the transcript's letters that the recognized text has otherwise."""
 
 
 def flag_clips(
@@ -58,7 +58,7 @@ def flag_clips(
     """The clips with their rate and voice measured and everything flagged that stands out.
 
     Args:
-        clips: those in use; none is left out or reordered.
+        clips: those in use; none is dropped or reordered.
         fingerprints: packed, by wav hash; a clip without one is compared with none.
         voices: packed speaker embeddings, by wav hash.
         loudness: that was asked for, in LUFS.
@@ -181,7 +181,7 @@ def _near_copies(clips: list[ClipReport], fingerprints: dict[str, str]) -> dict[
 
 
 def _grouped(clips: Sequence[ClipReport], key: Callable[[ClipReport], str | None]) -> list[list[int]]:
-    """Positions of clips with the same key, in order; those without one are left out."""
+    """Positions of clips with the same key, in order; those without one are skipped."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for number, clip in enumerate(clips):
         name = key(clip)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from utils.audio.decode import load_audio
-from utils.audio.recogniser import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.voice_activity import VAD_RATE
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport
@@ -15,12 +15,12 @@ from utils.text.error_rate import character_error_rate, letters
 
 log = logging.getLogger(__name__)
 
-_TELL_EVERY = 50
-"""Clips between two lines in the log: hearing a dataset takes long."""
+_LOG_EVERY = 50
+"""Clips between two lines in the log: transcribing a dataset takes long."""
 
 
 def clip_transcriber(config: PrepareConfig) -> Transcriber:
-    """The recogniser that checks transcripts; it listens in the dataset's language, whatever is spoken."""
+    """The recognizer that checks transcripts; it listens in the dataset's language, whatever is spoken."""
     assert config.transcriber is not None
     return Transcriber(
         TranscriberSettings(
@@ -33,41 +33,41 @@ def clip_transcriber(config: PrepareConfig) -> Transcriber:
     )
 
 
-def hear_clips(
+def transcribe_clips(
     clips: Sequence[ClipReport], transcriber: Transcriber, work: Work, wav_of: Callable[[ClipReport], Path]
 ) -> dict[str, str]:
     """What is said in each clip, by wav hash.
 
     Args:
         clips: those in use.
-        transcriber: who listens; loaded only when a clip was not heard before.
-        work: keeps what was heard, clip by clip.
+        transcriber: the recognizer; loaded only when a clip was not transcribed before.
+        work: keeps the recognized texts, clip by clip.
         wav_of: where a clip's sound lies.
 
     Raises:
-        UserError: the recogniser is not there, or a wav cannot be read.
+        UserError: the recognizer is not there, or a wav cannot be read.
     """
     key = short_hash("heard", 1, asdict(transcriber.settings))
-    unheard = {
+    pending = {
         clip.wav_hash: clip for clip in clips if clip.wav_hash and work.get(f"heard:{key}:{clip.wav_hash}") is None
     }
-    for number, (digest, clip) in enumerate(unheard.items(), start=1):
+    for number, (digest, clip) in enumerate(pending.items(), start=1):
         wav = load_audio(wav_of(clip), VAD_RATE)[0].numpy()
-        work.put({f"heard:{key}:{digest}": transcriber.listen(wav)})
-        if number % _TELL_EVERY == 0 or number == len(unheard):
-            log.info("transcripts compared with the speech: %d of %d clips", number, len(unheard))
+        work.put({f"heard:{key}:{digest}": transcriber.transcribe(wav)})
+        if number % _LOG_EVERY == 0 or number == len(pending):
+            log.info("transcripts compared with the speech: %d of %d clips", number, len(pending))
     return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}
 
 
-def disagreement(text: str, heard: str, normalize: Callable[[str], str]) -> float:
-    """Share of a transcript's letters that was heard otherwise: as written, or as read where that is nearer.
+def disagreement(text: str, recognized: str, normalize: Callable[[str], str]) -> float:
+    """Share of a transcript's letters that were recognized otherwise: as written, or as read where that is nearer.
 
-    A recogniser writes "1800" where the transcript says "eighteen hundred", or the other way round; that is no mistake.
+    A recognizer writes "1800" where the transcript says "eighteen hundred", or the other way round; that is no mistake.
     """
     if not letters(text):
         return 0.0
-    rate = character_error_rate(text, heard)
+    rate = character_error_rate(text, recognized)
     read = normalize(text)
-    if not rate or not heard or not letters(read):
+    if not rate or not recognized or not letters(read):
         return rate
-    return min(rate, character_error_rate(read, normalize(heard)))
+    return min(rate, character_error_rate(read, normalize(recognized)))

@@ -14,7 +14,7 @@ from utils.audio.resample import resample
 from utils.config import DATASET_RATE, SPEAKER_RATE
 
 CROP_S = 3.0
-"""The speaker encoder hears all of a clip in crops this long, in seconds: one alone may be said in any manner."""
+"""The speaker encoder embeds all of a clip in crops this long, in seconds: one alone may be said in any manner."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Scorers:
     dnsmos: bool = False
 
     def keys(self, wav_hash: str) -> dict[str, str]:
-        """What the answers about a clip are kept under, by the judge's name."""
+        """The work cache's keys of a clip's scores, by the scorer's name."""
         keys = {}
         if self.base is not None:
             keys["speaker"] = f"speaker:whole:{self.encoder}:{wav_hash}"
@@ -40,10 +40,10 @@ class Scorers:
             keys["mos"] = f"dnsmos:{wav_hash}"
         return keys
 
-    def judge(self, wav: Tensor, wav_hash: str) -> dict[str, Any]:
-        """The answers about a clip, [1, N] at 22 050 Hz, by their keys."""
-        asked = {"speaker": self._voice, "mos": self._mos}
-        return {key: asked[name](wav) for name, key in self.keys(wav_hash).items()}
+    def score(self, wav: Tensor, wav_hash: str) -> dict[str, Any]:
+        """The scores of a clip, [1, N] at 22 050 Hz, by their keys."""
+        scorers = {"speaker": self._voice, "mos": self._mos}
+        return {key: scorers[name](wav) for name, key in self.keys(wav_hash).items()}
 
     def _voice(self, wav: Tensor) -> str:
         """The voice as a packed vector, the mean over the clip."""
@@ -53,11 +53,11 @@ class Scorers:
             return packed(self._encoder(crops(wav), l2_norm=True).mean(dim=0))
 
     def _mos(self, wav: Tensor) -> float:
-        """DNSMOS's overall opinion, 1 to 5."""
-        # Not a pinned requirement: whoever wants its opinion installs it.
+        """DNSMOS's overall score, 1 to 5."""
+        # Not a pinned requirement: whoever wants this score installs it.
         dnsmos = import_module("speechmos.dnsmos")
-        heard = resample(wav, DATASET_RATE, SPEAKER_RATE).clamp(-1, 1)[0].numpy()
-        return round(float(dnsmos.run(heard, sr=SPEAKER_RATE)["ovrl_mos"]), 3)
+        audio = resample(wav, DATASET_RATE, SPEAKER_RATE).clamp(-1, 1)[0].numpy()
+        return round(float(dnsmos.run(audio, sr=SPEAKER_RATE)["ovrl_mos"]), 3)
 
     @cached_property
     def _encoder(self) -> Any:

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from utils.audio.recogniser import Word
+from utils.audio.recognizer import Word
 from utils.dataset.segmentation.cut import Cut, Unit, joined_text
 from utils.dataset.storage.report import Fault
 from utils.text.error_rate import letters
 
 MOST_DEVIATION = 0.34
-"""Share of a clip's letters that may be heard otherwise: recognisers misspell names, speakers leave out sentences."""
+"""Share of a clip's letters that may differ: recognizers misspell names, speakers skip some."""
 _MISSING = 4
-"""So many words in a row that only one side has are a passage of its own, not a mistake of the recogniser."""
+"""So many words in a row that only one side has are a passage of its own, not a mistake of the recognizer."""
 _BLOCK = 400
 """Heard words compared at a time, with twice as many of the transcript: cost grows with the length, not its square."""
 _SHOWN = 12
@@ -34,11 +34,11 @@ class Aligned:
     units: list[Unit]
     """Its words, and passages that only one side has as faults."""
     deviations: dict[str, int]
-    """Letters heard otherwise, by a unit's place."""
+    """Letters recognized otherwise, by a unit's position."""
 
 
 def word_units(words: Sequence[Word]) -> list[Unit]:
-    """Recognised words as units; what the recogniser wrote without a space before belongs to the word before."""
+    """Recognized words as units; what the recognizer wrote without a space before belongs to the word before."""
     units: list[Unit] = []
     for word in words:
         text = word.text.strip()
@@ -61,29 +61,29 @@ def align(transcript: str, words: Sequence[Word]) -> Aligned:
 
     Args:
         transcript: plain text.
-        words: what was heard, by time.
+        words: the recognized words, by time.
     """
     said = _tokens(transcript)
-    heard = [(piece, word) for word in words for piece, _ in _tokens(word.text)]
+    recognized = [(piece, word) for word in words for piece, _ in _tokens(word.text)]
     units: list[Unit] = []
     deviations: dict[str, int] = {}
-    for s0, s1, h0, h1, same in _blocks([key for key, _ in said], [key for key, _ in heard]):
-        before = units[-1].end_s if units else (heard[h0 - 1][1].end_s if h0 else 0.0)
+    for s0, s1, h0, h1, same in _blocks([key for key, _ in said], [key for key, _ in recognized]):
+        before = units[-1].end_s if units else (recognized[h0 - 1][1].end_s if h0 else 0.0)
         if same:
             for index in range(s1 - s0):
-                word = heard[h0 + index][1]
+                word = recognized[h0 + index][1]
                 units.append(_unit(said, s0 + index, word.start_s, word.end_s))
             continue
-        next_s = heard[h1][1].start_s if h1 < len(heard) else before
-        times = (heard[h0][1].start_s, heard[h1 - 1][1].end_s) if h1 > h0 else (before, next_s)
+        next_s = recognized[h1][1].start_s if h1 < len(recognized) else before
+        times = (recognized[h0][1].start_s, recognized[h1 - 1][1].end_s) if h1 > h0 else (before, next_s)
         if s1 - s0 >= _MISSING and h1 == h0:
             text = joined_text([piece for _, piece in said[s0:s1]])
             units.append(_fault(text, before, before, f"not found in the recording: {_short(text)}"))
         elif h1 - h0 >= _MISSING and s1 == s0:
-            text = joined_text([word.text.strip() for _, word in heard[h0:h1]])
+            text = joined_text([word.text.strip() for _, word in recognized[h0:h1]])
             units.append(_fault("", *times, f"spoken, but not in the transcript: {_short(text)}"))
         else:
-            extra = sum(len(key) for key, _ in heard[h0:h1])
+            extra = sum(len(key) for key, _ in recognized[h0:h1])
             units += _spread(said, s0, s1, times)
             letters = max(extra, sum(len(key) for key, _ in said[s0:s1]))
             if units:
@@ -92,14 +92,16 @@ def align(transcript: str, words: Sequence[Word]) -> Aligned:
 
 
 def with_deviations(cuts: Sequence[Cut], aligned: Aligned, words: Sequence[Word]) -> list[Cut]:
-    """The clips, each in which too much was heard otherwise with what was heard."""
+    """The clips, each of too many deviations with the fault that quotes its recognized text."""
     found = []
     for cut in cuts:
         letters = sum(sum(map(str.isalnum, unit.text)) for unit in cut.units)
         share = sum(aligned.deviations.get(unit.place, 0) for unit in cut.units) / max(1, letters)
         if cut.fault is None and share > MOST_DEVIATION:
-            heard = "".join(word.text for word in words if cut.start_s <= word.start_s < cut.end_s).strip()
-            fault = Fault("text differs", f"{share:.0%} of the characters differ; Whisper recognized: {_short(heard)}")
+            recognized = "".join(word.text for word in words if cut.start_s <= word.start_s < cut.end_s).strip()
+            fault = Fault(
+                "text differs", f"{share:.0%} of the characters differ; Whisper recognized: {_short(recognized)}"
+            )
             cut = replace(cut, fault=fault)
         found.append(cut)
     return found
@@ -122,14 +124,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return [(letters(piece), piece) for piece in pieces]
 
 
-def _blocks(said: list[str], heard: list[str]) -> list[tuple[int, int, int, int, bool]]:
-    """(first and last of said, first and last of heard, equal) that cover both, in order."""
+def _blocks(said: list[str], recognized: list[str]) -> list[tuple[int, int, int, int, bool]]:
+    """(first and last of said, first and last of recognized, equal) that cover both, in order."""
     found: list[tuple[int, int, int, int, bool]] = []
     s = h = 0
-    while h < len(heard):
-        is_last = h + _BLOCK >= len(heard)
+    while h < len(recognized):
+        is_last = h + _BLOCK >= len(recognized)
         stop = len(said) if is_last else s + 2 * _BLOCK
-        matcher = SequenceMatcher(None, said[s:stop], heard[h : h + _BLOCK], autojunk=False)
+        matcher = SequenceMatcher(None, said[s:stop], recognized[h : h + _BLOCK], autojunk=False)
         matches = [block for block in matcher.get_matching_blocks() if block.size]
         if not is_last:
             # The end of a block may match better with what comes next: it is compared again there.
@@ -142,11 +144,11 @@ def _blocks(said: list[str], heard: list[str]) -> list[tuple[int, int, int, int,
         if is_last:
             s, h = at_s, at_h
             break
-        # Where nothing matches, what was heard is passed over, or the loop would not end.
+        # Where nothing matches, the recognized words are skipped, or the loop would not end.
         s, h = at_s, max(at_h, h + (_BLOCK if at_h == h else 0))
         if found and found[-1][3] < h:
             found += _between(s, s, found[-1][3], h)
-    return found + _between(s, len(said), h, len(heard))
+    return found + _between(s, len(said), h, len(recognized))
 
 
 def _between(s0: int, s1: int, h0: int, h1: int) -> list[tuple[int, int, int, int, bool]]:
@@ -174,7 +176,7 @@ def _spread(said: Sequence[tuple[str, str]], s0: int, s1: int, times: tuple[floa
 
 
 def _merged(units: list[Unit], deviations: dict[str, int]) -> list[Unit]:
-    """Units of which one was heard within another (a word of several tokens) as one."""
+    """Units of which one was spoken within another (a word of several tokens) as one."""
     found: list[Unit] = []
     for unit in units:
         last = found[-1] if found else None

@@ -39,7 +39,7 @@ class Limits:
     shortest_s: float = 2.0
     longest_s: float = 11.0
     padding_s: float = 0.25
-    """Kept before the first and after the last sound, where the pause is long enough for both its neighbours."""
+    """Kept before the first and after the last sound, where the pause is long enough for both its neighbors."""
     reach_s: float = 0.5
     """How far from a unit's edge the pause may lie that it is cut at."""
 
@@ -55,7 +55,7 @@ class Unit:
     place: str = ""
     """Where it stands, such as "cue 3"."""
     fault: Fault | None = None
-    """Why it cannot be used; its sound keeps its neighbours apart."""
+    """Why it cannot be used; its sound keeps its neighbors apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def _last(pauses: Sequence[Pause], duration_s: float) -> list[Pause]:
 
 
 def _runs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
-    """Neighbours that may share a clip: one speaker, nothing unusable between them, no long gap."""
+    """Neighbors that may share a clip: one speaker, nothing unusable between them, no long gap."""
     run: list[Unit] = []
     for unit in units:
         if run and (
@@ -219,7 +219,7 @@ def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: Limit
         detail = f"{end_s - start_s:.1f} s without a pause between words; the limit is {limits.longest_s} s"
         fault = Fault("too long", detail)
     elif end_s - start_s < limits.shortest_s:
-        detail = f"{end_s - start_s:.2f} s and no neighbour to merge with; the minimum is {limits.shortest_s} s"
+        detail = f"{end_s - start_s:.2f} s and no neighbor to merge with; the minimum is {limits.shortest_s} s"
         fault = Fault("too short", detail)
     return Cut(
         start_s=round(start_s, 3),
@@ -288,7 +288,7 @@ def _end(pause: Pause | None, limits: Limits) -> float | None:
 def _parts(unit: Unit, pauses: Sequence[Pause], limits: Limits) -> list[Unit]:
     """A cue that is too long for a clip, split where its text and the recording both pause; else as it is.
 
-    Where in the text a pause belongs is told by how much of the speech lies before it. That is an estimate, so a mark
+    A pause's position in the text follows from how much of the speech lies before it. That is an estimate, so a mark
     and a pause are taken for one another only when no other pause comes into question.
     """
     if unit.fault or unit.end_s - unit.start_s <= limits.longest_s:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from utils.audio.decode import stream, unreadable
 from utils.audio.pauses import FRAMES_PER_SECOND, Pause, find_pauses, stream_levels
-from utils.audio.recogniser import Transcriber
+from utils.audio.recognizer import Transcriber
 from utils.dataset.formats.cues import Cue
 from utils.dataset.segmentation.align import align, with_deviations, word_units
 from utils.dataset.segmentation.cut import Cut, Limits, Unit, cut_units
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _VERSION = 1
 """Raised when the same recording would give other pauses or other words."""
 _WORD_REACH_S = 0.25
-"""Recognised words have better times than cues."""
+"""Recognized words have better times than cues."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class LongAudio:
     transcriber: Transcriber | None = None
     """Who writes down recordings without times; nobody when None."""
     language: str = ""
-    """Recordings in which the recogniser hears mostly another one are reported; empty takes any."""
+    """Recordings in which the recognizer detects mostly another one are reported; empty takes any."""
 
     def by_cues(self, audio: Path, cues: Sequence[Cue]) -> list[Cut]:
         """Clips of a recording with subtitles or labels.
@@ -67,10 +67,10 @@ class LongAudio:
         return cut_units(units, pauses, duration_s=duration_s, limits=self.limits)
 
     def by_words(self, audio: Path, transcript: str | None = None) -> list[Cut]:
-        """Clips of a recording that a recogniser hears; the text is the transcript's where there is one.
+        """Clips of a recording that is transcribed; the text is the transcript's where there is one.
 
         Raises:
-            UserError: the recording cannot be read, or the recogniser is not there.
+            UserError: the recording cannot be read, or the recognizer is not there.
         """
         assert self.transcriber is not None
         pauses, duration_s = self._pauses(audio)
@@ -88,7 +88,7 @@ class LongAudio:
         return with_deviations(cuts, aligned, words)
 
     def _strange(self, languages: dict[str, float]) -> Fault | None:
-        """A recording that is mostly in another language; asked only when the recogniser was to find out."""
+        """A recording that is mostly in another language; asked only when the recognizer was to find out."""
         if not self.language or not languages:
             return None
         most = max(languages, key=lambda code: languages[code])

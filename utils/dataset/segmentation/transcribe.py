@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from utils.audio.decode import stream
 from utils.audio.pauses import Pause
-from utils.audio.recogniser import Transcriber, Word
+from utils.audio.recognizer import Transcriber, Word
 from utils.audio.resample import resample
 from utils.audio.voice_activity import FRAME, VAD_RATE, load_voice_activity
 
@@ -40,13 +40,13 @@ def hear_recording(
         audio: the recording.
         pauses: where it may be taken apart.
         transcriber: who listens.
-        kept: file of what was heard already; pieces in it are not heard again, new ones are added one by one.
+        kept: file of recognized words; pieces in it are not transcribed again, new ones are added one by one.
 
     Returns:
         The words, and how many seconds of speech were in which language.
 
     Raises:
-        UserError: the recording cannot be read, or the recogniser is not there.
+        UserError: the recording cannot be read, or the recognizer is not there.
     """
     done = _read(kept)
     words: list[Word] = []
@@ -58,8 +58,8 @@ def hear_recording(
         for start_s, wav in _pieces(audio, pauses):
             key = f"{start_s:.3f}"
             if key not in done:
-                heard, language = transcriber.hear(wav)
-                done[key] = {"start": key, "language": language, "words": [asdict(word) for word in heard]}
+                words, language = transcriber.words(wav)
+                done[key] = {"start": key, "language": language, "words": [asdict(word) for word in words]}
                 file.write(json.dumps(done[key]) + "\n")
                 file.flush()
                 log.info("%s: transcribed %.0f s", audio.name, start_s + len(wav) / VAD_RATE)
@@ -72,7 +72,7 @@ def hear_recording(
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Pieces by where they begin; a torn last line counts as not heard."""
+    """Pieces by where they begin; a torn last line is not counted."""
     found = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8").split("\n"):
@@ -88,19 +88,19 @@ def _pieces(audio: Path, pauses: Sequence[Pause]) -> Iterator[tuple[float, NDArr
     """Stretches of speech of at most 28 s at 16 000 Hz, each with the second it begins at."""
     vad, state = load_voice_activity(), None
     waiting, begin_s = torch.empty(1, 0), 0.0
-    heard = torch.empty(0)
+    probabilities = torch.empty(0)
     for block in _blocks(audio):
         # A last frame that is not whole is filled with zeros; only the last block may have one.
         speech, state = vad(block, state)
-        waiting, heard = torch.cat([waiting, block], dim=1), torch.cat([heard, speech])
+        waiting, probabilities = torch.cat([waiting, block], dim=1), torch.cat([probabilities, speech])
         while waiting.shape[1] >= _PIECE_S * VAD_RATE:
             # Whole frames, so that sound and voice activity stay side by side.
             count = round((_cut_at(begin_s, pauses) - begin_s) * VAD_RATE / FRAME)
-            yield from _spoken(begin_s, waiting[:, : count * FRAME], heard[:count])
-            waiting, heard = waiting[:, count * FRAME :], heard[count:]
+            yield from _spoken(begin_s, waiting[:, : count * FRAME], probabilities[:count])
+            waiting, probabilities = waiting[:, count * FRAME :], probabilities[count:]
             begin_s += count * FRAME / VAD_RATE
     if waiting.shape[1]:
-        yield from _spoken(begin_s, waiting, heard)
+        yield from _spoken(begin_s, waiting, probabilities)
 
 
 def _cut_at(begin_s: float, pauses: Sequence[Pause]) -> float:

@@ -8,7 +8,7 @@ from utils.settings import Config, is_encoding
 
 _TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float16 bfloat16 float32"
 COMPUTE_TYPES = tuple(_TYPES.split())
-"""Of the recogniser's numbers, as CTranslate2 names them."""
+"""Of the recognizer's numbers, as CTranslate2 names them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class PrepareConfig(Config):
         if not 1 <= self.beam_size <= 20:
             found.append(f"beam_size is {self.beam_size}; use 1 to 20")
         if self.check_transcripts and self.transcriber is None:
-            found.append("check_transcripts needs a recogniser; name one with transcriber, such as small, or a folder")
+            found.append("check_transcripts needs a recognizer; name one with transcriber, such as small, or a folder")
         if self.check_transcripts and not self.quality:
             found.append("check_transcripts is a measure, and quality is off; switch quality on, or leave it out")
         if not 0 < self.max_cer <= 2:

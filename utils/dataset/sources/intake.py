@@ -168,7 +168,7 @@ def _check_apart(project: Project, files: Sequence[Path]) -> None:
     """Of two files of one upload that would be one, neither may be lost.
 
     Raises:
-        UserError: there are such files: of one name, or of names that some systems do not tell apart.
+        UserError: there are such files: of one name, or of names that are the same to some systems.
     """
     taken: dict[str, Path] = {}
     for path in files:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES, duration
-from utils.audio.recogniser import NEEDS_WEIGHTS
+from utils.audio.recognizer import NEEDS_WEIGHTS
 from utils.dataset.formats.archive import unpack
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
 from utils.dataset.formats.listing import Listing, real_path
@@ -97,7 +97,9 @@ def _read_one(path: Path, reading: Reading) -> list[Recording]:
 def _refused(path: Path, error: UserError) -> Recording:
     """What stands in the report for an input of which nothing could be read."""
     where = "" if error.where in ("", str(path)) else f" ({error.where})"
-    return Recording(audio=path, fault=Fault("unreadable input", f"{error.what}{where}; {error.fix or 'mend it'}"))
+    return Recording(
+        audio=path, fault=Fault("unreadable input", f"{error.what}{where}; {error.fix or 'repair the file'}")
+    )
 
 
 def _folder(folder: Path, reading: Reading) -> list[Recording]:
@@ -240,7 +242,7 @@ def _alone(path: Path, reading: Reading) -> list[Recording]:
 
 
 def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | None) -> list[Recording]:
-    """The clips of a recording: by its subtitles, its text file, or what a recogniser hears.
+    """The clips of a recording: by its subtitles, its text file, or its recognized text.
 
     Args:
         audio: absolute path.
@@ -302,7 +304,7 @@ def _cut(audio: Path, cuts: Sequence[Cut], file: str) -> list[Recording]:
             audio=audio,
             text=cut.text,
             speaker=cut.speaker,
-            origin=f"{file}, {_places(cut)}" if file else f"recognised, {_places(cut)}",
+            origin=f"{file}, {_places(cut)}" if file else f"recognized, {_places(cut)}",
             fault=cut.fault,
             start_s=cut.start_s,
             # A fault may have no end, and an end of 0 would be one.

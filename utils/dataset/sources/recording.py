@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from utils.audio.recogniser import Transcriber, TranscriberSettings
+from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.table import DEFAULT_SPEAKER
 from utils.dataset.segmentation.cut import Limits

@@ -92,7 +92,7 @@ def _do_chunk(function: Callable[[Any], Any], chunk: Sequence[Any]) -> list[Any]
 
 
 def _begin_worker() -> None:
-    """Ctrl-C is the parent's to handle; and when it is killed, nobody would ever tell this process to end."""
+    """Ctrl-C is the parent's to handle; and when the parent is killed, nothing else would end this process."""
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -100,9 +100,10 @@ def _begin_worker() -> None:
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    sentinel = parent.sentinel
 
+    def end_with_parent() -> None:
+        wait_for([sentinel])
+        os._exit(1)
 
-def _end_with(parent: int) -> None:
-    wait_for([parent])
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()

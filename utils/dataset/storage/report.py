@@ -108,20 +108,20 @@ class ClipReport:
     unknown: dict[str, str] = field(default_factory=dict)
     """Characters that the base has no token for, each with what to do about it."""
     heard: str = ""
-    """What a recogniser heard, where transcripts are checked."""
+    """The recognized text, where transcripts are checked."""
     speaker: str = ""
     source_text: str = ""
     """Transcript as the source had it: differs from `text` when the dataset was edited by hand."""
     source_speaker: str = ""
     notes: tuple[str, ...] = ()
-    """What of its text has no rule in this language, and is read literally or left out; of clips in use."""
+    """What of its text has no rule in this language, and is read literally or dropped; of clips in use."""
     num_tokens: int = 0
     num_samples: int = 0
     """Length at 22 050 Hz."""
     source_hash: str = ""
     """Of the file's bytes: an unchanged file is not decoded again."""
     audio_hash: str = ""
-    """Of the 16-bit samples at 22 050 Hz before cleaning: tells duplicates, decides the split."""
+    """Of the 16-bit samples at 22 050 Hz before cleaning: identifies duplicates, decides the split."""
     wav_hash: str = ""
     """Of the samples of its wav."""
     cleaning: str = ""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _RACY_NS = 2_000_000_000
-"""A file changed within this time of being read may change again without its time stamps telling."""
+"""A file changed within this time of being read may change again without a change of its time stamps."""
 
 
 def stamp(path: Path) -> list[int]:

@@ -59,7 +59,7 @@ class Work:
         cut_short = isinstance(error, OSError | ProcessDied) and any(self.wavs.iterdir())
         if isinstance(error, UserError | OSError) and not self._has_dataset and not cut_short:
             # A new project that came to nothing leaves nothing behind. After a full disk or a kill the clips that were
-            # finished are still there, and the next run goes on from them.
+            # finished are still there, and the next run resumes from them.
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def get(self, key: str) -> Any:

@@ -19,7 +19,7 @@ class Logger(Protocol):
     """What a module here has to offer; its name is the class's."""
 
     def __init__(self, run: Path, config: dict[str, Any]) -> None:
-        """Begin, or go on with, the record of a run.
+        """Begin, or continue, the record of a run.
 
         Args:
             run: the run's folder.

@@ -1,7 +1,7 @@
 """The acoustic model: predicts pitch and log-mel spectrum of each frame before the generator runs.
 
 HiFi-GAN narrows the latents to a few channels at once and has its parameters where the sound is made, at hundreds of
-frames a second and more. What a code and a throat sound like together can be worked out at 94 frames a second, for a
+frames a second and more. What a code sounds like in a voice can be worked out at 94 frames a second, for a
 thousandth of the arithmetic, and be taught by spectrograms alone.
 
 Shapes: B sounds, T frames of 256 samples at 24 000 Hz, C channels of a frame, E width of a speaker embedding, W width.
@@ -60,7 +60,7 @@ class AcousticModel(nn.Module):
 
 
 class TrunkBlock(nn.Module):
-    """ConvNeXt block whose normalised frames the voice scales and shifts (Perez et al. 2018, FiLM)."""
+    """ConvNeXt block whose normalized frames the voice scales and shifts (Perez et al. 2018, FiLM)."""
 
     def __init__(self, width: int, speaker_width: int) -> None:
         super().__init__()

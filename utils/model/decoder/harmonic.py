@@ -2,7 +2,7 @@
 
 Plain HiFi-GAN has to find the phase of every harmonic by itself, which takes days of a GPU. After hours of a CPU it
 hums at the rate of its own frames, whatever the voice's pitch. Here the pitch is read from the latents, a source of
-that pitch is made by formula, and each stage of the generator hears it.
+that pitch is made by formula, and each stage of the generator is conditioned on it.
 
 Shapes: B sounds, T frames of 256 samples, N = 256 T samples at 24 000 Hz.
 Source: Wang, Takaki and Yamagishi 2019, Neural source-filter waveform models, section II.
@@ -128,7 +128,7 @@ def harmonic_generator(shape: DecoderShape) -> HarmonicGenerator:
 
 
 def pitch_of(predicted: Tensor) -> Tensor:
-    """Pitch in Hz of each frame, 0 where unvoiced, [B, T], as the pitch head [B, 2, T] tells it."""
+    """Pitch in Hz of each frame, 0 where unvoiced, [B, T], as the pitch head [B, 2, T] predicts it."""
     hertz = (MIDDLE_HZ * 2 ** predicted[:, 0].float()).clamp(LEAST_HZ, MOST_HZ)
     return torch.where(predicted[:, 1] > 0, hertz, 0.0)
 
@@ -143,9 +143,9 @@ def pitch_losses(predicted: Tensor, pitch: Tensor) -> dict[str, Tensor]:
 
 def make_source(pitch: Tensor, hop: int) -> Tensor:
     """Sine, harmonics and noise of a pitch in Hz [B, T]: [B, 3, hop * T]; the noise is always the same."""
-    voiced, places = pitch > 0, torch.arange(pitch.shape[1], device=pitch.device)
+    voiced, frames = pitch > 0, torch.arange(pitch.shape[1], device=pitch.device)
     # Where nothing is voiced the last pitch goes on, silently: its phase then never jumps.
-    held = pitch.gather(1, torch.where(voiced, places, 0).cummax(1).values).clamp(min=LEAST_HZ)
+    held = pitch.gather(1, torch.where(voiced, frames, 0).cummax(1).values).clamp(min=LEAST_HZ)
     gate = F.interpolate(voiced[:, None].to(pitch.dtype), scale_factor=hop, mode="linear")
     hertz = F.interpolate(held[:, None], scale_factor=hop, mode="linear")
     phase = ((hertz.double() / OUTPUT_RATE).cumsum(-1) % 1).float()

@@ -49,7 +49,7 @@ _NAMES = {"ገ": "ገብረ", "ኃ": "ኃይለ", "ተ": "ተክለ"}
 """First halves of names that are written short before a slash: ገ/ስላሴ."""
 
 _DROPPED = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u135d-\u135f]")
-"""What is not heard as written: soft hyphens, zero-width and direction marks, and the combining gemination marks of
+"""What is not spoken: soft hyphens, zero-width and direction marks, and the combining gemination marks of
 dictionaries, which ordinary writing never has."""
 _PUNCTUATION = str.maketrans(
     {"።": ". ", "፡": " ", "፣": ", ", "፤": "; ", "፥": ": ", "፦": ": ", "፧": "? ", "፨": ". ", "፠": " "}

@@ -48,7 +48,7 @@ _UNKNOWN = re.compile("([\u1200-\u135a]+)")
 
 
 def to_latin_text(text: str) -> str:
-    """Normalised Amharic with each Ethiopic word in its Latin form; everything else stays as it is.
+    """Normalized Amharic with each Ethiopic word in its Latin form; everything else stays as it is.
 
     Letters that Amharic does not have stay, too: whoever checks a clip finds and names them.
     """
@@ -65,7 +65,7 @@ def to_latin_text(text: str) -> str:
 def to_ipa(word: str) -> str:
     """The sounds of one Ethiopic word in IPA, as epitran's rules have them.
 
-    Letters are folded first; gemination is not written in Amharic and so not heard here.
+    Letters are folded first; gemination is not written in Amharic and so not represented here.
     """
     spoken = normalize_amharic(word).translate(_SPOKEN)
     ipa = str(_transliterator().transliterate(spoken)).replace("t͡sʼ", "sʼ")

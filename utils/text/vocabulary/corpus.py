@@ -46,8 +46,8 @@ def iter_texts(path: Path) -> Iterator[str]:
 def work_folder(work: Path) -> Iterator[Path]:
     """A folder for what is made of a corpus; when the block ends well it is removed.
 
-    When the block is cut it stays, and the next attempt goes on from it; a fault of the corpus itself (UserError)
-    leaves nothing to go on from.
+    When the block is cut it stays, and the next attempt resumes from it; a fault of the corpus itself (UserError)
+    leaves nothing to resume from.
     """
     work.mkdir(parents=True, exist_ok=True)
     try:

@@ -15,7 +15,7 @@ SAVE_EVERY = 20_000
 
 
 def count_words(texts: Path, language: str, work: Path) -> Counter[str]:
-    """The normalised words of the first `MOST_TEXTS` texts.
+    """The normalized words of the first `MOST_TEXTS` texts.
 
     Args:
         texts: plain text, a text a line.

@@ -43,7 +43,7 @@ class Extension:
 
     @property
     def reasons(self) -> Counter[str]:
-        """How many candidates were left out for each reason."""
+        """How many candidates were dropped for each reason."""
         return Counter(self.left_out.values())
 
 

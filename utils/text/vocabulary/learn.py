@@ -28,7 +28,7 @@ SPECIALS = 1
 
 
 def iter_words(corpus: Path, language: str) -> Iterator[list[str]]:
-    """The words of each text, normalised; texts without any are left out."""
+    """The words of each text, normalized; texts without any are skipped."""
     for text in iter_texts(corpus):
         words = read_words(text, language)
         if words:
@@ -36,7 +36,7 @@ def iter_words(corpus: Path, language: str) -> Iterator[list[str]]:
 
 
 def read_words(text: str, language: str) -> list[str]:
-    """The words of one text, normalised; none of a text that the language's rules cannot read: one among millions.
+    """The words of one text, normalized; none of a text that the language's rules cannot read: one among millions.
 
     Raises:
         UserError: the rules need a package that is not installed.
@@ -103,7 +103,7 @@ def _train(corpus: Path, language: str, size: int, input_sentence_size: int, cov
         normalization_rule_name="identity",
         pretokenization_delimiter=_BREAK,
         add_dummy_prefix=False,
-        # Words never mix with their neighbours, and marks and joiners belong to no script.
+        # Words never mix with their neighbors, and marks and joiners belong to no script.
         split_by_unicode_script=False,
         bos_id=-1,
         eos_id=-1,

@@ -57,7 +57,7 @@ def starting_base(config: TrainConfig, project: Project, resumed: Path | None = 
     Args:
         config: `base` is a `ModelRef`.
         project: whose run.
-        resumed: the folder of the run that is gone on with: it needs nothing of the run it started from any more.
+        resumed: the folder of the run that is resumed: it needs nothing of the run it started from any more.
 
     Raises:
         UserError: there is no such base, run or complete checkpoint.
@@ -117,7 +117,7 @@ def run_base(run: Path) -> Base:
 def language_base(config: TrainConfig, project: Project, base: Base) -> Base:
     """`base` itself, or a copy of it in the project's dataset folder that reads Amharic in its Latin form.
 
-    The copy has the Amharic token and the letters that the base lacks; `what_was_added` tells the user.
+    The copy has the Amharic token and the letters that the base lacks; `what_was_added` is for the user.
 
     Args:
         config: the run's settings.

@@ -40,7 +40,7 @@ class Batch:
     """One micro-batch."""
 
     packed: PackedBatch
-    heard: Tensor
+    conditioning_audio: Tensor
     """Conditioning audio of each clip, zero-padded, [B, S]; rows of silence follow where there is room for more."""
     audio_seconds: float
     """Speech in this batch, without padding."""
@@ -57,18 +57,18 @@ class Batch:
 
     def pin_memory(self) -> Self:
         """The same batch in page-locked memory; the loader calls this."""
-        return replace(self, packed=self.packed.pin_memory(), heard=self.heard.pin_memory())
+        return replace(self, packed=self.packed.pin_memory(), conditioning_audio=self.conditioning_audio.pin_memory())
 
 
 class Sample(NamedTuple):
-    """A clip and what of it is heard."""
+    """A clip and its conditioning audio."""
 
     place: Place
     clip: TrainingClip
-    heard: Tensor
+    conditioning_audio: Tensor
     """The crop, padded to the longest, [S]."""
     span: tuple[int, int] | None
-    """The crop's (start, end) in samples of the clip itself; None where another clip is heard."""
+    """The crop's (start, end) in samples of the clip itself; None where the crop is of another clip."""
     fault: str = ""
     """Why the crop could not be read; it is silent then."""
 
@@ -102,36 +102,36 @@ class ClipDataset(Dataset[Sample]):
     def __getitem__(self, place: Place) -> Sample:
         """The clip with its crop.
 
-        A recording that is gone or shorter than it was is told in the sample, not raised: an error of a worker process
-        loses its kind on the way.
+        A recording that is missing or shorter than it was is reported in the sample, not raised: an exception loses its
+        type on its way out of a worker process.
         """
         clip, (source, (start, end)) = self.clips[place[1]], self._crop(place)
-        heard, span = torch.zeros(self.crop[1]), (start, end) if source is clip else None
+        audio, span = torch.zeros(self.crop[1]), (start, end) if source is clip else None
         try:
             crop = _read(source, start, end - start)
         except UserError as error:
-            return Sample(place, clip, heard, span, fault=error.what)
+            return Sample(place, clip, audio, span, fault=error.what)
         if len(crop) != end - start:
-            return Sample(place, clip, heard, span, fault=f"{source.audio.name} is shorter than it was")
-        heard[: len(crop)] = crop
-        return Sample(place, clip, heard, span)
+            return Sample(place, clip, audio, span, fault=f"{source.audio.name} is shorter than it was")
+        audio[: len(crop)] = crop
+        return Sample(place, clip, audio, span)
 
     def span(self, place: Place) -> tuple[int, int] | None:
-        """Where in the clip itself the crop lies, (start, end) in samples; None where another clip is heard."""
+        """Where in the clip itself the crop lies, (start, end) in samples; None where the crop is of another clip."""
         source, span = self._crop(place)
         return span if source is self.clips[place[1]] else None
 
     def _crop(self, place: Place) -> tuple[TrainingClip, tuple[int, int]]:
-        """Which clip is heard at a place, and where in it, (start, end) in samples; always the same."""
+        """Which clip a place is conditioned on, and where in it, (start, end) in samples; always the same."""
         random, peers = np.random.default_rng([self.seed, *place]), self._peers[place[1]]
         own = int(np.searchsorted(peers, place[1]))
-        # Only where there is a choice: the crops of clips that hear themselves stay what they were.
+        # Only where there is a choice: the crops of clips that are conditioned on themselves stay what they were.
         ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
         source = self.clips[peers[(own + ahead) % len(peers)]]
         return source, self._span(source.num_samples, random)
 
     def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
-        """Where the crop lies; of a clip shorter than the crop, half is heard (coqui-tts, get_prompt_slice)."""
+        """Where the crop lies; of a clip shorter than the crop, half is used (coqui-tts, get_prompt_slice)."""
         shortest, longest = self.crop
         wanted = int(random.integers(shortest, longest + 1)) if self.training else (shortest + longest) // 2
         size = wanted if wanted <= length else length // 2
@@ -207,7 +207,7 @@ class Collate:
 
     Args:
         shape: of the model.
-        mask_conditioning: leave out the codes that a clip's own crop covers (`own_masked`, in training).
+        mask_conditioning: do not score the codes that a clip's own crop covers (`own_masked`, in training).
         learn_reading: say where in the text each code is, for clips with word times.
         layout: a row a clip, or one packed row.
         static_shape: what a batch is filled up to, so that all have one shape.
@@ -230,20 +230,22 @@ class Collate:
 
     def __call__(self, samples: list[Sample]) -> Batch:
         clips = [sample.clip for sample in samples]
-        spans = [_codes_in(sample.span) for sample in samples]
-        heard = torch.stack([sample.heard for sample in samples])
+        # Codes [start, end) under each clip's own crop: none where the crop is of another clip.
+        starts_and_ends = [sample.span or (0, 0) for sample in samples]
+        covered = [(start // CODE_SAMPLES, end // CODE_SAMPLES) for start, end in starts_and_ends]
+        audio = torch.stack([sample.conditioning_audio for sample in samples])
         packed = pack(
             [clip.tokens for clip in clips],
             [torch.from_numpy(np.array(clip.codes)) for clip in clips],
             self.shape,
-            heard=spans if self.mask_conditioning else None,
+            conditioned_codes=covered if self.mask_conditioning else None,
             reading=[torch.from_numpy(clip.tokens_read()) for clip in clips] if self.learn_reading else None,
             layout=self.layout,
             static_shape=self.static_shape,
         )
         return Batch(
             packed=packed,
-            heard=F.pad(heard, (0, 0, 0, max(self.static_shape.clips - len(samples), 0))),
+            conditioning_audio=F.pad(audio, (0, 0, 0, max(self.static_shape.clips - len(samples), 0))),
             audio_seconds=sum(clip.seconds for clip in clips),
             names=[clip.audio.name for clip in clips],
             positions=[sample.place for sample in samples],
@@ -262,18 +264,13 @@ def _peers(clips: list[TrainingClip]) -> list[NDArray[np.int64]]:
     return [arrays[clip.speaker] for clip in clips]
 
 
-def _codes_in(span: tuple[int, int] | None) -> tuple[int, int]:
-    """Codes [start, end) of a span of samples; none where there is none."""
-    return (0, 0) if span is None else (span[0] // CODE_SAMPLES, span[1] // CODE_SAMPLES)
-
-
 def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:
-    """The same clips, heard the same, in batches of `max_clips` or fewer; nothing is read again."""
+    """The same clips with the same conditioning, in batches of `max_clips` or fewer; nothing is read again."""
     if len(batch.positions) <= max_clips:
         return [batch]
     samples = [
-        Sample(place, dataset.clips[place[1]], heard, dataset.span(place))
-        for place, heard in zip(batch.positions, batch.heard[: len(batch.positions)], strict=True)
+        Sample(place, dataset.clips[place[1]], audio, dataset.span(place))
+        for place, audio in zip(batch.positions, batch.conditioning_audio[: len(batch.positions)], strict=True)
     ]
     return [collate(samples[at : at + max_clips]) for at in range(0, len(samples), max_clips)]
 

@@ -127,7 +127,7 @@ def within_limits(
         selection: what `select_clips` gave.
         limits: what a clip must fit.
         files: how long the recordings are.
-        progress: told (phase, clips done, clips in all).
+        progress: called with (phase, clips done, clips in all).
 
     Raises:
         UserError: a recording cannot be read.
@@ -154,17 +154,6 @@ def within_limits(
             )
         )
     return kept, dropped
-
-
-def require_clips(clips: list[TrainingClip], dropped: list[dict[str, Any]], *, csv: Path, purpose: str) -> None:
-    """Raise when no clip is left.
-
-    Raises:
-        UserError: naming the first reason.
-    """
-    if not clips:
-        first = f"; the first was dropped because {dropped[0]['reason']}" if dropped else ""
-        raise UserError(what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again")
 
 
 def _reading(clip: Clip, starts: list[int] | None, seconds: float) -> NDArray[np.float32]:

@@ -89,7 +89,7 @@ def cache_codes(
         base: whose DVAE encodes.
         folder: where caches are kept; each DVAE has its own folder below.
         device: where to encode.
-        progress: told (phase, clips done, clips in all).
+        progress: called with (phase, clips done, clips in all).
         files: what is known of the clips; read from `folder` when not given.
 
     Returns:

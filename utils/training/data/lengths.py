@@ -1,6 +1,5 @@
 """Lengths of a dataset's clips and texts, and limits to train with, from file headers alone."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +60,7 @@ class LengthReport:
         return min(round_up(int(percentile(self.tokens, LIMIT_PERCENTILE)), TEXT_MULTIPLE), self.max_tokens)
 
     def num_beyond(self, max_audio_length: int, max_text_length: int) -> int:
-        """Clips that such limits would leave out."""
+        """Clips that such limits would exclude."""
         return int(((self.samples > max_audio_length) | (self.tokens > max_text_length)).sum())
 
 
@@ -113,15 +112,17 @@ def _measured(
 ) -> tuple[list[int], list[int], list[dict[str, str]]]:
     """Samples and tokens of each clip that can be trained on, and {clip, reason} of each that cannot."""
     samples, tokens, dropped = [], [], []
-    for clip in _told(clips, progress):
+    for done, clip in enumerate(clips, start=1):
         try:
             num_tokens = _num_tokens(clip.text, tokenizer, language)
             num_samples = _num_samples(clip.audio)
         except UserError as error:
             dropped.append({"clip": clip.audio.name, "reason": error.what})
-            continue
-        samples.append(num_samples)
-        tokens.append(num_tokens)
+        else:
+            samples.append(num_samples)
+            tokens.append(num_tokens)
+        if progress is not None:
+            progress("measuring clips", done, len(clips))
     return samples, tokens, dropped
 
 
@@ -155,10 +156,3 @@ def _num_samples(audio: Path) -> int:
     if frames < MIN_CLIP_SECONDS * rate:
         raise UserError(what=f"{frames / rate:.2f} s is shorter than {MIN_CLIP_SECONDS} s")
     return -(-frames * DATASET_RATE // rate)
-
-
-def _told(clips: list[Clip], progress: ProgressFn | None) -> Iterable[Clip]:
-    for done, clip in enumerate(clips, start=1):
-        yield clip
-        if progress is not None:
-            progress("measuring clips", done, len(clips))

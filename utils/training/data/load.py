@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from utils.errors import UserError
 from utils.events.progress import ProgressFn
 from utils.project.paths import Project
 from utils.training.data.audio_files import AudioFiles
-from utils.training.data.clips import TrainingClip, limits_of, require_clips, select_clips, within_limits
+from utils.training.data.clips import TrainingClip, limits_of, select_clips, within_limits
 from utils.training.data.codes import cache_codes
 
 log = logging.getLogger(__name__)
@@ -31,10 +30,6 @@ class TrainingData:
     evaluate: list[TrainingClip]
     dropped: list[dict[str, Any]]
     """{clip, reason} of every clip of both manifests that is not used."""
-
-    def single_clip_speakers(self) -> int:
-        """How many speakers have no second training clip."""
-        return list(Counter(clip.speaker for clip in self.train).values()).count(1)
 
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
@@ -56,7 +51,7 @@ def load_data(
         project: its dataset folder keeps the codes.
         base: its tokenizer reads the texts, its DVAE encodes the clips.
         accelerator: the first process encodes, the others find the codes ready.
-        progress: told how far it is.
+        progress: called with (phase, done, in all).
 
     Raises:
         UserError: see `select_clips` and `cache_codes`; or no clip is left to train or evaluate on.
@@ -70,7 +65,11 @@ def load_data(
     for purpose, csv in (("train on", config.train_csv), ("evaluate with", config.eval_csv)):
         selection = select_clips(csv, tokenizer, config.language, progress)
         kept[purpose], lost = within_limits(selection, limits, files, progress)
-        require_clips(kept[purpose], lost, csv=csv, purpose=purpose)
+        if not kept[purpose]:
+            first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
+            raise UserError(
+                what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again"
+            )
         dropped += lost
     audio: list[Path] = [clip.audio for clips in kept.values() for clip in clips]
     with accelerator.main_process_first():
@@ -79,7 +78,7 @@ def load_data(
         codes = {path: up_to_silence(clip) for path, clip in codes.items()}
     train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
     if config.reading_weight:
-        _tell_reading(train, config.train_csv)
+        _log_word_times(train, config.train_csv)
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
     return TrainingData(train=train, evaluate=evaluate, dropped=dropped)
@@ -91,8 +90,8 @@ def up_to_silence(codes: NDArray[np.int16]) -> NDArray[np.int16]:
     return codes[: others[-1] + 2] if len(others) else codes[:1]
 
 
-def _tell_reading(clips: list[TrainingClip], csv: Path) -> None:
-    """Say how many clips teach to read along.
+def _log_word_times(clips: list[TrainingClip], csv: Path) -> None:
+    """Log how many clips have word times, which the guided attention loss needs.
 
     Raises:
         UserError: none does.
@@ -104,4 +103,4 @@ def _tell_reading(clips: list[TrainingClip], csv: Path) -> None:
             where=str(csv),
             fix="add the column word_times: the second at which each word begins, with spaces between; or leave it 0",
         )
-    log.info("reading along: %d of %d clips have word times", timed, len(clips))
+    log.info("guided attention: %d of %d clips have word times", timed, len(clips))

@@ -96,7 +96,7 @@ class Loaders:
 
     def close(self) -> None:
         """End the processes that read. Left to the garbage collector, torch waits five seconds for each of them: it
-        closes the queue first, through which they would be told."""
+        closes the queue first, through which they would learn it."""
         iterator, self._train._iterator = self._train._iterator, None
         if iterator is not None and self.settings.num_workers:
             iterator._shutdown_workers()  # type: ignore[attr-defined]  # torch has no public way
@@ -152,7 +152,7 @@ class Loaders:
             # They are recorded for one shape. Batches are balanced: the longest is little longer than the others.
             clips, total = min(batches.batch_size, len(batches.lengths)), batches.longest(num_epochs)
             return StaticShape(clips=clips, longest=longest, total=round_up(total, SHAPE_STEP))
-        # The variable-length kernel is told the longest clip as a number, which code is compiled for.
+        # The variable-length kernel takes the longest clip as a number, which code is compiled for.
         return StaticShape(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_STATIC_SHAPE
 
     def _settings(self) -> LoaderSettings:

@@ -92,7 +92,7 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
         try:
             normalized = normalize(text, code)
         except UserError as error:
-            notes[f"left out: {error.what}"] += 1
+            notes[f"skipped: {error.what}"] += 1
             continue
         spoken = to_latin_text(normalized.text) if tokenizer.amharic_g2p and code == AMHARIC else normalized.text
         tokens = tokenizer.segments(spoken)
@@ -172,7 +172,7 @@ class _Known:
 
 
 def _seconds(audio: Path) -> float:
-    """Length by the file's header; 0 where it cannot be told."""
+    """Length by the file's header; 0 where it is unknown."""
     try:
         return float(soundfile.info(audio).duration)
     except (soundfile.LibsndfileError, TypeError):

@@ -110,10 +110,12 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
         for hook in hooks:
             hook.remove()
     count_kernels(events, record)
+    # The heads run once in each forward pass, so this many runs of a block the forward passes need. Any more were
+    # recomputations: activation checkpointing is proven by what ran, whatever the settings say.
     record.forward_runs = seen.passes * gpt.shape.layers
     record.recomputed = gpt.block_runs - before[0] - record.forward_runs
-    listeners = seen.passes * len(gpt.conditioning_encoder.attn)
-    record.conditioning_recomputed = gpt.conditioning_runs - before[1] - listeners
+    conditioning_runs = seen.passes * len(gpt.conditioning_encoder.attn)
+    record.conditioning_recomputed = gpt.conditioning_runs - before[1] - conditioning_runs
     record.num_graphs, record.num_skips = num_graphs() - before[2], num_skips() - before[3]
     if seen.block_inputs:
         gpus = [x.device for x in seen.block_inputs[:1] if x.is_cuda]

@@ -182,14 +182,14 @@ class TrainingOptimizer:
             return work()
         except failures() as error:
             if isinstance(getattr(error, "inner_exception", None), torch.OutOfMemoryError):
-                raise  # Blocks as they are written need no less: smaller batches mend it, and they can be compiled.
+                raise  # Blocks as they are written need no less: smaller batches fix it, and they can be compiled.
             self._stop_compiling(model, error)
         # Outside the handler: the traceback held on to the activations of the failed forward.
         undo()
         return work()
 
     def _stop_compiling(self, model: XttsGpt, error: BaseException) -> None:
-        log.warning("torch.compile failed; training goes on without it: %s", str(error))
+        log.warning("torch.compile failed; training continues without it: %s", str(error))
         self.switches.off["compile"] = f"compiling failed: {failure(error)}"
         uncompile_blocks(model)
         self.has_news = self.record is not None
@@ -229,8 +229,8 @@ class TrainingOptimizer:
         if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
             return stats
         # The current GPU is each thread's own, the first one in a new thread: asking about that would wake it up.
-        places = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
-        device = max(places, key=torch.cuda.memory_reserved)
+        devices = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
+        device = max(devices, key=torch.cuda.memory_reserved)
         free, total = torch.cuda.mem_get_info(device)
         return stats | {
             "device": f"cuda:{device}",

@@ -18,7 +18,7 @@ BLOCK = 256
 SMALLEST = 4_096
 """Smaller parameters keep float32 moments: they are few bytes, and norms and biases are the most sensitive."""
 KEPT_BITS, LOST_BITS = 20, 12
-"""A float32 is told from others by its sign, exponent and 11 bits behind the point."""
+"""A float32 is identified by its sign, exponent and 11 bits behind the point."""
 CHUNK = 2**18
 """Values that are updated at a time on a CPU; blocks are never cut."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -115,8 +115,8 @@ def quantize(values: Tensor, *, signed: bool) -> tuple[Tensor, Tensor]:
     blocks = F.pad(flat, (0, -len(flat) % BLOCK)).view(-1, BLOCK)
     scales = blocks.abs().amax(dim=1, keepdim=True)
     shares = blocks / scales.clamp_min(torch.finfo(torch.float32).tiny)
-    places = shares.view(torch.int32).bitwise_right_shift(LOST_BITS).bitwise_and_(2**KEPT_BITS - 1)
-    return _codes(signed, values.device).index_select(0, places.view(-1)).view(-1, BLOCK), scales
+    keys = shares.view(torch.int32).bitwise_right_shift(LOST_BITS).bitwise_and_(2**KEPT_BITS - 1)
+    return _codes(signed, values.device).index_select(0, keys.view(-1)).view(-1, BLOCK), scales
 
 
 def dequantize(codes: Tensor, scales: Tensor, *, signed: bool) -> Tensor:
@@ -145,7 +145,7 @@ def _levels(signed: bool, device: torch.device) -> Tensor:
     """The 256 values that codes stand for, ascending, float32 (the paper's dynamic tree quantization)."""
     values = [0.0, 1.0]
     for decade in range(DECADES):
-        # A value's leading bits tell its decade, the others where in it; unsigned values have a bit more for that.
+        # A value's leading bits give its decade, the others the step in it; unsigned values have a bit more for that.
         count = 2**decade if signed else 2 ** (decade + 1)
         cu_seqlens = torch.linspace(0.1, 1.0, count + 1, dtype=torch.float64)
         middles = ((cu_seqlens[1:] + cu_seqlens[:-1]) / 2 * 10.0 ** (decade - DECADES + 1)).tolist()

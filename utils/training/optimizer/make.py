@@ -63,7 +63,7 @@ def make_schedule(
 def set_schedule(schedule: LambdaLR, step: int) -> None:
     """Give the optimizer the learning rate of a step: from the settings and the step alone, never from what was saved.
 
-    A run that goes on with more epochs or another learning rate is then where it would be had it begun with them.
+    A run that resumes with more epochs or another learning rate is then where it would be had it begun with them.
     """
     schedule.last_epoch = step
     rates = [rate * shape(step) for rate, shape in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]

@@ -86,7 +86,7 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
     Raises:
         UserError: a fault of settings, base, data or disk.
     """
-    # Imported late: loading torch takes seconds, in which the end of the input must be heard.
+    # Imported late: loading torch takes seconds, in which the end of the input must be noticed.
     from utils.bases.fetch import fetch_base
 
     # The folder is the caller's own choice: it need not obey the rules for project names.

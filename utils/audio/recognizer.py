@@ -20,22 +20,22 @@ NEEDS_WEIGHTS = "--transcriber"
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """A recognised word."""
+    """A recognized word."""
 
     start_s: float
     end_s: float
     text: str
-    """As the recogniser wrote it: a leading space where its script has one."""
+    """As the recognizer wrote it: a leading space where its script has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranscriberSettings:
-    """How to recognise speech."""
+    """How to recognize speech."""
 
     model: str
     """A size, such as small or large-v3, a Hugging Face name, or the folder of a converted model."""
     language: str | None
-    """Code of the language spoken; None lets the model tell."""
+    """Code of the language spoken; None lets the model detect it."""
     device: str = "auto"
     compute_type: str = "default"
     beam_size: int = 5
@@ -51,7 +51,7 @@ class Transcriber:
     def __init__(self, settings: TranscriberSettings) -> None:
         self.settings = settings
 
-    def hear(self, wav: NDArray[np.float32]) -> tuple[list[Word], str]:
+    def words(self, wav: NDArray[np.float32]) -> tuple[list[Word], str]:
         """Words of up to 30 s of speech, and the code of the language they are in.
 
         Args:
@@ -68,7 +68,7 @@ class Transcriber:
         ]
         return words, str(info.language)
 
-    def listen(self, wav: NDArray[np.float32]) -> str:
+    def transcribe(self, wav: NDArray[np.float32]) -> str:
         """What is said in a clip of up to 30 s, without times.
 
         Args:
@@ -87,7 +87,7 @@ class Transcriber:
             UserError: it is not there, cannot be loaded with these settings, or does not know the language.
         """
         language, model = self.settings.language, self._model
-        # An English-only model would hear English in anything.
+        # An English-only model would recognize English in anything.
         if language is not None and language not in model.supported_languages:
             raise UserError(
                 what=f"the Whisper model does not support the language {language!r}",
@@ -129,7 +129,7 @@ class Transcriber:
 
 
 def find_weights(model: str, *, download: bool = True) -> Path:
-    """Folder of a recogniser's weights.
+    """Folder of a recognizer's weights.
 
     Args:
         model: a size, a Hugging Face name, or a folder.

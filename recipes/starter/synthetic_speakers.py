@@ -1,4 +1,4 @@
-"""Throats that nobody has: random voices of espeak-ng, so that a decoder learns what a voice can be.
+"""Synthetic speakers: random voices of espeak-ng, so that a decoder learns what a voice can be.
 
 A voice of espeak-ng is a list of formants with frequency, height and width (espeak-ng, docs/voices.md). Those that come
 with it are 60 points; fine-tuning brings a voice that is none of them.
@@ -12,7 +12,7 @@ from recipes.starter.voices import EspeakVoice
 from utils.errors import UserError
 from utils.evaluation.reference import PROGRAM
 
-NUM_THROATS = 200
+NUM_SYNTHETIC_SPEAKERS = 200
 DATA = "espeak-ng-data"
 VARIANTS = Path("voices") / "!v"
 
@@ -31,15 +31,15 @@ def make_synthetic_speakers(folder: Path, *, count: int) -> list[EspeakVoice]:
     voices = []
     for number in range(count):
         name, draw = f"throat{number:03d}", random.Random(number)
-        (folder / DATA / VARIANTS / name).write_text(_throat(name, draw), encoding="utf-8")
+        (folder / DATA / VARIANTS / name).write_text(_voice_file(name, draw), encoding="utf-8")
         accent = draw.choice(("en-us", "en-gb"))
         pitch, speed = draw.randint(35, 65), draw.randint(145, 175)
         voices.append(EspeakVoice(name=name, voice=f"{accent}+{name}", pitch=pitch, speed=speed, data=folder))
     return voices
 
 
-def _throat(name: str, draw: random.Random) -> str:
-    """A voice file."""
+def _voice_file(name: str, draw: random.Random) -> str:
+    """The text of a random voice's file."""
     is_high = draw.random() < 0.5
     lowest = draw.uniform(140, 210) if is_high else draw.uniform(70, 125)
     length = draw.uniform(100, 122) if is_high else draw.uniform(86, 108)
