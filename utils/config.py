@@ -261,6 +261,9 @@ class SynthesizeConfig(SpeechSettings):
     """Data type of the weights: fp32 (the reference), fp16 or bf16, int8 (fastest on a CPU); auto takes 16 bits."""
     device: Device = "auto"
     """Device: auto, cpu or cuda."""
+    transcriber: str | None = None
+    """Whisper model (size, Hugging Face name or folder) that checks each sentence; one with other words is generated
+    again."""
 
     def problems(self) -> list[str]:
         found = super().problems()

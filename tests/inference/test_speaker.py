@@ -10,6 +10,7 @@ import torch
 from utils.errors import UserError
 from utils.inference.speaker import Speaker
 from utils.inference.voice_spec import mixed
+from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
 
 TEXT = "One. [pause 0.5] And then there were two of them."
@@ -94,3 +95,35 @@ def test_a_mixture_needs_weights() -> None:
     for weights in ((), ((voice, 0.0),), ((voice, 2.0), (voice, -1.0))):
         with pytest.raises(UserError, match="weights"):
             mixed(weights)
+
+
+class Recognizer:
+    """Understands nothing the first time, and then all but a letter."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, int]] = []
+
+    def transcribe(self, samples: np.ndarray, language: str) -> str:
+        self.heard.append((str(samples.dtype), language, len(samples)))
+        return "something else entirely" if len(self.heard) == 1 else "Were it twenty fives."
+
+
+def test_a_sentence_with_other_words_is_spoken_again_and_the_better_one_kept(speaker: Speaker, monkeypatch) -> None:
+    check = WordCheck.__new__(WordCheck)
+    check._transcriber = recognizer = Recognizer()  # type: ignore[assignment]
+    monkeypatch.setattr(speaker._synthesizer, "word_check", check)
+    said = speaker.speak("Were it 25.", seed=3)
+    (spoken,) = said.sentences
+    assert [attempt.faults for attempt in spoken.attempts] == [("other words",), ()] and spoken.faults == ()
+    # At the recognizer's rate; the kept attempt is the second, as heard.
+    assert [one[:2] for one in recognizer.heard] == [("float32", "en")] * 2
+    assert recognizer.heard[1][2] == pytest.approx(len(said.wav) * 16 / 24, abs=4_000)
+    assert len(list(speaker.stream("Were it 25.", seed=3))) > 0 and len(recognizer.heard) == 2
+    monkeypatch.setattr(speaker._synthesizer, "word_check", None)
+    alone = speaker.speak("Were it 25.", seed=3)
+    assert len(alone.sentences[0].attempts) == 1
+
+
+def test_a_recognizer_that_is_not_here_is_refused_at_the_start() -> None:
+    with pytest.raises(UserError, match="no Whisper model 'nothing'"):
+        Speaker("starter", device="cpu", transcriber="nothing")

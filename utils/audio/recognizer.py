@@ -68,25 +68,29 @@ class Transcriber:
         ]
         return words, str(info.language)
 
-    def transcribe(self, wav: NDArray[np.float32]) -> str:
+    def transcribe(self, wav: NDArray[np.float32], language: str | None = None) -> str:
         """What is said in a clip of up to 30 s, without times.
 
         Args:
             wav: mono audio at 16 000 Hz, [N].
+            language: code of the language spoken; that of the settings when not given.
 
         Raises:
             UserError: the model is not there, or cannot be loaded with these settings.
         """
-        segments, _ = self._transcribe(wav)
+        segments, _ = self._transcribe(wav, language)
         return " ".join(segment.text.strip() for segment in segments).strip()
 
-    def load(self) -> Any:
+    def load(self, language: str | None = None) -> Any:
         """Load the model now, which else happens at the first word.
+
+        Args:
+            language: code of a language that it must know, beside that of the settings.
 
         Raises:
             UserError: it is not there, cannot be loaded with these settings, or does not know the language.
         """
-        language, model = self.settings.language, self._model
+        language, model = language or self.settings.language, self._model
         # An English-only model would recognize English in anything.
         if language is not None and language not in model.supported_languages:
             raise UserError(
@@ -96,11 +100,11 @@ class Transcriber:
             )
         return model
 
-    def _transcribe(self, wav: NDArray[np.float32], **more: bool) -> Any:
-        model = self.load()
+    def _transcribe(self, wav: NDArray[np.float32], language: str | None = None, **more: bool) -> Any:
+        model = self.load(language)
         return model.transcribe(
             wav,
-            language=self.settings.language if model.model.is_multilingual else "en",
+            language=(language or self.settings.language) if model.model.is_multilingual else "en",
             beam_size=self.settings.beam_size,
             # A mistake in one piece must not lead the next one astray.
             condition_on_previous_text=False,

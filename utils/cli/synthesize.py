@@ -35,6 +35,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     from utils.audio.write import write_wav
     from utils.inference.engine import Synthesizer
     from utils.inference.sampling import Sampling
+    from utils.inference.word_check import WordCheck
     from utils.jobs.device import wanted_device
 
     if not config.out.absolute().parent.is_dir():
@@ -46,7 +47,8 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
     device = wanted_device(config.device).split(":")[0]
-    synthesizer = Synthesizer(base, device=device, precision=config.precision)
+    check = WordCheck(config.transcriber, device=device) if config.transcriber else None
+    synthesizer = Synthesizer(base, device=device, precision=config.precision, word_check=check)
     voice = synthesizer.voice(config.reference) if config.reference else synthesizer.default_voice()
     started = time.perf_counter()
     wav = synthesizer.speak(

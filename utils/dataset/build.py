@@ -20,7 +20,7 @@ from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
 from utils.dataset.quality.measures import Limits, flag_clips
-from utils.dataset.quality.recognition import clip_transcriber, disagreement, transcribe_clips
+from utils.dataset.quality.recognition import clip_transcriber, transcribe_clips
 from utils.dataset.quality.scorers import Scorers, has_dnsmos
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
@@ -32,6 +32,7 @@ from utils.dataset.storage.work import Work
 from utils.errors import UserError
 from utils.events.progress import ProgressFn
 from utils.project.paths import Project, open_project
+from utils.text.error_rate import disagreement
 
 Change = Callable[[list[ClipReport]], list[ClipReport]]
 """A fix of the clips that a dataset has."""

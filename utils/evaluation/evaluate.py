@@ -14,6 +14,7 @@ from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.checkpoints.layout import READY, ModelRef, Which, checkpoint_of, find_run, newest_run
 from utils.checkpoints.store import load_checkpoint
+from utils.config import SpeechPrecision
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
@@ -55,9 +56,9 @@ class Source:
     checkpoint: Path | None = None
     """A run's checkpoint whose weights it has instead of the base's."""
 
-    def load(self) -> Synthesizer:
+    def load(self, precision: SpeechPrecision = "fp32") -> Synthesizer:
         state = load_checkpoint(self.checkpoint) if self.checkpoint else None
-        return Synthesizer(self.base, gpt_state=state)
+        return Synthesizer(self.base, gpt_state=state, precision=precision)
 
 
 @disk_errors()
@@ -161,7 +162,7 @@ def _measured(
     embed: Embed | None = None
     found = []
     for source in sources:
-        synthesizer = source.load()
+        synthesizer = source.load(config.precision)
         embed = embed or embedder(synthesizer)
 
         def report(done: int, total: int, name: str = source.name) -> None:
@@ -284,5 +285,6 @@ def _facts(config: EvaluateConfig, language: str, sentences: list[Sentence], rec
         "reference": "recordings" if config.sentences is None else "espeak-ng",
         "temperature": config.temperature,
         "seed": config.seed,
+        "precision": config.precision,
         "num_sentences": len(sentences),
     }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.config import Config
+from utils.config import Config, SpeechPrecision
 
 CHECKPOINTS = ("base", "best", "last", "ready")
 RESULT_FILE = "evaluation.json"
@@ -40,6 +40,8 @@ class EvaluateConfig(Config):
     """Sampling temperature; 0 takes the likeliest code each time."""
     seed: int = 1
     """Fixes the sampling."""
+    precision: SpeechPrecision = "fp32"
+    """Data type of the weights: fp32, fp16, bf16, int8, or auto as applications take it."""
     guard: bool = False
     """Speak with guards, as applications do; off measures the model itself."""
     out: Path | None = None

@@ -41,6 +41,8 @@ class Piece(NamedTuple):
     tokens: list[int]
     pause_s: float = 0.0
     """Silence after it."""
+    language: str = ""
+    """Code of the language that its tokens are of."""
 
 
 class Attempt(NamedTuple):
@@ -79,6 +81,9 @@ class Utterance:
     """Fixes the speech whatever is spoken beside it; None draws anew each time."""
     guard: bool = True
     """Whether faults are repaired; without it the model's speech is given as it is."""
+    word_error: Callable[[Tensor], float] | None = None
+    """Share of the text's letters that a recognizer takes for others, of a waveform [1, N]; a guard. Not asked about
+    streamed speech, which is not spoken again."""
     max_codes: int | None = None
     """Codes at most; as many as a very slow speaker takes for the text when not given."""
     on_chunk: Callable[[Tensor], None] | None = None
@@ -233,10 +238,13 @@ class Batch:
         """Judge a decoded sentence: make it audible, or queue it once more; whether it is done."""
         expected = usual_codes(utterance.piece.text)
         verdict = judge(sentence.codes, sentence.stop_logprobs, stopped=sentence.stopped, expected=expected)
-        attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
         hidden = self.decoder.hidden(sentence)
-        utterance._attempts.append((attempt, verdict, hidden, sentence.stopped))
         is_streamed = utterance._stream is not None
+        if utterance.guard and utterance.word_error and not is_streamed and not verdict.is_grave:
+            wav = self._vocoder(hidden[None], utterance.voice.embedding, speed=utterance.speed)
+            verdict = verdict.with_words(utterance.word_error(wav))
+        attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
+        utterance._attempts.append((attempt, verdict, hidden, sentence.stopped))
         if utterance.guard and verdict.is_grave and not is_streamed and len(utterance._attempts) < MAX_ATTEMPTS:
             log.info("spoken again (%s): %r", ", ".join(verdict.faults), utterance.piece.text)
             self._waiting.appendleft(utterance)

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
 from utils.inference.precision import resolve_precision, vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
+from utils.inference.word_check import WordCheck
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
 from utils.model.weights import State, read_pickle
@@ -51,6 +53,7 @@ class Synthesizer:
         device: where to compute.
         precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
         slots: sentences decoded side by side at most.
+        word_check: compares what was spoken with the words; a guard.
 
     Raises:
         UserError: the folder holds no model, its files do not fit together, or the device lacks the precision.
@@ -64,8 +67,9 @@ class Synthesizer:
         device: str | torch.device = "cpu",
         precision: SpeechPrecision = "fp32",
         slots: int = SLOTS,
+        word_check: WordCheck | None = None,
     ) -> None:
-        self.base = base
+        self.base, self.word_check = base, word_check
         self.device = torch.device(device)
         self.precision = resolve_precision(precision, self.device)
         self.tokenizer = base.tokenizer()
@@ -192,7 +196,13 @@ class Synthesizer:
         """What a batch takes to speak pieces; the arguments are those of `sentences`. Each piece has its own seed."""
         voice = voice.to(self.device)
         return [
-            Utterance(piece=piece, voice=voice, seed=None if seed is None else derived_seed(seed, number), **settings)
+            Utterance(
+                piece=piece,
+                voice=voice,
+                seed=None if seed is None else derived_seed(seed, number),
+                word_error=None if self.word_check is None else partial(self.word_check.error, piece, self.tokenizer),
+                **settings,
+            )
             for number, piece in enumerate(pieces)
         ]
 
@@ -239,7 +249,7 @@ class Synthesizer:
             )
         limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
         return [
-            Piece(text=piece, tokens=self.tokenizer.encode(piece, code), pause_s=pause_after(piece))
+            Piece(text=piece, tokens=self.tokenizer.encode(piece, code), pause_s=pause_after(piece), language=code)
             for piece in SPLITTERS[split](text, limit)
         ]
 

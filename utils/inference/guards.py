@@ -8,7 +8,7 @@ Shapes: M codes (21.5 a second), N samples at 24 000 Hz.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,10 +16,10 @@ from torch import Tensor
 
 from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE
 
-Fault = Literal["unfinished", "loop", "too short", "too long", "quiet tail", "late stop"]
+Fault = Literal["unfinished", "loop", "too short", "too long", "quiet tail", "late stop", "other words"]
 
 CODES_A_SECOND = DATASET_RATE / CODE_SAMPLES
-GRAVE: tuple[Fault, ...] = ("unfinished", "loop", "too short", "too long")
+GRAVE: tuple[Fault, ...] = ("unfinished", "loop", "too short", "too long", "other words")
 """Faults for which a sentence is spoken again."""
 
 FRAME = OUTPUT_RATE // 50
@@ -47,6 +47,9 @@ NO_STOP = 0.01
 MISSED_STOP = 0.5
 """Probability of the stop code from which on a later end is reported."""
 LATE_CODES = 10
+OTHER_WORDS = 0.3
+"""Share of a sentence's letters that a recognizer takes for others, from which on it is spoken again: a lost end or a
+babbled one is more, the recognizer's own mistakes are less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,15 @@ class Judgement:
     def is_grave(self) -> bool:
         """Whether another attempt is worth its time."""
         return any(fault in GRAVE for fault in self.faults) and self.stop_chance >= NO_STOP
+
+    def with_words(self, error: float) -> "Judgement":
+        """The same, after a recognizer compared the words.
+
+        Args:
+            error: share of the text's letters that were recognized otherwise.
+        """
+        faults: tuple[Fault, ...] = (*self.faults, "other words") if error >= OTHER_WORDS else self.faults
+        return replace(self, faults=faults, penalty=self.penalty + error)
 
 
 def judge(codes: list[int], stop_logprobs: list[float], *, stopped: bool, expected: float | None) -> Judgement:

@@ -21,6 +21,7 @@ from utils.inference.batch import Spoken, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.inference.voice_spec import VoiceSpec, find_voice
+from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
@@ -61,9 +62,11 @@ class Speaker:
         device: auto takes a GPU where there is one.
         precision: of the weights; auto takes 16 bits, fp32 is the reference, int8 the fastest on a CPU.
         slots: sentences spoken side by side at most.
+        transcriber: a Whisper model (size, name or folder) that checks the words of each sentence: one with other words
+            is spoken again. Not in `stream`.
 
     Raises:
-        UserError: no such model, or the device lacks the precision.
+        UserError: no such model or recognizer, or the device lacks the precision.
     """
 
     def __init__(
@@ -75,12 +78,16 @@ class Speaker:
         device: Device = "auto",
         precision: SpeechPrecision = "auto",
         slots: int = 8,
+        transcriber: str | None = None,
     ) -> None:
         if device == "cuda" and not torch.cuda.is_available():
             raise UserError(what="PyTorch finds no usable GPU", fix="use device='cpu'")
         where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
         base, state = _model(str(model), project, Path(output))
-        self._synthesizer = Synthesizer(base, gpt_state=state, device=where, precision=precision, slots=slots)
+        check = WordCheck(transcriber, device=where) if transcriber else None
+        self._synthesizer = Synthesizer(
+            base, gpt_state=state, device=where, precision=precision, slots=slots, word_check=check
+        )
         self._lock = threading.RLock()
         self.language = base.about.get("language", "")
         """What it speaks when nothing else is said; may be empty."""

@@ -1,6 +1,7 @@
 """Error rates of recognized text."""
 
 import unicodedata
+from collections.abc import Callable
 
 import jiwer
 
@@ -36,3 +37,17 @@ def letters(text: str, *, keep_spaces: bool = False) -> str:
         for char in plain
     )
     return " ".join("".join(kept).split())
+
+
+def disagreement(text: str, recognized: str, normalize: Callable[[str], str]) -> float:
+    """Share of a transcript's letters that were recognized otherwise: as written, or as read where that is nearer.
+
+    A recognizer writes "1800" where the transcript says "eighteen hundred", or the other way round; that is no mistake.
+    """
+    if not letters(text):
+        return 0.0
+    rate = character_error_rate(text, recognized)
+    read = normalize(text)
+    if not rate or not recognized or not letters(read):
+        return rate
+    return min(rate, character_error_rate(read, normalize(recognized)))

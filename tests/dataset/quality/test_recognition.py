@@ -10,11 +10,11 @@ from tests.dataset.recordings import config, make_source
 from tests.dataset.whisper import SENTENCE, make_whisper
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.build import prepare
-from utils.dataset.quality.recognition import disagreement
 from utils.dataset.storage.manifest import read_manifest, write_manifest
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
 from utils.project.paths import Project
+from utils.text.error_rate import disagreement
 
 HEARD = " ".join(SENTENCE)
 

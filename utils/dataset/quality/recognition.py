@@ -11,7 +11,6 @@ from utils.audio.voice_activity import VAD_RATE
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work, short_hash
-from utils.text.error_rate import character_error_rate, letters
 
 log = logging.getLogger(__name__)
 
@@ -57,17 +56,3 @@ def transcribe_clips(
         if number % _LOG_EVERY == 0 or number == len(pending):
             log.info("transcripts compared with the speech: %d of %d clips", number, len(pending))
     return {clip.wav_hash: work.get(f"heard:{key}:{clip.wav_hash}") for clip in clips if clip.wav_hash}
-
-
-def disagreement(text: str, recognized: str, normalize: Callable[[str], str]) -> float:
-    """Share of a transcript's letters that were recognized otherwise: as written, or as read where that is nearer.
-
-    A recognizer writes "1800" where the transcript says "eighteen hundred", or the other way round; that is no mistake.
-    """
-    if not letters(text):
-        return 0.0
-    rate = character_error_rate(text, recognized)
-    read = normalize(text)
-    if not rate or not recognized or not letters(read):
-        return rate
-    return min(rate, character_error_rate(read, normalize(recognized)))
