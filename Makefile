@@ -104,7 +104,8 @@ bench-webui: $(DEV) ## measure the page: start, first paint, weight, polls by 1 
 	$(BIN)/python -m benchmarks.webui $(ARGS)
 
 .PHONY: bench-speak
-bench-speak: $(RUNTIME) ## measure speaking beside stock coqui-tts: one stream, long text, clients, first sound (DEVICE=cuda on a GPU)
+bench-speak: $(RUNTIME) ## measure speaking beside stock coqui-tts: one stream, long text, clients, first sound, quality by precision (DEVICE=cuda on a GPU)
+	$(BIN)/python -m benchmarks.speak_quality
 	$(BIN)/python -m benchmarks.speak --device $(or $(DEVICE),cpu) $(ARGS)
 
 .PHONY: starter

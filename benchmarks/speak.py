@@ -135,14 +135,14 @@ def _ours(folder: Path, device: str, what: str, precision: SpeechPrecision, row:
     where = torch.device(device)
     base = Base(folder)
     gpt = load_gpt(base, ForwardOptions(sdpa=True)).eval().requires_grad_(False).to(where)
-    _never_stop(gpt.mel_head)
+    never_stop(gpt.mel_head)
     bf16 = vocoder_in_bf16(precision, where)
     vocoder = Vocoder(_decoder().to(where), bf16=bf16)
     count = {"long": LONG_TEXT, "single": 1, "stream": 1}.get(what) or int(what.split("-")[1])
     batch = Batch(gpt, vocoder, slots=min(count, 32), precision=precision)
     row.products = f"GPT {precision}, decoder {'bf16' if bf16 else 'fp32'}"
     tokens = base.tokenizer().encode(TEXT, "en")
-    voice = _voice(where)
+    voice = random_voice(where)
 
     def speak(codes: int, first: list[float]) -> int:
         begun, first_s = time.perf_counter(), [0.0] * count
@@ -188,8 +188,8 @@ def _stock(folder: Path, device: str, what: str) -> Speak:
     torch.set_num_threads(threads)
     model.hifigan_decoder.eval()
     model.to(device)
-    _never_stop(model.gpt.mel_head)
-    voice = _voice(torch.device(device))
+    never_stop(model.gpt.mel_head)
+    voice = random_voice(torch.device(device))
     given = {"gpt_cond_latent": voice.latents, "speaker_embedding": voice.embedding}
 
     def speak(codes: int, first: list[float]) -> int:
@@ -208,7 +208,7 @@ def _stock(folder: Path, device: str, what: str) -> Speak:
     return speak
 
 
-def _never_stop(head: torch.nn.Linear) -> None:
+def never_stop(head: torch.nn.Linear) -> None:
     with torch.no_grad():
         head.bias[1025] = -1e4
 
@@ -218,7 +218,7 @@ def _decoder() -> torch.nn.Module:
     return build_decoder(DecoderShape(latent_width=1024)).eval().requires_grad_(False)
 
 
-def _voice(device: torch.device) -> Voice:
+def random_voice(device: torch.device) -> Voice:
     random = torch.Generator().manual_seed(0)
     latents, embedding = torch.randn(1, 32, 1024, generator=random), torch.randn(1, 512, 1, generator=random)
     return Voice(latents=latents, embedding=embedding).to(device)
