@@ -10,6 +10,7 @@ from utils.speech.compare import MAX_MODELS
 from webui import text
 from webui.fields import fields_of
 from webui.tabs.field import create_field
+from webui.views.inference import live_player
 
 SET = "set_"
 """Ids of components that hold a setting of `SpeechSettings` begin so."""
@@ -132,9 +133,9 @@ def _take() -> dict[str, Block]:
         # Which take, and how many of its sentences were played: what plays next follows from these.
         "current": gr.Textbox("", visible="hidden", label=text.TAKE),
         "heard": gr.Number(0, precision=0, visible="hidden", label=text.NOW_PLAYING),
-        "player": gr.Audio(
-            label=text.NOW_PLAYING, autoplay=True, interactive=False, type="filepath", elem_id="player", buttons=[]
-        ),
+        # For scripts, which ask sentence by sentence; the page plays what `webui.sound` serves.
+        "player": gr.Audio(label=text.NOW_PLAYING, visible="hidden", interactive=False, type="filepath"),
+        "live": gr.HTML(live_player(), elem_id="player"),
         "whole": gr.Audio(
             label=text.WHOLE_TAKE, interactive=False, type="filepath", elem_id="whole", buttons=["download"]
         ),
