@@ -80,6 +80,23 @@ NOTHING_TO_RATE = _("there is no pair to rate")
 NOTHING_TO_RATE_FIX = _("compare two or more models first")
 NO_VOTES = _("No votes yet.")
 VOTES = _("Votes")
+SERVER_TITLE = _("Speech API")
+SERVER_HELP = _(
+    "Other programs can speak with your models through a server with the routes of OpenAI and of SillyTavern's XTTS "
+    "extension. It stops with this app."
+)
+SERVER_PORT = _("Port")
+SERVER_START = _("Start server")
+SERVER_STOP = _("Stop server")
+SERVER_CURL = _("Try it in a terminal")
+SERVER_STATES = {
+    "off": _("The server is not running."),
+    "starting": _("The server is starting ..."),
+    "on": _("The server is running at"),
+    "ended": _("The server ended unexpectedly."),
+}
+SERVER_KEY = _("API key")
+NO_SERVER = _("the speech server is not running")
 MEASURE_TITLE = _("Evaluate models")
 MEASURE_HELP = _(
     "The models speak held-out sentences, which are then compared with your recordings: words, voice and defects. "

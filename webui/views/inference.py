@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from utils.server.child import Served
 from utils.speech.compare import Tally, name_of
 from utils.speech.takes import Line, Sentence, Take
 from webui import text
@@ -56,6 +57,16 @@ def worker(state: str, device: str, waiting: int) -> Markup:
     """What the speaking process does."""
     words = text.WORKER_STATES[state] + (f" ({device})" if device else "") + text.waiting_takes(waiting)
     return tag("div", words, class_="small", role="status")
+
+
+def server(state: str, served: Served | None, last_words: str) -> Markup:
+    """The speech server: where it answers, and with which key."""
+    if served is None:
+        words = text.SERVER_STATES[state]
+        return message("error", f"{words}\n{last_words}") if state == "ended" else tag("div", words, role="status")
+    where = tag("code", served.address)
+    key = tag("div", f"{text.SERVER_KEY}: ", tag("code", served.key)) if served.key else None
+    return tag("div", tag("div", text.SERVER_STATES[state], " ", where), key, role="status")
 
 
 def votes(tallies: Sequence[Tally]) -> Markup:
