@@ -3,13 +3,14 @@
 (() => {
   if (window.livePlayer) return
   const RATE = 24000
-  const START_S = 0.03 // between the arrival of the first samples and their sound
+  const START_S = 0.05 // between the arrival of the first samples and their sound, on devices that are fast enough
   const HELD = 1200 // samples at the end that wait for what follows: without it they are faded out
   const SOON_S = 0.04 // before the end of what is scheduled, those are given up waiting
   const FADE = 120 // samples
-  const MAX_LEAD_S = 4
+  const FIRST_LEAD_S = 0.25, MAX_LEAD_S = 4
   const known = new Set()
   let audio = null, current = null
+  let start = START_S // as earlier takes have shown it to be needed on this device
 
   // One for the page, made at the click: it takes a while to open, and browsers want a click before it.
   const open = () => {
@@ -51,6 +52,7 @@
       }
       this.isComplete = true
       this.flush()
+      if (!this.gaps) start = Math.max(START_S, 0.8 * start)
     }
 
     add(samples) {
@@ -64,7 +66,10 @@
     flush() {
       const isPlaying = this.end > audio.currentTime
       if (!isPlaying && !this.isComplete && this.pending.length < Math.max(HELD + 1, this.lead * RATE)) return
-      if (!isPlaying && this.end && this.pending.length) this.gaps += 1
+      if (!isPlaying && this.end && this.pending.length) {
+        this.gaps += 1
+        start = Math.min(1, start + audio.currentTime - this.end)
+      }
       const count = this.pending.length - (this.isComplete ? 0 : HELD)
       if (count > 0) this.schedule(count)
       if (!this.isComplete) this.watch()
@@ -77,7 +82,7 @@
       if (this.end && left < SOON_S) {
         if (this.pending.length && !this.isFaded) {
           this.schedule(this.pending.length, true)
-          this.lead = Math.min(MAX_LEAD_S, Math.max(0.5, 2 * this.lead))
+          this.lead = Math.min(MAX_LEAD_S, Math.max(FIRST_LEAD_S, 2 * this.lead))
         }
       } else if (this.end) this.timer = setTimeout(() => this.watch(), Math.max(1, 1000 * (left - SOON_S) + 2))
     }
@@ -95,7 +100,7 @@
       source.buffer = buffer
       source.connect(this.volume)
       // A whole number of samples: between two of them, the browser would interpolate both buffers.
-      const begin = Math.ceil(Math.max(this.end, audio.currentTime + (this.end > audio.currentTime ? 0 : START_S)) * RATE - 0.01) / RATE
+      const begin = Math.ceil(Math.max(this.end, audio.currentTime + (this.end > audio.currentTime ? 0 : this.end ? START_S : start)) * RATE - 0.01) / RATE
       source.start(begin)
       this.end = begin + count / RATE
       this.played += count / RATE
