@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from utils.errors import UserError
+from utils.server import keys
 from webui.flags import Flags, read_flags
 from webui.login import MADE_FILE, find_login
 from webui.quick_start import load_interface
@@ -45,6 +46,9 @@ def launched(flags: Flags) -> Any:
         print(notice, flush=True)
     page = load_interface().create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)
     # It loads gradio, too.
+    from starlette.middleware import Middleware
+
+    from webui.sound import Sounds, player
     from webui.theme import create_theme, style
 
     # Gradio asks its own server whether it has started: this computer itself is reached without a proxy.
@@ -52,7 +56,9 @@ def launched(flags: Flags) -> Any:
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, direct))
     # `docker stop` and service managers end it so; it then leaves as with Ctrl-C, and leaves nothing behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    page.launch(theme=create_theme(), css=style(), **access.launch_options(output, secrets=[output / MADE_FILE]))
+    options = access.launch_options(output, secrets=[output / MADE_FILE, output / keys.MADE_FILE])
+    options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
+    page.launch(theme=create_theme(), css=style(), head=player(), **options)
     return page
 
 

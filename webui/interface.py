@@ -34,7 +34,7 @@ def create_ui(
     input_roots: Sequence[Path] = (),
     quota_bytes: int = DEFAULT_QUOTA_BYTES,
     access: Access | None = None,
-) -> gr.Blocks:
+) -> Page:
     """The whole page, ready to launch.
 
     Args:
@@ -58,7 +58,9 @@ def create_ui(
                 registry.add("inference", create_inference_tab() | {"tab": inference_tab})
             with gr.Tab(text.SYSTEM_TAB, id="system") as system_tab:
                 registry.add("system", create_system_tab() | {"tab": system_tab})
-        studio = Studio(output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes, access=access)
+        page.studio = studio = Studio(
+            output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes, access=access
+        )
         wire_events(Frame(page=page, registry=registry, studio=studio))
     page.queue(max_size=MAX_WAITING)
     page._queue.sleep_when_free = QUEUE_LOOK_S

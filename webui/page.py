@@ -9,6 +9,8 @@ from gradio.block_function import BlockFunction
 from gradio.blocks import Block
 from gradio.state_holder import SessionState
 
+from webui.studio import Studio
+
 
 class Page(gr.Blocks):
     """Does not build anew what an answer leaves as it is, and keeps of each component one.
@@ -17,6 +19,9 @@ class Page(gr.Blocks):
     asks every few seconds about dozens of components, of which few change. What gradio makes has an id of its own,
     under which it is kept for as long as the session, beside all that were made before it.
     """
+
+    studio: Studio
+    """The app's state behind it."""
 
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None

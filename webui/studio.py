@@ -12,6 +12,7 @@ from utils.jobs import Job, JobWatch
 from utils.project.paths import Project
 from utils.project.projects import find_project
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
+from utils.server.child import ServerChild
 from utils.speech.desk import GenerationQueue
 from webui import text
 from webui.logs import Logs
@@ -50,8 +51,12 @@ class Studio:
     desk: GenerationQueue = field(init=False)
     """Has texts spoken, in a process of its own; nothing is loaded before the first."""
 
+    server: ServerChild = field(init=False)
+    """The speech server, where the page started one."""
+
     def __post_init__(self) -> None:
         self.desk = GenerationQueue(self.output)
+        self.server = ServerChild(self.output)
         self.before_training.append(self._release_speech)
 
     def project(self, name: object) -> Project:

@@ -67,6 +67,20 @@ def test_voices_by_name_by_recording_and_mixed(speaker: Speaker, demo_clip: Path
     assert torch.equal(speaker.voice("default").latents, speaker.voice().latents)
 
 
+def test_a_voices_name_goes_before_a_file_of_that_name(
+    speaker: Speaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = speaker.voices[0]
+    known = speaker.voice(name)
+    monkeypatch.chdir(tmp_path)
+    for file in (name, "default", f"{name}:1"):
+        (tmp_path / file).write_bytes(b"no sound")
+    assert torch.equal(speaker.voice(name).latents, known.latents)
+    assert torch.equal(speaker.voice("default").latents, speaker.voice().latents)
+    with pytest.raises(UserError, match="no voice or recording"):
+        speaker.voice("n" * 5_000)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

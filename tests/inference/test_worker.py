@@ -1,8 +1,10 @@
 """The real worker speaks with every kind of model, exactly as the engine does, and lines that fail leave the others."""
 
+import asyncio
 import time
 import wave
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,10 @@ from utils.config import ExportConfig, SpeechSettings, TrainConfig
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.project.paths import Project
-from utils.speech.desk import GenerationQueue
+from utils.speech.desk import GenerationQueue, request_of
+from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model, speaking_models
-from utils.speech.takes import Take, read_take
+from utils.speech.takes import Line, Take, read_take
 from utils.training.run import fine_tune
 
 SETTINGS = SpeechSettings(language="en", split="sentences", speed=4.0)
@@ -109,3 +112,24 @@ def test_a_stop_is_heard_in_the_middle_of_a_sentence(desk: GenerationQueue, proj
     desk.stop(take.folder)
     assert ended(take).state == "stopped" and time.monotonic() - asked < 5
     assert read_take(take.folder).sentences == []
+
+
+def test_one_text_is_heard_within_its_sentences_and_several_are_not_streamed(
+    desk: GenerationQueue, project: Project
+) -> None:
+    take = say(desk, project, "No. Go on.")
+    sound = desk.sound(project.name, take.id)
+    assert sound is not None
+    assert asyncio.run(heard(sound)) == samples(take.wavs[0]).tobytes()
+    assert [len(sentence.attempts) for sentence in take.sentences] == [1, 1], "what was heard stays"
+    model = find_model(project, "base/tiny").request()
+    for texts, is_streamed in (("No.",), True), (("No.", "No."), False):
+        asked = replace(take, lines=tuple(Line(number=n, text=text) for n, text in enumerate(texts, start=1)))
+        kinds = [reply["kind"] for reply in desk.worker.ask(request_of(asked, model), device="cpu")]
+        assert ("chunk" in kinds) is is_streamed and kinds[-1] == "done"
+        if is_streamed:
+            assert kinds.index("chunk") < kinds.index("sentence") and kinds.count("chunk") > 1
+
+
+async def heard(sound: LiveSound) -> bytes:
+    return b"".join([pcm async for pcm in sound.follow()])

@@ -1,5 +1,6 @@
 """Tab 3 without a page: what each click asks of the desk, and what it shows."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,6 +93,19 @@ def test_the_next_sentence_waits_until_it_is_spoken_and_ends_with_the_take(studi
     # A shown take is not played by itself.
     assert inference.next_sentence(studio, form(current=take.id, heard=0)) == {}
     assert inference.next_sentence(studio, form()) == {}
+
+
+def test_a_take_that_is_spoken_names_its_sound_and_once_more_when_it_is_resumed(studio, project):
+    updates = list(inference.speak(studio, form()))
+    take = newest(project)
+    named = {re.search('data-sound="([^"?]+)[^"]*"', update["inference.status"])[1] for update in updates}
+    assert named == {f"speech/voice/{take.id}"} and studio.desk.sound("voice", take.id) is not None
+    assert studio.desk.sound("voice", "another") is None and studio.desk.sound("other", take.id) is None
+    assert "data-sound" not in inference.show_take(studio, form(take=take.id))["inference.status"]
+    ended(studio.desk.submit(project, ["one", "crash"], model="base/tiny", settings=SpeechSettings()))
+    first, second = (list(inference.resume(studio, form(take=newest(project).id)))[-1] for _ in range(2))
+    sounds = [re.search('data-sound="([^"]+)"', update["inference.status"])[1] for update in (first, second)]
+    assert sounds[0] != sounds[1]
 
 
 def test_many_lines_do_not_keep_the_page_waiting(studio, project, tmp_path):

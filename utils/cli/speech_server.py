@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from types import FrameType
 
@@ -45,6 +46,8 @@ def serve(config: ServerConfig) -> None:
     Raises:
         UserError: the address, a key or the model cannot be used.
     """
+    if config.end_with_input:
+        threading.Thread(target=_end_with_input, name="end with input", daemon=True).start()
     keys, notice = find_keys(config.api_key, os.environ, config.output.resolve(), make=not is_loopback(config.host))
     if notice:
         print(notice, flush=True)
@@ -72,6 +75,14 @@ def serve(config: ServerConfig) -> None:
             _Server(settings, server.service).run(sockets=[listening])
         finally:
             server.service.close()
+
+
+def _end_with_input() -> None:
+    """Stop this process, as SIGTERM does, once who started it has closed its input or died."""
+    # Not through sys.stdin, whose lock this thread would hold when the process leaves for another reason.
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):

@@ -17,6 +17,7 @@ from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
 from utils.inference.precision import resolve_precision, vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
+from utils.inference.voice_cache import VoiceCache, model_key
 from utils.inference.word_check import WordCheck
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
@@ -54,6 +55,7 @@ class Synthesizer:
         precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
         slots: sentences decoded side by side at most.
         word_check: compares what was spoken with the words; a guard.
+        voices: keeps the voices of recordings; without it, each is made anew, as for weights that soon change.
 
     Raises:
         UserError: the folder holds no model, its files do not fit together, or the device lacks the precision.
@@ -68,6 +70,7 @@ class Synthesizer:
         precision: SpeechPrecision = "fp32",
         slots: int = SLOTS,
         word_check: WordCheck | None = None,
+        voices: VoiceCache | None = None,
     ) -> None:
         self.base, self.word_check = base, word_check
         self.device = torch.device(device)
@@ -82,20 +85,30 @@ class Synthesizer:
         self.decoder = load_decoder(base).to(self.device)
         self.vocoder = Vocoder(self.decoder, bf16=vocoder_in_bf16(self.precision, self.device))
         self.limits = ReferenceLimits.of(base.config)
+        self._voices, self._voice_key = voices, ""
         self.batch = Batch(self.gpt, self.vocoder, slots=slots, precision=self.precision)
 
     def renew(self, gpt_state: State) -> None:
         """Take other GPT weights of the same shape, such as those of a later checkpoint."""
         self.gpt.load_state_dict(gpt_state)
+        self._voice_key = ""
         decoder = self.batch.decoder
         self.batch = Batch(self.gpt, self.vocoder, slots=decoder.slots, precision=decoder.precision)
 
     def voice(self, reference: Path) -> Voice:
-        """The voice of a recording; make it once and speak with it many times.
+        """The voice of a recording, on the model's device; make it once and speak with it many times.
 
         Raises:
             UserError: the recording is not readable or too short.
         """
+        if self._voices is None or not reference.is_file():
+            return self._new_voice(reference)
+        if not self._voice_key:
+            encoder: Any = self.decoder.speaker_encoder
+            self._voice_key = model_key(self.gpt, encoder, self.base.mel_stats(), self.limits)
+        return self._voices.voice(reference, self._voice_key, lambda: self._new_voice(reference)).to(self.device)
+
+    def _new_voice(self, reference: Path) -> Voice:
         wav = load_reference(reference, self.limits)
         return make_voice(self.gpt, self.decoder, self.base.mel_stats(), wav, self.limits)
 

@@ -1,7 +1,7 @@
-"""The model that a worker keeps loaded, and the voices it was asked for."""
+"""The model that a worker keeps loaded."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from utils.checkpoints.store import load_checkpoint
 from utils.config import SpeechPrecision
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
+from utils.inference.voice_cache import VoiceCache
 from utils.model.voices import Voice
 from utils.model.weights import State
 from utils.training.data.base import run_base
@@ -38,7 +39,6 @@ class LoadedModel:
     """What it speaks when nothing else is said; may be empty."""
     speakers: dict[str, Voice]
     """Reference voices that came with it."""
-    _voices: dict[tuple[str, int], Voice] = field(default_factory=dict)
 
     def voice(self, reference: str | None, speaker: str | None) -> Voice:
         """The voice of a recording, of a reference voice, or the model's own.
@@ -59,10 +59,7 @@ class LoadedModel:
     def _of(self, recording: Path) -> Voice:
         if not recording.is_file():
             raise UserError(what="the reference recording is gone", where=str(recording), fix="choose it again")
-        key = str(recording), recording.stat().st_mtime_ns
-        if key not in self._voices:
-            self._voices[key] = self.synthesizer.voice(recording)
-        return self._voices[key]
+        return self.synthesizer.voice(recording)
 
 
 class Models:
@@ -132,7 +129,14 @@ class Models:
         return self._loaded
 
     def _new(self, base: Base, weights: State | None = None) -> Synthesizer:
-        return Synthesizer(base, gpt_state=weights, device=self._device, precision=self._precision, slots=self._slots)
+        return Synthesizer(
+            base,
+            gpt_state=weights,
+            device=self._device,
+            precision=self._precision,
+            slots=self._slots,
+            voices=VoiceCache(),
+        )
 
     def _described(self, synthesizer: Synthesizer, *, run: Path | None = None, checkpoint: str = "") -> LoadedModel:
         language = synthesizer.base.about.get("language") or _trained_language(run)

@@ -20,6 +20,7 @@ from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
+from utils.inference.voice_cache import VoiceCache
 from utils.inference.voice_spec import VoiceSpec, find_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
@@ -84,9 +85,14 @@ class Speaker:
             raise UserError(what="PyTorch finds no usable GPU", fix="use device='cpu'")
         where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
         base, state = _model(str(model), project, Path(output))
-        check = WordCheck(transcriber, device=where) if transcriber else None
         self._synthesizer = Synthesizer(
-            base, gpt_state=state, device=where, precision=precision, slots=slots, word_check=check
+            base,
+            gpt_state=state,
+            device=where,
+            precision=precision,
+            slots=slots,
+            word_check=WordCheck(transcriber, device=where) if transcriber else None,
+            voices=VoiceCache(),
         )
         self._lock = threading.RLock()
         self.language = base.about.get("language", "")

@@ -33,7 +33,7 @@ def find_voice(synthesizer: Synthesizer, spec: VoiceSpec) -> Voice:
         if not spec:
             raise UserError(what="the list of recordings is empty", fix="give one at least")
         return mixed([(_one(synthesizer, one), 1.0) for one in spec])
-    if isinstance(spec, Path) or Path(spec).is_file():
+    if isinstance(spec, Path) or spec in synthesizer.speakers() or _is_file(spec):
         return _one(synthesizer, spec)
     parts = [part.strip() for part in spec.split(",") if part.strip()]
     weighted = [_weighted(part) for part in parts]
@@ -72,13 +72,20 @@ def _weighted(part: str) -> tuple[str, float | None]:
         return part, None
 
 
+def _is_file(name: str | Path) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # longer than a name may be, or with a zero byte
+        return False
+
+
 def _one(synthesizer: Synthesizer, name: str | Path) -> Voice:
     speakers = {} if isinstance(name, Path) else synthesizer.speakers()
     if isinstance(name, str) and name in speakers:
         return speakers[name]
     if name == DEFAULT_VOICE:
         return synthesizer.default_voice()
-    if Path(name).is_file():
+    if _is_file(name):
         return synthesizer.voice(Path(name))
     known = ", ".join(sorted(speakers)) or "none"
     raise UserError(

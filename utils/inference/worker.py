@@ -6,6 +6,7 @@ its input.
 """
 
 import argparse
+import base64
 import logging
 import sys
 import time
@@ -21,6 +22,8 @@ from utils.jobs.json_lines import Message, Replies, Requests
 from utils.speech.wavs import join_wavs
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from utils.inference.loaded import LoadedModel, Models
 
 log = logging.getLogger(__name__)
@@ -84,10 +87,14 @@ def _load(request: Message, models: "Models", reply: Reply) -> "LoadedModel":
 def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Callable[[], bool]) -> None:
     """Write the wavs of every line; a line that cannot be spoken does not keep the others from it.
 
+    Lines that someone listens to are streamed: their chunks are replies, too, and the guards repair quiet tails only.
+
     Raises:
         UserError: the voice or the language cannot be used, or the disk is full.
         CancelledError: it was.
     """
+    from utils.inference.live import speak_live
+
     settings = request["settings"]
     language = settings["language"] or model.language
     if not language:
@@ -100,7 +107,8 @@ def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Ca
         except UserError as error:
             reply("line_failed", line=line["number"], error=str(error))
             continue
-        spoken = model.synthesizer.sentences(
+        batch = model.synthesizer.batch
+        utterances = model.synthesizer.utterances(
             pieces,
             voice=voice,
             sampling=_sampling(settings),
@@ -108,7 +116,16 @@ def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Ca
             seed=settings["seed"],
             is_cancelled=is_cancelled,
         )
+        is_live = request.get("live", False)
+        spoken = speak_live(batch, utterances, partial(_send, reply)) if is_live else batch.speak(utterances)
         _write_line(Path(request["folder"]), line["number"], spoken, reply)
+
+
+def _send(reply: Reply, sentence: int, wav: "Tensor") -> None:
+    from utils.audio.write import to_pcm16
+
+    pcm = to_pcm16(wav).numpy().astype("<i2").tobytes()
+    reply("chunk", sentence=sentence, pcm=base64.b64encode(pcm).decode("ascii"))
 
 
 def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) -> None:

@@ -44,6 +44,9 @@ class ServerConfig(Config):
     allow_origin: tuple[str, ...] = ()
     """Pages of other sites that may ask, such as http://127.0.0.1:8000 for SillyTavern."""
 
+    end_with_input: bool = False
+    """End when standard input is closed: for a program that starts this one."""
+
     def problems(self) -> list[str]:
         found = []
         if not 0 <= self.port <= MAX_PORT:

@@ -1,9 +1,10 @@
 """Queue generation requests, which one worker speaks in order; results go to take.json."""
 
+import base64
 import logging
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,6 +14,7 @@ from utils.config import Device, SpeechSettings
 from utils.errors import UserError
 from utils.jobs.json_lines import Message
 from utils.project.paths import Project
+from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model
 from utils.speech.takes import Line, Take, find_take, new_take, read_take, sentence_of, this_process
 from utils.speech.worker_client import ReleasedError, SpeechWorker
@@ -21,6 +23,9 @@ MAX_WAITING = 50
 """More takes than this are refused while others wait."""
 MAX_LINES, MAX_CHARACTERS = 5_000, 500_000
 """Of one take: hours of speech."""
+
+MAX_SOUNDS = 2 * MAX_WAITING
+"""Takes whose sound players may follow: all that wait, and the last ones that ended."""
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +46,8 @@ class GenerationQueue:
         self._current: Path | None = None
         self._live: dict[Path, Take] = {}
         """Takes that wait or are being spoken, as they are now."""
+        self._sounds: OrderedDict[tuple[str, str], LiveSound] = OrderedDict()
+        """By project and take."""
         self._unwanted: set[Path] = set()
         self._voices: dict[str, list[str]] = {}
         self._changed = threading.Condition()
@@ -158,6 +165,10 @@ class GenerationQueue:
             is_live, take = newest is not None, newest or read_take(take.folder)
             yield take
 
+    def sound(self, project: str, take_id: str) -> LiveSound | None:
+        """What was spoken of a take since it was queued; None when it was not lately."""
+        return self._sounds.get((project, take_id))
+
     def speakers(self, model: str) -> list[str]:
         """Names of the reference voices that came with a model; empty until it was loaded once."""
         return self._voices.get(model, [])
@@ -178,17 +189,30 @@ class GenerationQueue:
         try:
             take.save()
         finally:
-            with self._changed:
-                if take.is_live:
-                    self._live[take.folder] = take
-                else:
-                    self._live.pop(take.folder, None)
-                self._changed.notify_all()
+            self._show(take)
+            if not take.is_live:
+                self._sound_of(take).end()
         return take
+
+    def _show(self, take: Take) -> None:
+        """Have who follows a take know that it has changed."""
+        with self._changed:
+            if take.is_live:
+                self._live[take.folder] = take
+            else:
+                self._live.pop(take.folder, None)
+            self._changed.notify_all()
+
+    def _sound_of(self, take: Take) -> LiveSound:
+        return self._sounds[take.folder.parent.parent.name, take.id]
 
     def _queue(self, project: Project, take: Take) -> None:
         with self._changed:
             self._live[take.folder] = take
+            self._sounds.pop((project.name, take.id), None)
+            self._sounds[project.name, take.id] = LiveSound()
+            while len(self._sounds) > MAX_SOUNDS:
+                self._sounds.popitem(last=False)
             self._waiting.append((project, take.folder, time.monotonic()))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="speech desk", daemon=True)
@@ -213,14 +237,24 @@ class GenerationQueue:
 
     def _speak(self, project: Project, folder: Path, asked: float) -> None:
         take = self._live[folder].changed(state="speaking")
+        sound = self._sound_of(take)
         try:
             self._keep(take)
             model = find_model(project, take.model)
             request = request_of(take, model.request())
             answers = self.worker.ask(request, device=self._device, is_unwanted=lambda: folder in self._unwanted)
             for reply in answers:
+                if reply["kind"] == "chunk":
+                    sound.add_chunk(reply["sentence"], base64.b64decode(reply["pcm"]))
+                    if take.first_sound_s is None:
+                        # Written with the first sentence: a disk that is busy must not delay the next chunk.
+                        take = take.changed(first_sound_s=round(time.monotonic() - asked, 3))
+                        self._show(take)
+                    continue
                 if reply["kind"] == "loaded":
                     self._voices[take.model] = reply["speakers"]
+                if reply["kind"] == "sentence":
+                    sound.add_sentence(folder / reply["file"])
                 take = self._keep(after(take, reply, asked))
         except ReleasedError as error:
             self._keep(take.changed(state="stopped", message=error.what))
@@ -255,6 +289,8 @@ def request_of(take: Take, model: dict[str, str]) -> dict[str, object]:
         "folder": str(take.folder.absolute()),
         "reference": str((take.folder / take.reference).absolute()) if take.reference else None,
         "speaker": take.speaker or None,
+        # Of several lines, and in a comparison, nobody waits for the next word: the guards may speak a sentence again.
+        "live": len(take.lines) == 1 and not take.comparison,
         "settings": vars(take.settings),
         "lines": [{"number": line.number, "text": line.text} for line in take.lines if line.state != "finished"],
     }

@@ -93,7 +93,7 @@ class Take:
     precision: str = ""
     """Data type of the weights that spoke."""
     first_sound_s: float | None = None
-    """From asking to the first sentence, loading included."""
+    """From asking to the first sound, loading included."""
     comparison: str = ""
     """Id of the comparison it belongs to; empty for none."""
     owner: dict[str, Any] = field(default_factory=dict)

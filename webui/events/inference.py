@@ -3,7 +3,7 @@
 from typing import Any
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import compare, evaluation, inference
+from webui.handlers import compare, evaluation, inference, server
 
 PROJECT = "project.project"
 TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
@@ -26,6 +26,7 @@ def wire_inference(frame: Frame) -> None:
     _wire_lists(frame)
     shown = [*_wire_speaking(frame), _wire_comparing(frame)]
     _wire_takes(frame)
+    _wire_server(frame)
     # What goes on is spoken to its end, and found among the takes: another project's page does not show it.
     frame.trigger(f"{PROJECT}:change")(None, cancels=shown)
 
@@ -137,6 +138,13 @@ def _wire_takes(frame: Frame) -> None:
          api_name="inference_pack")  # fmt: skip
     wire(frame, ["inference.pack_ready:click"], inference.pack_model, inputs=[PROJECT],
          outputs=["inference.ready_zip"], api_name="inference_pack_model")  # fmt: skip
+
+
+def _wire_server(frame: Frame) -> None:
+    shown = ["inference.server", "inference.curl"]
+    wire(frame, ["inference.server_start:click"], server.start, inputs=["inference.port"], outputs=shown,
+         api_name="server_start")  # fmt: skip
+    wire(frame, ["inference.server_stop:click"], server.stop, outputs=shown, api_name="server_stop")
 
 
 def _wire_comparing(frame: Frame) -> Any:

@@ -42,6 +42,8 @@ OUTPUTS = (
     "inference.measure_start",
     "inference.measuring",
     "inference.measures",
+    "inference.server",
+    "inference.curl",
     "system.download_progress",
 )
 

@@ -18,6 +18,7 @@ from utils.speech.pack import pack_ready, pack_take
 from utils.speech.takes import Take, find_take, list_takes, read_take
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
+from webui.sound import address
 from webui.studio import Studio
 from webui.views import evaluation, run
 from webui.views import inference as view
@@ -107,7 +108,8 @@ def choose_voice(studio: Studio, values: Values) -> Updates:
 def speak(studio: Studio, values: Values) -> Iterator[Updates]:
     """Speak a text. The first sentence is returned as soon as it is spoken, the whole recording at the end.
 
-    With `by_lines`, each line becomes a recording of its own, and the call returns at once.
+    The page plays it from its first words on. With `by_lines`, each line becomes a recording of its own, and the call
+    returns at once.
     """
     project = studio.project(values["project.project"])
     lines = read_text(values)
@@ -134,17 +136,22 @@ def resume(studio: Studio, values: Values) -> Iterator[Updates]:
 
 
 def follow(studio: Studio, take: Take) -> Iterator[Updates]:
-    """Yield a take as it grows: its first sentence at once, the whole recording at the end."""
-    yield {**_shown(take), "inference.heard": 0, "inference.player": None, "inference.whole": None}
+    """Yield a take as it grows: the page plays it meanwhile, and shows the whole recording at the end.
+
+    The guards speak no sentence of a single text again, because it was heard: what they found is shown at the sentence.
+    """
+    # Drawn anew, so that a take that is resumed is played again.
+    sound = f"{address(take.folder.parent.parent.name, take.id)}?{secrets.token_hex(4)}"
+    yield {**_shown(take, sound), "inference.heard": 0, "inference.player": None, "inference.whole": None}
     playing = False
     for newest in studio.desk.follow(take):
         take = newest
-        updates = _shown(take)
+        updates = _shown(take, sound)
         if take.sentences and not playing:
             playing = True
             updates |= {"inference.player": _sound(take, 0), "inference.heard": 1}
         yield updates
-    last = _shown(take) | {"inference.speaker": Change(choices=studio.desk.speakers(take.model))}
+    last = _shown(take, sound) | {"inference.speaker": Change(choices=studio.desk.speakers(take.model))}
     if take.state == "failed" and not take.sentences:
         raise UserError(what=take.message, where=text.INFERENCE_TAB, fix=text.TAKE_FAILED_FIX)
     yield last | {"inference.whole": str(take.wavs[0]) if take.wavs else None}
@@ -368,8 +375,8 @@ def _current(studio: Studio, values: Values) -> tuple[Project, str]:
     return studio.project(values["project.project"]), str(values["inference.current"])
 
 
-def _shown(take: Take) -> Updates:
-    return {"inference.status": view.take(take), "inference.current": take.id}
+def _shown(take: Take, sound: str | None = None) -> Updates:
+    return {"inference.status": view.take(take, sound=sound), "inference.current": take.id}
 
 
 def _sound(take: Take, number: int) -> str:

@@ -23,7 +23,7 @@ from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.fields import fields_of
-from webui.handlers import inference
+from webui.handlers import inference, server
 from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of, kept
 from webui.handlers.training import FORM, starts
@@ -47,7 +47,7 @@ def poll(studio: Studio, values: Values) -> Updates:
     updates: Updates = {}
     questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio, values)]
     questions += [partial(_download, studio), partial(_defaults, project, values["project.base"])]
-    questions += [partial(inference.activity, studio, values)]
+    questions += [partial(inference.activity, studio, values), partial(server.shown, studio)]
     for question in questions:
         updates |= _answer(studio, question)
     return updates if "train.gpu" in updates else updates | _machine(studio, None, None)

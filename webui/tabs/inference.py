@@ -6,10 +6,12 @@ import gradio as gr
 from gradio.blocks import Block
 
 from utils.config import SpeechSettings
+from utils.server.settings import MAX_PORT, ServerConfig
 from utils.speech.compare import MAX_MODELS
 from webui import text
 from webui.fields import fields_of
 from webui.tabs.field import create_field
+from webui.views.inference import live_player
 
 SET = "set_"
 """Ids of components that hold a setting of `SpeechSettings` begin so."""
@@ -33,6 +35,8 @@ def create_inference_tab() -> dict[str, Block]:
         parts |= _compare()
     with gr.Accordion(text.MEASURE_TITLE, open=False, elem_id="measure"):
         parts |= _measure()
+    with gr.Accordion(text.SERVER_TITLE, open=False, elem_id="server"):
+        parts |= _server()
     with gr.Accordion(text.READY_TITLE, open=False):
         parts["pack_ready"] = gr.Button(text.PACK_READY, size="sm", elem_id="pack-ready")
         parts["ready_zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="ready-zip")
@@ -132,9 +136,9 @@ def _take() -> dict[str, Block]:
         # Which take, and how many of its sentences were played: what plays next follows from these.
         "current": gr.Textbox("", visible="hidden", label=text.TAKE),
         "heard": gr.Number(0, precision=0, visible="hidden", label=text.NOW_PLAYING),
-        "player": gr.Audio(
-            label=text.NOW_PLAYING, autoplay=True, interactive=False, type="filepath", elem_id="player", buttons=[]
-        ),
+        # For scripts, which ask sentence by sentence; the page plays what `webui.sound` serves.
+        "player": gr.Audio(label=text.NOW_PLAYING, visible="hidden", interactive=False, type="filepath"),
+        "live": gr.HTML(live_player(), elem_id="player"),
         "whole": gr.Audio(
             label=text.WHOLE_TAKE, interactive=False, type="filepath", elem_id="whole", buttons=["download"]
         ),
@@ -176,6 +180,28 @@ def _measure() -> dict[str, Block]:
         }
     parts["measuring"] = gr.HTML(elem_id="measuring")
     parts["measures"] = gr.HTML(elem_id="measures")
+    return parts
+
+
+def _server() -> dict[str, Block]:
+    gr.Markdown(text.SERVER_HELP)
+    with gr.Row(elem_classes=["bottom"]):
+        parts: dict[str, Block] = {
+            "port": gr.Number(
+                ServerConfig.port,
+                precision=0,
+                minimum=0,
+                maximum=MAX_PORT,
+                label=text.SERVER_PORT,
+                elem_id="server-port",
+            ),
+            "server_start": gr.Button(text.SERVER_START, variant="primary", elem_id="server-start"),
+            "server_stop": gr.Button(text.SERVER_STOP, variant="stop", elem_id="server-stop"),
+        }
+    parts["server"] = gr.HTML(elem_id="server-status")
+    parts["curl"] = gr.Textbox(
+        "", label=text.SERVER_CURL, interactive=False, lines=2, buttons=["copy"], visible=False, elem_id="server-curl"
+    )
     return parts
 
 

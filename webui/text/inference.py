@@ -21,7 +21,7 @@ CLIP_HELP = _("Clips of the dataset, longest first.")
 SPEAKER = _("Speaker of the model")
 SPEAKER_HELP = _("Listed after the model is loaded for the first time. You can also enter a name.")
 SPEAK_TEXT = _("Text")
-SPEAK_TEXT_HELP = _("Any length. The text is generated sentence by sentence, and playback starts with the first.")
+SPEAK_TEXT_HELP = _("Any length. The text is generated sentence by sentence, and playback starts within the first.")
 SPEAK_TEXT_EXAMPLE = _("Enter the text to speak.")
 TEXT_FILE = _("Text file (UTF-8); replaces the text above")
 BY_LINES = _("One recording per line")
@@ -45,6 +45,8 @@ NO_RECORDING_FIX = _("upload or record one, or use another voice")
 BAD_TEXT_FILE = _("the text file is not encoded in UTF-8")
 BAD_TEXT_FILE_FIX = _("save it as UTF-8, then select it again")
 NOW_PLAYING = _("Live playback")
+PAUSE = _("Pause")
+PLAY_ON = _("Play")
 WHOLE_TAKE = _("Result")
 TAKES = _("Takes")
 TAKES_HELP = _("All takes are saved with their settings in output/<project>/takes.")
@@ -78,6 +80,23 @@ NOTHING_TO_RATE = _("there is no pair to rate")
 NOTHING_TO_RATE_FIX = _("compare two or more models first")
 NO_VOTES = _("No votes yet.")
 VOTES = _("Votes")
+SERVER_TITLE = _("Speech API")
+SERVER_HELP = _(
+    "Other programs can speak with your models through a server with the routes of OpenAI and of SillyTavern's XTTS "
+    "extension. It stops with this app."
+)
+SERVER_PORT = _("Port")
+SERVER_START = _("Start server")
+SERVER_STOP = _("Stop server")
+SERVER_CURL = _("Try it in a terminal")
+SERVER_STATES = {
+    "off": _("The server is not running."),
+    "starting": _("The server is starting ..."),
+    "on": _("The server is running at"),
+    "ended": _("The server ended unexpectedly."),
+}
+SERVER_KEY = _("API key")
+NO_SERVER = _("the speech server is not running")
 MEASURE_TITLE = _("Evaluate models")
 MEASURE_HELP = _(
     "The models speak held-out sentences, which are then compared with your recordings: words, voice and defects. "
@@ -143,6 +162,12 @@ WORKER_STATES = {
     "busy": _("Generating"),
 }
 CUT_SENTENCE = _("truncated: the model did not stop by itself")
+FAULTS = {
+    "loop": _("repeats itself"),
+    "too short": _("shorter than its text"),
+    "too long": _("longer than its text"),
+    "late stop": _("may run on at its end"),
+}
 
 
 def model_name(kind: str, source: str, which: str, step: int | None) -> str:

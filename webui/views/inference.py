@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from utils.server.child import Served
 from utils.speech.compare import Tally, name_of
 from utils.speech.takes import Line, Sentence, Take
 from webui import text
@@ -14,8 +15,13 @@ MAX_SHOWN = 60
 COLORS = {"finished": "good", "speaking": "live", "waiting": "live", "failed": "bad", "stopped": "off", "cut": "bad"}
 
 
-def take(found: Take) -> Markup:
-    """A take as far as it is spoken."""
+def take(found: Take, *, sound: str | None = None) -> Markup:
+    """A take as far as it is spoken.
+
+    Args:
+        found: the take.
+        sound: where the page gets its sound, which it then plays, once for each address.
+    """
     many = len(found.lines) > 1
     facts = [text.take_facts(sounds_s=found.audio_s, first_s=found.first_sound_s, device=found.device)]
     facts += [_progress(found)] if many else []
@@ -29,7 +35,14 @@ def take(found: Take) -> Markup:
     )
     note = message("hint" if found.state in ("finished", "stopped") else "error", found.message)
     pieces = _lines(found.lines) if many else _sentences(found.sentences)
-    return tag("div", heading, note if found.message else None, pieces, class_="panel take")
+    return tag("div", heading, note if found.message else None, pieces, class_="panel take", data_sound=sound)
+
+
+def live_player() -> Markup:
+    """The controls of live playback; player.js gives them life."""
+    words = {"data_pause": text.PAUSE, "data_resume": text.PLAY_ON}
+    button = tag("button", text.PAUSE, type="button", id="live-pause", disabled="", class_="plain", **words)
+    return tag("div", tag("b", text.NOW_PLAYING), button, tag("span", id="live-time"), class_="player")
 
 
 def label(found: Take) -> str:
@@ -44,6 +57,16 @@ def worker(state: str, device: str, waiting: int) -> Markup:
     """What the speaking process does."""
     words = text.WORKER_STATES[state] + (f" ({device})" if device else "") + text.waiting_takes(waiting)
     return tag("div", words, class_="small", role="status")
+
+
+def server(state: str, served: Served | None, last_words: str) -> Markup:
+    """The speech server: where it answers, and with which key."""
+    if served is None:
+        words = text.SERVER_STATES[state]
+        return message("error", f"{words}\n{last_words}") if state == "ended" else tag("div", words, role="status")
+    where = tag("code", served.address)
+    key = tag("div", f"{text.SERVER_KEY}: ", tag("code", served.key)) if served.key else None
+    return tag("div", tag("div", text.SERVER_STATES[state], " ", where), key, role="status")
 
 
 def votes(tallies: Sequence[Tally]) -> Markup:
@@ -73,7 +96,7 @@ def _progress(found: Take) -> str:
 
 def _sentences(sentences: Sequence[Sentence]) -> Markup | None:
     rows = [
-        tag("li", sentence.text, " ", tag("span", f"{sentence.audio_s:.1f} s", class_="small"), _cut([sentence]))
+        tag("li", sentence.text, " ", tag("span", f"{sentence.audio_s:.1f} s", class_="small"), _faults([sentence]))
         for sentence in sentences[-MAX_SHOWN:]
     ]
     return tag("ol", *rows) if rows else None
@@ -87,7 +110,7 @@ def _lines(lines: Sequence[Line]) -> Markup | None:
             line.text,
             " ",
             tag("span", line.error or f"{line.audio_s:.1f} s", class_="small"),
-            _cut(line.sentences),
+            _faults(line.sentences),
             value=line.number,
         )
         for line in begun[-MAX_SHOWN:]
@@ -95,6 +118,10 @@ def _lines(lines: Sequence[Line]) -> Markup | None:
     return tag("ol", *rows) if rows else None
 
 
-def _cut(sentences: Sequence[Sentence]) -> Markup | None:
+def _faults(sentences: Sequence[Sentence]) -> Markup | None:
+    """What the guards saw and did not repair."""
     is_cut = any(not sentence.finished for sentence in sentences)
-    return join(" ", badge("bad", text.CUT_SENTENCE)) if is_cut else None
+    found = {fault for sentence in sentences for fault in sentence.faults}
+    words = [badge("bad", text.CUT_SENTENCE)] if is_cut else []
+    words += [badge("unknown", said) for fault, said in text.FAULTS.items() if fault in found]
+    return join(*(piece for word in words for piece in (" ", word))) if words else None
