@@ -27,7 +27,7 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 SpeechPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
 Channel = Literal["mix", "left", "right", "louder"]
-Split = Literal["joined", "sentences", "quick"]
+SentenceGrouping = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
@@ -208,7 +208,7 @@ class SpeechSettings(Config):
 
     language: str | None = None
     """Language code of the text; the model's own when not given."""
-    split: Split = "joined"
+    split: SentenceGrouping = "joined"
     """Sentence grouping: joined, as many sentences as fit in one generation (even prosody); sentences, each alone;
     quick, the first alone and the rest joined (playback starts sooner)."""
     temperature: float = 0.65

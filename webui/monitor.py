@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class MachineSample:
     """The machine at one moment."""
 
     time: float
@@ -34,12 +34,12 @@ class Monitor:
     """Keeps the last minutes of readings while someone looks."""
 
     def __init__(self) -> None:
-        self._readings: deque[Reading] = deque(maxlen=int(HISTORY_S / EVERY_S))
+        self._readings: deque[MachineSample] = deque(maxlen=int(HISTORY_S / EVERY_S))
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._last_asked = 0.0
 
-    def now(self) -> Reading:
+    def now(self) -> MachineSample:
         """The newest reading, at most a few seconds old."""
         self._last_asked = time.monotonic()
         with self._lock:
@@ -51,7 +51,7 @@ class Monitor:
                 self._thread.start()
             return self._readings[-1]
 
-    def history(self) -> list[Reading]:
+    def history(self) -> list[MachineSample]:
         """The readings of the last minutes, oldest first."""
         with self._lock:
             return list(self._readings)
@@ -64,5 +64,5 @@ class Monitor:
                 self._readings.append(reading)
 
 
-def _read() -> Reading:
-    return Reading(time=time.time(), survey=find_gpus(), memory=memory())
+def _read() -> MachineSample:
+    return MachineSample(time=time.time(), survey=find_gpus(), memory=memory())

@@ -29,7 +29,7 @@ from utils.config import DATASET_RATE, OUTPUT_RATE
 from utils.errors import UserError
 from utils.evaluation.evaluate import make_sentence, write_evaluation
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Said, Sentence, Speaker, measure
+from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
 from utils.evaluation.reference import ReferenceVoice
 from utils.evaluation.scores import ModelScores
 from utils.inference.decode import decode
@@ -121,12 +121,12 @@ def score_checkpoint(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
     ).eval()
     voices = {name: reference(work, name) for name in {name for _, _, name in rows}}
     speakers = [
-        Speaker(name="gpt", speak=_gpt(gpt, base, voices, hollow, Sampling(temperature=config.temperature))),
-        Speaker(name="ceiling", speak=_ceiling(load_code_encoder(base.dvae, mel_stats), recordings, hollow)),
+        TestedModel(name="gpt", speak=_gpt(gpt, base, voices, hollow, Sampling(temperature=config.temperature))),
+        TestedModel(name="ceiling", speak=_ceiling(load_code_encoder(base.dvae, mel_stats), recordings, hollow)),
     ]
     targets = {name: resample(wav, DATASET_RATE, RATE) for name, wav in voices.items()}
     config.out.mkdir(parents=True, exist_ok=True)
-    models = [measure(speaker, sentences, voices=targets, folder=config.out) for speaker in speakers]
+    models = [score_model(speaker, sentences, voices=targets, folder=config.out) for speaker in speakers]
     missing = {"cosine": "not computed by this command", "cer": "not computed by this command"}
     write_evaluation(config.out, models, missing, {"checkpoint": str(checkpoint), "temperature": config.temperature})
     return checkpoint, models

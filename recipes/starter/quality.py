@@ -23,7 +23,7 @@ from utils.config import DATASET_RATE
 from utils.decoder_training.latents import known_latents
 from utils.evaluation.evaluate import embedder, make_sentence, write_evaluation
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Said, Sentence, Speaker, measure
+from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
 from utils.evaluation.scores import ModelScores
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
@@ -58,13 +58,13 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1)
     ]
     voices, recordings = synthesizer.speakers(), {text: path for path, text, _ in rows}
     speakers = [
-        Speaker(name="starter", speak=_base(synthesizer, voices, seed)),
-        Speaker(name="ceiling", speak=_ceiling(synthesizer, voices, recordings)),
+        TestedModel(name="starter", speak=_base(synthesizer, voices, seed)),
+        TestedModel(name="ceiling", speak=_ceiling(synthesizer, voices, recordings)),
     ]
     targets = references(work)
     folder.mkdir(parents=True, exist_ok=True)
     ears = embedder(synthesizer)
-    models = [measure(speaker, sentences, voices=targets, folder=folder, embed=ears) for speaker in speakers]
+    models = [score_model(speaker, sentences, voices=targets, folder=folder, embed=ears) for speaker in speakers]
     write_evaluation(folder, models, {"cer": "the recipe has no recognizer"}, {"base": base.about})
     return models
 

@@ -57,7 +57,7 @@ def run(work: Path) -> None:
     balance(decoder, learned[::BALANCE_EVERY])
     write_weights(folder / "decoder.safetensors", decoder.state_dict())
     plain = dataclasses.replace(SETTINGS, speaker_noise=0.0)
-    quality: dict[str, float] = measure(decoder, DecoderClips(examples[::HELD_OUT_EVERY], plain), folder)
+    quality: dict[str, float] = measure_decoder(decoder, DecoderClips(examples[::HELD_OUT_EVERY], plain), folder)
     quality |= {"trunk_steps": settings.trunk_steps, "steps": settings.steps}
     quality["parameters"] = sum(parameter.numel() for parameter in decoder.waveform_decoder.parameters())
     (folder / "quality.json").write_text(json.dumps(quality, indent=2), encoding="utf-8")
@@ -84,7 +84,7 @@ def plan(folder: Path, taught_by: str) -> DecoderTraining:
 
 
 @torch.no_grad()
-def measure(decoder: HifiDecoder, clips: DecoderClips, folder: Path, *, crops: int = 24) -> dict[str, float]:
+def measure_decoder(decoder: HifiDecoder, clips: DecoderClips, folder: Path, *, crops: int = 24) -> dict[str, float]:
     """Mean losses on crops of held-out clips; four pairs of recording and decoded sound go to `folder`."""
     latents, speakers, sound = clips.batch(crops, np.random.default_rng(1))
     made = decode(decoder, latents, speakers)

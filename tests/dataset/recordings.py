@@ -8,16 +8,16 @@ from utils.bases.find import find_base
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
-from utils.dataset.sources.recording import Reading, Recording
+from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.project.paths import Project, assets_folder
 
 DEMO_VOICE = assets_folder() / "demo_voice"
 
 
-def read_source(path: Path, reading: Reading | None = None) -> list[Recording]:
+def read_source(path: Path, reading: ReadOptions | None = None) -> list[Recording]:
     """As `read_sources`, for one path."""
-    return read_sources([path], reading or Reading(long_audio=LongAudio(kept=path / ".kept")))
+    return read_sources([path], reading or ReadOptions(long_audio=LongAudio(kept=path / ".kept")))
 
 
 def demo_clips(count: int) -> list[Clip]:

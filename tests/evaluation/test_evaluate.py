@@ -17,7 +17,7 @@ from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.evaluation.features import RATE
-from utils.evaluation.measure import Said, Sentence, Speaker, measure
+from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
 from utils.inference.export import export_model
 from utils.project.paths import Project
 from utils.training.run import fine_tune
@@ -70,7 +70,7 @@ def test_the_demo_keeps_a_sentence_from_before_and_after_training(trained: Proje
     monkeypatch.setenv("PATH", "/nowhere")
     config = demo.DemoConfig(project=trained.name, output=trained.output, base="tiny")
     export_model(ExportConfig(project=trained.name, output=trained.output))
-    found = demo.measure(config, voice=trained.folder)
+    found = demo.compare_voices(config, voice=trained.folder)
     assert [model.name for model in found.models] == ["base", "ready"]
     before, after = demo.keep_pair(found, trained.folder)
     assert before.read_bytes() == (found.folder / "base" / "000.wav").read_bytes()
@@ -129,8 +129,10 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
     def heard(wav: torch.Tensor) -> str:
         return "sentence 2" if wav.shape[1] == sentences[0].reference.shape[1] else ""
 
-    good = measure(Speaker(name="good", speak=right), sentences, voices=voices, folder=tmp_path, recognize=heard)
-    bad = measure(Speaker(name="bad", speak=wrong), sentences, voices=voices, folder=tmp_path)
+    good = score_model(
+        TestedModel(name="good", speak=right), sentences, voices=voices, folder=tmp_path, recognize=heard
+    )
+    bad = score_model(TestedModel(name="bad", speak=wrong), sentences, voices=voices, folder=tmp_path)
     assert {name: getattr(good.summary, name) for name in SHARES} == dict(zip(SHARES, (1, 1, 0, 0, 0, 0), strict=True))
     assert good.summary.mcd_db < 0.5
     assert good.summary.duration_ratio == pytest.approx(1, abs=0.02)

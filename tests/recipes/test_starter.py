@@ -45,7 +45,7 @@ def test_a_short_fine_tuning_brings_the_starter_nearer_to_a_new_voice(tmp_path: 
     assert 200 <= result.num_steps <= 1_000
     assert result.best_loss < untrained.best_loss - 0.2
     export_model(ExportConfig(project="new", output=tmp_path))
-    found = demo.measure(demo.DemoConfig(project="new", output=tmp_path, base="starter"), voice)
+    found = demo.compare_voices(demo.DemoConfig(project="new", output=tmp_path, base="starter"), voice)
     before, after = (model.summary for model in found.models)
     assert before.cosine is not None and after.cosine is not None
     assert 1 - after.cosine < 0.75 * (1 - before.cosine)

@@ -16,7 +16,7 @@ from utils.errors import UserError
 from utils.events import read_events
 from utils.project.paths import Project
 from utils.training.data.loaders import Loaders
-from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure, measure_apart
+from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure_apart, measure_steps
 from utils.training.preflight import head, larger_batches, line, preflight, recommended
 from utils.training.settings import settle
 from utils.training.trainer import OVERFLOW, Losses, StepResult
@@ -34,13 +34,13 @@ def told(rate: float, **more) -> Measurement:
 
 
 def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project: Project) -> None:
-    def measure(config: TrainConfig) -> Measurement:
+    def measure_steps(config: TrainConfig) -> Measurement:
         if config.lora_rank:
             return Measurement(fault="out of memory")
         fast = config.sdpa and config.mixed_precision == "auto"
         return told(10.0 if fast and config.compile == "off" else 10.3 if fast else 4.0)
 
-    rows = preflight(settled(project, num_epochs=2), audio_s=3600.0, measure=measure)
+    rows = preflight(settled(project, num_epochs=2), audio_s=3600.0, measure=measure_steps)
     best = recommended(rows)
     assert best is not None and best.name == "SDPA, mixed precision"
     assert best.hours == pytest.approx(2 / 10)
@@ -86,14 +86,14 @@ def test_rows_are_named_by_the_switches_that_are_on(project: Project, monkeypatc
 def test_batches_grow_while_they_bring_more_and_fit(project: Project) -> None:
     tried: list[tuple[int, int]] = []
 
-    def measure(config: TrainConfig) -> Measurement:
+    def measure_steps(config: TrainConfig) -> Measurement:
         tried.append((config.batch_size, config.grad_accumulation))
         rates = {4: 15.0, 8: 20.0}
         return told(rates[config.batch_size]) if config.batch_size in rates else Measurement(fault="out of memory")
 
     config = settled(project, num_epochs=1, grad_accumulation=4)
     start = preflight(config, audio_s=60.0, measure=lambda config: told(10.0))[2]
-    best = larger_batches(start, audio_s=60.0, measure=measure)
+    best = larger_batches(start, audio_s=60.0, measure=measure_steps)
     assert (best.config.batch_size, best.config.grad_accumulation) == (8, 1)
     assert best.name == "SDPA, mixed precision, batch 8"
     assert tried == [(4, 2), (8, 1), (16, 1)]
@@ -111,7 +111,7 @@ def test_processes_that_read_end_with_the_measurement(project: Project, monkeypa
     """Left to the garbage collector, torch waits five seconds for each of them."""
     closed = []
     monkeypatch.setattr(Loaders, "close", lambda self: closed.append(self))
-    measure(settled(project), warmup=1, steps=1)
+    measure_steps(settled(project), warmup=1, steps=1)
     assert len(closed) == 1
 
 
@@ -129,11 +129,11 @@ def test_preflight_and_auto_exclude_each_other() -> None:
 def test_auto_trains_with_what_was_fastest(
     project: Project, given: list[str], batch_size: int, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    def measure(config: TrainConfig, **count) -> Measurement:
+    def measure_steps(config: TrainConfig, **count) -> Measurement:
         wanted = config.gradient_checkpointing == "selective" and config.batch_size <= 4
         return told(20.0 + config.batch_size if wanted else 10.0)
 
-    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     flags = [
         "--base",
         "tiny",
@@ -168,12 +168,12 @@ def test_flags_that_are_given_stay_also_where_they_are_the_default(
 ) -> None:
     seen: list[TrainConfig] = []
 
-    def measure(config: TrainConfig, **count) -> Measurement:
+    def measure_steps(config: TrainConfig, **count) -> Measurement:
         seen.append(config)
         # All that was not asked for is faster.
         return told(float(config.batch_size + sum(getattr(config, name) != value for name, value in DEFAULTS.items())))
 
-    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     flags = ["--base=tiny", f"--project={project.name}", "--output", str(project.output), "--device", "cpu"]
     given = ["--batch_size", "4", "--gradient-checkpointing=none", "--mixed-precision", "fp32", "--compile", "off"]
     train([*flags, *given, "--lora-rank", "0", "--no-eight-bit-optimizer", "--preflight"])
@@ -196,12 +196,12 @@ def test_each_row_is_printed_when_it_is_measured_with_the_time_left(
     lines: list[str] = []
     printed_before: list[int] = []
 
-    def measure(config: TrainConfig, **count) -> Measurement:
+    def measure_steps(config: TrainConfig, **count) -> Measurement:
         lines.extend(capsys.readouterr().out.splitlines())
         printed_before.append(len(lines))
         return told(10.0)
 
-    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     train([*flags_of(project), "--num-epochs", "1", "--preflight"])
     head, *rows = lines[: printed_before[-1]]
     assert head.split() == ["s/step", "audio-s/s", "peak", "GB", "hours"]
@@ -225,13 +225,13 @@ def test_an_interruption_leaves_what_was_measured_and_a_recommendation_from_it(
 ) -> None:
     measured: list[TrainConfig] = []
 
-    def measure(config: TrainConfig, **count) -> Measurement:
+    def measure_steps(config: TrainConfig, **count) -> Measurement:
         if len(measured) == 3:
             ask()
         measured.append(config)
         return told(10.0 if config.mixed_precision == "fp32" else 20.0)
 
-    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as end:
         train([*flags_of(project), "--num-epochs", "7", mode])

@@ -1,6 +1,7 @@
 """Samples while training: spoken beside it, passed on as events, and never in its way."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,9 +186,11 @@ time.sleep(60)
 
 
 @pytest.fixture(scope="module")
-def trained(prepared: Project) -> Path:
+def trained(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run on the tiny base."""
-    config = TrainConfig(base="tiny", project=prepared.name, output=prepared.output, num_epochs=1, device="cpu")
+    output = tmp_path_factory.mktemp("samples")
+    shutil.copytree(prepared.folder, output / prepared.name)
+    config = TrainConfig(base="tiny", project=prepared.name, output=output, num_epochs=1, device="cpu")
     return fine_tune(config).folder
 
 

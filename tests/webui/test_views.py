@@ -8,7 +8,7 @@ from utils.hardware import Gpu, GpuSurvey, Memory
 from utils.jobs import Job
 from utils.jobs.progress import Progress
 from webui import text
-from webui.monitor import Monitor, Reading
+from webui.monitor import MachineSample, Monitor
 from webui.views import gpu, parts, run
 
 GB = 1_000_000_000
@@ -44,9 +44,9 @@ def card(index: int, *, used: float, processes: dict[int, int | None] | None = N
     )
 
 
-def reading(*gpus: Gpu, reason: str = "") -> Reading:
+def reading(*gpus: Gpu, reason: str = "") -> MachineSample:
     memory = Memory(total_bytes=32 * GB, available_bytes=20 * GB, process_bytes=GB // 5)
-    return Reading(time=0.0, survey=GpuSurvey(gpus=gpus, reason=reason), memory=memory)
+    return MachineSample(time=0.0, survey=GpuSurvey(gpus=gpus, reason=reason), memory=memory)
 
 
 def test_a_badge_says_what_was_observed_or_why_not():

@@ -79,7 +79,7 @@ def _demo(config: DemoConfig) -> None:
     ready = stages.run("export", lambda: _export(config))
     # Measuring makes sense where the base has learned to speak.
     if find_base(config.base).can_speak:
-        found = stages.run("measure", lambda: measure(config, voice))
+        found = stages.run("measure", lambda: compare_voices(config, voice))
         wavs = keep_pair(found, ready.parent)
         Console().print(evaluation_table(found.models))
         for name, reason in found.missing.items():
@@ -104,7 +104,7 @@ def _export(config: DemoConfig) -> Path:
         return export_model(ExportConfig(project=config.project, output=config.output), progress=progress)
 
 
-def measure(config: DemoConfig, voice: Path) -> "Evaluation":
+def compare_voices(config: DemoConfig, voice: Path) -> "Evaluation":
     """The base's try at the voice, and the trained model, on sentences that neither was trained on.
 
     Without espeak-ng there are no reference recordings of the held-out list; the dataset's evaluation clips are spoken

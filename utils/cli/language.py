@@ -13,7 +13,7 @@ from utils.text.language_settings import LanguageConfig
 if TYPE_CHECKING:
     from utils.bases.extend import AddedLanguage
     from utils.codec_training.tune_dvae import TunedDvae
-    from utils.training.data.vocabulary_plan import Reading
+    from utils.training.data.vocabulary_plan import Coverage
 
 SHOWN = 40
 """Characters and notes that are listed."""
@@ -79,7 +79,7 @@ def _print_added(config: LanguageConfig, made: "AddedLanguage") -> None:
         print(f"        {count} pieces dropped: {reason}")
 
 
-def _print_reading(title: str, reading: "Reading", limit: int) -> None:
+def _print_reading(title: str, reading: "Coverage", limit: int) -> None:
     rate = reading.tokens_per_second
     print(f"\n{title}")
     print(f"  tokens a word     {reading.tokens_per_word:.2f}")

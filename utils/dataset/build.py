@@ -19,12 +19,12 @@ from utils.dataset.formats.listing import real_path
 from utils.dataset.formats.locate import printable
 from utils.dataset.page import write_page
 from utils.dataset.quality.checks import Checks
-from utils.dataset.quality.measures import Limits, flag_clips
+from utils.dataset.quality.measures import Thresholds, flag_clips
 from utils.dataset.quality.recognition import clip_transcriber, transcribe_clips
 from utils.dataset.quality.scorers import Scorers, has_dnsmos
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.read import read_sources
-from utils.dataset.sources.recording import Reading, Recording
+from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.dataset.storage.report import ClipReport, Report, Split, explain
 from utils.dataset.storage.staging import Staging, staged
@@ -66,7 +66,7 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
     find_base(config.base, accept_license=accept_license, progress=progress)
     device = config.transcriber_device if config.transcriber else "cpu"
     with jobs.hold("prepare", device=device, output=project.output, folder=project.folder):
-        recordings = read_sources(inputs, Reading.of(config, project.sources))
+        recordings = read_sources(inputs, ReadOptions.of(config, project.sources))
         return build(config, recordings, progress=progress)
 
 
@@ -218,7 +218,7 @@ def _scored(
     used = [replace(clip, measures=clip.measures | answers.numbers.get(clip.wav_hash, {})) for clip in used]
     if config.check_transcripts:
         used = _compared(used, config, work, project, checks)
-    limits = Limits(cer=config.max_cer)
+    limits = Thresholds(cer=config.max_cer)
     flagged = iter(
         flag_clips(used, fingerprints=prints, voices=answers.voices, loudness=config.loudness, limits=limits)
     )

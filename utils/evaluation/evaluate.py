@@ -18,7 +18,7 @@ from utils.config import SpeechPrecision
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
-from utils.evaluation.measure import Embed, Said, Sentence, Speaker, measure
+from utils.evaluation.measure import Embed, Said, Sentence, TestedModel, score_model
 from utils.evaluation.plots import draw
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
 from utils.evaluation.scores import ModelScores, as_values
@@ -172,12 +172,16 @@ def _measured(
         speaker = speaker_of(source.name, synthesizer, synthesizer.voice(recording), language=language, config=config)
         voices = {"": load_audio(recording, RATE)}
         found.append(
-            measure(speaker, sentences, voices=voices, folder=folder, embed=embed, recognize=recognize, progress=report)
+            score_model(
+                speaker, sentences, voices=voices, folder=folder, embed=embed, recognize=recognize, progress=report
+            )
         )
     return found
 
 
-def speaker_of(name: str, synthesizer: Synthesizer, voice: Voice, *, language: str, config: EvaluateConfig) -> Speaker:
+def speaker_of(
+    name: str, synthesizer: Synthesizer, voice: Voice, *, language: str, config: EvaluateConfig
+) -> TestedModel:
     """A model that speaks with one voice."""
     sampling = Sampling(temperature=config.temperature)
 
@@ -188,7 +192,7 @@ def speaker_of(name: str, synthesizer: Synthesizer, voice: Voice, *, language: s
             wav=torch.cat([piece.wav for piece in spoken], dim=1), finished=all(piece.finished for piece in spoken)
         )
 
-    return Speaker(name=name, speak=speak)
+    return TestedModel(name=name, speak=speak)
 
 
 def _sources(config: EvaluateConfig, project: Project | None) -> tuple[list[Source], Path]:

@@ -53,7 +53,7 @@ class Said:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speaker:
+class TestedModel:
     """A model under test."""
 
     name: str
@@ -64,8 +64,8 @@ Embed = Callable[[Tensor], Tensor]
 """Speech [1, N] to a speaker embedding of length 1, [E]; one and the same for all models, or they do not compare."""
 
 
-def measure(
-    speaker: Speaker,
+def score_model(
+    speaker: TestedModel,
     sentences: Sequence[Sentence],
     *,
     voices: dict[str, Tensor],

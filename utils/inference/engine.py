@@ -11,7 +11,7 @@ from torch import Tensor
 
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder, load_gpt
-from utils.config import SpeechPrecision, Split
+from utils.config import SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Batch, Piece, Spoken, Utterance, derived_seed
 from utils.inference.precision import resolve_precision, vocoder_in_bf16
@@ -35,7 +35,7 @@ CHARACTER_LIMITS = {
 """Limits of languages whose letters take more tokens or time (same source). Amharic's is our own: an Ethiopic letter is
 a consonant with its vowel, so that it takes as long to say as two Latin ones."""
 
-SPLITTERS: dict[Split, Callable[[str, int], list[str]]] = {
+SPLITTERS: dict[SentenceGrouping, Callable[[str, int], list[str]]] = {
     "joined": split_text,
     "sentences": split_sentences,
     "quick": split_quick,
@@ -142,7 +142,7 @@ class Synthesizer:
         sampling: Sampling | None = None,
         speed: float = 1.0,
         seed: int | None = None,
-        split: Split = "joined",
+        split: SentenceGrouping = "joined",
         guard: bool = True,
     ) -> Tensor:
         """Speech of a text of any length.
@@ -219,7 +219,7 @@ class Synthesizer:
             for number, piece in enumerate(pieces)
         ]
 
-    def pieces(self, text: str, language: str, *, split: Split = "joined") -> list[Piece]:
+    def pieces(self, text: str, language: str, *, split: SentenceGrouping = "joined") -> list[Piece]:
         """What is spoken one after the other, all checked before the first is spoken.
 
         Args:
@@ -254,7 +254,7 @@ class Synthesizer:
             )
         return pieces
 
-    def _plain_pieces(self, text: str, code: str, split: Split) -> list[Piece]:
+    def _plain_pieces(self, text: str, code: str, split: SentenceGrouping) -> list[Piece]:
         unknown = self.tokenizer.unknown_characters(text, code)
         if unknown:
             raise UserError(

@@ -31,7 +31,7 @@ SEED = 1
 log = logging.getLogger(__name__)
 
 
-class Speaker:
+class SampleSpeaker:
     """The run's model, loaded once and given new weights for each request.
 
     Args:
@@ -96,12 +96,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     # The second name exists on Windows only.
     psutil.Process().nice(NICE if os.name == "posix" else getattr(psutil, "BELOW_NORMAL_PRIORITY_CLASS"))  # noqa: B009
-    speaker = Speaker(run)
+    speaker = SampleSpeaker(run)
     for request in requests:
         serve(speaker, request, replies)
 
 
-def serve(speaker: Speaker, request: Message, replies: Replies) -> None:
+def serve(speaker: SampleSpeaker, request: Message, replies: Replies) -> None:
     """Speak, and say how it went; what fails here is a warning to training, nothing more."""
     step, checkpoint = request["step"], Path(request["checkpoint"])
     try:

@@ -15,7 +15,7 @@ from utils.bases.base import Base
 from utils.bases.find import find_base
 from utils.checkpoints.layout import ModelRef
 from utils.checkpoints.store import load_checkpoint
-from utils.config import OUTPUT_RATE, Device, SpeechPrecision, Split
+from utils.config import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
 from utils.inference.engine import Synthesizer
@@ -178,7 +178,7 @@ class Speaker:
         language: str | None = None,
         seed: int | None = 1,
         speed: float = 1.0,
-        split: Split = "sentences",
+        split: SentenceGrouping = "sentences",
         guard: bool = True,
         **sampling: Any,
     ) -> list[Utterance]:

@@ -11,7 +11,7 @@ from utils.server.catalog import find_listed
 from utils.server.guard import Access
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.talk import Desk, Limits
+from utils.server.talk import Desk, RequestLimits
 from utils.speech.models import SpeakingModel
 
 MIB = 2**20
@@ -52,7 +52,7 @@ def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
         max_model_bytes=None if config.max_model_gb is None else int(config.max_model_gb * GIB),
         language=config.language,
     )
-    desk = Desk(service, limits=Limits(max_characters=config.max_characters), model=config.model)
+    desk = Desk(service, limits=RequestLimits(max_characters=config.max_characters), model=config.model)
     model = desk.default_model()
     access = Access(
         host=config.host,

@@ -26,7 +26,7 @@ BODY_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """What one request may ask for."""
 
     max_characters: int = 20_000
@@ -42,7 +42,7 @@ class Desk:
         model: id of the model that speaks where a request names none; the first of the list when empty.
     """
 
-    def __init__(self, service: SpeechService, *, limits: Limits, model: str = "") -> None:
+    def __init__(self, service: SpeechService, *, limits: RequestLimits, model: str = "") -> None:
         self.service, self.limits = service, limits
         self.recordings = Recordings(service.output)
         self._model = model

@@ -109,7 +109,7 @@ def _absolute(config: TrainConfig) -> TrainConfig:
     return replace(config, **paths)
 
 
-def measure(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
+def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
     """Measure in this process; nothing is written but the cache of codes.
 
     Raises:
@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     flags = parser.parse_args()
     try:
-        found = measure(TrainConfig.load(flags.settings), warmup=flags.warmup, steps=flags.steps)
+        found = measure_steps(TrainConfig.load(flags.settings), warmup=flags.warmup, steps=flags.steps)
     except UserError as error:
         found = Measurement(fault=str(error))
     except (RuntimeError, MemoryError) as error:

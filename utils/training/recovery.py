@@ -18,7 +18,7 @@ from utils.project.advice import RESUME
 from utils.training.data.batches import Batch
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
-Split = Callable[[Batch, int], list[Batch]]
+SplitBatch = Callable[[Batch, int], list[Batch]]
 """The same clips in batches of so many or fewer."""
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,13 @@ class Recovery:
     """
 
     def __init__(
-        self, trainer: Trainer, *, split_train: Split, split_eval: Split, warn: Warn, resume_command: str = RESUME
+        self,
+        trainer: Trainer,
+        *,
+        split_train: SplitBatch,
+        split_eval: SplitBatch,
+        warn: Warn,
+        resume_command: str = RESUME,
     ) -> None:
         self.trainer = trainer
         self._split_train, self._split_eval = split_train, split_eval

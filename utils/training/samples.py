@@ -200,7 +200,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-class Sampling:
+class SampleQueue:
     """Passes finished checkpoints of evaluations to the process that speaks, if there is one.
 
     Args:
@@ -236,7 +236,7 @@ class Sampling:
             self._worker.close(LAST_SAMPLE_S if wait else 0.0, is_stopped=is_stopped)
 
 
-def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> Sampling:
+def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> SampleQueue:
     """The sampling that the settings ask for.
 
     Args:
@@ -247,9 +247,9 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
     """
     sentences = _sentences(config, base)
     if run_log.events is None or not sentences:
-        return Sampling(None)
+        return SampleQueue(None)
     assert config.language
-    return Sampling(SampleWorker(folder, sentences, language=config.language, events=run_log))
+    return SampleQueue(SampleWorker(folder, sentences, language=config.language, events=run_log))
 
 
 def _sentences(config: TrainConfig, base: Base) -> list[str]:

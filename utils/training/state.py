@@ -19,7 +19,7 @@ from utils.training.divergence import Divergence
 from utils.training.optimizations.switch import Report
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.recovery import Recovery
-from utils.training.samples import Sampling
+from utils.training.samples import SampleQueue
 from utils.training.trainer import Trainer
 
 
@@ -77,7 +77,7 @@ class Services:
     checkpoints: Checkpoints
     saver: Saver
     log: RunLog
-    sampling: Sampling
+    sampling: SampleQueue
     """Has each evaluation's weights spoken beside training."""
     recovery: Recovery
     """Takes the trainer's steps, in smaller pieces where memory runs out."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from utils.config import SpeechSettings, Split
+from utils.config import SentenceGrouping, SpeechSettings
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
 from utils.jobs.progress import progress_of
@@ -50,7 +50,7 @@ OF_PROJECT = (
     *(f"inference.{name}" for name in ("compare_status", "trial", "a", "b", "votes", "told")),
 )
 """What the tab shows of one project's takes and comparisons, beside the lists to choose from."""
-QUICK: Split = get_args(Split)[2]
+QUICK: SentenceGrouping = get_args(SentenceGrouping)[2]
 """The page plays while it speaks: it starts with a short piece."""
 MAX_CLIPS, MAX_TAKES = 300, 50
 NEXT_TIMEOUT_S = 600.0

@@ -7,13 +7,13 @@ from utils.hardware import Gpu
 from utils.jobs import Job
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.monitor import Monitor, Reading
+from webui.monitor import MachineSample, Monitor
 from webui.views.parts import bar, gigabytes, message
 
 COLUMNS = [text.MINUTES, text.GIGABYTES, text.MEMORY]
 
 
-def panel(reading: Reading, job: Job | None, memory: Event | None) -> Markup:
+def panel(reading: MachineSample, job: Job | None, memory: Event | None) -> Markup:
     """The panel as it is now.
 
     Args:
@@ -55,7 +55,7 @@ def _own_bytes(gpu: Gpu, job: Job | None, memory: Event | None) -> int:
     return min(int(number_of(memory, "reserved_bytes") or 0), gpu.used_bytes)
 
 
-def _no_gpu(reading: Reading, job: Job | None, memory: Event | None) -> Markup:
+def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Markup:
     machine = reading.memory
     used = machine.total_bytes - machine.available_bytes
     own = int(number_of(memory or {}, "rss_bytes") or 0) if job else 0

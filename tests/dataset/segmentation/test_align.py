@@ -2,7 +2,7 @@
 
 from utils.audio.recognizer import Word
 from utils.dataset.segmentation.align import align, with_deviations, word_units
-from utils.dataset.segmentation.cut import Cut, Limits, cut_units
+from utils.dataset.segmentation.cut import Cut, CutLengths, cut_units
 
 
 def _words(text: str, *, step: float = 0.4, lone: bool = False) -> list[Word]:
@@ -12,7 +12,7 @@ def _words(text: str, *, step: float = 0.4, lone: bool = False) -> list[Word]:
 
 def _cuts(transcript: str, words: list[Word]) -> list[Cut]:
     aligned = align(transcript, words)
-    cuts = cut_units(aligned.units, [], duration_s=words[-1].end_s, limits=Limits(shortest_s=0.5))
+    cuts = cut_units(aligned.units, [], duration_s=words[-1].end_s, limits=CutLengths(shortest_s=0.5))
     return with_deviations(cuts, aligned, words)
 
 

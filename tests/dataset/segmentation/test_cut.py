@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.audio.pauses import Pause
-from utils.dataset.segmentation.cut import Cut, Limits, Unit, cut_units, ends_sentence, joined_text
+from utils.dataset.segmentation.cut import Cut, CutLengths, Unit, cut_units, ends_sentence, joined_text
 
-LIMITS = Limits()
+LIMITS = CutLengths()
 
 
 def _unit(start: float, end: float, text: str = "Some words.", **more: str) -> Unit:
@@ -22,7 +22,7 @@ def _faults(cuts: list[Cut]) -> list[str]:
 def test_short_cues_are_merged_up_to_a_sentence_end() -> None:
     units = [_unit(0, 1.4, "First"), _unit(1.6, 3, "is done."), _unit(3.4, 5, "Second"), _unit(5.2, 7, "too.")]
     pauses = [Pause(1.4, 1.6), Pause(3.0, 3.4), Pause(5.0, 5.2)]
-    cuts = cut_units(units, pauses, duration_s=7, limits=Limits(longest_s=5))
+    cuts = cut_units(units, pauses, duration_s=7, limits=CutLengths(longest_s=5))
     assert [cut.text for cut in cuts] == ["First is done.", "Second too."]
     assert (cuts[0].end_s, cuts[1].start_s) == (3.2, 3.2), "each keeps its half of the pause"
 
@@ -33,7 +33,7 @@ def test_padding_ends_in_the_pause() -> None:
 
 
 def test_a_cue_that_ends_in_mid_word_is_cut_at_the_pause_near_it() -> None:
-    cuts = cut_units([_unit(0, 3.1), _unit(3.1, 9)], [Pause(3.3, 3.7)], duration_s=9, limits=Limits(longest_s=7))
+    cuts = cut_units([_unit(0, 3.1), _unit(3.1, 9)], [Pause(3.3, 3.7)], duration_s=9, limits=CutLengths(longest_s=7))
     assert [(cut.start_s, cut.end_s) for cut in cuts] == [(0.0, 3.5), (3.5, 9.0)]
 
 

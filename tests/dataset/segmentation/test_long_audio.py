@@ -15,10 +15,10 @@ from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
 from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
-from utils.dataset.segmentation.cut import Limits
+from utils.dataset.segmentation.cut import CutLengths
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.sources.read import read_sources
-from utils.dataset.sources.recording import Reading, Recording
+from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.errors import UserError
 
 COUNT = 12
@@ -52,14 +52,16 @@ def _srt(times: list[tuple[float, float, str]]) -> str:
     return "\n".join(f"{n}\n{_clock(a)} --> {_clock(b)}\n{text}\n" for n, (a, b, text) in enumerate(times, start=1))
 
 
-def _reading(tmp_path: Path, whisper: Path | None = None, **more: str) -> Reading:
+def _reading(tmp_path: Path, whisper: Path | None = None, **more: str) -> ReadOptions:
     transcriber = None
     if whisper:
         settings = TranscriberSettings(
             model=str(whisper), language="en", device="cpu", compute_type="float32", beam_size=1
         )
         transcriber = Transcriber(settings)
-    return Reading(long_audio=LongAudio(kept=tmp_path / "kept", limits=Limits(), transcriber=transcriber, **more))
+    return ReadOptions(
+        long_audio=LongAudio(kept=tmp_path / "kept", limits=CutLengths(), transcriber=transcriber, **more)
+    )
 
 
 def _place(talk: Path, folder: Path, *, name: str = "talk.srt", content: str | bytes) -> Path:

@@ -131,7 +131,7 @@ class SoundMaker:
         write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, DATASET_RATE)
         if self.settings.quality:
             clipping = max(clipped_share(part) for part, _, _ in parts)
-            measures = {"clipping": clipping, **measure(wav, done.wav)}
+            measures = {"clipping": clipping, **measure_sound(wav, done.wav)}
             measures = {name: round(value, 4) for name, value in measures.items()}
             sound = replace(sound, measures=measures, fingerprint=packed(fingerprint(done.wav, DATASET_RATE)))
         return sound, done.wav
@@ -150,7 +150,7 @@ class SoundMaker:
 _voice_activity = cache(load_voice_activity)
 
 
-def measure(raw: Tensor, cleaned: Tensor) -> dict[str, float]:
+def measure_sound(raw: Tensor, cleaned: Tensor) -> dict[str, float]:
     """How good a clip's sound is; both mono at 22 050 Hz, [1, N], before and after cleaning."""
     speech, _ = _voice_activity()(resample(raw, DATASET_RATE, VAD_RATE))
     begins, ends = edge_levels(cleaned, DATASET_RATE)

@@ -25,7 +25,7 @@ _FEWEST = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Thresholds:
     """From where on a measure is worth a look."""
 
     dc: float = 0.02
@@ -53,7 +53,7 @@ def flag_clips(
     fingerprints: dict[str, str],
     voices: dict[str, str],
     loudness: float | None,
-    limits: Limits | None = None,
+    limits: Thresholds | None = None,
 ) -> list[ClipReport]:
     """The clips with their rate and voice measured and everything flagged that stands out.
 
@@ -64,7 +64,7 @@ def flag_clips(
         loudness: that was asked for, in LUFS.
         limits: from where on a measure is worth a look.
     """
-    limits = limits or Limits()
+    limits = limits or Thresholds()
     rates = [{"rate": round(len(letters(clip.text)) / clip.seconds, 2)} if clip.seconds else {} for clip in clips]
     measured = [replace(clip, measures=clip.measures | rate) for clip, rate in zip(clips, rates, strict=True)]
     measured = _with_voices(measured, voices)
@@ -92,7 +92,7 @@ def outliers(values: NDArray[Any], spread: float) -> NDArray[np.bool_]:
     return distance > spread * max(_MAD * float(np.median(distance)), 1e-3)
 
 
-def _own_flags(clip: ClipReport, limits: Limits, loudness: float | None) -> list[Flag]:
+def _own_flags(clip: ClipReport, limits: Thresholds, loudness: float | None) -> list[Flag]:
     """What a clip shows without the others."""
     m = clip.measures
     found: list[tuple[bool, str, str]] = [
@@ -118,7 +118,7 @@ def _own_flags(clip: ClipReport, limits: Limits, loudness: float | None) -> list
     return [Flag(measure, detail) for is_flagged, measure, detail in found if is_flagged]
 
 
-def _rate_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:
+def _rate_flags(clips: list[ClipReport], limits: Thresholds) -> dict[int, Flag]:
     """Texts far too long or short for their sound: the words of another clip, or half of them."""
     rates = np.array([max(clip.measures.get("rate", 0.0), 0.01) for clip in clips])
     usual = float(np.median(rates)) if len(rates) else 0.0
@@ -144,7 +144,7 @@ def _with_voices(clips: list[ClipReport], voices: dict[str, str]) -> list[ClipRe
     ]
 
 
-def _voice_flags(clips: list[ClipReport], limits: Limits) -> dict[int, Flag]:
+def _voice_flags(clips: list[ClipReport], limits: Thresholds) -> dict[int, Flag]:
     """Clips that sound like somebody else than the speaker's other clips do."""
     found = {}
     for numbers in _grouped(clips, lambda clip: clip.speaker if "voice" in clip.measures else None):

@@ -33,7 +33,7 @@ _CLOSING = "\"'”’»)]}」』"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class CutLengths:
     """What clips may be like."""
 
     shortest_s: float = 2.0
@@ -79,7 +79,7 @@ class _Boundary:
     start_s: float | None
 
 
-def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: float, limits: Limits) -> list[Cut]:
+def cut_units(units: Sequence[Unit], pauses: Sequence[Pause], *, duration_s: float, limits: CutLengths) -> list[Cut]:
     """Clips for units, in order of time.
 
     Args:
@@ -172,7 +172,7 @@ def _runs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
         yield run
 
 
-def _clips(run: list[Unit], pauses: Sequence[Pause], limits: Limits) -> list[Cut]:
+def _clips(run: list[Unit], pauses: Sequence[Pause], limits: CutLengths) -> list[Cut]:
     boundaries = _boundaries(run, pauses, limits)
     cuttable = [index for index, at in enumerate(boundaries) if at.end_s is not None or at.start_s is not None]
     # The outer edges count in any case, so that every unit comes out, if need be with a fault.
@@ -195,7 +195,7 @@ def _clips(run: list[Unit], pauses: Sequence[Pause], limits: Limits) -> list[Cut
     return found[::-1]
 
 
-def _cost(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: Limits) -> float:
+def _cost(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: CutLengths) -> float:
     if begin.start_s is None or end.end_s is None:
         return _OUT_OF_LIMITS
     seconds = end.end_s - begin.start_s
@@ -208,7 +208,7 @@ def _cost(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: Limit
     return cost if ends_sentence(units[-1].text) else cost + _NO_SENTENCE_END
 
 
-def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: Limits) -> Cut:
+def _clip(units: Sequence[Unit], begin: _Boundary, end: _Boundary, limits: CutLengths) -> Cut:
     start_s = units[0].start_s if begin.start_s is None else begin.start_s
     end_s = max(unit.end_s for unit in units) if end.end_s is None else end.end_s
     fault = None
@@ -242,7 +242,7 @@ def _unusable(unit: Unit, fault: Fault | None) -> Cut:
     )
 
 
-def _boundaries(run: Sequence[Unit], pauses: Sequence[Pause], limits: Limits) -> list[_Boundary]:
+def _boundaries(run: Sequence[Unit], pauses: Sequence[Pause], limits: CutLengths) -> list[_Boundary]:
     """Before the first unit, between each two, after the last: len(run) + 1."""
     found = [_Boundary(None, _begin(_near(pauses, run[0].start_s, run[0].start_s, limits), limits))]
     latest = found[0].start_s or 0.0
@@ -263,7 +263,7 @@ def _boundaries(run: Sequence[Unit], pauses: Sequence[Pause], limits: Limits) ->
     return [*found, _Boundary(_end(_near(pauses, stop, stop, limits), limits), None)]
 
 
-def _near(pauses: Sequence[Pause], first_s: float, last_s: float, limits: Limits) -> Pause | None:
+def _near(pauses: Sequence[Pause], first_s: float, last_s: float, limits: CutLengths) -> Pause | None:
     """The best pause near a stretch: near it and long."""
     at = bisect_left(pauses, first_s - limits.reach_s, key=lambda pause: pause.end_s)
     best, best_score = None, math.inf
@@ -277,15 +277,15 @@ def _near(pauses: Sequence[Pause], first_s: float, last_s: float, limits: Limits
     return best
 
 
-def _begin(pause: Pause | None, limits: Limits) -> float | None:
+def _begin(pause: Pause | None, limits: CutLengths) -> float | None:
     return None if pause is None else max(pause.middle_s if pause.start_s else 0.0, pause.end_s - limits.padding_s)
 
 
-def _end(pause: Pause | None, limits: Limits) -> float | None:
+def _end(pause: Pause | None, limits: CutLengths) -> float | None:
     return None if pause is None else min(pause.middle_s, pause.start_s + limits.padding_s)
 
 
-def _parts(unit: Unit, pauses: Sequence[Pause], limits: Limits) -> list[Unit]:
+def _parts(unit: Unit, pauses: Sequence[Pause], limits: CutLengths) -> list[Unit]:
     """A cue that is too long for a clip, split where its text and the recording both pause; else as it is.
 
     A pause's position in the text follows from how much of the speech lies before it. That is an estimate, so a mark

@@ -20,7 +20,7 @@ from utils.audio.pauses import FRAMES_PER_SECOND, Pause, find_pauses, stream_lev
 from utils.audio.recognizer import Transcriber
 from utils.dataset.formats.cues import Cue
 from utils.dataset.segmentation.align import align, with_deviations, word_units
-from utils.dataset.segmentation.cut import Cut, Limits, Unit, cut_units
+from utils.dataset.segmentation.cut import Cut, CutLengths, Unit, cut_units
 from utils.dataset.segmentation.transcribe import hear_recording
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError
@@ -40,7 +40,7 @@ class LongAudio:
 
     kept: Path
     """Folder for pauses and words that need not be found again."""
-    limits: Limits = field(default_factory=Limits)
+    limits: CutLengths = field(default_factory=CutLengths)
     transcriber: Transcriber | None = None
     """Who writes down recordings without times; nobody when None."""
     language: str = ""

@@ -23,7 +23,7 @@ from utils.dataset.formats.readers import LISTS, TABLES
 from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
-from utils.dataset.sources.recording import Reading, Recording
+from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.dataset.storage.report import Fault
 from utils.errors import UserError
 
@@ -38,7 +38,7 @@ _LAYOUTS = (
 )
 
 
-def read_sources(paths: Sequence[Path], reading: Reading) -> list[Recording]:
+def read_sources(paths: Sequence[Path], reading: ReadOptions) -> list[Recording]:
     """Every recording, transcript, cue and row of what the user gave, in a fixed order.
 
     Args:
@@ -75,7 +75,7 @@ def require_inputs(paths: Iterable[Path]) -> None:
             raise UserError(what="the input does not exist", where=str(path), fix=_LAYOUTS)
 
 
-def _read_one(path: Path, reading: Reading) -> list[Recording]:
+def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     # Of this moment: an archive may have been unpacked since, and folders change between two calls.
     source, reading = path.expanduser(), replace(reading, files=Listing())
     if source.is_dir():
@@ -102,7 +102,7 @@ def _refused(path: Path, error: UserError) -> Recording:
     )
 
 
-def _folder(folder: Path, reading: Reading) -> list[Recording]:
+def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
     """The rows of all tables of a folder and its subfolders, then all files that no row names."""
     found: list[Recording] = []
     read: list[Path] = []
@@ -126,7 +126,7 @@ def _folder(folder: Path, reading: Reading) -> list[Recording]:
     return found + _unnamed(folder, reading, found, read)
 
 
-def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
+def _listed(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
     """The rows of a table; one that leads out of `root` is not followed."""
     found, files = [], reading.files
     folder, root = table.parent.absolute(), root.absolute()
@@ -160,7 +160,9 @@ def _listed(table: Path, root: Path, reading: Reading) -> list[Recording]:
     return found
 
 
-def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables: Sequence[Path]) -> list[Recording]:
+def _unnamed(
+    folder: Path, reading: ReadOptions, listed: Sequence[Recording], tables: Sequence[Path]
+) -> list[Recording]:
     """What no row names: recordings with what says their words, then texts, subtitles, archives and other tables.
 
     Args:
@@ -196,7 +198,7 @@ def _unnamed(folder: Path, reading: Reading, listed: Sequence[Recording], tables
     return found + [Recording(audio=path, fault=fault) for path in lone]
 
 
-def _no_row(audio: Path, tables: Sequence[Path], reading: Reading) -> Fault | None:
+def _no_row(audio: Path, tables: Sequence[Path], reading: ReadOptions) -> Fault | None:
     """What is wrong with a recording that should stand in a table; None where there is no table for it."""
     names = [table.name for table in tables if audio.is_relative_to(table.parent)]
     if not names:
@@ -228,7 +230,7 @@ def _outside(what: str, path: Path, root: Path) -> Fault:
     return Fault("outside the folder", f"{what} points outside {root}; {_HOW_TO_ALLOW}")
 
 
-def _alone(path: Path, reading: Reading) -> list[Recording]:
+def _alone(path: Path, reading: ReadOptions) -> list[Recording]:
     """A recording or a subtitle file that was given by itself, with its companion beside it."""
     if path.suffix.lower() in AUDIO_SUFFIXES:
         return _with_words(path, path.parent, reading, None)
@@ -241,7 +243,7 @@ def _alone(path: Path, reading: Reading) -> list[Recording]:
     return _with_words(audio, path.parent, reading, None)
 
 
-def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | None) -> list[Recording]:
+def _with_words(audio: Path, folder: Path, reading: ReadOptions, missing: Fault | None) -> list[Recording]:
     """The clips of a recording: by its subtitles, its text file, or its recognized text.
 
     Args:
@@ -266,7 +268,7 @@ def _with_words(audio: Path, folder: Path, reading: Reading, missing: Fault | No
         return [Recording(audio=audio, fault=Fault("unreadable audio", error.what))]
 
 
-def _by_companion(audio: Path, folder: Path, reading: Reading, missing: Fault | None) -> list[Recording]:
+def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Fault | None) -> list[Recording]:
     files = reading.files
     cues_beside, text = cue_files(audio, files), find_text(audio, files)
     companion = cues_beside[0] if cues_beside else text if files.is_file(str(text)) else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.table import DEFAULT_SPEAKER
-from utils.dataset.segmentation.cut import Limits
+from utils.dataset.segmentation.cut import CutLengths
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import Fault, Span
@@ -35,7 +35,7 @@ class Recording:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadOptions:
     """How what the user gave is read."""
 
     long_audio: LongAudio
@@ -45,7 +45,7 @@ class Reading:
     """What lies in the folders of one input."""
 
     @classmethod
-    def of(cls, config: PrepareConfig, kept: Path) -> "Reading":
+    def of(cls, config: PrepareConfig, kept: Path) -> "ReadOptions":
         """How the settings say it; what need not be found twice is kept in the folder `kept`."""
         transcriber = None
         if config.transcriber is not None:
@@ -59,7 +59,7 @@ class Reading:
             transcriber = Transcriber(settings)
         long_audio = LongAudio(
             kept=kept,
-            limits=Limits(shortest_s=config.shortest, longest_s=config.longest, padding_s=config.padding),
+            limits=CutLengths(shortest_s=config.shortest, longest_s=config.longest, padding_s=config.padding),
             transcriber=transcriber,
             language=config.language if config.detect_language else "",
         )

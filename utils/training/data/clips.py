@@ -53,7 +53,7 @@ class TrainingClip:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ClipLimits:
     """What a clip must fit to be trained on."""
 
     max_audio_length: int
@@ -117,7 +117,7 @@ def select_clips(
 
 def within_limits(
     selection: Selection,
-    limits: Limits,
+    limits: ClipLimits,
     files: AudioFiles,
     progress: Callable[[str, int, int | None], None] | None = None,
 ) -> tuple[list[TrainingClip], list[dict[str, Any]]]:
@@ -164,7 +164,7 @@ def _reading(clip: Clip, starts: list[int] | None, seconds: float) -> NDArray[np
     return np.array([times, starts], dtype=np.float32).T
 
 
-def _misfit(num_tokens: int, num_samples: int, limits: Limits) -> str:
+def _misfit(num_tokens: int, num_samples: int, limits: ClipLimits) -> str:
     seconds = num_samples / DATASET_RATE
     if seconds < MIN_CLIP_SECONDS:
         return f"{seconds:.2f} s is shorter than {MIN_CLIP_SECONDS} s"
@@ -185,7 +185,7 @@ def _check_files(csv: Path, manifest: list[Clip]) -> None:
         )
 
 
-def limits_of(settled: TrainConfig) -> Limits:
+def limits_of(settled: TrainConfig) -> ClipLimits:
     """What clips must fit."""
     assert settled.max_audio_length and settled.max_text_length
-    return Limits(max_audio_length=settled.max_audio_length, max_text_length=settled.max_text_length)
+    return ClipLimits(max_audio_length=settled.max_audio_length, max_text_length=settled.max_text_length)

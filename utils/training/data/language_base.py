@@ -19,7 +19,7 @@ from utils.events.progress import ProgressFn
 from utils.files import write_atomic
 from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig
-from utils.training.data.vocabulary_plan import Reading, advice, long_limits, read_texts, texts_of
+from utils.training.data.vocabulary_plan import Coverage, advice, long_limits, read_texts, texts_of
 from utils.training.optimizer.precision import make_accelerator
 
 MOST_KEPT = 40
@@ -37,7 +37,7 @@ class LanguageLook:
     """Where the texts are from."""
     texts: list[tuple[str, float]]
     """Each with the seconds of its sound, 0 where there is none."""
-    before: Reading
+    before: Coverage
 
     @property
     def limit(self) -> int:
@@ -52,7 +52,7 @@ class MadeBase:
     added: AddedLanguage
     tuned: TunedDvae | None
     """What training the DVAE came to; None when it was not asked for."""
-    after: Reading
+    after: Coverage
 
     @property
     def limit(self) -> int:
@@ -145,7 +145,7 @@ def _keep(look: LanguageLook, **outcome: Any) -> None:
     write_atomic(look.project.folder / READING_FILE, json.dumps(found, ensure_ascii=False, indent=1))
 
 
-def _values(reading: Reading, limit: int) -> dict[str, Any]:
+def _values(reading: Coverage, limit: int) -> dict[str, Any]:
     """A reading as plain values: what the page shows."""
     counts = {name: getattr(reading, name) for name in ("num_texts", "num_tokens", "over_limit", "samples")}
     rates = {name: getattr(reading, name) for name in ("tokens_per_word", "tokens_per_second")}

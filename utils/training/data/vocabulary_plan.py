@@ -18,7 +18,7 @@ from utils.text.normalize import normalize
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 from utils.text.vocabulary.corpus import iter_texts
 from utils.text.vocabulary.learn import words_of
-from utils.training.data.clips import Limits
+from utils.training.data.clips import ClipLimits
 
 MOST_TEXTS = 20_000
 """Texts that are read for a plan."""
@@ -30,7 +30,7 @@ DENSE = 2.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Coverage:
     """How one tokenizer reads the texts."""
 
     unknown: Counter[str]
@@ -68,7 +68,7 @@ def texts_of(path: Path, *, is_manifest: bool) -> list[tuple[str, float]]:
     return [(text, 0.0) for text, _ in zip(iter_texts(path), range(MOST_TEXTS), strict=False)]
 
 
-def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tokenizer, *, limit: int) -> Reading:
+def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tokenizer, *, limit: int) -> Coverage:
     """How a tokenizer reads texts in this language, whether it has a token for it or not.
 
     Args:
@@ -106,7 +106,7 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
         count += 1
         if len(samples) < NUM_SAMPLES:
             samples.append(tokens)
-    return Reading(
+    return Coverage(
         unknown=unknown,
         num_tokens=num_tokens,
         num_words=num_words,
@@ -118,7 +118,7 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
     )
 
 
-def advice(reading: Reading, language: str, base: Base) -> str:
+def advice(reading: Coverage, language: str, base: Base) -> str:
     """What to do about this language: nothing, transliterate, or extend."""
     code = plain_code(language)
     # A sign without a word is no reason for another vocabulary.
@@ -148,7 +148,7 @@ def long_limits(base: Base, *, max_text_length: int | None, max_audio_length: in
     shape = base.gpt_shape()
     audio = LONG_AUDIO if max_audio_length is None else max_audio_length
     text = LONG_TEXT if max_text_length is None else max_text_length
-    limits = Limits(max_audio_length=audio, max_text_length=text)
+    limits = ClipLimits(max_audio_length=audio, max_text_length=text)
     given = {"max_text_length": max_text_length, "max_audio_length": max_audio_length}
     # Limits that nobody asked for give way to a smaller model.
     found = [one for one in limits.problems(shape) if any(one.startswith(name) and given[name] for name in given)]
