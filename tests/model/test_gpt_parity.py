@@ -177,7 +177,8 @@ def test_one_packed_row_holds_the_same_clips_as_rows() -> None:
     rows, packed = (pack(texts, codes, SHAPE, conditioned_codes=heard, layout=layout) for layout in ("rows", "packed"))
     assert packed.gather_indices.shape == (1, 512) and rows.gather_indices.shape == (4, 160)
     lengths = packed.cu_seqlens.diff()
-    assert lengths.tolist() == [row_length(len(t), len(c)) for t, c in zip(texts, codes, strict=True)] + [512 - 488]
+    wanted = [row_length(len(t), len(c), SHAPE) for t, c in zip(texts, codes, strict=True)]
+    assert lengths.tolist() == [*wanted, 512 - 488]
     for clip, (start, length) in enumerate(zip(packed.cu_seqlens, lengths[:4], strict=False)):
         assert torch.equal(packed.gather_indices[0, start : start + length], rows.gather_indices[clip, :length])
     for name in ("text", "code"):

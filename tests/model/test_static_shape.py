@@ -8,7 +8,7 @@ from utils.bases.loading import load_gpt
 from utils.model.gpt import ForwardOptions
 from utils.model.packing import NO_STATIC_SHAPE, PackedBatch, StaticShape, pack, round_up, row_length
 
-LONGEST = row_length(200, 250)
+LONGEST = row_length(200, 250, find_base("tiny").gpt_shape())
 ROOM = StaticShape(clips=8, longest=LONGEST, total=round_up(8 * LONGEST, 256))
 """As `--max-mel-length 250` makes it for 8 clips of up to 200 text tokens."""
 

@@ -4,7 +4,8 @@ Shapes: B clips, P = 32 conditioning latents, L text tokens (language token incl
     Lp and Mp the padded lengths of both parts, R rows of T positions, K and J scored positions.
 
 A clip reads [32 latents | START, L text tokens | start, M codes, 3 stops]; each position predicts the next one within
-its part: L text tokens and STOP, then M codes and 4 stops. Source of the counts: coqui-tts, GPT.forward, with the
+its part: L text tokens and STOP, then M codes and 4 stops. Where the model sees the text's STOP, the text part reads it
+as well and it predicts nothing. Source of the counts: coqui-tts, GPT.forward, with the
 positions that its attention mask hides not counted.
 
 Two layouts: "rows" gives each clip a row of its own, rounded up to few different lengths (R = B); "packed" puts all
@@ -111,9 +112,9 @@ class PackedBatch:
         return replace(self, **changed)
 
 
-def row_length(num_text: int, num_codes: int) -> int:
-    """Positions of a clip: L text tokens and M codes give 32 + L + 1 + M + 4."""
-    return NUM_LATENTS + num_text + 1 + num_codes + STOPS
+def row_length(num_text: int, num_codes: int, shape: GptShape) -> int:
+    """Positions of a clip: L text tokens and M codes give 32 + L + 1 + M + 4, and one more for a STOP that is seen."""
+    return NUM_LATENTS + num_text + 1 + shape.sees_stop + num_codes + STOPS
 
 
 def pack(
@@ -145,7 +146,7 @@ def pack(
         AssertionError: a clip is longer than the model's position tables; preparation refuses such clips.
     """
     assert max(map(len, texts)) <= shape.max_text_tokens and max(map(len, codes)) <= shape.max_audio_tokens - 1
-    text_in = [_edged(text, shape.start_text, 0, shape.stop_text) for text in texts]
+    text_in = [_edged(text, shape.start_text, int(shape.sees_stop), shape.stop_text) for text in texts]
     code_in = [_edged(clip, shape.start_audio, STOPS - 1, shape.stop_audio) for clip in codes]
     text_rows = _padded(text_in, _rounded([len(t) for t in text_in], 16, shape.text_positions), shape.stop_text)
     code_rows = _padded(code_in, _rounded([len(c) for c in code_in], multiple, shape.audio_positions), shape.stop_audio)
@@ -212,8 +213,8 @@ def _scored(
     text_indices, text_targets, code_indices, code_targets = [], [], [], []
     for clip, ((text, code), start) in enumerate(zip(parts, starts, strict=True)):
         text_at = start + NUM_LATENTS
-        text_indices.append(torch.arange(text) + text_at)
         text_targets.append(_edged(texts[clip], None, 1, shape.stop_text))
+        text_indices.append(torch.arange(len(text_targets[-1])) + text_at)
         kept = torch.ones(code, dtype=torch.bool)
         if conditioned_codes is not None:
             # A clip conditioned on its whole self still keeps its stop targets.

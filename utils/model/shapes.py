@@ -48,6 +48,8 @@ class GptShape:
     """Longest text, in tokens, that has position embeddings."""
     max_audio_tokens: int
     """Longest audio, in codes, that has position embeddings."""
+    sees_stop: bool = False
+    """Whether codes attend to the STOP behind the text in training, as they do in speaking; stock's mask hides it."""
 
     @property
     def num_codes(self) -> int:
@@ -111,8 +113,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def gpt_shape(config: dict[str, Any], tokenizer: Tokenizer) -> GptShape:
-    """Sizes of the GPT; text rows and special tokens follow the vocabulary, as in stock's Xtts.init_models."""
-    arguments = config["model_args"]
+    """Sizes of the GPT; text rows and special tokens follow the vocabulary, as in stock's Xtts.init_models.
+
+    config.json's `studio_gpt` holds what stock does not know.
+    """
+    arguments, own = config["model_args"], config.get("studio_gpt")
     return GptShape(
         layers=arguments["gpt_layers"],
         width=arguments["gpt_n_model_channels"],
@@ -125,6 +130,7 @@ def gpt_shape(config: dict[str, Any], tokenizer: Tokenizer) -> GptShape:
         stop_audio=arguments["gpt_stop_audio_token"],
         max_text_tokens=arguments["gpt_max_text_tokens"],
         max_audio_tokens=arguments["gpt_max_audio_tokens"],
+        sees_stop=isinstance(own, dict) and own.get("sees_stop") is True,
     )
 
 

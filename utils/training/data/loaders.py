@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.model.packing import NO_STATIC_SHAPE, StaticShape, round_up, row_length
+from utils.model.shapes import GptShape
 from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.data.batches import (
     Batch,
@@ -49,7 +50,7 @@ class Loaders:
         self._config, self._base, self._data, self._switches = config, base, data, switches
         self._conditioning = config.conditioning
         self._batches = EpochBatches(
-            _lengths(data.train),
+            _lengths(data.train, base.gpt_shape()),
             config.batch_size,
             seed=config.seed,
             balanced=switches.layout == "packed",
@@ -57,7 +58,7 @@ class Loaders:
             world=accelerator.num_processes,
         )
         # In the order of the manifest.
-        self._eval_batches = EpochBatches(_lengths(data.evaluate), config.eval_batch_size, seed=None)
+        self._eval_batches = EpochBatches(_lengths(data.evaluate, base.gpt_shape()), config.eval_batch_size, seed=None)
         self._static_shapes = {True: self._training_shape(), False: self._shape_of(self._eval_batches, num_epochs=1)}
         """The static shape of every batch, by whether it trains."""
         self._positions = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
@@ -140,7 +141,8 @@ class Loaders:
         config = self._config
         if config.max_mel_length:
             assert config.max_text_length
-            clip, size = row_length(config.max_text_length, config.max_mel_length), config.batch_size
+            size = config.batch_size
+            clip = row_length(config.max_text_length, config.max_mel_length, self._base.gpt_shape())
             return StaticShape(clips=size, longest=clip, total=round_up(clip * size, SHAPE_STEP))
         assert config.num_epochs
         return self._shape_of(self._batches, num_epochs=config.num_epochs)
@@ -167,9 +169,9 @@ class Loaders:
         )
 
 
-def _lengths(clips: list[TrainingClip]) -> list[int]:
+def _lengths(clips: list[TrainingClip], shape: GptShape) -> list[int]:
     """Positions of each clip's row."""
-    return [row_length(len(clip.tokens), len(clip.codes)) for clip in clips]
+    return [row_length(len(clip.tokens), len(clip.codes), shape) for clip in clips]
 
 
 def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
