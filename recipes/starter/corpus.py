@@ -1,9 +1,9 @@
 """Stage A: hours of English speech by espeak-ng, with held-out sentences: twelve voices say much, 120 others a little.
 
 Leaves below `work/corpus/`: wavs/<speaker>/<number>.wav (22 050 Hz, mono, 16 bit), metadata_train.csv,
-metadata_voices.csv (the part of it that has as many clips of the twelve as of the others), metadata_eval.csv (held-out
-sentences of the grammar) and metadata_heldout.csv (the fixed list in held_out.txt, the twelve taking turns). A clip
-that is already there is not made again.
+metadata_common.csv (the part of it that has common words, and as many clips of the twelve as of the others),
+metadata_eval.csv (held-out sentences of the grammar) and metadata_heldout.csv (the fixed list in held_out.txt, the
+twelve taking turns). A clip that is already there is not made again.
 """
 
 import csv
@@ -24,7 +24,7 @@ from torch import Tensor
 from recipes.starter.sentences import SentenceMaker
 from recipes.starter.timings import Timer
 from recipes.starter.voices import GPT_VOICES, EspeakVoice, everyone, other_voices
-from recipes.starter.word_lists import WordLists
+from recipes.starter.word_lists import CommonWords, WordLists
 from utils.config import DATASET_RATE
 from utils.errors import UserError
 
@@ -33,6 +33,8 @@ MAX_CLIP_SAMPLES = 255_995
 HEADER = ("audio_file", "text", "speaker_name", "word_times")
 MOST_APART_S = 0.15
 """Library and program differ by some pauses at most; a clip that differs by more has no times."""
+COMMON_SHARE = 0.6
+"""Of the clips with common words; the rest are sentences of the grammar, so that none is forgotten."""
 HELD_OUT = Path(__file__).resolve().parent / "held_out.txt"
 
 
@@ -41,7 +43,7 @@ class Utterance:
     """One clip of the corpus."""
 
     split: str
-    """train, eval or heldout."""
+    """train, common, eval or heldout."""
     voice: EspeakVoice
     """Who speaks."""
     number: int
@@ -59,6 +61,7 @@ def run(
     clips_per_voice: int = 4500,
     lists_per_voice: int = 1500,
     clips_per_other: int = 150,
+    num_common: int = 20_000,
     eval_per_voice: int = 20,
     seed: int = 7,
 ) -> None:
@@ -68,7 +71,8 @@ def run(
         UserError: espeak-ng or the dictionary is not installed.
     """
     corpus, counts = work / "corpus", {"clips_per_voice": clips_per_voice, "lists_per_voice": lists_per_voice}
-    planned = list(plan(**counts, clips_per_other=clips_per_other, eval_per_voice=eval_per_voice, seed=seed))
+    counts |= {"clips_per_other": clips_per_other, "num_common": num_common, "eval_per_voice": eval_per_voice}
+    planned = list(plan(**counts, seed=seed))
     for voice in everyone():
         (corpus / "wavs" / voice.name).mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -78,22 +82,22 @@ def run(
         made = list(zip(planned, sizes, strict=True))
     rows = {one: size for one, size in made if size <= MAX_CLIP_SAMPLES}
     times = word_times(rows)
-    parts = {split: [one for one in rows if one.split == split] for split in ("train", "eval", "heldout")}
-    for name, part in (parts | {"voices": voices_alike(parts["train"])}).items():
+    parts = {split: [one for one in rows if one.split == split] for split in ("train", "common", "eval", "heldout")}
+    parts["train"] += parts["common"]
+    for name, part in parts.items():
         _write_manifest(corpus / f"metadata_{name}.csv", part, times, corpus)
         hours = sum(rows[one] for one in part) / DATASET_RATE / 3600
         print(f"corpus: metadata_{name}.csv has {len(part)} clips, {hours:.2f} hours", flush=True)
 
 
-def voices_alike(train: list[Utterance]) -> list[Utterance]:
-    """All training clips of the other voices and as many of the twelve, if there are."""
-    twelve = [one for one in train if one.voice in GPT_VOICES]
-    others = [one for one in train if one.voice not in GPT_VOICES]
-    return others + random.Random(1).sample(twelve, min(len(others), len(twelve)))
-
-
 def plan(
-    *, clips_per_voice: int, lists_per_voice: int = 0, clips_per_other: int = 0, eval_per_voice: int, seed: int
+    *,
+    clips_per_voice: int,
+    lists_per_voice: int = 0,
+    clips_per_other: int = 0,
+    num_common: int = 0,
+    eval_per_voice: int,
+    seed: int,
 ) -> Iterator[Utterance]:
     """Every clip of the corpus: no sentence occurs twice, none of held_out.txt is in train or eval.
 
@@ -101,6 +105,7 @@ def plan(
         clips_per_voice: of the grammar's sentences, for training, by each of the twelve.
         lists_per_voice: of dictionary words, for training as well.
         clips_per_other: of the grammar's sentences, by each other voice; one more is for evaluation.
+        num_common: of common words and of the grammar's sentences, by one of the twelve and one of the others in turn.
         eval_per_voice: of the grammar's sentences, for evaluation, by each of the twelve.
         seed: of both.
     """
@@ -120,6 +125,11 @@ def plan(
     for number, voice in itertools.product(range(clips_per_other + 1 if clips_per_other else 0), other_voices()):
         split = "train" if number else "eval"
         yield Utterance(split=split, voice=voice, number=number, text=next(sentences))
+    rng, common = random.Random(seed), iter(CommonWords(seed)) if num_common else iter(())
+    turns = itertools.cycle(itertools.chain.from_iterable(zip(other_voices(), itertools.cycle(GPT_VOICES))))
+    for number, voice in enumerate(itertools.islice(turns, num_common)):
+        text = next(common if rng.random() < COMMON_SHARE else sentences)
+        yield Utterance(split="common", voice=voice, number=number, text=text)
 
 
 def held_out_sentences() -> list[str]:

@@ -45,7 +45,7 @@ class LrSchedule:
 
 
 FROM_NOTHING = LrSchedule(num_epochs=3, warmup_steps=400, learning_rate=3e-4, manifest="metadata_train.csv")
-LATER = LrSchedule(num_epochs=1, warmup_steps=60, learning_rate=1.5e-4, manifest="metadata_voices.csv")
+LATER = LrSchedule(num_epochs=1, warmup_steps=60, learning_rate=1.5e-4, manifest="metadata_common.csv")
 """For a GPT that speaks already: at 3e-4 its loss rose from 1.9 to 2.2 and then diverged."""
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from recipes.starter.corpus import held_out_sentences, plan, voices_alike
+from recipes.starter.corpus import held_out_sentences, plan
 from recipes.starter.inflect import plural, split_forms, with_articles
 from recipes.starter.sentences import MAX_CHARACTERS, MAX_WORDS, MIN_WORDS, SentenceMaker
 from recipes.starter.voices import DEMO_VOICE, FORBIDDEN_VARIANTS, GPT_VOICES, everyone, other_voices
@@ -59,9 +59,15 @@ def test_a_folder_made_without_the_other_voices_keeps_its_clips_when_they_come()
     others = after[len(before) :]
     assert {one.voice for one in others} == set(other_voices())
     assert Counter(one.split for one in others) == {"eval": 120, "train": 240}
-    alike = voices_alike([one for one in after if one.split == "train"])
-    assert Counter(one.voice in GPT_VOICES for one in alike) == {True: 72, False: 240}
-    assert len(set(alike)) == len(alike)
+
+
+@pytest.mark.programs("dictionary")
+def test_common_words_are_said_more_often_by_the_twelve_and_the_others_in_turn() -> None:
+    pytest.importorskip("wordfreq")
+    common = [one for one in plan(clips_per_voice=0, num_common=600, eval_per_voice=0, seed=7) if one.split == "common"]
+    assert Counter(one.voice in GPT_VOICES for one in common) == {True: 300, False: 300}
+    words = Counter(word for one in common for word in re.findall("[a-z]+", one.text.lower()))
+    assert words["water"] > 0 and len(words) > 1500
 
 
 def test_the_demo_voices_own_held_out_sentences_are_not_held_against_it() -> None:

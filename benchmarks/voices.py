@@ -1,0 +1,231 @@
+"""How well a fine-tuned voice speaks: python -m benchmarks.voices (a night on two cores; it resumes where it stopped).
+
+Three voices that the starter never heard, with 3, 10 and 20 minutes of speech and three seeds each, are fine-tuned with
+the starter's defaults and exported. The base, the best checkpoint and the exported model then say sentences that
+nothing was chosen with, and stock coqui-tts's own recipe, trained on the same clips for the same seconds, says them
+through the same decoder. Words, endings and voice are measured as in any evaluation, without guards.
+
+Writes benchmarks/results/voices.json and, with --picture, docs/images/voices.png.
+"""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+from recipes.demo_voice.make import VOICE as DEMO_OPTIONS
+from recipes.starter.corpus import read_wav, speak
+from recipes.starter.sentences import SentenceMaker
+from recipes.starter.synthetic_speakers import NUM_SYNTHETIC_SPEAKERS, make_synthetic_speakers
+from recipes.starter.voices import DEMO_VOICE, EspeakVoice
+from utils.audio.decode import load_audio
+from utils.audio.write import write_wav
+from utils.bases.find import find_base
+from utils.checkpoints.layout import find_run
+from utils.config import DATASET_RATE, ExportConfig, TrainConfig
+from utils.dataset.build import prepare
+from utils.dataset.settings import PrepareConfig
+from utils.dataset.storage.manifest import read_manifest
+from utils.evaluation.evaluate import embedder, evaluate
+from utils.evaluation.features import RATE
+from utils.evaluation.settings import EvaluateConfig
+from utils.hardware.processor import cpu
+from utils.inference.engine import Synthesizer
+from utils.inference.export import export_model
+from utils.model.weights import part, write_pickle
+from utils.model.xtts import DECODER_PREFIX, full_state
+from utils.project.paths import open_project
+from utils.training.run import fine_tune
+
+ROOT = Path(__file__).resolve().parent
+RESULTS = ROOT / "results" / "voices.json"
+FIGURES = ("near_miss", "run_on", "early_stop", "flawless", "cosine", "spectrum", "mcd_db", "duration_ratio")
+MODELS = ("base", "best", "ready", "stock")
+STOCK_RATE, STOCK_BATCH = 5e-6, 3
+"""Learning rate and batch size of stock's recipe for fine-tuning XTTS v2 (coqui-tts, recipes/ljspeech/xtts_v2)."""
+TAIL_S = 0.2
+"""Silence behind a clip, as recordings have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to measure."""
+
+    sentences: Path = ROOT / "sentences.txt"
+    """Sentences to speak, one a line."""
+    num_sentences: int = 100
+    """At most so many of them."""
+    voices: tuple[str, ...] = ("demo", "british", "made")
+    """The bundled voice, espeak-ng's f5 with a British accent, and a throat made at random."""
+    minutes: tuple[int, ...] = (3, 10, 20)
+    """Of speech, for training."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """Of training, decoder and speech."""
+    stock: bool = True
+    """Train stock's recipe as well."""
+    work: Path = Path("~/.cache/xtts-finetuning-studio/voices")
+    """Folder for datasets, runs and the result of each cell; what is there is not done again."""
+    out: Path = RESULTS
+    """Results file."""
+    cell: str = ""
+    """Do one cell, voice/minutes/seed, in this process; used by the benchmark itself."""
+
+
+def main() -> None:
+    settings = tyro.cli(Settings, description=__doc__)
+    work = settings.work.expanduser()
+    if settings.cell:
+        asked_voice, asked_minutes, asked_seed = settings.cell.split("/")
+        do_cell(settings, work, asked_voice, int(asked_minutes), int(asked_seed))
+        return
+    cells = {}
+    # All sizes of one seed first: a table of one seed is there after a third of the time.
+    for seed, minutes, voice in product(settings.seeds, settings.minutes, settings.voices):
+        name = f"{voice}/{minutes}/{seed}"
+        result = work / name / "cell.json"
+        if not result.is_file():
+            command = [sys.executable, "-m", "benchmarks.voices", *sys.argv[1:], f"--cell={name}"]
+            subprocess.run(command, cwd=ROOT.parent, check=True)
+        cells[name] = json.loads(result.read_text(encoding="utf-8"))
+        record = {
+            "benchmark": "voices",
+            "processor": cpu().model,
+            "torch": torch.__version__,
+            "sentences": settings.sentences.read_text(encoding="utf-8").splitlines()[: settings.num_sentences],
+            "cells": cells,
+        }
+        settings.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(table(cells), flush=True)
+
+
+def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) -> None:
+    """Prepare, train, export and measure one voice; writes cell.json."""
+    voice, folder = _voices(work)[name], work / name / str(minutes) / str(seed)
+    recordings = _recordings(work / "recordings" / name, voice, minutes)
+    shutil.rmtree(folder, ignore_errors=True)
+    prepare(PrepareConfig(project="voice", input=recordings, language="en", output=folder, base="starter"))
+    began = time.monotonic()
+    trained = fine_tune(TrainConfig(project="voice", output=folder, seed=seed), project=open_project("voice", folder))
+    train_s = time.monotonic() - began
+    export_model(ExportConfig(project="voice", output=folder))
+    export_s = time.monotonic() - began - train_s
+    common: dict[str, Any] = {
+        "sentences": settings.sentences,
+        "num_sentences": settings.num_sentences,
+        "synthesiser_voice": voice.voice if voice.data is None else voice.voice.split("+")[0],
+        "seed": seed,
+    }
+    found = evaluate(EvaluateConfig(project="voice", output=folder, checkpoint="base,best,ready", **common))
+    models = {model.name: asdict(model.summary) for model in found.models}
+    run = find_run(open_project("voice", folder), trained.folder.name)
+    if settings.stock:
+        _train_stock(folder, run, seconds=train_s, seed=seed)
+        reference = run / "reference.wav"
+        stock = EvaluateConfig(
+            model=str(folder / "stock"), reference=reference, language="en", out=folder / "said_by_stock", **common
+        )
+        models["stock"] = asdict(evaluate(stock).models[0].summary)
+    cell = {
+        "train_s": round(train_s, 1),
+        "export_s": round(export_s, 1),
+        "steps": trained.num_steps,
+        "cosine_of_recordings": cosine_of_recordings(folder, run),
+        "models": {model: {figure: values[figure] for figure in FIGURES} for model, values in models.items()},
+    }
+    (folder / "cell.json").write_text(json.dumps(cell, indent=1) + "\n", encoding="utf-8")
+
+
+def cosine_of_recordings(folder: Path, run: Path) -> float:
+    """Mean similarity of the evaluation clips, which nobody trained on, to the run's reference recording."""
+    embed = embedder(Synthesizer(find_base("starter")))
+    own = embed(load_audio(run / "reference.wav", RATE))
+    clips = read_manifest(open_project("voice", folder).eval_csv)
+    return statistics.fmean(float(embed(load_audio(clip.audio, RATE)) @ own) for clip in clips)
+
+
+def table(cells: dict[str, Any]) -> str:
+    """Means over voices and seeds, a row a size and model."""
+    head = ["minutes", "model", *FIGURES, "of the way", "cells"]
+    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    for minutes in dict.fromkeys(name.split("/")[1] for name in cells):
+        chosen = [cell for name, cell in cells.items() if name.split("/")[1] == minutes]
+        for model in MODELS:
+            rows = [cell["models"][model] for cell in chosen if model in cell["models"]]
+            if not rows:
+                continue
+            means = [statistics.fmean(row[figure] for row in rows) for figure in FIGURES]
+            ways = [
+                (cell["models"][model]["cosine"] - cell["models"]["base"]["cosine"])
+                / (cell["cosine_of_recordings"] - cell["models"]["base"]["cosine"])
+                for cell in chosen
+                if model in cell["models"]
+            ]
+            cells_of_row = [f"{mean:.3f}" for mean in means] + [f"{statistics.fmean(ways):.2f}", str(len(rows))]
+            lines.append(f"| {minutes} | {model} | {' | '.join(cells_of_row)} |")
+    return "\n".join(lines)
+
+
+def _voices(work: Path) -> dict[str, EspeakVoice]:
+    made = make_synthetic_speakers(work / "throats", count=NUM_SYNTHETIC_SPEAKERS + 1)[-1]
+    british = EspeakVoice(name="british", voice="en-gb+f5", pitch=40, speed=150)
+    return {"demo": DEMO_VOICE, "british": british, "made": made}
+
+
+def _recordings(folder: Path, voice: EspeakVoice, minutes: int) -> Path:
+    """A folder with metadata.csv and clips of so many minutes, a tenth more for evaluation; shared by all seeds."""
+    assert [voice.voice, str(voice.pitch), str(voice.speed)] == DEMO_OPTIONS[1::2] or voice is not DEMO_VOICE
+    target = folder / str(minutes)
+    if (target / "metadata.csv").is_file():
+        return target
+    (target / "wavs").mkdir(parents=True, exist_ok=True)
+    seconds, rows = 0.0, list[str]()
+    for number, text in enumerate(SentenceMaker(seed=90_210)):
+        path = target / "wavs" / f"{number:04d}.wav"
+        seconds += speak(text, voice, path) / DATASET_RATE
+        wav = torch.nn.functional.pad(read_wav(path), (0, int(TAIL_S * DATASET_RATE)))
+        write_wav(path, wav, DATASET_RATE)
+        rows.append(f"{path.stem}|{text}")
+        if seconds >= minutes * 66:
+            break
+    (target / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return target
+
+
+def _train_stock(folder: Path, run: Path, *, seconds: float, seed: int) -> None:
+    """Stock's recipe for as long as ours trained, in folder/stock as a model with the base's own decoder."""
+    from benchmarks.stock import stock_steps
+
+    base = find_base("starter")
+    state = base.state()
+    start = part(state, "gpt.")
+    steps = stock_steps(
+        base.folder,
+        open_project("voice", folder),
+        start=start,
+        learning_rate=STOCK_RATE,
+        batch_size=STOCK_BATCH,
+        seed=seed,
+    )
+    began = time.monotonic()
+    gpt = next(steps)
+    while time.monotonic() - began < seconds:
+        gpt = next(steps)
+    target = folder / "stock"
+    target.mkdir()
+    for name in ("config.json", "vocab.json", "speakers_xtts.pth", "about.json", "mel_stats.pth", "dvae.safetensors"):
+        shutil.copyfile(base.folder / name, target / name)
+    weights = full_state(gpt.state_dict(), part(state, DECODER_PREFIX), base.mel_stats())
+    write_pickle(target / "model.pth", {"model": weights})
+
+
+if __name__ == "__main__":
+    main()
