@@ -21,7 +21,7 @@ LEAST, MOST = 3, 9
 NUM_COMMON, MOST_COMMON = 40_000, 10
 """So many of the commonest words of English are looked at; common words a sentence, at most."""
 JOINED, RARE = 0.4, 0.15
-"""Share of the gaps between common words that have a joint, and of the words that are dealt as if all were as common."""
+"""Share of the gaps between common words that have a joint, and of the words that are dealt as if equally common."""
 
 
 class WordLists:
