@@ -26,6 +26,8 @@ from utils.performance_utils import (
     timing,
     useful_flops,
 )
+from utils.performance_utils import phases as phases_module
+from utils.performance_utils.phases import PhaseClock
 
 MB = 1_000_000
 Result = TypeVar("Result")
@@ -348,3 +350,27 @@ def test_a_batch_of_names_that_the_model_does_not_know_is_explained() -> None:
     )
     with pytest.raises(UserError, match="does not take this batch"):
         search.find_optimal_batch_size()
+
+
+def test_phases_follow_one_another_and_what_is_not_counted_lies_between(monkeypatch):
+    now = iter((0.0, 1.0, 1.5, 4.5, 5.0, 9.0))
+    monkeypatch.setattr(phases_module.time, "perf_counter", lambda: next(now))
+    clock = PhaseClock(torch.device("cpu"))
+    for phase in ("transfer", "forward", "", "forward", "optimizer"):
+        clock.begin(phase)
+    assert clock.take() == {"transfer": 1.0, "forward": 0.5 + 0.5}
+    assert clock.take() == {}
+    clock.begin("")
+    assert clock.take() == {"optimizer": 4.0}
+
+
+@pytest.mark.gpu
+def test_phases_of_a_gpu_are_as_long_as_it_computes():
+    clock, a = PhaseClock(torch.device("cuda")), torch.randn(4096, 4096, device="cuda")
+    clock.begin("forward")
+    for _ in range(50):
+        a = (a @ a).clamp(-1, 1)
+    clock.begin("")
+    launched = clock.take()
+    torch.cuda.synchronize()
+    assert launched == {} and clock.take()["forward"] > 0.001

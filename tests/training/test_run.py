@@ -65,10 +65,14 @@ def test_the_log_tells_every_step_and_evaluation(project: Project) -> None:
         "grad_norm",
         "step_s",
         "data_s",
+        "phases",
         "audio_s",
     }
     assert set(steps[0]) == wanted
     assert steps[0]["loss"] == pytest.approx(0.01 * steps[0]["loss_text"] + steps[0]["loss_mel"], rel=1e-4)
+    computed = [steps[1]["phases"][name] for name in ("transfer", "forward", "backward", "optimizer")]
+    assert set(steps[1]["phases"]) == {"data", "logging", "transfer", "forward", "backward", "optimizer"}
+    assert 0.5 * steps[1]["step_s"] < sum(computed) <= steps[1]["step_s"] + 0.001
     assert len([event for event in events if event["kind"] == "eval"]) == 2
     started = events[0]
     sources = started["sources"]

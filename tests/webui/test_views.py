@@ -124,6 +124,18 @@ def test_a_run_tells_how_far_it_is_and_how_it_ended(tmp_path):
     assert "<img" not in failed
 
 
+def test_the_time_of_a_step_is_one_bar_of_phases(tmp_path):
+    steps = [
+        {"phases": {"data": 0.5, "forward": 1.0, "backward": 2.5}},
+        {"phases": {"forward": 4, "logging": 0.01}},
+        {},
+    ]
+    shown = run.progress(job(tmp_path), None, steps=steps)
+    assert "4.00 s · waiting for data: 6% · forward: 62% · backward: 31%" in shown and "logging: 0%" in shown
+    assert shown.count('class="piece phase-') == 4
+    assert text.TIME_BY_PHASE not in run.progress(job(tmp_path), None, steps=[{"phases": "none"}, {"step": 1}])
+
+
 def test_the_monitor_reads_once_for_everyone():
     monitor = Monitor()
     first = monitor.now()

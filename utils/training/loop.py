@@ -3,16 +3,18 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Literal
 
+import torch
 from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 
 from utils.checkpoints.async_saver import Snapshot
 from utils.errors import UserError
 from utils.performance_utils import timing, useful_flops
+from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
 from utils.training.restore import files_of
 from utils.training.state import RunState, Services, best_loss_at
@@ -57,14 +59,17 @@ def train_epochs(state: RunState, services: Services) -> End:
     """Each epoch ends with an evaluation and a checkpoint."""
     total = services.total_steps(state)
     while state.epoch < services.num_epochs:
-        loader = services.loaders.train(state.epoch, state.batches_done)
-        for batches, data_s in timed(grouped(loader, services.config.grad_accumulation)):
+        loader, host = services.loaders.train(state.epoch, state.batches_done), PhaseClock(torch.device("cpu"))
+        host.begin("data")
+        for batches in grouped(loader, services.config.grad_accumulation):
+            host.begin("step")
             require_readable(services, [fault for batch in batches for fault in batch.lost])
-            started = time.perf_counter()
             result = services.recovery.step(batches)
             state.batches_done += len(batches)
-            step_s = time.perf_counter() - started
-            log_step(state, services, result, total, step_s=step_s, data_s=data_s)
+            host.begin("logging")
+            phases = host.take() | services.trainer.clock.take()
+            step_s, data_s = phases.pop("step"), phases["data"]
+            log_step(state, services, result, total, step_s=step_s, phases=phases)
             track(services, result, batches, step_s=step_s, data_s=data_s)
             log_machine(services, loader, result)
             names = [name for batch in batches for name in batch.names]
@@ -73,7 +78,9 @@ def train_epochs(state: RunState, services: Services) -> End:
             if end := end_wanted(services):
                 return end
             if is_save_due(services):
+                host.begin("checkpoint")
                 save(state, services)
+            host.begin("data")
         losses = evaluate(services)
         # Before the first step that was not skipped there is nothing to log.
         if services.switches_logged:
@@ -130,9 +137,15 @@ def end_epoch(state: RunState) -> None:
 
 
 def log_step(
-    state: RunState, services: Services, result: StepResult, total_steps: int, *, step_s: float, data_s: float
+    state: RunState,
+    services: Services,
+    result: StepResult,
+    total_steps: int,
+    *,
+    step_s: float,
+    phases: Mapping[str, float],
 ) -> None:
-    """Write the step's event and update the progress bar."""
+    """Write the step's event, with the seconds of each phase, and update the progress bar."""
     step, loss = services.trainer.num_steps, result.losses.total
     state.first_loss = loss if step == 1 else state.first_loss
     state.last_loss = loss
@@ -148,8 +161,9 @@ def log_step(
         lr=result.learning_rate,
         grad_norm=result.grad_norm,
         step_s=step_s,
-        data_s=data_s,
+        data_s=phases["data"],
         audio_s=result.audio_seconds,
+        phases={name: round(seconds, 4) for name, seconds in phases.items()},
         **({"skipped": result.skipped} if result.skipped else {}),
         **({"loss_reading": result.losses.reading} if result.losses.reading else {}),
     )
@@ -300,13 +314,3 @@ def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
     source = iter(batches)
     while group := list(islice(source, size)):
         yield group
-
-
-def timed(groups: Iterator[list[Batch]]) -> Iterator[tuple[list[Batch], float]]:
-    """Each group with the seconds the loop waited for it."""
-    while True:
-        started = time.perf_counter()
-        group = next(groups, None)
-        if group is None:
-            return
-        yield group, time.perf_counter() - started

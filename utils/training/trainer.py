@@ -19,6 +19,7 @@ from utils.events.progress import ProgressFn
 from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel, conditioning_mel
+from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
 from utils.training.data.load import TrainingData, load_data
 from utils.training.data.loaders import Loaders
@@ -116,6 +117,8 @@ class Trainer:
         self.seed = seed
         self._watch = watch
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
+        self.clock = PhaseClock(self.device)
+        """Of the phases of training steps."""
         self.num_steps = 0
         """Optimizer steps done."""
 
@@ -160,10 +163,12 @@ class Trainer:
                 nullcontext() if is_last else self.accelerator.no_sync(self.model),
             ):
                 losses = self._forward(batch)
+                self.clock.begin("backward")
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
                 loss = loss + losses.reading / counts[2]
                 # DistributedDataParallel averages over processes; these are shares of one sum.
                 self.scaler.scale(loss * self.accelerator.num_processes).backward()
+                self.clock.begin("")
             sums += torch.stack(losses).detach()
         audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
         reduced: Tensor = self.accelerator.reduce(sums, reduction="sum")
@@ -176,6 +181,7 @@ class Trainer:
     def update(self, gathered: Gathered) -> StepResult:
         """Apply the gradients; where a number is not finite the weights stay as they are and only the step passes."""
         learning_rate = self.optimizer.param_groups[0]["lr"]
+        self.clock.begin("optimizer")
         self.scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.gpt.parameters(), self.grad_clip_norm)
         # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run. Several
@@ -191,6 +197,7 @@ class Trainer:
         self.num_steps += 1
         set_schedule(self.schedule, self.num_steps)
         self.discard()
+        self.clock.begin("")
         return StepResult(
             losses=losses,
             grad_norm=grad_norm,
@@ -209,6 +216,7 @@ class Trainer:
             sums += torch.stack([losses.text, losses.codes])
             counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
         text, codes = (sums.cpu() / counts).tolist()
+        self.clock.take()  # of training steps alone
         return Losses(text=text, codes=codes)
 
     def _evaluated(self, batch: Batch) -> GptLosses:
@@ -218,11 +226,16 @@ class Trainer:
         return forward() if self._watch is None else self._watch.attempt(self.gpt, forward, lambda: None)
 
     def _forward(self, batch: Batch, model: torch.nn.Module | None = None) -> GptLosses:
-        mels = self.mel(batch.conditioning_audio.to(self.device, non_blocking=True))
+        self.clock.begin("transfer")
+        audio = batch.conditioning_audio.to(self.device, non_blocking=True)
+        packed = batch.packed.to(self.device)
+        self.clock.begin("forward")
+        mels = self.mel(audio)
         dtype = DTYPES[self.precision]
         # Each weight is used once in a forward pass: a cache of half-precision copies would only hold memory.
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32, cache_enabled=False):
-            return (model or self.model)(batch.packed.to(self.device), mels)
+            losses: GptLosses = (model or self.model)(packed, mels)
+            return losses
 
     def _fault(self, losses: Losses, grad_norm: float) -> str:
         if not math.isfinite(losses.total):

@@ -36,6 +36,7 @@ from webui.views.project import activity
 DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "max_audio_length"))
 """Settings whose default belongs to the base."""
 NUM_SAMPLES = 40
+NUM_TIMED = 50
 LOG_LINES = 200
 
 log = logging.getLogger(__name__)
@@ -156,11 +157,12 @@ def _run(studio: Studio, job: Job) -> Updates:
     steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
+    timed = logs.tail(events, NUM_TIMED, kind="step", start=job.events_offset)
     is_over = not job.alive and not job.process_alive
     updates |= {f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name)) for switch in CHECKBOXES}
     return updates | {
         "train.proofs": run.proofs(switches),
-        "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job)),
+        "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job), timed),
         "train.loss_plot": _plot(run.losses(steps, evaluations)),
         "train.speed_plot": _plot(run.speeds(steps)),
         "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),

@@ -53,6 +53,16 @@ MEMORY_WORDS = {
     "rss": _("used by this run"),
     "peak_rss": _("peak"),
 }
+TIME_BY_PHASE = _("Where the time of a step goes")
+PHASES = {
+    "data": _("waiting for data"),
+    "transfer": _("to the device"),
+    "forward": _("forward"),
+    "backward": _("backward"),
+    "optimizer": _("optimizer"),
+    "checkpoint": _("checkpoint"),
+    "logging": _("logging"),
+}
 RUN = _("Run")
 RUN_HELP = _("The plots, badges, samples and log below show this run.")
 NEWEST_RUN = _("latest run")

@@ -1,6 +1,6 @@
 """A run as the page shows it: progress, which optimizations are effective, curves, samples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,22 @@ from webui import text
 from webui.fields import fields_of
 from webui.forms import shown
 from webui.markup import Markup, join, tag
-from webui.views.parts import badge, duration, empty, file_address, message, progress_bar, state_badge, table
+from webui.views.parts import badge, bar, duration, empty, file_address, message, progress_bar, state_badge, table
 
 MAX_SAMPLE_STEPS = 4
 """So many evaluations' samples can be played on the page; all lie in the run's folder."""
 
+LEAST_SHARE = 0.01
+"""Shorter phases of a step are not named."""
 
-def progress(job: Job, done: Progress | None, best: float | None = None, started: Event | None = None) -> Markup:
+
+def progress(
+    job: Job,
+    done: Progress | None,
+    best: float | None = None,
+    started: Event | None = None,
+    steps: Sequence[Event] = (),
+) -> Markup:
     """How far a job is, how it ended, and what to do next.
 
     Args:
@@ -29,6 +38,7 @@ def progress(job: Job, done: Progress | None, best: float | None = None, started
         done: how far it is.
         best: lowest evaluation loss of a run.
         started: a run's first event, which says which settings applied.
+        steps: its newest steps, whose time by phase is shown.
     """
     heading = tag("div", state_badge(job.state), " ", text.run_title(job.kind, job.name), class_="run-title")
     words = text.ENDED.get(job.state, "")
@@ -38,7 +48,22 @@ def progress(job: Job, done: Progress | None, best: float | None = None, started
         said = message("warning", _lines(job.message))
     is_trained = job.kind == "train" and job.state == "finished"
     hint = message("good", text.TRAINED) if is_trained else None
-    return tag("div", heading, _bar(job, done, best), _applied(started), said, hint, class_="panel")
+    return tag("div", heading, _bar(job, done, best), _phases(steps), _applied(started), said, hint, class_="panel")
+
+
+def _phases(steps: Sequence[Event]) -> Markup | None:
+    """The mean time of steps as a bar of phases; nothing where no step told them."""
+    told = [phases for event in steps if isinstance(phases := event.get("phases"), dict)]
+    sums = {name: sum(number_of(phases, name) or 0.0 for phases in told) for name in text.PHASES}
+    total = sum(sums.values())
+    if not total:
+        return None
+    pieces = [
+        (f"phase-{name}", seconds / total, f"{text.PHASES[name]}: {seconds / total:.0%}")
+        for name, seconds in sums.items()
+    ]
+    shares = [what for _, share, what in pieces if share >= LEAST_SHARE]
+    return bar(text.TIME_BY_PHASE, pieces, f"{total / len(told):.2f} s · {' · '.join(shares)}")
 
 
 def _applied(started: Event | None) -> Markup | None:
