@@ -28,6 +28,7 @@ from utils.performance_utils import (
 )
 from utils.performance_utils import phases as phases_module
 from utils.performance_utils.phases import PhaseClock
+from utils.performance_utils.settings import kept_torch_settings
 
 MB = 1_000_000
 Result = TypeVar("Result")
@@ -374,3 +375,11 @@ def test_phases_of_a_gpu_are_as_long_as_it_computes():
     launched = clock.take()
     torch.cuda.synchronize()
     assert launched == {} and clock.take()["forward"] > 0.001
+
+
+def test_as_many_threads_as_asked_for_and_never_more_than_may_be_used(caplog):
+    with kept_torch_settings():
+        optimize_torch_settings("cpu", threads=1)
+        assert torch.get_num_threads() == 1
+        optimize_torch_settings("cpu", threads=usable_cpus() + 7)
+        assert torch.get_num_threads() == usable_cpus() and "asked for" in caplog.text

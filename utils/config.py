@@ -74,6 +74,8 @@ class TrainConfig(Config):
     """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
     seed: int = 1
     """Fixes shuffling, conditioning crops and dropout."""
+    threads: int | None = None
+    """CPU threads that the training process computes with; as many as it may use when not given."""
     num_workers: int | None = None
     """Processes that load clips; 0 loads in the training process. Chosen from data and machine when not given."""
     prefetch_factor: int | None = None
@@ -172,6 +174,7 @@ class TrainConfig(Config):
             "grad_accumulation": 1,
             "eval_batch_size": 1,
             "warmup_steps": 0,
+            "threads": 1,
             "max_audio_length": int(MIN_CLIP_SECONDS * DATASET_RATE),
             "max_text_length": 1,
             "seed": 0,

@@ -20,7 +20,7 @@ AMPERE = (8, 0)
 GB = 1e9
 
 
-def optimize_torch_settings(device: str | torch.device | None = None) -> dict[str, Any]:
+def optimize_torch_settings(device: str | torch.device | None = None, *, threads: int | None = None) -> dict[str, Any]:
     """Set what makes torch faster on a device, and nothing that does not.
 
     CUDA: TF32 in matrix products and convolutions where the GPU has units for it, and cuDNN's choice of the fastest
@@ -28,15 +28,19 @@ def optimize_torch_settings(device: str | torch.device | None = None) -> dict[st
 
     Args:
         device: where training runs; a CUDA GPU when there is one.
+        threads: of the CPU, torch's own number when not given; never more than this process may use.
 
     Returns:
         Name and new value of each setting that was changed; empty when all were as they should be.
     """
     chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     changed: dict[str, Any] = {}
-    if torch.get_num_threads() > usable_cpus():
-        torch.set_num_threads(usable_cpus())
-        changed["torch.num_threads"] = usable_cpus()
+    wanted = min(threads or torch.get_num_threads(), usable_cpus())
+    if threads and threads > wanted:
+        log.warning("%d threads were asked for, and this process may use %d", threads, wanted)
+    if torch.get_num_threads() != wanted:
+        torch.set_num_threads(wanted)
+        changed["torch.num_threads"] = wanted
     if chosen.type == "cuda":
         if torch.cuda.get_device_capability(chosen) >= AMPERE:
             changed |= _use_tf32()

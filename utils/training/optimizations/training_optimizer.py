@@ -114,7 +114,7 @@ class TrainingOptimizer:
             what = f"optimize_model was given a {type(model).__name__}, and takes a torch.nn.Module"
             raise UserError(what=what, where="TrainingOptimizer", fix="give it the model itself")
         effective = self.switches.effective
-        self.changed = optimize_torch_settings(self.device)
+        self.changed = optimize_torch_settings(self.device, threads=effective.threads)
         for behavior in BEHAVIORS.values():
             if behavior.set_up:
                 behavior.set_up(effective, self.device)
