@@ -17,6 +17,7 @@ WORKERS ?= 2
 MADE := $(VENV)/.made
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+LONG := $(VENV)/.long
 
 .PHONY: help
 help: ## list these targets
@@ -32,6 +33,10 @@ $(RUNTIME): $(MADE) requirements.txt requirements.lock
 
 $(DEV): $(RUNTIME) requirements-dev.txt
 	$(PIP) -r requirements-dev.txt -c requirements.lock
+	@touch $@
+
+$(LONG): $(DEV) requirements-long.txt
+	$(PIP) -r requirements-long.txt -c requirements.lock
 	@touch $@
 
 .PHONY: venv
@@ -54,7 +59,7 @@ test-bare: $(DEV) ## the tests that use espeak-ng, a browser or the word list, a
 	$(BIN)/python scripts/without_programs.py $(PYTEST) -m "programs and not slow and not gpu" $(ARGS)
 
 .PHONY: test-long
-test-long: $(DEV) check-py312 ## the rest: slow tests, GPU tests where there is a GPU, the Python 3.12 check
+test-long: $(LONG) check-py312 ## the rest: slow tests, GPU tests where there is a GPU, the Python 3.12 check
 	$(PYTEST) -m "slow or gpu" $(ARGS)
 
 .PHONY: lint

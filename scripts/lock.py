@@ -14,10 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-REQUIREMENTS = ("requirements.txt", "requirements-dev.txt")
+REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-long.txt")
 LOCK_PYTHON = (3, 11)
 HEADER = """\
-# The exact version of every package that requirements.txt and requirements-dev.txt bring in, on Linux.
+# The exact version of every package that requirements.txt, -dev.txt and -long.txt bring in, on Linux.
 # Made by `make lock` from the public package index; do not edit. Use it as a constraints file:
 #   pip install -r requirements.txt -c requirements.lock
 """
@@ -39,7 +39,7 @@ def resolve(*, constraints: Path | None) -> dict[str, str]:
         command += ["-c", str(constraints)]
     result = subprocess.run(command, cwd=ROOT, env=_plain_pip(), stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode != 0:
-        sys.exit(f"pip could not resolve {' and '.join(REQUIREMENTS)} on Python {sys.version.split()[0]}")
+        sys.exit(f"pip could not resolve {', '.join(REQUIREMENTS)} on Python {sys.version.split()[0]}")
     found = [item["metadata"] for item in json.loads(result.stdout)["install"]]
     return {_normal(package["name"]): package["version"] for package in found}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.test_architecture import ROOT, read_modules
 
 PIN = re.compile(r"^(?P<name>[\w.-]+)(\[[\w,]+\])?==(?P<version>[\w.]+)(?P<comment>\s+#.*)?$")
-FILES = ("requirements.txt", "requirements-dev.txt")
+FILES = ("requirements.txt", "requirements-dev.txt", "requirements-long.txt")
 SCALE = "requirements-scale.txt"
 """For more than one machine; not in the lock, which it must fit to."""
 OWN = {"app", "utils", "webui", "benchmarks", "recipes", "scripts", "tests"}

@@ -28,6 +28,15 @@ def test_without_a_working_driver_there_is_no_gpu_but_a_reason(monkeypatch, erro
     assert reason in find_gpus().reason
 
 
+def test_a_mac_says_what_its_gpu_is_used_for(monkeypatch):
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert find_gpus().reason.startswith("Apple's GPU (MPS) is not supported")
+
+
 @pytest.fixture
 def driver() -> Answers:
     return Answers()

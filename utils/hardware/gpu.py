@@ -1,6 +1,7 @@
 """Query NVIDIA's driver about this machine's GPUs, without loading torch."""
 
 import logging
+import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -210,6 +211,8 @@ def _answer(ask: Callable[..., Any], *args: Any) -> Any:
 
 
 def _explained(error: pynvml.NVMLError) -> str:
+    if platform.system() == "Darwin":
+        return "Apple's GPU (MPS) is not supported: training and speech run on the processor"
     reasons = {
         pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver is installed (its library NVML is not here)",
         pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is installed but not running; restart the computer",

@@ -1,0 +1,16 @@
+@echo off
+rem Windows: double-click to install once and open the page.
+setlocal
+cd /d "%~dp0.."
+if exist .venv\.started goto run
+py -3.12 -m venv .venv || py -3.11 -m venv .venv || goto failed
+.venv\Scripts\python -m pip install -r requirements.txt -c requirements.lock || goto failed
+type nul > .venv\.started
+:run
+start "" /b cmd /c "timeout /t 15 /nobreak >nul & start http://127.0.0.1:7860"
+.venv\Scripts\python app.py %*
+if not errorlevel 1 exit /b 0
+:failed
+echo The start failed: see above. Python 3.11 or 3.12 from python.org is needed.
+pause
+exit /b 1
