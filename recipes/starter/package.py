@@ -32,7 +32,7 @@ from utils.model.weights import read_weights, write_pickle, write_weights
 from utils.model.xtts import SPEAKER_PREFIX, full_state
 from utils.project.paths import assets_folder
 
-VERSION = 4
+VERSION = 5
 MAX_BYTES = 20_000_000
 REFERENCE_CLIPS = 3
 """Clips that make a reference voice; about ten seconds."""
@@ -43,8 +43,8 @@ ABOUT: dict[str, Any] = {
     "language": "en",
     "license": "Apache-2.0",
     "description": "a small English base of XTTS's architecture, for teaching and testing; real voices need XTTS v2",
-    "training_data": "self-made sentences and dictionary words, spoken by espeak-ng 1.51 in 132 voices "
-    "(for the decoder in 200 random ones as well); no recordings",
+    "training_data": "self-made sentences and random words, common ones more often, spoken by espeak-ng 1.51 in 132 "
+    "voices (for the decoder in 200 random ones as well); no recordings",
     "recipe": "recipes/starter; GPT and decoder were trained in more steps than one, see docs/quality.md",
     "loads_in": "this studio only: decoder and speaker encoder are narrower than stock coqui-tts can build",
     "training": {
