@@ -76,7 +76,8 @@ SAMPLES = _("Samples generated during training")
 LOG = _("Log")
 CHECKPOINT = _("Checkpoint to export")
 CHECKPOINT_HELP = _(
-    "Best: lowest loss on the held-out clips. Last: the end of training. Export writes a compact model for inference."
+    "Best: speaks held-out texts best, or has the lowest loss on them. Last: the end of training. Export writes a "
+    "compact model for inference."
 )
 BEST, LAST = _("best"), _("last")
 TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
