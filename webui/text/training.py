@@ -167,6 +167,16 @@ def start_from_run(name: str, which: str) -> str:
     return words.format(name=name)
 
 
+def checkpoint_choice(which: str, score: float | None) -> str:
+    """A checkpoint that can be exported, with how well it speaks where that was measured."""
+    name = BEST if which == "best" else LAST
+    return (
+        name
+        if score is None
+        else _("{checkpoint} (speech score {score:.2f} of 3)").format(checkpoint=name, score=score)
+    )
+
+
 def training_caption(step: int, steps: int | None, epoch: int | None, epochs: int | None, best: float | None) -> str:
     """How far training is."""
     words = [_("step {progress}").format(progress=count_of(step, steps))]
