@@ -17,7 +17,7 @@ from typing import Any
 
 from utils.bases.base import Base
 from utils.checkpoints.layout import CheckpointFolder, checkpoints_in
-from utils.checkpoints.store import Checkpoints, NotSaved
+from utils.checkpoints.store import Checkpoints
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError
 from utils.events import number_of, read_events
@@ -189,7 +189,7 @@ def _winner(scores: list[dict[str, Any]], losses: dict[int, float | None]) -> in
 def _promote(services: Services, chosen: CheckpointFolder) -> None:
     try:
         path = services.checkpoints.link_best(chosen.path, loss_to_beat=services.saver.best_loss)
-    except (NotSaved, UserError, OSError) as error:
+    except (UserError, OSError) as error:
         services.log.warn(
             f"step {chosen.step} speaks best, but could not become the best checkpoint: {error}", source="speech"
         )
