@@ -85,6 +85,21 @@ def test_short_time_leaves_out_texts_and_then_checkpoints(
     assert [count for _, count in scores] == [texts] * checkpoints
 
 
+def test_a_machine_that_becomes_slow_leaves_out_the_rest(
+    request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, speak = Clock(monkeypatch, loading=2.0, speaking=4.0), Examiner._chunks
+
+    def slower(examiner: Examiner, checkpoint: Path, size: int, limit: int) -> Iterator[list[Heard]]:
+        clock.now += 3.0 if clock.spoken else 0.0
+        return speak(examiner, checkpoint, size, limit)
+
+    monkeypatch.setattr(Examiner, "_chunks", slower)
+    asked = request_of | {"checkpoints": ["step-1", "step-2", "step-3"]}
+    scores, number = Examiner(asked).scores(15.0)
+    assert (len(scores), number, clock.now) == (2, 2, 13.0)
+
+
 def test_too_short_a_time_measures_nothing(request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, loading=2.0, speaking=4.0)
     with pytest.raises(TimeTooShort, match="4 s for 2 texts of one checkpoint"):

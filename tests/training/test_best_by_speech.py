@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_the_lowest_loss_the_best(train: Train, monkeypatch: 
     [
         ([2.0, 1.0], {}, "there is one checkpoint only"),
         ([1.0, 2.0], {"LEAST_TEXTS": 5}, "4 evaluation texts are too few, it takes 5"),
-        ([1.0, 2.0], {"SHARE": 0.0}, "a tenth of the training time is 0 s, it takes 10 s or more"),
+        ([1.0, 2.0], {"SHARE": 0.0}, "a tenth of the training time is 0 s, it takes 20 s or more"),
         ([1.0, 2.0], {"can_speak": False}, "the base does not speak"),
     ],
 )

@@ -28,7 +28,7 @@ from utils.training.state import Services
 
 SHARE = 0.1
 """Of the time that this process has trained: so long measuring may take."""
-SHORTEST_S, LONGEST_S = 10.0, 3_600.0
+SHORTEST_S, LONGEST_S = 20.0, 3_600.0
 """A shorter budget would be spent on starting the process. The other processes of a run wait for the first one."""
 LEAST_TEXTS, MOST_TEXTS = 4, 40
 """Sentences of each checkpoint: with fewer, chance decides; more say little more."""
