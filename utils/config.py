@@ -29,6 +29,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Channel = Literal["mix", "left", "right", "louder"]
 SentenceGrouping = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
+BestBy = Literal["speech", "loss"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 
@@ -92,6 +93,9 @@ class TrainConfig(Config):
     """Stop early after this many evaluations in a row without a lower loss; 0 trains all epochs."""
     max_hours: float | None = None
     """Save and stop after this many hours; a resumed run gets as many again. No limit when not given."""
+    best_by: BestBy = "speech"
+    """What chooses the best checkpoint at the end: speech, how the checkpoints speak evaluation texts (in at most a
+    tenth of the training time; otherwise as with loss); loss, the lowest evaluation loss."""
     sample_text: str | None = None
     """Text that a second process speaks after each evaluation; `|` separates sentences, empty is off. The first
     evaluation clip's text when not given, unless the base cannot speak (tiny)."""

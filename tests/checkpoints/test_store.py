@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,26 @@ def test_a_full_disk_keeps_the_previous_checkpoint(model, tmp_path: Path, monkey
     with pytest.raises(UserError, match="disk is full"):
         save_last(checkpoints, 2, model, optimizer, {})
     assert names(tmp_path) == [good.name] and load_checkpoint(good)
+
+
+@pytest.mark.parametrize("place", ["_mark_complete", "sync", "_discard"])
+def test_a_kill_while_another_step_becomes_the_best_leaves_a_complete_best(
+    model, tmp_path: Path, monkeypatch, place: str
+) -> None:
+    """Also one of an earlier step than the best so far."""
+    checkpoints, optimizer = Checkpoints(tmp_path, keep=9), trained(model)
+    early, late = (save_last(checkpoints, step, model, optimizer, {}) for step in (1, 2))
+    checkpoints.link_best(late)
+
+    def cut(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(state, place, cut)
+        checkpoints.link_best(early, loss_to_beat=1.5)
+    best = checkpoints.best()
+    assert best is not None and load_checkpoint(best)
+    checkpoints.tidy()
+    chosen = checkpoints.link_best(early, loss_to_beat=1.5)
+    assert checkpoints.best() == chosen and read_state(chosen)["loss_to_beat"] == 1.5
+    assert names(tmp_path) == ["best-00000001", "step-00000001", "step-00000002"]

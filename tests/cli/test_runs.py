@@ -134,6 +134,10 @@ def test_a_run_is_shown_with_what_makes_it_different(say: Say, project: Project)
     assert lines[-2].split() == ["best-00000020", "2.0", "MB", "best", "weights"]
     assert lines[-1].split() == ["step-00000040", "2.0", "MB", "to", "resume", "from"]
     assert any("finished" in line and "best_loss 2.25" in line for line in lines)
+    scores = [{"step": 20, "score": 2.5}, {"step": 40, "score": 2.25}]
+    write_events(project.runs / "20260101-120000-1", {"kind": "speech_scores", "scores": scores})
+    best, last = say("show", "20260101-120000-1", "--project", "voice")[-2:]
+    assert best.endswith("best weights, speech score 2.50") and last.endswith("to resume from, speech score 2.25")
 
 
 def test_the_proofs_of_the_switches_are_shown(say: Say, project: Project) -> None:

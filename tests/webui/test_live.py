@@ -151,6 +151,22 @@ def test_a_run_of_another_project_is_no_longer_chosen(tmp_path):
     assert "value" not in mine["train.run"].properties
 
 
+def test_what_can_be_exported_shows_how_well_it_speaks(tmp_path):
+    studio, log = studio_with_run(tmp_path, 3)
+    for name in ("best-00000002", "step-00000003"):
+        folder = log.parent / "checkpoints" / name
+        folder.mkdir(parents=True)
+        (folder / "complete.json").write_text("{}", encoding="utf-8")
+
+    def offered() -> list[tuple[str, str]]:
+        return live.poll(studio, VALUES)["train.checkpoint"].properties["choices"]
+
+    assert offered() == [(text.BEST, "best"), (text.LAST, "last")]
+    with log.open("a", encoding="utf-8") as file:
+        file.write(event("speech_scores", scores=[{"step": 2, "score": 2.5}, {"step": 3, "score": 2.25}], best=2))
+    assert offered() == [("best (speech score 2.50 of 3)", "best"), ("last (speech score 2.25 of 3)", "last")]
+
+
 def test_values_of_a_wrong_type_in_a_log_do_not_freeze_the_page(tmp_path):
     studio, log = studio_with_run(tmp_path, 3)
     with log.open("a", encoding="utf-8") as file:
@@ -160,6 +176,7 @@ def test_values_of_a_wrong_type_in_a_log_do_not_freeze_the_page(tmp_path):
         file.write(
             event("memory", rss_bytes="much", reserved_bytes=[1]) + event("step", step=4, epoch="first", loss={})
         )
+        file.write(event("speech_scores", scores=[1, {"step": "x", "score": None}]) + event("speech_scores", scores=3))
         file.write(event("progress", what="encoding", done="some", total="all") + event("started", total_steps="many"))
         file.write(step(5))
     updates = live.poll(studio, VALUES)

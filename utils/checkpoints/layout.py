@@ -41,7 +41,7 @@ class CheckpointFolder:
     path: Path
     step: int
     is_best: bool
-    """Holds weights only, of the best evaluation when it was written."""
+    """Holds weights only: the best ones when it was written."""
 
     @cached_property
     def is_complete(self) -> bool:

@@ -1,8 +1,9 @@
 """Checkpoints: written aside, synced, renamed, and marked complete, so that a kill never leaves a half-written one.
 
 checkpoints/step-00000012/ holds model.safetensors (the GPT), optimizer.safetensors, state.json and complete.json;
-checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss: the same file by another
-name where the file system has hard links. left-* are those that a resume from an earlier one went past.
+checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss, or of the one that
+speaks best once that was measured: the same file by another name where the file system has hard links. left-* are those
+that a resume from an earlier one went past.
 """
 
 import errno
@@ -86,13 +87,20 @@ class Checkpoints:
 
         return self._publish(LAST, step, fill, size=sum(map(num_bytes, files.values())))
 
-    def link_best(self, last: Path) -> Path:
+    def link_best(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
         """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
+
+        Args:
+            last: a checkpoint to resume from.
+            loss_to_beat: evaluation loss of the former best, where these weights took its place for another reason: a
+                resumed run replaces them when it gets below that. Their own loss when not given.
 
         Raises:
             NotSaved: the disk is full or fails; the former best stays.
         """
         state, marks = read_state(last), _marks(last)
+        if loss_to_beat is not None:
+            state["loss_to_beat"] = loss_to_beat
         names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
 
         def fill(folder: Path) -> None:
@@ -150,7 +158,7 @@ class Checkpoints:
         return found.path if found else None
 
     def best(self) -> Path | None:
-        """The complete checkpoint with the lowest evaluation loss."""
+        """The complete checkpoint with the lowest evaluation loss, or the one that speaks best."""
         found = newest_in(self.folder).get("best")
         return found.path if found else None
 

@@ -173,6 +173,8 @@ def _checkpoints(info: RunInfo) -> Iterable[str]:
     rows = []
     for checkpoint in info.checkpoints:
         what = "best weights" if checkpoint.is_best else "to resume from"
+        if checkpoint.step in info.speech:
+            what += f", speech score {info.speech[checkpoint.step]:.2f}"
         rows.append(
             ("", checkpoint.path.name, _size(checkpoint.num_bytes), what if checkpoint.is_complete else "incomplete")
         )

@@ -110,17 +110,19 @@ def _train(config: TrainConfig) -> None:
 def train_with_bars(config: TrainConfig) -> "TrainResult":
     """Train with one progress bar for the codes and one for the steps."""
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.events.narration import proof_lines
+    from utils.events.narration import proof_lines, speech_line
     from utils.events.progress import Progresses
     from utils.training.run import fine_tune
 
-    def proven(kind: str, event: dict[str, Any]) -> None:
+    def show(kind: str, event: dict[str, Any]) -> None:
         for line in proof_lines(event["switches"]) if kind == "optimizations" else []:
             log.info(line)
+        if kind == "speech_scores":
+            log.info(speech_line(event))
 
     with progress_phases() as report:
         steps = partial(report, "training steps")
-        progress = Progresses(data=report, steps=lambda done, total, loss: steps(done, total), events=proven)
+        progress = Progresses(data=report, steps=lambda done, total, loss: steps(done, total), events=show)
         return fine_tune(config, progress=progress)
 
 

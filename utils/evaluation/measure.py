@@ -99,8 +99,7 @@ def score_model(
         if progress is not None:
             progress(number + 1, len(sentences))
     wavs = [resample(speech.wav, OUTPUT_RATE, RATE) for speech, _ in said]
-    ratios = [_seconds(wav) / _seconds(one.reference) for wav, one in zip(wavs, sentences, strict=True)]
-    pace = float(np.clip(np.median(ratios), SLOWEST, FASTEST))
+    pace = usual_pace(wavs, [one.reference for one in sentences])
     ears = _Ears(sentences=sentences, voices=voices, embed=embed, recognize=recognize, pace=pace)
     return ModelScores(
         name=speaker.name,
@@ -109,6 +108,12 @@ def score_model(
             for number, ((speech, took), wav) in enumerate(zip(said, wavs, strict=True))
         ],
     )
+
+
+def usual_pace(wavs: Sequence[Tensor], references: Sequence[Tensor]) -> float:
+    """Usual length of a voice's sentences over that of the references, [1, N] each."""
+    ratios = [_seconds(wav) / _seconds(reference) for wav, reference in zip(wavs, references, strict=True)]
+    return float(np.clip(np.median(ratios), SLOWEST, FASTEST))
 
 
 class _Ears:

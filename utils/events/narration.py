@@ -80,6 +80,8 @@ class Narration:
             best = ", the best so far" if fields["is_best"] else ""
             self._write(f"evaluation after step {fields['step']}: loss {fields['loss']:.3f}{best}")
             self._next = 0.0
+        elif kind == "speech_scores":
+            self._write(speech_line(fields))
         elif kind in ("finished", "stopped"):
             self._write(f"{kind} after step {fields['step']}")
 
@@ -105,6 +107,14 @@ class Narration:
         if step > first and left > 0:
             parts.append(f"{_duration((now - begun) / (step - first) * left)} left")
         self._write(f"epoch {fields['epoch'] + 1} of {self._epochs}, step {step} of {self._total}: {', '.join(parts)}")
+
+
+def speech_line(fields: Mapping[str, Any]) -> str:
+    """What a `speech_scores` event says of the best checkpoint."""
+    if fields["reason"]:
+        return f"how the checkpoints speak was not measured: {fields['reason']}"
+    scores = ", ".join(f"step {one['step']} {one['score']:.2f}" for one in fields["scores"])
+    return f"best checkpoint: step {fields['best']}, it speaks best ({scores} of 3; {fields['texts']} texts)"
 
 
 def _amount(what: str, done: int, total: int | None) -> str:

@@ -19,6 +19,7 @@ KINDS = frozenset(
         "step",
         "eval",
         "sample",
+        "speech_scores",
         "checkpoint",
         "memory",
         "warning",

@@ -39,6 +39,8 @@ class RunInfo:
     """Of the last step; None when there is none, or it was not finite."""
     best_loss: float | None
     """Lowest evaluation loss; None before the first evaluation."""
+    speech: dict[int, float]
+    """How well checkpoints speak, 0 to 3, by step; empty where that was not measured."""
     proof: Event
     """The newest `optimizations` event of the process that trained last; empty before its first step."""
     checkpoints: list[CheckpointFolder]
@@ -86,12 +88,21 @@ def read_run(folder: Path) -> RunInfo:
         total_steps=started.get("total_steps"),
         loss=_number(step, "loss"),
         best_loss=_number(best, "loss"),
+        speech=speech_scores(next(iter(tail(job.events, 1, kind="speech_scores", start=job.events_offset)), None)),
         # What an earlier process of a resumed run observed is not true of the present one.
         proof=proof if proof.get("time", 0) >= started.get("time", 0) else {},
         checkpoints=checkpoints_of(folder),
         num_bytes=size_of(folder),
         last_write=jobs.last_write(folder),
     )
+
+
+def speech_scores(event: Event | None) -> dict[int, float]:
+    """The scores of a `speech_scores` event by step; none of None, or where something else stands in their place."""
+    scores = event.get("scores") if event else None
+    found = [one for one in scores if isinstance(one, dict)] if isinstance(scores, list) else []
+    known = [(number_of(one, "step"), number_of(one, "score")) for one in found]
+    return {int(step): float(score) for step, score in known if step is not None and score is not None}
 
 
 def changed_settings(run: Path) -> dict[str, Any]:

@@ -166,7 +166,8 @@ def tidy_checkpoints(state: RunState, services: Services, resumed: Resumed) -> l
         notes.append(f"resumed from step {step}; later checkpoints are kept as {', '.join(left)}")
     if best := services.checkpoints.best():
         kept = read_state(best)
-        services.saver.best_loss = best_loss_at(kept["step"], kept.get("candidate")) or kept.get("best_loss", math.inf)
+        own_loss = best_loss_at(kept["step"], kept.get("candidate"))
+        services.saver.best_loss = kept.get("loss_to_beat") or own_loss or kept.get("best_loss", math.inf)
     lost = best_loss_at(step, state.candidate)
     if lost is not None and lost < services.saver.best_loss:
         notes += _keep_best(services, resumed, lost)

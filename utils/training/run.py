@@ -1,6 +1,7 @@
 """A training run from its settings to its folder: check everything, then train, then say what is where."""
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,6 +20,7 @@ from utils.performance_utils import PerformanceTracker, log_performance_info, lo
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
 from utils.project.paths import Project
+from utils.training.best_by_speech import choose_best
 from utils.training.claim import claimed
 from utils.training.data.load import TrainingData
 from utils.training.divergence import Divergence
@@ -43,7 +45,7 @@ class TrainResult:
     folder: Path
     """runs/<id>/."""
     checkpoint: Path
-    """GPT weights of the best evaluation; of the last step when the run was stopped before the first one."""
+    """GPT weights of the best checkpoint; of the last step when the run was stopped before its first evaluation."""
     config: Path
     vocab: Path
     speakers: Path
@@ -99,9 +101,14 @@ def fine_tune(
         services = _make_services(plan, setup, folder, progress)
         # Signals count to the very end: waiting for the last sample can be cut short.
         with services.stop:
-            with _failure_logged(services), closing(setup.loaders):
-                state = _begin(plan, services, setup.data)
-                ended = fit(state, services)
+            with _failure_logged(services):
+                with closing(setup.loaders):
+                    state = _begin(plan, services, setup.data)
+                    ended = fit(state, services)
+                if ended != "signal":
+                    trained_s = time.monotonic() - services.begun
+                    services.sampling.close(wait=ended != "hours", is_stopped=lambda: services.stop.number is not None)
+                    choose_best(services, plan.base, setup.data, folder, trained_s=trained_s)
             _log_end(state, services, ended)
         setup.accelerator.wait_for_everyone()
         return _summarize(plan, state, services, setup.data, folder, ended)
@@ -205,7 +212,6 @@ def _failure_logged(services: Services) -> Iterator[None]:
 
 def _log_end(state: RunState, services: Services, ended: End) -> None:
     if ended in ("epochs", "patience"):
-        services.sampling.close(wait=True, is_stopped=lambda: services.stop.number is not None)
         _write_end(services, "finished", best_loss=state.best_loss, reason=ended)
     else:
         _write_end(services, "stopped", signal=services.stop.number, reason=ended)

@@ -99,5 +99,4 @@ def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:
         write_pickle(own / "speakers_xtts.pth", {})
     origin = {"name": base.name, "folder": str(base.folder.absolute())}
     (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
-    longest = max(data.train, key=lambda clip: clip.num_samples)
-    write_wav(folder / REFERENCE_FILE, load_audio(longest.audio, DATASET_RATE), DATASET_RATE)
+    write_wav(folder / REFERENCE_FILE, load_audio(data.longest.audio, DATASET_RATE), DATASET_RATE)

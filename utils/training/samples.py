@@ -181,8 +181,11 @@ class SampleWorker:
             self._fail(f"no sample of step {request.step}: {error}")
 
     def _begin(self) -> JsonChild:
+        # One thread and no GPU: training has the others.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        environment = speaking_environment(**threads, CUDA_VISIBLE_DEVICES="")
         with (self._folder / WORKER_LOG).open("ab") as errors:
-            return JsonChild(self._command, env=_environment(), stderr=errors)
+            return JsonChild(self._command, env=environment, stderr=errors)
 
     def _end_process(self) -> None:
         process, self._process = self._process, None
@@ -190,10 +193,9 @@ class SampleWorker:
             process.end()
 
 
-def _environment() -> dict[str, str]:
-    """One thread, no GPU, the same utils as here."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    own = child_environment(**threads, CUDA_VISIBLE_DEVICES="", OMP_WAIT_POLICY="PASSIVE")
+def speaking_environment(**changes: str) -> dict[str, str]:
+    """Variables of a process that speaks with a run's checkpoints: the same utils as here; with `changes`."""
+    own = child_environment(**changes, OMP_WAIT_POLICY="PASSIVE")
     # A distributed trainer's variables would make the worker wait for other processes.
     return {
         name: value for name, value in own.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")

@@ -17,7 +17,7 @@ OWN = ("project", "output", "resume", "allow_changes")
 """Settings that say where a run lies and how it is started, not what it is: always those given now."""
 FREE = (
     *("num_epochs", "device", "threads", "num_workers", "prefetch_factor", "pin_memory", "checkpoint_every"),
-    *("checkpoint_minutes", "keep_checkpoints", "patience", "max_hours", "sample_text", "log_to"),
+    *("checkpoint_minutes", "keep_checkpoints", "patience", "max_hours", "best_by", "sample_text", "log_to"),
 )
 """Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""
 FIXED = ("base", "lora_rank")

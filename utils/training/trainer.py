@@ -133,6 +133,13 @@ class Trainer:
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
 
+    def release_memory(self) -> None:
+        """Give back what only further steps need: gradients and moments; the weights stay."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.state.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def step(self, batches: list[Batch]) -> StepResult:
         """One optimizer step over some micro-batches, weighted by their valid targets.
 

@@ -34,6 +34,7 @@ OUTPUTS = (
     "train.log",
     "train.stop",
     "train.resume",
+    "train.checkpoint",
     "train.export",
     "train.exported",
     "inference.worker",

@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 
 from utils import jobs
-from utils.checkpoints.layout import find_run, newest_of
+from utils.checkpoints.layout import Which, find_run, newest_of
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, last_lines
 from utils.jobs import Job
 from utils.jobs.progress import progress_of
+from utils.jobs.runs import speech_scores
 from utils.project.paths import NO_PROJECT, Project
 from utils.project.projects import project_language
 from utils.switches import CHECKBOXES
@@ -35,6 +36,7 @@ from webui.views.project import activity
 
 DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "max_audio_length"))
 """Settings whose default belongs to the base."""
+WHICH: tuple[Which, ...] = ("best", "last")
 NUM_SAMPLES = 40
 NUM_TIMED = 50
 LOG_LINES = 200
@@ -159,6 +161,8 @@ def _run(studio: Studio, job: Job) -> Updates:
     updates = _machine(studio, job if job.alive else None, memory)
     timed = logs.tail(events, NUM_TIMED, kind="step", start=job.events_offset)
     is_over = not job.alive and not job.process_alive
+    newest, scores = newest_of(job.folder), speech_scores(logs.since_start(job, "speech_scores"))
+    exportable = {which: scores.get(newest[which].step) if which in newest else None for which in WHICH}
     updates |= {f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name)) for switch in CHECKBOXES}
     return updates | {
         "train.proofs": run.proofs(switches),
@@ -168,8 +172,9 @@ def _run(studio: Studio, job: Job) -> Updates:
         "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
         "train.stop": Change(interactive=job.alive, value=text.STOP_NOW if job.state == "stopping" else text.STOP),
-        "train.resume": Change(interactive=is_over and "last" in newest_of(job.folder)),
-        "train.export": Change(interactive=bool(newest_of(job.folder))),
+        "train.resume": Change(interactive=is_over and "last" in newest),
+        "train.checkpoint": Change(choices=[(text.checkpoint_choice(w, score), w) for w, score in exportable.items()]),
+        "train.export": Change(interactive=bool(newest)),
     }
 
 
@@ -198,6 +203,7 @@ def _nothing_shown(why: Markup) -> Updates:
         "train.log": "",
         "train.stop": Change(interactive=False, value=text.STOP),
         "train.resume": Change(interactive=False),
+        "train.checkpoint": Change(choices=[(text.checkpoint_choice(which, None), which) for which in WHICH]),
         "train.export": Change(interactive=False),
     }
 

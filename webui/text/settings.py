@@ -45,6 +45,7 @@ LABELS = {
     "checkpoint_minutes": _("Checkpoint every (minutes)"),
     "keep_checkpoints": _("Older checkpoints to keep"),
     "max_hours": _("Time limit (hours)"),
+    "best_by": _("Best checkpoint by"),
     "prefetch_factor": _("Prefetch factor"),
     "pin_memory": _("Pinned memory"),
     "max_mel_length": _("Fixed batch length"),
@@ -95,6 +96,10 @@ HELPS = {
     "keep_checkpoints": _("In addition to the last and the best one."),
     "patience": _("Stop after so many evaluations without improvement. 0 trains all epochs."),
     "max_hours": _("Training saves and stops after this time and can be resumed. Empty: no limit."),
+    "best_by": _(
+        "Speech: how well the checkpoints speak held-out texts when training ends (words, defects, voice), which takes "
+        "up to a tenth of its time. Evaluation loss: the lowest one."
+    ),
     "sample_text": _(
         "Generated at each evaluation, so that you can listen to the progress. Empty: the first held-out clip's text."
     ),
@@ -178,6 +183,8 @@ CHOICES = {
     "own": _("same clip"),
     "own_masked": _("same clip, part not trained"),
     "other": _("another clip of the speaker"),
+    "speech": _("speech"),
+    "loss": _("evaluation loss"),
     "True": _("yes"),
     "False": _("no"),
 }

@@ -76,7 +76,8 @@ SAMPLES = _("Samples generated during training")
 LOG = _("Log")
 CHECKPOINT = _("Checkpoint to export")
 CHECKPOINT_HELP = _(
-    "Best: lowest loss on the held-out clips. Last: the end of training. Export writes a compact model for inference."
+    "Best: speaks held-out texts best, or has the lowest loss on them. Last: the end of training. Export writes a "
+    "compact model for inference."
 )
 BEST, LAST = _("best"), _("last")
 TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
@@ -164,6 +165,16 @@ def start_from_run(name: str, which: str) -> str:
     """A checkpoint of an earlier run in the list of what to start from."""
     words = _("run {name}, best checkpoint") if which == "best" else _("run {name}, last checkpoint")
     return words.format(name=name)
+
+
+def checkpoint_choice(which: str, score: float | None) -> str:
+    """A checkpoint that can be exported, with how well it speaks where that was measured."""
+    name = BEST if which == "best" else LAST
+    return (
+        name
+        if score is None
+        else _("{checkpoint} (speech score {score:.2f} of 3)").format(checkpoint=name, score=score)
+    )
 
 
 def training_caption(step: int, steps: int | None, epoch: int | None, epochs: int | None, best: float | None) -> str:

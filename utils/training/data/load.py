@@ -31,6 +31,11 @@ class TrainingData:
     dropped: list[dict[str, Any]]
     """{clip, reason} of every clip of both manifests that is not used."""
 
+    @property
+    def longest(self) -> TrainingClip:
+        """The longest training clip: the run's reference recording."""
+        return max(self.train, key=lambda clip: clip.num_samples)
+
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
         digest = hashlib.sha256()

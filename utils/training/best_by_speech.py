@@ -1,0 +1,197 @@
+"""Choose a run's best checkpoint by how it speaks: another process has them speak evaluation texts and measures it.
+
+score = share of sentences with the right words + share without a defect + mean speaker similarity, 0 to 3.
+The evaluation loss only decides between equal scores: the lowest one does not pick the best speech.
+"""
+
+import logging
+import math
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.bases.base import Base
+from utils.checkpoints.layout import CheckpointFolder, checkpoints_in
+from utils.checkpoints.store import Checkpoints
+from utils.dataset.storage.manifest import read_manifest
+from utils.errors import UserError
+from utils.events import number_of, read_events
+from utils.jobs.json_lines import JsonChild, Message
+from utils.training.data.load import TrainingData
+from utils.training.samples import POLL_S, speaking_environment
+from utils.training.state import Services
+
+SHARE = 0.1
+"""Of the time that this process has trained: so long measuring may take."""
+SHORTEST_S, LONGEST_S = 20.0, 3_600.0
+"""A shorter budget would be spent on starting the process. The other processes of a run wait for the first one."""
+LEAST_TEXTS, MOST_TEXTS = 4, 40
+"""Sentences of each checkpoint: with fewer, chance decides; more say little more."""
+COMMAND = (sys.executable, "-m", "utils.evaluation.checkpoint_worker")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRequest:
+    """What the measuring process is asked."""
+
+    run: Path
+    """The run's folder: its base and reference.wav speak."""
+    checkpoints: list[Path]
+    """Candidates; the first ones are measured where time is short."""
+    clips: list[dict[str, Any]]
+    """{text, audio} of evaluation clips by the speaker of reference.wav."""
+    language: str
+    device: str
+    least_texts: int
+    seconds: float
+    """Time that it has, from its start."""
+
+
+def choose_best(
+    services: Services,
+    base: Base,
+    data: TrainingData,
+    folder: Path,
+    *,
+    trained_s: float,
+    command: Sequence[str] = COMMAND,
+) -> None:
+    """Make the checkpoint that speaks best the run's best; where that cannot be measured, the log says why.
+
+    Nothing that goes wrong here fails the run: the checkpoint of the lowest evaluation loss then stays the best.
+
+    Args:
+        services: of the run, all whose checkpoints are written.
+        base: what was trained.
+        data: its clips.
+        folder: the run's.
+        trained_s: how long this process has trained.
+        command: program and arguments of the measuring process; given for tests.
+    """
+    if services.config.best_by != "speech" or not services.is_writer:
+        return
+    budget_s, begun = min(SHARE * trained_s, LONGEST_S), time.monotonic()
+    candidates, clips = _candidates(services.checkpoints), _clips(services, data)
+    reason = _why_not(base, candidates, clips, budget_s)
+    answer: Message = {"kind": "skipped", "reason": reason}
+    if not reason:
+        assert services.config.language
+        log.info("measuring how %d checkpoints speak, for %.0f s at most", len(candidates), budget_s)
+        services.trainer.release_memory()
+        request = ScoreRequest(
+            run=folder.absolute(),
+            checkpoints=[one.path.absolute() for one in candidates],
+            clips=clips,
+            language=services.config.language,
+            device=str(services.trainer.device),
+            least_texts=LEAST_TEXTS,
+            seconds=budget_s,
+        )
+        answer = _ask(command, request, is_stopped=lambda: services.stop.number is not None)
+    spent = {"seconds": time.monotonic() - begun, "budget_s": budget_s}
+    if answer["kind"] != "scored":
+        if answer["kind"] == "failed":
+            services.log.warn(
+                f"how the checkpoints speak was not measured, the best one stays as it was: {answer['reason']}",
+                source="speech",
+            )
+        services.log.write("speech_scores", scores=[], best=None, reason=answer["reason"], **spent)
+        return
+    losses = {e["step"]: number_of(e, "loss") for e in read_events(folder / "events.jsonl", kind="eval")}
+    winner = _winner(answer["scores"], losses)
+    chosen = next(one for one in candidates if one.step == winner)
+    services.log.write(
+        "speech_scores", scores=answer["scores"], texts=answer["texts"], best=chosen.step, reason=None, **spent
+    )
+    if not chosen.is_best:
+        _promote(services, chosen)
+
+
+def _candidates(checkpoints: Checkpoints) -> list[CheckpointFolder]:
+    """The best by loss, the last, and older ones that were kept, the newest first; each step once."""
+    found = [one for one in reversed(checkpoints_in(checkpoints.folder)) if one.is_complete]
+    best = next((one for one in found if one.is_best), None)
+    rest = [one for one in found if not one.is_best and (best is None or one.step != best.step)]
+    return ([best] if best else []) + rest
+
+
+def _clips(services: Services, data: TrainingData) -> list[dict[str, Any]]:
+    """Evaluation clips of the voice that reference.wav has, each text once."""
+    assert services.config.eval_csv
+    speaker = data.longest.speaker
+    usable = {clip.audio for clip in data.evaluate if clip.speaker == speaker}
+    texts = {clip.text: clip.audio for clip in read_manifest(services.config.eval_csv) if clip.audio in usable}
+    return [{"text": text, "audio": str(audio)} for text, audio in texts.items()][:MOST_TEXTS]
+
+
+def _why_not(base: Base, candidates: list[CheckpointFolder], clips: list[dict[str, Any]], budget_s: float) -> str:
+    """The reason for measuring nothing; empty where there is none."""
+    if not base.can_speak:
+        return "the base does not speak"
+    if len(candidates) < 2:
+        return "there is one checkpoint only"
+    if len(clips) < LEAST_TEXTS:
+        return f"{len(clips)} evaluation texts are too few, it takes {LEAST_TEXTS}"
+    if budget_s < SHORTEST_S:
+        return f"a tenth of the training time is {budget_s:.0f} s, it takes {SHORTEST_S:.0f} s or more"
+    return ""
+
+
+def _ask(command: Sequence[str], request: ScoreRequest, *, is_stopped: Callable[[], bool]) -> Message:
+    """What the measuring process answers: `scored`, `skipped` or `failed`; it has ended when this returns."""
+    deadline, said = time.monotonic() + request.seconds, deque[str](maxlen=20)
+    try:
+        with JsonChild(command, env=_environment()) as child:
+            child.send(asdict(request))
+            while True:
+                has_ended = child.returncode is not None
+                for message in child.new():
+                    if message["kind"] != "stderr":
+                        return message
+                    said.append(message["line"].rstrip())
+                if is_stopped():
+                    return {"kind": "skipped", "reason": "a stop was requested"}
+                if has_ended:
+                    log.warning("the measuring process said:\n%s", "\n".join(said))
+                    return {"kind": "failed", "reason": f"the measuring process ended (status {child.returncode})"}
+                if time.monotonic() > deadline:
+                    return {"kind": "failed", "reason": f"it took longer than {request.seconds:.0f} s"}
+                time.sleep(POLL_S)
+    except OSError as error:
+        return {"kind": "failed", "reason": str(error)}
+
+
+def _environment() -> dict[str, str]:
+    environment = speaking_environment()
+    if "WORLD_SIZE" in os.environ:
+        # A launcher gives each process one thread; the others only wait now.
+        environment.pop("OMP_NUM_THREADS", None)
+    return environment
+
+
+def _winner(scores: list[dict[str, Any]], losses: dict[int, float | None]) -> int:
+    """The step of the highest score; of equal ones, that of the lowest evaluation loss."""
+
+    def rank(one: dict[str, Any]) -> tuple[float, float]:
+        loss = losses.get(one["step"])
+        return one["score"], -math.inf if loss is None else -loss
+
+    return int(max(scores, key=rank)["step"])
+
+
+def _promote(services: Services, chosen: CheckpointFolder) -> None:
+    try:
+        path = services.checkpoints.link_best(chosen.path, loss_to_beat=services.saver.best_loss)
+    except (UserError, OSError) as error:
+        services.log.warn(
+            f"step {chosen.step} speaks best, but could not become the best checkpoint: {error}", source="speech"
+        )
+        return
+    services.log.write("checkpoint", step=chosen.step, path=str(path), what="best")
