@@ -113,6 +113,11 @@ bench-speak: $(RUNTIME) ## measure speaking beside stock coqui-tts: one stream, 
 	$(BIN)/python -m benchmarks.speak_quality
 	$(BIN)/python -m benchmarks.speak --device $(or $(DEVICE),cpu) $(ARGS)
 
+.PHONY: bench-quality
+bench-quality: $(RUNTIME) ## fine-tune 3 voices x 3, 10, 20 minutes x 3 seeds beside stock's recipe and measure how they speak (nights; it resumes)
+	$(PIP) --no-deps -r benchmarks/requirements-quality.txt
+	$(BIN)/python -m benchmarks.voices $(ARGS)
+
 .PHONY: starter
 starter: $(RUNTIME) ## make assets/starter from nothing (needs espeak-ng and wamerican-small; a night on 2 cores; goes on where it was stopped)
 	$(BIN)/python -m recipes.starter.run $(ARGS)

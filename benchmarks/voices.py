@@ -3,7 +3,8 @@
 Three voices that the starter never heard, with 3, 10 and 20 minutes of speech and three seeds each, are fine-tuned with
 the starter's defaults and exported. The base, the best checkpoint and the exported model then say sentences that
 nothing was chosen with, and stock coqui-tts's own recipe, trained on the same clips for the same seconds, says them
-through the same decoder. Words, endings and voice are measured as in any evaluation, without guards.
+through the same decoder. Words, endings and voice are measured as in any evaluation, without guards. The voice is
+also heard by a second speaker encoder, which nothing was trained or chosen with.
 
 Writes benchmarks/results/voices.json and, with --picture, docs/images/voices.png.
 """
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 import tyro
 
+from benchmarks.second_encoder import second_encoder
 from recipes.demo_voice.make import VOICE as DEMO_OPTIONS
 from recipes.starter.corpus import read_wav, speak
 from recipes.starter.sentences import SentenceMaker
@@ -36,7 +38,8 @@ from utils.dataset.build import prepare
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation.evaluate import embedder, evaluate
-from utils.evaluation.features import RATE
+from utils.evaluation.features import RATE, trimmed
+from utils.evaluation.measure import Embed
 from utils.evaluation.settings import EvaluateConfig
 from utils.hardware.processor import cpu
 from utils.inference.engine import Synthesizer
@@ -49,6 +52,7 @@ from utils.training.run import fine_tune
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results" / "voices.json"
 FIGURES = ("near_miss", "run_on", "early_stop", "flawless", "cosine", "spectrum", "mcd_db", "duration_ratio")
+SECOND = "second_cosine"
 MODELS = ("base", "best", "ready", "stock")
 STOCK_RATE, STOCK_BATCH = 5e-6, 3
 """Learning rate and batch size of stock's recipe for fine-tuning XTTS v2 (coqui-tts, recipes/ljspeech/xtts_v2)."""
@@ -127,26 +131,36 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
     found = evaluate(EvaluateConfig(project="voice", output=folder, checkpoint="base,best,ready", **common))
     models = {model.name: asdict(model.summary) for model in found.models}
     run = find_run(open_project("voice", folder), trained.folder.name)
+    said = {model: found.folder / model for model in models}
     if settings.stock:
         _train_stock(folder, run, seconds=train_s, seed=seed)
         reference = run / "reference.wav"
         stock = EvaluateConfig(
             model=str(folder / "stock"), reference=reference, language="en", out=folder / "said_by_stock", **common
         )
-        models["stock"] = asdict(evaluate(stock).models[0].summary)
+        answer = evaluate(stock)
+        models["stock"], said["stock"] = asdict(answer.models[0].summary), answer.folder / answer.models[0].name
+    second = second_encoder()
+    own = second(trimmed(load_audio(run / "reference.wav", RATE)))
+    for model, wavs in said.items():
+        cosines = [float(second(trimmed(load_audio(wav, RATE))) @ own) for wav in sorted(wavs.glob("*.wav"))]
+        models[model][SECOND] = statistics.fmean(cosines)
     cell = {
         "train_s": round(train_s, 1),
         "export_s": round(export_s, 1),
         "steps": trained.num_steps,
-        "cosine_of_recordings": cosine_of_recordings(folder, run),
-        "models": {model: {figure: values[figure] for figure in FIGURES} for model, values in models.items()},
+        "eval_loss": trained.best_loss,
+        "cosine_of_recordings": cosine_of_recordings(folder, run, embedder(Synthesizer(find_base("starter")))),
+        "second_cosine_of_recordings": cosine_of_recordings(folder, run, second),
+        "models": {
+            model: {figure: values[figure] for figure in (*FIGURES, SECOND)} for model, values in models.items()
+        },
     }
     (folder / "cell.json").write_text(json.dumps(cell, indent=1) + "\n", encoding="utf-8")
 
 
-def cosine_of_recordings(folder: Path, run: Path) -> float:
+def cosine_of_recordings(folder: Path, run: Path, embed: Embed) -> float:
     """Mean similarity of the evaluation clips, which nobody trained on, to the run's reference recording."""
-    embed = embedder(Synthesizer(find_base("starter")))
     own = embed(load_audio(run / "reference.wav", RATE))
     clips = read_manifest(open_project("voice", folder).eval_csv)
     return statistics.fmean(float(embed(load_audio(clip.audio, RATE)) @ own) for clip in clips)
@@ -154,7 +168,7 @@ def cosine_of_recordings(folder: Path, run: Path) -> float:
 
 def table(cells: dict[str, Any]) -> str:
     """Means over voices and seeds, a row a size and model."""
-    head = ["minutes", "model", *FIGURES, "of the way", "cells"]
+    head = ["minutes", "model", *FIGURES, "of the way", SECOND, "of the way", "cells"]
     lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
     for minutes in dict.fromkeys(name.split("/")[1] for name in cells):
         chosen = [cell for name, cell in cells.items() if name.split("/")[1] == minutes]
@@ -163,15 +177,21 @@ def table(cells: dict[str, Any]) -> str:
             if not rows:
                 continue
             means = [statistics.fmean(row[figure] for row in rows) for figure in FIGURES]
-            ways = [
-                (cell["models"][model]["cosine"] - cell["models"]["base"]["cosine"])
-                / (cell["cosine_of_recordings"] - cell["models"]["base"]["cosine"])
-                for cell in chosen
-                if model in cell["models"]
-            ]
-            cells_of_row = [f"{mean:.3f}" for mean in means] + [f"{statistics.fmean(ways):.2f}", str(len(rows))]
+            second = statistics.fmean(row[SECOND] for row in rows)
+            values = [*means, of_the_way(chosen, model, "cosine"), second, of_the_way(chosen, model, SECOND)]
+            cells_of_row = [f"{value:.3f}" for value in values] + [str(len(rows))]
             lines.append(f"| {minutes} | {model} | {' | '.join(cells_of_row)} |")
     return "\n".join(lines)
+
+
+def of_the_way(cells: list[dict[str, Any]], model: str, figure: str) -> float:
+    """Mean share of the way from the base's similarity to that of the voice's own recordings."""
+    shares = [
+        (models[model][figure] - models["base"][figure]) / (cell[f"{figure}_of_recordings"] - models["base"][figure])
+        for cell in cells
+        if model in (models := cell["models"])
+    ]
+    return statistics.fmean(shares)
 
 
 def _voices(work: Path) -> dict[str, EspeakVoice]:

@@ -7,6 +7,7 @@ words are all there. "ceiling" is the true recording's codes on the same way: no
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -120,9 +121,11 @@ def score_checkpoint(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
         base.gpt_shape(), load_checkpoint(checkpoint), where=str(checkpoint), options=ForwardOptions(sdpa=True)
     ).eval()
     voices = {name: reference(work, name) for name in {name for _, _, name in rows}}
+    speak = _gpt(gpt, base, voices, hollow, Sampling(temperature=config.temperature))
+    ceiling = _ceiling(load_code_encoder(base.dvae, mel_stats), recordings, hollow)
     speakers = [
-        TestedModel(name="gpt", speak=_gpt(gpt, base, voices, hollow, Sampling(temperature=config.temperature))),
-        TestedModel(name="ceiling", speak=_ceiling(load_code_encoder(base.dvae, mel_stats), recordings, hollow)),
+        TestedModel(name="gpt", speak=partial(map, speak)),
+        TestedModel(name="ceiling", speak=partial(map, ceiling)),
     ]
     targets = {name: resample(wav, DATASET_RATE, RATE) for name, wav in voices.items()}
     config.out.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ the same GPT and decoder. espeak-ng's own recording is the reference of all dist
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -58,8 +59,8 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1)
     ]
     voices, recordings = synthesizer.speakers(), {text: path for path, text, _ in rows}
     speakers = [
-        TestedModel(name="starter", speak=_base(synthesizer, voices, seed)),
-        TestedModel(name="ceiling", speak=_ceiling(synthesizer, voices, recordings)),
+        TestedModel(name="starter", speak=partial(map, _base(synthesizer, voices, seed))),
+        TestedModel(name="ceiling", speak=partial(map, _ceiling(synthesizer, voices, recordings))),
     ]
     targets = references(work)
     folder.mkdir(parents=True, exist_ok=True)

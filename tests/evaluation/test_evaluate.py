@@ -1,6 +1,7 @@
 """The whole evaluation of a tiny project: a real run, real speech (noise, as tiny speaks), real files."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -130,9 +131,9 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
         return "sentence 2" if wav.shape[1] == sentences[0].reference.shape[1] else ""
 
     good = score_model(
-        TestedModel(name="good", speak=right), sentences, voices=voices, folder=tmp_path, recognize=heard
+        TestedModel(name="good", speak=partial(map, right)), sentences, voices=voices, folder=tmp_path, recognize=heard
     )
-    bad = score_model(TestedModel(name="bad", speak=wrong), sentences, voices=voices, folder=tmp_path)
+    bad = score_model(TestedModel(name="bad", speak=partial(map, wrong)), sentences, voices=voices, folder=tmp_path)
     assert {name: getattr(good.summary, name) for name in SHARES} == dict(zip(SHARES, (1, 1, 0, 0, 0, 0), strict=True))
     assert good.summary.mcd_db < 0.5
     assert good.summary.duration_ratio == pytest.approx(1, abs=0.02)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,12 +185,22 @@ def speaker_of(
     """A model that speaks with one voice."""
     sampling = Sampling(temperature=config.temperature)
 
-    def speak(sentence: Sentence) -> Said:
-        pieces = synthesizer.pieces(sentence.text, language)
-        spoken = [*synthesizer.sentences(pieces, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard)]
-        return Said(
-            wav=torch.cat([piece.wav for piece in spoken], dim=1), finished=all(piece.finished for piece in spoken)
+    def speak(sentences: Sequence[Sentence]) -> Iterator[Said]:
+        texts = [synthesizer.pieces(sentence.text, language) for sentence in sentences]
+        # Each sentence's seeds are its own, as if it were said alone.
+        spoken = synthesizer.batch.speak(
+            [
+                utterance
+                for pieces in texts
+                for utterance in synthesizer.utterances(
+                    pieces, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard
+                )
+            ]
         )
+        for pieces in texts:
+            own = [next(spoken) for _ in pieces]
+            wav = torch.cat([piece.wav for piece in own], dim=1)
+            yield Said(wav=wav, finished=all(piece.finished for piece in own))
 
     return TestedModel(name=name, speak=speak)
 

@@ -4,7 +4,7 @@ Shapes: N samples at 16 000 Hz, E speaker embedding width.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,7 +57,8 @@ class TestedModel:
     """A model under test."""
 
     name: str
-    speak: Callable[[Sentence], Said]
+    speak: Callable[[Sequence[Sentence]], Iterable[Said]]
+    """Says sentences in their order; it may say some side by side."""
 
 
 Embed = Callable[[Tensor], Tensor]
@@ -91,13 +92,13 @@ def score_model(
     place = folder / speaker.name
     place.mkdir(parents=True, exist_ok=True)
     said: list[tuple[Said, float]] = []
-    for number, sentence in enumerate(sentences):
-        started = time.perf_counter()
-        speech = speaker.speak(sentence)
+    started = time.perf_counter()
+    for number, speech in enumerate(speaker.speak(sentences)):
         said.append((speech, time.perf_counter() - started))
         write_wav(place / f"{number:03}.wav", speech.wav, OUTPUT_RATE)
         if progress is not None:
             progress(number + 1, len(sentences))
+        started = time.perf_counter()
     wavs = [resample(speech.wav, OUTPUT_RATE, RATE) for speech, _ in said]
     pace = usual_pace(wavs, [one.reference for one in sentences])
     ears = _Ears(sentences=sentences, voices=voices, embed=embed, recognize=recognize, pace=pace)
