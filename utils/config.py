@@ -205,8 +205,13 @@ class ExportConfig(Config):
     """Run to export; the newest run with a checkpoint when not given."""
     checkpoint: Literal["best", "last"] = "best"
     """Checkpoint of the run to export."""
+    tune_decoder: bool | None = None
+    """Fit the decoder to the voice, which brings its timbre nearer; as the base does when not given (XTTS v2: no). The
+    fitted decoder is kept only if it says held-out clips better."""
     decoder_steps: int | None = None
-    """Steps of fine-tuning the acoustic decoder on the voice; the base's own number when not given."""
+    """Steps of that; the base's own number when not given, 1000 for XTTS v2."""
+    device: Device = "auto"
+    """Computing device of that, for decoders of stock's kind; the starter's takes a minute on the CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def test_a_script_prepares_trains_stops_resumes_and_exports(client, output):
     client.predict(project="anna", run="", api_name="/train_stop")
     wait_until_done(client, "train")
 
-    client.predict(project="anna", run="", checkpoint="last", api_name="/train_export")
+    client.predict(project="anna", run="", checkpoint="last", decoder="default", api_name="/train_export")
     wait_until_done(client, "export")
     assert client.predict(project="anna", api_name="/status")["ready"] == str(output / "anna" / "ready")
     assert (output / "anna" / "ready" / "model.pth").is_file()

@@ -18,7 +18,9 @@ from utils.audio.pitch import track_pitch
 from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
 from utils.config import OUTPUT_RATE
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
+from utils.decoder_training.hifigan_critic import HifiganCritic
 from utils.decoder_training.spectral import SpectralDiscriminator, SpectralLoss, discriminator_loss, generator_losses
+from utils.jobs.stopping import EXIT_BASE, StopRequest
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, AcousticFeatures
 from utils.model.decoder.harmonic import HarmonicGenerator, pitch_losses
 
@@ -53,14 +55,17 @@ def train_decoder(
 ) -> None:
     """Train the waveform decoder in place; resumes from the checkpoint in `folder` when there is one.
 
-    The speaker encoder within `decoder` is left as it is. First the distance between spectrograms is all that counts;
-    from `adversarial_from` on a discriminator says what still sounds made.
+    The speaker encoder within `decoder` is left as it is. First the distance between spectrograms counts alone; from
+    `adversarial_from` on a discriminator says what still sounds made. HiFi-GAN's learns from the first step on: one
+    that knows nothing would spoil a decoder that speaks already.
+
+    A stop by a signal saves and leaves as SystemExit with the status that shells give it.
 
     Args:
         decoder: on the device to train on, weight norm still in place.
         clips: what to learn from.
         settings: steps, learning rates and the rest.
-        folder: gets decoder_training.pt every `checkpoint_every` steps.
+        folder: gets decoder_training.pt every `checkpoint_every` steps, and at a stop.
         on_log: called with the losses every `log_every` steps.
 
     Raises:
@@ -70,20 +75,25 @@ def train_decoder(
     history: list[dict[str, float]] = []
     last = trainer.trunk_steps + settings.steps
     decoder.waveform_decoder.train()
-    for step in range(load_progress(folder / "decoder_training.pt", **trainer.parts), last):
-        rng = np.random.default_rng((settings.seed, step))
-        size = settings.trunk_batch_size if step < trainer.trunk_steps else settings.batch_size
-        batch = [tensor.to(decoder.device) for tensor in source.batch(size, rng)]
-        history.append(trainer.step(step, *batch))
-        if (step + 1) % settings.log_every == 0:
-            means = {name: float(np.mean([one[name] for one in history if name in one])) for name in history[-1]}
-            losses = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
-            log.info("decoder step %d of %d: %s", step + 1, last, losses)
-            if on_log is not None:
-                on_log(step + 1, means)
-            history.clear()
-        if (step + 1) % settings.checkpoint_every == 0 or step + 1 == last:
-            save_progress(folder / "decoder_training.pt", step + 1, **trainer.parts)
+    saved = folder / "decoder_training.pt"
+    with StopRequest() as stop:
+        for step in range(load_progress(saved, **trainer.parts), last):
+            rng = np.random.default_rng((settings.seed, step))
+            size = settings.trunk_batch_size if step < trainer.trunk_steps else settings.batch_size
+            batch = [tensor.to(decoder.device) for tensor in source.batch(size, rng)]
+            history.append(trainer.step(step, *batch))
+            if (step + 1) % settings.log_every == 0:
+                means = {name: float(np.mean([one[name] for one in history if name in one])) for name in history[-1]}
+                losses = ", ".join(f"{name} {value:.4f}" for name, value in means.items())
+                log.info("decoder step %d of %d: %s", step + 1, last, losses)
+                if on_log is not None:
+                    on_log(step + 1, means)
+                history.clear()
+            if stop.number is not None or (step + 1) % settings.checkpoint_every == 0 or step + 1 == last:
+                save_progress(saved, step + 1, **trainer.parts)
+            if stop.number is not None and step + 1 < last:
+                log.warning("stopped after step %d of %d; the same command goes on from there", step + 1, last)
+                raise SystemExit(EXIT_BASE + stop.number)
     decoder.eval()
 
 
@@ -96,11 +106,11 @@ class _Trainer:
         self.spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            self.discriminator = SpectralDiscriminator().to(decoder.device)
+            critic = HifiganCritic() if settings.critic == "hifigan" else SpectralDiscriminator()
+            self.discriminator: nn.Module = critic.to(decoder.device)
         self.optimizer = torch.optim.AdamW(self.generator.parameters(), betas=(0.8, 0.99))
-        critic = self.discriminator.parameters()
         self.discriminator_optimizer = torch.optim.AdamW(
-            critic, lr=settings.discriminator_learning_rate, betas=(0.8, 0.99)
+            self.discriminator.parameters(), lr=settings.discriminator_learning_rate, betas=(0.8, 0.99)
         )
         self.parts = {
             "generator": self.generator,
@@ -122,18 +132,27 @@ class _Trainer:
             return self._trunk_step(step, frames, speakers, sound)
         step -= self.trunk_steps
         self._set_learning_rate(step, settings.steps)
-        made, losses = self._decode(frames, speakers, sound)
-        made, real = self._inner(made), self._inner(sound)
+        with self._narrow():
+            made, losses = self._decode(frames, speakers, sound)
+        made, real = self._inner(made).float(), self._inner(sound)
         losses = self.spectral(made, real) | losses
         total = torch.stack(list(losses.values())).sum()
-        if settings.adversarial_from is not None and step >= settings.adversarial_from:
-            critic_loss = discriminator_loss(self.discriminator, made.detach(), real)
+        begins = settings.adversarial_from
+        if begins is not None and (step >= begins or settings.critic == "hifigan"):
+            with self._narrow():
+                critic_loss = discriminator_loss(self.discriminator, made.detach(), real)
             _descend(self.discriminator_optimizer, critic_loss, self.discriminator, settings.grad_clip_norm)
             losses["judge"] = critic_loss.detach()
-            losses["verdict"], losses["features"] = generator_losses(self.discriminator, made, real)
-            total = total + settings.adversarial_weight * (losses["verdict"] + losses["features"])
+        if begins is not None and step >= begins:
+            with self._narrow():
+                losses["verdict"], losses["features"] = generator_losses(self.discriminator, made, real)
+            total = total + settings.adversarial_weight * losses["verdict"]
+            total = total + settings.feature_weight * losses["features"]
         _descend(self.optimizer, total, self.generator, settings.grad_clip_norm)
         return {name: loss.item() for name, loss in losses.items()}
+
+    def _narrow(self) -> torch.autocast:
+        return torch.autocast(self.decoder.device.type, torch.bfloat16, enabled=self.settings.bf16)
 
     def _trunk_step(self, step: int, frames: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
         """One step of the trunk alone."""

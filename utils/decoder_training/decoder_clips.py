@@ -7,6 +7,7 @@ Shapes: B crops, M latents (one for 1 024 samples at 22 050 Hz), D latent width,
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import soundfile
@@ -42,10 +43,16 @@ class DecoderTraining:
     """Peak learning rate of the decoder."""
     warmup_steps: int = 100
     """Steps over which the learning rate rises."""
+    critic: Literal["spectral", "hifigan"] = "spectral"
+    """Discriminator: a narrow one of spectra, or HiFi-GAN's of periods and scales, with which stock's was made."""
     adversarial_from: int | None = None
     """Step from which the discriminator's loss counts; never when None."""
     adversarial_weight: float = 0.1
-    """Weight of the discriminator's verdict and of the distance in its features."""
+    """Weight of the discriminator's verdict."""
+    feature_weight: float = 0.1
+    """Weight of the distance in its features."""
+    bf16: bool = False
+    """Whether convolutions run in bfloat16; spectra and losses do not."""
     discriminator_learning_rate: float = 2e-4
     """Learning rate of the discriminator."""
     grad_clip_norm: float = 10.0

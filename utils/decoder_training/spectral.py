@@ -113,13 +113,18 @@ def spectrum(sound: Tensor, resolution: tuple[int, int, int]) -> Tensor:
     return (frames.real.square() + frames.imag.square()).clamp(min=FLOOR**2).sqrt()
 
 
-def discriminator_loss(discriminator: SpectralDiscriminator, made: Tensor, real: Tensor) -> Tensor:
-    """Least squares: real sounds score 1, made ones 0 (Mao et al. 2017)."""
+def discriminator_loss(discriminator: nn.Module, made: Tensor, real: Tensor) -> Tensor:
+    """Least squares: real sounds score 1, made ones 0 (Mao et al. 2017).
+
+    Args:
+        discriminator: of sounds [B, 1, N] to a list of `Verdict`.
+        made, real: such sounds.
+    """
     pairs = zip(discriminator(made), discriminator(real), strict=True)
     return torch.stack([(1 - r.scores).square().mean() + m.scores.square().mean() for m, r in pairs]).mean()
 
 
-def generator_losses(discriminator: SpectralDiscriminator, made: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+def generator_losses(discriminator: nn.Module, made: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """How far `made` is from scoring 1, and the mean distance of inner features (Larsen et al. 2016)."""
     ours = discriminator(made)
     with torch.no_grad():

@@ -14,7 +14,7 @@ from utils.config import ExportConfig, TrainConfig
 from utils.errors import disk_errors
 from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
-from utils.inference.own_decoder import own_decoder, trunk_steps
+from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import Project, open_project
@@ -44,7 +44,7 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     project = open_project(config.project, config.output)
     run = find_run(project, config.run) if config.run else newest_run(project, config.checkpoint)
     checkpoint = checkpoint_of(run, config.checkpoint)
-    trunk_steps(run_base(run), config.decoder_steps)  # refused before anything is written
+    fit_steps(run_base(run), config)  # refused before anything is written
     aside = project.folder / ".ready-writing"
     shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
     aside.mkdir()
@@ -60,10 +60,9 @@ def _write_ready(
     folder: Path, project: Project, run: Path, checkpoint: Path, config: ExportConfig, progress: ProgressFn
 ) -> None:
     base, settings, gpt = run_base(run), TrainConfig.load(run / "config.yaml"), load_checkpoint(checkpoint)
-    steps, must = trunk_steps(base, config.decoder_steps), bool(config.decoder_steps)
     state = base.state()
     own = part(state, DECODER_PREFIX)
-    decoder, facts = own_decoder(run, base, gpt, own, project, settings, steps=steps, must=must, progress=progress)
+    decoder, facts = own_decoder(run, base, gpt, own, project, settings, config, progress)
     progress("writing the model", 0, 1)
     mel_stats = state.get("mel_stats", base.mel_stats())
     write_pickle(folder / "model.pth", {"model": full_state(gpt, decoder, mel_stats)})

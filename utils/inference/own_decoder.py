@@ -1,16 +1,20 @@
-"""The decoder of an exported model: the base's, or one whose acoustic model was fitted to the voice."""
+"""The decoder of an exported model: the base's, or one that was fitted to the voice."""
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from utils.bases.base import Base
-from utils.config import TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.decoder_training.tune_trunk import TunedDecoder, has_trunk, tune_trunk
+from utils.decoder_training.tune import HIFIGAN_STEPS, TunedDecoder, method_of, tune_decoder
 from utils.errors import UserError
 from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
+from utils.jobs.child import hold
 from utils.model.weights import State
 from utils.project.paths import Project
 from utils.training.run_folder import REFERENCE_FILE
@@ -18,26 +22,31 @@ from utils.training.run_folder import REFERENCE_FILE
 log = logging.getLogger(__name__)
 
 
-def trunk_steps(base: Base, asked: int | None) -> int:
-    """Steps in which the decoder's trunk shall learn the voice.
-
-    Args:
-        base: whose decoder.
-        asked: what the user gave; the base's own number when None.
+def fit_steps(base: Base, config: ExportConfig) -> int:
+    """Steps in which the decoder shall learn the voice; 0 to take the base's as it is.
 
     Raises:
-        UserError: the user asked for fewer than none, or for some, and the decoder has no trunk.
+        UserError: the settings contradict each other, or the base does not speak.
     """
-    if asked is not None and asked < 0:
-        raise UserError(what=f"decoder_steps is {asked}", fix="use 0 (none) or more")
-    if asked and not has_trunk(base):
+    asked, steps = config.tune_decoder, config.decoder_steps
+    own = max(0, int(base.defaults.decoder_steps))
+    if steps is not None and steps < 0:
+        raise UserError(what=f"decoder_steps is {steps}", fix="use 0 (none) or more")
+    if asked and steps == 0:
         raise UserError(
-            what=f"the decoder of base {base.name} has no acoustic trunk that could learn the voice",
-            fix="leave --decoder-steps out: XTTS v2's decoder stays as it is",
+            what="the decoder shall be fitted in 0 steps", fix="leave out --tune-decoder or --decoder-steps"
         )
-    if asked is not None:
-        return asked
-    return max(0, int(base.defaults.decoder_steps)) if has_trunk(base) else 0
+    if asked is False and steps:
+        raise UserError(what=f"the decoder shall not be fitted, in {steps} steps", fix="leave out one of both")
+    wanted = asked if asked is not None else bool(own if steps is None else steps)
+    if not wanted:
+        return 0
+    if not base.can_speak:
+        raise UserError(
+            what=f"base {base.name} does not speak: its decoder has random weights, which no few steps make a voice",
+            fix="leave out --tune-decoder and --decoder-steps",
+        )
+    return steps or own or HIFIGAN_STEPS
 
 
 def own_decoder(
@@ -47,9 +56,7 @@ def own_decoder(
     decoder: State,
     project: Project,
     settings: TrainConfig,
-    *,
-    steps: int,
-    must: bool = False,
+    config: ExportConfig,
     progress: ProgressFn,
 ) -> tuple[State, dict[str, Any]]:
     """Weights of the decoder to export, and what about.json says of them.
@@ -59,32 +66,46 @@ def own_decoder(
         base: the run's.
         gpt: fine-tuned weights.
         decoder: the base's.
-        project: its clips teach the trunk.
+        project: its clips teach the decoder.
         settings: the run's.
-        steps: 0 to take the base's decoder as it is.
-        must: the user asked for the steps; otherwise the base's decoder is kept where the clips do not serve.
+        config: whether and how long it learns. Where the user did not ask for it, the base's decoder is kept when the
+            clips do not serve.
         progress: how far it is.
 
     Raises:
-        UserError: the steps must be, and the clips do not serve.
+        UserError: the user asked for a fitted decoder, and the clips do not serve; or a GPU is another job's.
     """
+    steps = fit_steps(base, config)
     if not steps:
         return decoder, {}
+    device = config.device if method_of(base).on_gpu else "cpu"
+    is_asked = bool(config.tune_decoder or config.decoder_steps)
+    holding = hold("export", device=device, output=project.output, folder=project.folder) if is_asked else nullcontext()
     try:
-        tuned = _tuned(run, base, gpt, project, settings, steps, progress)
+        with holding:
+            fitted = _fitted(run, base, gpt, project, settings, steps, device, progress)
     except UserError as error:
-        if must:
+        if is_asked:
             raise
         log.warning("the decoder does not learn the voice: %s", error)
         return decoder, {"decoder": {"steps": 0, "kept": f"the base's own: {error.what}"}}
-    weights = {name: tensor.to(decoder[name].dtype) for name, tensor in tuned.weights.items()}
-    return decoder | weights, {"decoder": tuned.facts}
+    # Names may differ where a file is of an older torch: all of the part are replaced, none is kept beside.
+    kept = {name: tensor for name, tensor in decoder.items() if not name.startswith(fitted.part)}
+    dtype = next(tensor.dtype for name, tensor in decoder.items() if name.startswith(fitted.part))
+    return kept | {name: tensor.to(dtype) for name, tensor in fitted.weights.items()}, {"decoder": fitted.facts}
 
 
-def _tuned(
-    run: Path, base: Base, gpt: State, project: Project, settings: TrainConfig, steps: int, progress: ProgressFn
+def _fitted(
+    run: Path,
+    base: Base,
+    gpt: State,
+    project: Project,
+    settings: TrainConfig,
+    steps: int,
+    device: str,
+    progress: ProgressFn,
 ) -> TunedDecoder:
-    fix = "leave the decoder as it is: --decoder-steps 0"
+    fix = "leave the decoder as it is: --no-tune-decoder"
     train_csv, eval_csv = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
     if not train_csv.is_file() or not eval_csv.is_file():
         raise UserError(what="the dataset is gone", where=str(train_csv), fix=fix)
@@ -92,11 +113,12 @@ def _tuned(
     if len(speakers := {clip.speaker for clip in clips}) > 1:
         # They would all be learned under the one voice that the reference recording has.
         raise UserError(what=f"the clips are of {len(speakers)} speakers", where=str(train_csv), fix=fix)
-    synthesizer = Synthesizer(base, gpt_state=gpt)
-    return tune_trunk(
+    kind = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    synthesizer = Synthesizer(base, gpt_state=gpt, device=kind)
+    return tune_decoder(
         base,
         synthesizer.gpt,
-        synthesizer.voice(run / REFERENCE_FILE),
+        synthesizer.voice(run / REFERENCE_FILE).to(synthesizer.device),
         clips,
         eval_clips,
         language=settings.language or project.language(),

@@ -64,7 +64,7 @@ def wire_training(frame: Frame) -> None:
         frame,
         ["train.export:click"],
         training.export,
-        inputs=[*RUN, "train.checkpoint"],
+        inputs=[*RUN, "train.checkpoint", "train.decoder"],
         outputs=["train.run"],
         api_name="train_export",
     )

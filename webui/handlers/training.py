@@ -171,6 +171,7 @@ def export(studio: Studio, values: Values) -> Updates:
         project=project.name,
         output=project.output,
         run=job.name,
+        tune_decoder={"fit": True, "keep": False}.get(values["train.decoder"]),
     )
     jobs.start("export", config)
     return {TOAST: text.EXPORT_STARTED}

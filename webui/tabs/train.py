@@ -166,6 +166,14 @@ def _run() -> dict[str, Block]:
                 elem_id="checkpoint",
                 scale=3,
             )
+            parts["decoder"] = gr.Radio(
+                _choices(text.DECODERS),
+                value="default",
+                label=text.DECODER,
+                info=text.DECODER_HELP,
+                elem_id="export-decoder",
+                scale=3,
+            )
             parts["export"] = gr.Button(text.STEP_2_5, variant="primary", elem_id="step-2-5", scale=2)
         parts["exported"] = gr.HTML(elem_id="exported")
     return parts

@@ -80,6 +80,12 @@ CHECKPOINT_HELP = _(
     "compact model for inference."
 )
 BEST, LAST = _("best"), _("last")
+DECODER = _("Decoder")
+DECODER_HELP = _(
+    "Fitting the decoder to the voice brings the timbre nearer. It takes minutes with the starter; XTTS v2 needs a GPU "
+    "for it. What held-out clips do not confirm is not kept."
+)
+DECODERS = {"default": _("as the base recommends"), "fit": _("fit to the voice"), "keep": _("leave as it is")}
 TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
 STEP_2_5 = _("Step 2.5 - Optimize (export) model")
 EXPORTED = _("Model exported. Listen to it in tab 3.")
