@@ -205,7 +205,7 @@ def listen(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> Heard:
     distances, cosines = [], []
     decoder.eval()
     for clip in clips:
-        latents = torch.from_numpy(np.load(clip.latents)).to(decoder.device)[None]
+        latents = torch.from_numpy(np.load(clip.latents).astype(np.float32)).to(decoder.device)[None]
         # A harmonic source has noise: the same for all who are compared.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
