@@ -48,6 +48,15 @@ def test_a_clip_is_taken_out_and_put_back_where_it_was(project):
     assert current_clips(project) == before
 
 
+def test_a_saved_transcript_survives_exclude_and_restore(project):
+    clip = next(clip for clip in current_clips(project) if clip.split == "train").clip
+    for words in ("Corrected words", "Corrected again"):
+        save_text(project, clip, words)
+        exclude(project, clip)
+        restore(project, clip)
+        assert next(item for item in current_clips(project) if item.clip == clip).text == words
+
+
 def test_it_can_be_put_back_after_a_preparation_too(project, source):
     clip = next(clip for clip in current_clips(project) if clip.split == "train")
     exclude(project, clip.clip)

@@ -17,7 +17,7 @@ from utils.config import Config
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError, disk_errors
-from utils.files import write_atomic
+from utils.files import replacing, write_atomic
 from utils.project.paths import Project
 
 MAX_TEXT = 2_000
@@ -120,6 +120,8 @@ def exclude(project: Project, clip: str) -> None:
                 where=Path(clip).name,
                 fix="keep it, or add more clips",
             )
+        excluded = next(row for row in tables[split] if row.audio == clip)
+        _keep_words(project, excluded, split)
         _write(project, split, rows)
 
 
@@ -189,6 +191,21 @@ def _write(project: Project, split: Split, rows: list[Row]) -> None:
         sep="|", index=False, quoting=csv_format.QUOTE_MINIMAL, lineterminator="\n"
     )
     write_atomic(path, table)
+
+
+@disk_errors()
+def _keep_words(project: Project, row: Row, split: Split) -> None:
+    """Write what a row says into the report, which alone has it once the row is removed."""
+    report = Report.load(project.report)
+    clips = [
+        replace(item, text=row.text, speaker=row.speaker, split=split)
+        if item.clip == row.audio and (item.status == "used" or can_be_restored(item))
+        else item
+        for item in report.clips
+    ]
+    if clips != report.clips:
+        with replacing(project.report) as temporary:
+            replace(report, clips=clips).save(temporary)
 
 
 def _locked(project: Project) -> FileLock:
