@@ -19,9 +19,9 @@ OURS = sorted({line for _, line in commands() if line.startswith("python -m util
 MODULES = sorted(
     {words(line)[2] for _, line in commands() if line.startswith(("python -m benchmarks", "python -m rec"))}
 )
-FOREIGN = {"--gpus", "--rm", "--time", "--log-cli-level", "--help", "--build", "--build-arg"}
+FOREIGN = {"--no-build-isolation", "--gpus", "--rm", "--time", "--log-cli-level", "--help", "--build", "--build-arg"}
 FOREIGN |= {"--dry-run", "--from-file", "--trace", "--sample", "--delay", "--duration", "--report"}
-"""Flags of docker, pytest, kubectl and nsys."""
+"""Flags of pip, docker, pytest, kubectl and nsys."""
 
 
 @pytest.mark.parametrize("line", OURS)

@@ -58,3 +58,8 @@ def test_the_lock_holds_every_pin_and_nothing_of_one_machine():
     assert {name: lock[name]["version"] for name in direct} == direct
     # PIN admits no `+cpu` builds, no paths and no addresses.
     assert len(lock) > len(direct)
+
+
+def test_the_optional_attention_package_is_pinned_beside_the_torch_it_is_built_for():
+    assert list(pins("requirements-flash.txt")) == ["flash-attn"]
+    assert pins("requirements.txt")["torch"]["version"] == "2.11.0", "choose the flash-attn that fits the new torch"

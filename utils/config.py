@@ -30,6 +30,7 @@ Channel = Literal["mix", "left", "right", "louder"]
 SentenceGrouping = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 BestBy = Literal["speech", "loss"]
+AttentionKernel = Literal["auto", "torch", "flash-attn", "explicit"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 
@@ -105,6 +106,9 @@ class TrainConfig(Config):
     """Recompute activations in the backward pass: less memory, more time. selective keeps what is expensive."""
     sdpa: bool = True
     """Fused scaled-dot-product attention; off computes softmax attention step by step, as the reference."""
+    attention: AttentionKernel = "auto"
+    """Whose attention kernels: torch, PyTorch's; flash-attn, those of the package, on CUDA; explicit, softmax attention
+    step by step (as sdpa off). auto takes flash-attn where it is installed and works, otherwise PyTorch's."""
     mixed_precision: Precision = "fp32"
     """Data type of the matrix products; weights, losses and norms stay fp32. auto takes the device's fastest."""
     compile: CompileMode = "off"

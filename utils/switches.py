@@ -7,7 +7,11 @@ docs/training-optimizations.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
+
+FLASH_ATTN = ("flash_attn", "flash_attn_interface")
+"""Modules of the flash-attn packages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +69,23 @@ SWITCHES = (
         field="sdpa",
         label="Fast Attention (SDPA)",
         short="SDPA",
-        help="Attention without padding, by the device's fast kernel: varlen flash, flash, cuDNN or memory-efficient "
-        "on a GPU, matrix products (CPU) or flash (CPU) without one. The badge names what ran.",
+        help="Attention without padding, by the device's fast kernel: varlen flash, flash-attn 2, flash-attn 3, "
+        "flash-attn 4, flash, cuDNN or memory-efficient on a GPU, matrix products (CPU) or flash (CPU) without one. "
+        "The badge names what ran.",
         place="checkbox",
         row=lambda _: "SDPA",
+    ),
+    Switch(
+        field="attention",
+        label="Attention kernels",
+        off="auto",
+        on="torch",
+        fault=(
+            lambda config: config.attention == "flash-attn" and not any(map(find_spec, FLASH_ATTN)),
+            "attention flash-attn needs the flash-attn package, which is not installed; run pip install "
+            "--no-build-isolation -r requirements-flash.txt (it is compiled on this machine, see "
+            "docs/training-optimizations.md), or use auto",
+        ),
     ),
     Switch(
         field="mixed_precision",

@@ -18,6 +18,8 @@ _SAVED_NAMES = (
     "aten._scaled_dot_product_efficient_attention",
     "aten._scaled_dot_product_cudnn_attention",
     "torch_attn._varlen_attn",
+    "aten._flash_attention_forward",
+    "flash_attn._flash_attn_varlen_forward",
 )
 """Operations whose outputs selective checkpointing keeps: matrix products and attention; the rest is cheap to redo."""
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
+from utils.model.flash_attn import Kernel, flash_attention
 from utils.model.matrix_attention import MatrixAttention, PackedMatrixAttention, Plan
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -77,17 +78,23 @@ def clip_by_clip(q: Tensor, k: Tensor, v: Tensor, *, kernel: Attend, lengths: tu
     return torch.cat([kernel(*clip) for clip in zip(*parts, strict=True)], dim=2)
 
 
-def varlen_attention(q: Tensor, k: Tensor, v: Tensor, *, cu_seqlens: Tensor, max_seqlen: int) -> Tensor:
-    """The same in one call of PyTorch's variable-length flash kernel.
+def varlen_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, cu_seqlens: Tensor, max_seqlen: int, kernel: Kernel = "torch"
+) -> Tensor:
+    """The same in one call of a variable-length flash kernel.
 
-    Needs CUDA of compute capability 8.0 or more and half-precision inputs. The kernel has no attention dropout.
+    Needs CUDA of compute capability 8.0 or more and half-precision inputs. It drops no attention weights.
 
     Args:
         q, k, v: [1, H, T, C].
         cu_seqlens: where clips begin, and the end, int32 [N + 1].
         max_seqlen: positions of the longest clip.
+        kernel: PyTorch's own, or one of the flash-attn packages.
     """
     q, k, v = (t.squeeze(0).transpose(0, 1) for t in (q, k, v))
-    # (-1, 0): each position sees all before it and none after, within its clip.
-    seen: Any = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, window_size=(-1, 0))
+    if kernel == "torch":
+        # (-1, 0): each position sees all before it and none after, within its clip.
+        seen: Any = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, window_size=(-1, 0))
+    else:
+        seen = flash_attention(q, k, v, cu_seqlens=cu_seqlens, max_seqlen=max_seqlen, kernel=kernel)
     return seen.transpose(0, 1).unsqueeze(0)

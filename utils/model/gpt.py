@@ -25,6 +25,7 @@ from utils.model.attention import (
     varlen_attention,
 )
 from utils.model.conditioning import ConditioningEncoder, PerceiverResampler
+from utils.model.flash_attn import Kernel
 from utils.model.guided_attention import Guide, guided_blocks, reading_loss
 from utils.model.matrix_attention import plan_groups
 from utils.model.packing import IGNORED, PackedBatch
@@ -37,6 +38,8 @@ class ForwardOptions:
 
     sdpa: bool = False
     """Fused attention; otherwise softmax attention written out, the reference."""
+    kernel: Kernel = "torch"
+    """Whose variable-length kernel computes the attention of packed rows on CUDA."""
     checkpointing: Checkpointing = "none"
     """What each block recomputes in the backward pass; blocks of the conditioning encoder as well."""
     dropout: float = 0.1
@@ -277,7 +280,8 @@ class XttsGpt(nn.Module):
         if not batch.lengths:
             return kernel
         if batch.gather_indices.is_cuda:
-            return partial(varlen_attention, cu_seqlens=batch.cu_seqlens, max_seqlen=batch.max_seqlen)
+            bounds: dict[str, Any] = {"cu_seqlens": batch.cu_seqlens, "max_seqlen": batch.max_seqlen}
+            return partial(varlen_attention, **bounds, kernel=self.options.kernel)
         return partial(packed_attention, lengths=batch.lengths, plan=plan_groups(batch.lengths, self.shape.heads))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import profiler_legacy
 from torch.autograd.graph import saved_tensors_hooks
 from torch.autograd.profiler_util import EventList, FunctionEvent
+from torch.nn.attention import current_flash_attention_impl
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -28,12 +29,20 @@ KERNELS = {
     "aten::_scaled_dot_product_cudnn_attention": "cuDNN",
     "aten::_scaled_dot_product_attention_math": "math",
     "torch_attn::_varlen_attn": "varlen flash",
+    "aten::_flash_attention_forward": "varlen flash",
+    "flash_attn::_flash_attn_varlen_forward": "flash-attn 2",
     "MatrixAttention": "matrix products (CPU)",
     "PackedMatrixAttention": "matrix products (CPU)",
     # What is left to see of `MatrixAttention` in compiled code; nothing else in a block computes with it.
     "aten::baddbmm": "matrix products (CPU)",
 }
 """Operations that attention is dispatched to, and what people call them."""
+REPLACED = {"flash", "varlen flash"}
+"""Kernels of PyTorch's that another implementation takes the place of where it is active."""
+IMPLEMENTATIONS = {"FA3": "flash-attn 3", "FA4": "flash-attn 4"}
+"""Those of PyTorch's registry, and what people call them."""
+PACKAGED = frozenset({"flash-attn 2", *IMPLEMENTATIONS.values()})
+"""Kernels of the flash-attn packages."""
 EXPLICIT = "explicit softmax"
 SLOW = frozenset({"math", EXPLICIT})
 """Kernels that write the attention weights out in several passes: with one of these SDPA is off."""
@@ -234,6 +243,13 @@ def saved_bytes(forward: Callable[[], Tensor], *, but: Iterable[Tensor] = ()) ->
     return sum(storages.values())
 
 
+def kernel_of(operation: str) -> str | None:
+    """What people call the attention kernel that an operation is; None of all others."""
+    kernel = KERNELS.get(operation, EXPLICIT if operation == _SOFTMAX else None)
+    active = current_flash_attention_impl()
+    return IMPLEMENTATIONS.get(active, active) if active and kernel in REPLACED else kernel
+
+
 def count_kernels(events: Iterable[FunctionEvent], record: StepRecord) -> None:
     """Attention kernels of the blocks, pass by pass, and of all else."""
     passes: dict[int, Counter[str]] = {}
@@ -245,7 +261,7 @@ def count_kernels(events: Iterable[FunctionEvent], record: StepRecord) -> None:
         block = next((id(outer) for outer in around if outer.name == _BLOCK), None)
         if block is not None and event.name.startswith(_COMPILED):
             compiled.add(block)
-        kernel = KERNELS.get(event.name, EXPLICIT if event.name == _SOFTMAX else None)
+        kernel = kernel_of(event.name)
         if kernel is None:
             continue
         if any(outer.name in KERNELS or outer.name.endswith(_COMPILING) for outer in around):

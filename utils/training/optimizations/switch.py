@@ -25,6 +25,8 @@ class Switches:
     """How batches are laid out: rows, or one packed row for variable-length attention."""
     off: dict[str, str] = field(default_factory=dict)
     """By name in the event: what was asked for and cannot take effect here, with the reason."""
+    without_flash_attn: str = ""
+    """Why no kernel of the flash-attn packages is used, where one might be."""
 
     @property
     def optimizer(self) -> OptimizerKind:

@@ -10,15 +10,16 @@ from dataclasses import replace
 import torch
 
 from utils.config import Checkpointing, CompileMode, TrainConfig
+from utils.model.flash_attn import activate, use_flash_attn
 from utils.model.gpt import XttsGpt
 from utils.model.lora import add_lora, has_lora, num_added_rows
 from utils.model.packing import Layout
 from utils.switches import SWITCHES
 from utils.training.optimizations.compiler import compile_blocks, compiler_problem
-from utils.training.optimizations.proof import SLOW
+from utils.training.optimizations.proof import EXPLICIT, PACKAGED, SLOW
 from utils.training.optimizations.switch import Behavior, Off, Report, Seen, Switches, Trace, state_of
 from utils.training.optimizer.offload import OffloadedAdamW
-from utils.training.optimizer.precision import AMPERE, choose_precision
+from utils.training.optimizer.precision import AMPERE, DTYPES, choose_precision
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,10 @@ def _recomputed(trace: Trace) -> Seen:
     return Seen(True, f"{share} and {conditioning}; {kept}", summary)
 
 
+def _sdpa(asked: TrainConfig, device: torch.device) -> bool | Off:
+    return Off("attention explicit was requested, which is the reference") if asked.attention == "explicit" else True
+
+
 def _set_attention(gpt: XttsGpt, effective: TrainConfig) -> None:
     gpt.options.sdpa = effective.sdpa
 
@@ -121,6 +126,48 @@ def _attention(trace: Trace) -> Seen:
         observed += "; no dropout of attention weights, which these kernels do without"
     kernels = ", ".join(name for name, _ in record.kernels.most_common())
     return Seen(is_fast, observed, f"{kernels} in {_blocks(shown, record.passes, trace)}")
+
+
+def _kernels(asked: TrainConfig, device: torch.device) -> str | Off:
+    if asked.attention != "flash-attn":
+        return asked.attention
+    if not asked.sdpa:
+        return Off("SDPA is off, which is explicit attention")
+    if device.type != "cuda":
+        return Off("flash-attn has kernels for CUDA GPUs only")
+    return asked.attention
+
+
+def choose_kernel(switches: Switches, gpt: XttsGpt, device: torch.device) -> None:
+    """Give the model the flash-attn kernel that this GPU, data type and head size can have, if one may be used."""
+    gpt.options.kernel = "torch"
+    effective = switches.effective
+    if effective.attention not in ("auto", "flash-attn") or not effective.sdpa or device.type != "cuda":
+        activate("torch")
+        return
+    if switches.layout == "packed":
+        dtype, channels = DTYPES[effective.mixed_precision], gpt.shape.width // gpt.shape.heads
+        gpt.options.kernel, switches.without_flash_attn = use_flash_attn(device, dtype, channels)
+    else:
+        switches.without_flash_attn = "flash-attn takes half precision and compute capability 8.0 or more"
+    if gpt.options.kernel == "torch" and effective.attention == "flash-attn":
+        switches.off["attention"] = switches.without_flash_attn
+
+
+def _kernel_source(trace: Trace) -> Seen:
+    """On where the blocks ran what was requested; of auto, where they ran a flash-attn package's kernel."""
+    kernels = set(trace.record.kernels)
+    of_package = bool(kernels) and kernels <= PACKAGED
+    is_on = {
+        "auto": of_package,
+        "flash-attn": of_package,
+        "torch": bool(kernels) and not kernels & {*PACKAGED, EXPLICIT},
+        "explicit": kernels == {EXPLICIT},
+    }[trace.switches.asked.attention]
+    observed = f"{_counted(trace.record.kernels)} in the blocks"
+    if not of_package and trace.switches.without_flash_attn:
+        observed += f"; {trace.switches.without_flash_attn}"
+    return Seen(is_on, observed)
 
 
 def _counted(kernels: Counter[str]) -> str:
@@ -284,7 +331,13 @@ def _loader(trace: Trace) -> Seen:
 NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
 BEHAVIORS = {
     "gradient_checkpointing": Behavior(resolve=_checkpointing, apply=_set_checkpointing, observe=_recomputed),
-    "sdpa": Behavior(apply=_set_attention, observe=_attention),
+    "sdpa": Behavior(resolve=_sdpa, apply=_set_attention, observe=_attention),
+    # The kernel is chosen with the model on its device: see `choose_kernel`.
+    "attention": Behavior(
+        resolve=_kernels,
+        observe=_kernel_source,
+        only_ours="only this project's own GPT lays clips out as flash-attn's variable-length kernels take them",
+    ),
     # The trainer computes in it.
     "mixed_precision": Behavior(resolve=_precision, observe=_products),
     "compile": Behavior(

@@ -20,7 +20,7 @@ from utils.performance_utils.settings import optimize_torch_settings
 from utils.training.optimizations.compiler import failure, failures, num_graphs, num_skips, uncompile_blocks
 from utils.training.optimizations.proof import StepRecord, record_step
 from utils.training.optimizations.switch import Report, Trace
-from utils.training.optimizations.switches import BEHAVIORS, report, resolve
+from utils.training.optimizations.switches import BEHAVIORS, choose_kernel, report, resolve
 from utils.training.optimizer.make import make_optimizer
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ class TrainingOptimizer:
         for behavior in BEHAVIORS.values():
             if behavior.apply:
                 behavior.apply(model, effective)
+        choose_kernel(self.switches, model, self.device)
         return model.to(self.device)
 
     @property
