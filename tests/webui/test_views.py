@@ -1,5 +1,6 @@
 """What the page shows is what the facts say: badges from proofs, memory by who uses it, players inside the run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,13 @@ def test_the_exported_model_says_what_loads_it(tmp_path):
     (tmp_path / "about.json").write_text('{"loads_in": "this studio only: its own decoder"}')
     shown = run.ready_model(tmp_path)
     assert "this studio only: its own decoder" in shown and "any xtts" not in shown.lower()
+
+
+def test_the_exported_model_says_what_became_of_its_decoder(tmp_path):
+    facts = {"kept": "the fitted one", "mel_distance_before": 0.846, "mel_distance_after": 0.597}
+    about = {"decoder": facts | {"similarity_before": 0.41, "similarity_after": 0.7}}
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    shown = run.ready_model(tmp_path)
+    assert "the fitted one; on held-out clips log-mel distance 0.85 → 0.60, similarity 0.41 → 0.70" in shown
+    (tmp_path / "about.json").write_text('{"decoder": {"steps": 0, "kept": "the base\'s own: the dataset is gone"}}')
+    assert "the dataset is gone" in run.ready_model(tmp_path)

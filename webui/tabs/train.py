@@ -158,22 +158,21 @@ def _run() -> dict[str, Block]:
         )
     with gr.Column(elem_id="export", elem_classes=["panel-group"]):
         with gr.Row(elem_classes=["bottom"]):
-            parts["checkpoint"] = gr.Radio(
-                [(text.BEST, "best"), (text.LAST, "last")],
-                value="best",
-                label=text.CHECKPOINT,
-                info=text.CHECKPOINT_HELP,
-                elem_id="checkpoint",
-                scale=3,
-            )
-            parts["decoder"] = gr.Radio(
-                _choices(text.DECODERS),
-                value="default",
-                label=text.DECODER,
-                info=text.DECODER_HELP,
-                elem_id="export-decoder",
-                scale=3,
-            )
+            with gr.Column(scale=3):
+                parts["checkpoint"] = gr.Radio(
+                    [(text.BEST, "best"), (text.LAST, "last")],
+                    value="best",
+                    label=text.CHECKPOINT,
+                    info=text.CHECKPOINT_HELP,
+                    elem_id="checkpoint",
+                )
+                parts["decoder"] = gr.Radio(
+                    _choices(text.DECODERS),
+                    value="default",
+                    label=text.DECODER,
+                    info=text.DECODER_HELP,
+                    elem_id="export-decoder",
+                )
             parts["export"] = gr.Button(text.STEP_2_5, variant="primary", elem_id="step-2-5", scale=2)
         parts["exported"] = gr.HTML(elem_id="exported")
     return parts

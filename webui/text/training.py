@@ -97,6 +97,7 @@ ABOUT_WORDS = {
     "license": _("License of the base"),
     "loads_in": _("Compatible with"),
 }
+
 NO_DATASET = _("this project has no dataset yet")
 NO_DATASET_FIX = _("create one in tab 1 (Step 1)")
 NO_DATASET_YET = _("No dataset yet. Create one in tab 1 first.")
@@ -110,6 +111,13 @@ TRAINING_STARTED = _("Training started. It continues when you close this page.")
 STOPPING = _("Stopping after this step. A checkpoint is saved.")
 STOPPED_AT_ONCE = _("Stopped. The run can resume from its last checkpoint.")
 EXPORT_STARTED = _("Exporting the model ...")
+
+
+def decoder_fit(kept: str, *, before: str, after: str, unlike: str, like: str) -> str:
+    """What became of the decoder at an export: log-mel distances and similarities on held-out clips."""
+    return _("{kept}; on held-out clips log-mel distance {before} → {after}, similarity {unlike} → {like}").format(
+        kept=kept, before=before, after=after, unlike=unlike, like=like
+    )
 
 
 def resumed(epochs: int | None) -> str:

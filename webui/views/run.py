@@ -17,6 +17,7 @@ from webui.forms import shown
 from webui.markup import Markup, join, tag
 from webui.views.parts import badge, bar, duration, empty, file_address, message, progress_bar, state_badge, table
 
+FIT_FIGURES = ("mel_distance", "similarity")
 MAX_SAMPLE_STEPS = 4
 """So many evaluations' samples can be played on the page; all lie in the run's folder."""
 
@@ -195,9 +196,21 @@ def measured(lines: list[str]) -> Markup:
     return tag("div", tag("div", text.MEASURED, class_="panel-title"), output, class_="panel")
 
 
+def _decoder(fit: dict[str, Any]) -> str:
+    """about.json's words on the decoder; earlier exports measured something else, or nothing."""
+    kept = str(fit.get("kept", ""))
+    try:
+        mel, similarity = ([f"{fit[f'{figure}_{when}']:.2f}" for when in ("before", "after")] for figure in FIT_FIGURES)
+    except (KeyError, TypeError, ValueError):
+        return kept
+    return text.decoder_fit(kept, before=mel[0], after=mel[1], unlike=similarity[0], like=similarity[1])
+
+
 def ready_model(folder: Path) -> Markup:
     """The exported model: where it is and what it was made from."""
     about = read_about(folder)
     facts = [(text.ABOUT_WORDS[key], str(about[key])) for key in text.ABOUT_WORDS if isinstance(about.get(key), str)]
     rows = [(text.FOLDER, str(folder)), *facts]
+    if isinstance(fit := about.get("decoder"), dict):
+        rows.append((text.DECODER, _decoder(fit)))
     return tag("div", message("good", text.EXPORTED), table((), rows, label=text.EXPORTED), class_="panel")
