@@ -6,7 +6,7 @@ nothing was chosen with, and stock coqui-tts's own recipe, trained on the same c
 through the same decoder. Words, endings and voice are measured as in any evaluation, without guards. The voice is
 also heard by a second speaker encoder, which nothing was trained or chosen with.
 
-Writes benchmarks/results/voices.json and, with --picture, docs/images/voices.png.
+Writes benchmarks/results/voices.json; --picture FILE draws it.
 """
 
 import json
@@ -80,6 +80,8 @@ class Settings:
     """Folder for datasets, runs and the result of each cell; what is there is not done again."""
     out: Path = RESULTS
     """Results file."""
+    picture: Path | None = None
+    """Draw the results file's cells here, and measure nothing."""
     cell: str = ""
     """Do one cell, voice/minutes/seed, in this process; used by the benchmark itself."""
 
@@ -87,6 +89,9 @@ class Settings:
 def main() -> None:
     settings = tyro.cli(Settings, description=__doc__)
     work = settings.work.expanduser()
+    if settings.picture is not None:
+        draw(json.loads(settings.out.read_text(encoding="utf-8"))["cells"], settings.picture)
+        return
     if settings.cell:
         asked_voice, asked_minutes, asked_seed = settings.cell.split("/")
         do_cell(settings, work, asked_voice, int(asked_minutes), int(asked_seed))
@@ -192,6 +197,37 @@ def of_the_way(cells: list[dict[str, Any]], model: str, figure: str) -> float:
         if model in (models := cell["models"])
     ]
     return statistics.fmean(shares)
+
+
+def draw(cells: dict[str, Any], path: Path) -> None:
+    """Words, endings and voice by minutes of speech: a line a model through the means, a dot a cell."""
+    from matplotlib.figure import Figure
+
+    titles = {
+        "near_miss": "right among near misses",
+        "wrong_end": "talks on or stops early, at most",
+        SECOND: "similarity (second encoder)",
+    }
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    minutes = sorted({int(name.split("/")[1]) for name in cells})
+    for (value, title), axes in zip(titles.items(), figure.subplots(1, len(titles)), strict=True):
+        for model in MODELS:
+            points = [
+                (int(name.split("/")[1]), _value(cell["models"][model], value))
+                for name, cell in cells.items()
+                if model in cell["models"]
+            ]
+            means = [statistics.fmean(y for x, y in points if x == one) for one in minutes]
+            (line,) = axes.plot(minutes, means, label=model)
+            axes.plot(*zip(*points, strict=True), ".", color=line.get_color(), alpha=0.5)
+        axes.set(title=title, xlabel="minutes of speech", xticks=minutes)
+    axes.legend()
+    figure.savefig(path, dpi=100)
+
+
+def _value(scores: dict[str, float], name: str) -> float:
+    # One sentence may do both.
+    return scores["run_on"] + scores["early_stop"] if name == "wrong_end" else scores[name]
 
 
 def _voices(work: Path) -> dict[str, EspeakVoice]:
