@@ -2,14 +2,18 @@
 
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.hardware.machines import GIB, make_gpu, make_machine
+from utils.bases.catalog import size_in
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.hardware import USE_CASES, XTTS_V2, Cpu, Memory, Recommendation, Step, estimate, memory_tier, recommend
-from utils.hardware.estimates import FULL_BLOCK, HALF_BLOCK
+from utils.hardware.estimates import FULL_BLOCK, HALF_BLOCK, model_size
 from utils.model.attention import sdpa_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import GptShape
@@ -240,3 +244,22 @@ def test_calculated_activations_are_what_autograd_keeps_of_a_block(half, attend,
         out = block(x, attend)
     assert out.requires_grad
     assert sum(kept.values()) / (length * width) == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["starter", "tiny"])
+def test_the_sizes_of_a_base_are_counted_without_loading_it(name: str) -> None:
+    base = find_base(name)
+    gpt, size = load_gpt(base), size_in(base.folder)
+    assert size is not None
+    assert size.num_parameters == sum(parameter.numel() for parameter in gpt.parameters())
+    parts = (gpt.conditioning_encoder, gpt.conditioning_perceiver)
+    assert size.num_conditioning == sum(parameter.numel() for part in parts for parameter in part.parameters())
+
+
+def test_the_sizes_of_xtts_v2_are_the_known_ones(tmp_path: Path) -> None:
+    assert model_size(width=1024, layers=30, heads=16, text_rows=6_681, audio_rows=1_026) == XTTS_V2
+    assert size_in(tmp_path) is None
+    for spoiled in ("", "[]", '{"model_args": {"gpt_layers": 3}}'):
+        (tmp_path / "config.json").write_text(spoiled)
+        (tmp_path / "vocab.json").write_text("{}")
+        assert size_in(tmp_path) is None

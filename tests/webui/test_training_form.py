@@ -139,3 +139,17 @@ def test_a_base_made_for_the_latin_form_is_trained_in_it_without_another_click(s
     values = page(studio, "abebe") | {"project.base": str(made)}
     assert training.training_config(project, values).use_amharic_g2p == reads_latin
     assert not training.training_config(project, values | {"project.base": "tiny"}).use_amharic_g2p
+
+
+def test_a_recommendation_is_for_the_base_and_shows_what_it_changed(studio):
+    values = page(studio, "maria") | {"project.project": "maria", "project.base": "starter", "train.use_case": None}
+    updates = training.recommend(studio, values)
+    panel = updates["train.recommended"]
+    assert "Planned for base starter, 9.3 M parameters." in panel
+    again = training.recommend(studio, values | updates)
+    assert "The form had these settings already." in again["train.recommended"]
+    wanted = updates["train.set_batch_size"]
+    changed = training.recommend(studio, values | updates | {"train.set_batch_size": "3"})["train.recommended"]
+    assert "<td>3</td>" in changed and f"<td>{wanted}</td>" in changed
+    unknown = training.recommend(studio, values | {"project.base": "v2.0.3"})["train.recommended"]
+    assert "Planned for XTTS v2: v2.0.3 is not on this machine yet." in unknown

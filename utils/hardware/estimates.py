@@ -61,6 +61,34 @@ class ModelSize:
 XTTS_V2 = ModelSize()
 
 
+def model_size(*, width: int, layers: int, heads: int, text_rows: int, audio_rows: int) -> ModelSize:
+    """Sizes of an XTTS GPT of these dimensions, every parameter counted; the rest is as in all of them.
+
+    Args:
+        width: of the model.
+        layers: blocks.
+        heads: of each block.
+        text_rows: tokens of the vocabulary.
+        audio_rows: codes, start and stop.
+    """
+    block = 12 * width**2 + 13 * width
+    # Embeddings and heads of both vocabularies, positions of 404 tokens and 608 codes, two norms.
+    ends = (2 * width + 1) * (text_rows + audio_rows) + (404 + 608 + 4) * width
+    encoder = 81 * width + 6 * (4 * width**2 + 6 * width)
+    inner = width * 8 // 3
+    perceiver = 33 * width + 2 * (2048 * width + 3 * inner * width + 2 * inner + width)
+    conditioning = encoder + perceiver
+    return ModelSize(
+        num_parameters=layers * block + ends + conditioning,
+        num_conditioning=conditioning,
+        layers=layers,
+        width=width,
+        heads=heads,
+        text_rows=text_rows,
+        audio_rows=audio_rows,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """The settings that memory depends on."""

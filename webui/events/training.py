@@ -52,7 +52,7 @@ def wire_training(frame: Frame) -> None:
         frame,
         ["train.recommend:click"],
         training.recommend,
-        inputs=["train.use_case"],
+        inputs=["project.project", "project.base", "train.use_case", *SETTINGS],
         outputs=[
             "train.recommended",
             *SWITCHES,

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from utils import jobs
-from utils.bases.catalog import has_weights, read_about
+from utils.bases.catalog import base_folder, has_weights, read_about, size_in
 from utils.checkpoints.layout import READY, ModelRef, find_run, newest_of
-from utils.config import ExportConfig, TrainConfig
+from utils.config import STARTER, ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.events import read_events
-from utils.hardware import USE_CASES
+from utils.hardware import USE_CASES, XTTS_V2
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
 from utils.project.paths import Project
@@ -178,15 +178,32 @@ def export(studio: Studio, values: Values) -> Updates:
 
 
 def recommend(studio: Studio, values: Values) -> Updates:
-    """Return recommended settings for this machine, with the reasons."""
+    """Return recommended settings for this machine and base, with the reasons and what they change in the form."""
     wish = values["train.use_case"] or "production"
     use_case = next((name for name in USE_CASES if name == wish), None)
     if use_case is None:
         raise UserError(what=text.no_purpose(wish), where=text.USE_CASE, fix=text.use_one_of(USE_CASES))
-    found = recommend_settings(use_case)
+    project = studio.project_or_none(values["project.project"])
+    base = values["project.base"] or (chosen_base(project) if project else "") or STARTER
+    size = size_in(base_folder(base))
+    found = recommend_settings(use_case, model=size or XTTS_V2)
     known, wanted = fields_of(TrainConfig), found.settings
-    updates = _ticked(found) | {"train.recommended": recommendation(found)}
-    return updates | {f"{FORM}{name}": forms.shown(known[name], wanted[name]) for name in RECOMMENDED if name in wanted}
+    form = {name: forms.shown(known[name], wanted[name]) for name in RECOMMENDED if name in wanted}
+    ticked = _ticked(found)
+    changes = [
+        (switch.label, text.on_or_off(before), text.on_or_off(not before))
+        for switch in CHECKBOXES
+        if (before := bool(values.get(f"train.{switch.field}"))) != ticked[f"train.{switch.field}"]
+    ]
+    changes += [
+        (text.label(name), str(before), str(value))
+        for name, value in form.items()
+        if str(before := values.get(f"{FORM}{name}", "")) != str(value)
+    ]
+    panel = recommendation(
+        found, planned_for=text.planned_for(base, size.num_parameters if size else None), changes=changes
+    )
+    return ticked | {"train.recommended": panel} | {f"{FORM}{name}": value for name, value in form.items()}
 
 
 def show_form(studio: Studio, values: Values) -> Updates:

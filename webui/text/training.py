@@ -36,6 +36,9 @@ PREFLIGHT_CANCELLED = _("Preflight cancelled.")
 PREFLIGHT_STARTED = _("Preflight started. It runs a few real training steps with each combination of optimizations.")
 MEASURED = _("Preflight results for this machine and dataset")
 RECOMMEND = _("Recommend settings")
+CHANGED = _("Changed in the form")
+CHANGE_COLUMNS = (_("Setting"), _("Before"), _("Now"))
+NOTHING_CHANGED = _("The form had these settings already.")
 RECOMMENDED = _("Recommended settings for this machine, now set in the form")
 PROOFS = _("Effective optimizations")
 PROOF_COLUMNS = (_("Optimization"), _("Requested"), _("Effective"))
@@ -118,6 +121,18 @@ def decoder_fit(kept: str, *, before: str, after: str, unlike: str, like: str) -
     return _("{kept}; on held-out clips log-mel distance {before} → {after}, similarity {unlike} → {like}").format(
         kept=kept, before=before, after=after, unlike=unlike, like=like
     )
+
+
+def planned_for(base: str, num_parameters: int | None) -> str:
+    """Whose sizes a recommendation is for; those of XTTS v2 where the base is not on this machine yet."""
+    if num_parameters is None:
+        return _("Planned for XTTS v2: {base} is not on this machine yet.").format(base=base)
+    return _("Planned for base {base}, {size} M parameters.").format(base=base, size=f"{num_parameters / 1e6:.1f}")
+
+
+def on_or_off(is_on: bool) -> str:
+    """A switch's state."""
+    return _("on") if is_on else _("off")
 
 
 def resumed(epochs: int | None) -> str:

@@ -1,13 +1,16 @@
 """The recommended settings for this machine, with reasons."""
 
+from collections.abc import Sequence
+
 from utils.hardware import Recommendation
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import message
+from webui.views.parts import message, table
 
 
-def recommendation(found: Recommendation) -> Markup:
-    """The reasons, and what keeps the machine from training better."""
-    reasons = tag("ul", *(tag("li", reason) for reason in found.reasons))
+def recommendation(found: Recommendation, *, planned_for: str, changes: Sequence[tuple[str, str, str]]) -> Markup:
+    """Whom it is planned for, what it changed in the form (setting, before, after), why, and what hinders it."""
+    reasons = tag("ul", *(tag("li", reason) for reason in (planned_for, *found.reasons)))
+    shown = table(text.CHANGE_COLUMNS, changes, label=text.CHANGED) if changes else tag("p", text.NOTHING_CHANGED)
     problems = [message("warning", problem) for problem in found.problems]
-    return tag("div", tag("div", text.RECOMMENDED, class_="panel-title"), reasons, *problems, class_="panel")
+    return tag("div", tag("div", text.RECOMMENDED, class_="panel-title"), shown, reasons, *problems, class_="panel")
