@@ -2,12 +2,14 @@
 
 import os
 import unicodedata
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.dataset.recordings import make_source, read_source
-from utils.dataset.sources.recording import Recording
+from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.errors import UserError
 
 
@@ -273,3 +275,19 @@ def test_an_input_without_recordings_is_refused(tmp_path: Path, kind: str) -> No
     with pytest.raises(UserError, match="the input") as caught:
         read_source(path)
     assert "metadata.csv" in caught.value.fix
+
+
+def test_nothing_stays_unpacked_of_an_archive_in_which_nothing_can_be_used(tmp_path: Path) -> None:
+    archive, kept = tmp_path / "texts.zip", tmp_path / "kept"
+    reading = ReadOptions(long_audio=LongAudio(kept=kept))
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("more/1.srt", "")
+        file.writestr("metadata.csv", "gone.wav|Some words.\n")
+    recordings = read_source(archive, reading)
+    assert recordings and all(recording.fault for recording in recordings)
+    assert not list(kept.iterdir())
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("one.exe", "")
+    with pytest.raises(UserError, match="no recordings"):
+        read_source(archive, reading)
+    assert not list(kept.iterdir())

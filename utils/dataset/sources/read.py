@@ -1,5 +1,6 @@
 """Read the user's inputs as a list of source clips: tables, recordings with texts or subtitles, archives."""
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     if source.is_dir():
         found = _folder(source, reading)
     elif source.is_file() and source.suffix.lower() == ".zip":
-        found = _folder(unpack(source.absolute(), reading.long_audio.kept), reading)
+        found = _archive(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() in (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES):
         found = _alone(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() in TABLES:
@@ -91,6 +92,17 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
         raise UserError(what=f"the input {what}", where=str(path), fix=_LAYOUTS)
     if not found:
         raise UserError(what="the input holds no recordings", where=str(path), fix=_LAYOUTS)
+    return found
+
+
+def _archive(path: Path, reading: ReadOptions) -> list[Recording]:
+    """What an archive holds; of one in which nothing can be used, nothing stays unpacked."""
+    folder, found = unpack(path, reading.long_audio.kept), list[Recording]()
+    try:
+        found = _folder(folder, reading)
+    finally:
+        if all(recording.fault for recording in found):
+            shutil.rmtree(folder, ignore_errors=True)
     return found
 
 
