@@ -246,7 +246,7 @@ def test_paths_are_quoted_for_the_windows_shell(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-FOREIGN = {"--copy", "--multi", "--shm-size", "--index-url", "--help"}
+FOREIGN = {"--copy", "--multi", "--shm-size", "--index-url", "--help", "--no-deps", "--no-build-isolation"}
 """Flags of ct2-transformers-converter (--copy_files), accelerate (--multi_gpu), docker and pip."""
 NO_ADVICE = ("utils/dataset/page.py", "utils/evaluation/reference.py", "benchmarks/webui.py")
 """These hold a style sheet, or call other programs."""

@@ -10,6 +10,7 @@ from webui.text.catalog import _, engine_text
 LABELS = {
     **{key: engine_text(switch.label) for switch in SWITCHES for key in (switch.name, switch.field) if key},
     "num_epochs": _("Epochs"),
+    "attention": _("Attention kernels"),
     "batch_size": _("Batch size"),
     "grad_accumulation": _("Gradient accumulation"),
     "learning_rate": _("Learning rate"),
@@ -183,6 +184,9 @@ CHOICES = {
     "own": _("same clip"),
     "own_masked": _("same clip, part not trained"),
     "other": _("another clip of the speaker"),
+    "torch": "PyTorch",
+    "flash-attn": "flash-attn",
+    "explicit": _("explicit, step by step"),
     "speech": _("speech"),
     "loss": _("evaluation loss"),
     "True": _("yes"),
