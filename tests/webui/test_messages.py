@@ -7,7 +7,21 @@ import pytest
 
 from scripts import messages
 
-PLAIN = {"BF16", "FP16", "FP32", "CPU", "CUDA GPU", "XTTS v2.0.2", "XTTS v2.0.3", "A", "B", "maria", ""}
+PLAIN = {
+    "BF16",
+    "FP16",
+    "FP32",
+    "CPU",
+    "CUDA GPU",
+    "PyTorch",
+    "flash-attn",
+    "XTTS v2.0.2",
+    "XTTS v2.0.3",
+    "A",
+    "B",
+    "maria",
+    "",
+}
 """The same in every language."""
 TRANSLATED = """
 import gettext
