@@ -16,7 +16,7 @@ from utils.errors import UserError
 def _touch(folder: Path, *names: str) -> Path:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
+        (folder / name).write_bytes(b"RIFF" if name.lower().endswith((".wav", ".flac", ".mp3", ".ogg")) else b"")
     return folder
 
 
@@ -291,3 +291,11 @@ def test_nothing_stays_unpacked_of_an_archive_in_which_nothing_can_be_used(tmp_p
     with pytest.raises(UserError, match="no recordings"):
         read_source(archive, reading)
     assert not list(kept.iterdir())
+
+
+def test_an_empty_file_lacks_its_sound_rather_than_its_transcript(tmp_path: Path) -> None:
+    source = _touch(make_source(tmp_path, 1), "wavs/silent.wav")
+    (source / "wavs" / "empty.wav").touch()
+    (source / "metadata.csv").unlink()
+    faults = _faults(read_source(source))
+    assert faults["empty.wav"] == "unreadable audio" and faults["silent.wav"] == "no transcript"

@@ -285,6 +285,9 @@ def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Faul
     cues_beside, text = cue_files(audio, files), find_text(audio, files)
     companion = cues_beside[0] if cues_beside else text if files.is_file(str(text)) else None
     if companion is None and not files.is_link(str(text)):
+        if audio.is_file() and not audio.stat().st_size:
+            # A transcript would not help.
+            return [Recording(audio=audio, fault=Fault("unreadable audio", f"{audio.name} is empty (0 bytes)"))]
         if reading.long_audio.transcriber:
             return _cut(audio, reading.long_audio.by_words(audio), "")
         lacking = Fault("no transcript", f"no file {text.name} beside it{reading.no_transcript}")
