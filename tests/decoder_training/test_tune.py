@@ -17,6 +17,7 @@ from utils.decoder_training.tune import HIFIGAN_STEPS, Heard, TunedDecoder, tune
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
+from utils.model.decoder.build import build_decoder
 from utils.model.weights import State, part
 from utils.model.xtts import DECODER_PREFIX, GPT_PREFIX
 from utils.project.paths import Project, assets_folder
@@ -158,10 +159,17 @@ def test_how_many_steps_are_asked_for(starter, monkeypatch) -> None:
             fit_steps(starter, _asked(**wrong))
 
 
-def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("critic", ["spectral", pytest.param("hifigan", marks=pytest.mark.slow)])
+def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_path, monkeypatch, critic) -> None:
     """With the tiny base's random decoder: what is kept is not asked here, but that all of it can be trained."""
     small = replace(
-        module.HIFIGAN.settings, batch_size=1, crop_latents=2, margin_latents=1, warmup_steps=1, checkpoint_every=1
+        module.HIFIGAN.settings,
+        batch_size=1,
+        crop_latents=2,
+        margin_latents=1,
+        warmup_steps=1,
+        checkpoint_every=1,
+        critic=critic,
     )
     monkeypatch.setattr(module, "HIFIGAN", module.HIFIGAN._replace(settings=small))
     monkeypatch.setattr(module.TunedDecoder, "is_better", True)
@@ -191,3 +199,7 @@ def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_
     assert resumed.weights.keys() == own.keys() == at_once.weights.keys()
     assert all(torch.equal(resumed.weights[name], at_once.weights[name]) for name in own)
     assert all(not torch.equal(resumed.weights[name], own[name].float()) for name in own if "weight" in name)
+    # coqui-tts's own class takes them under its own names, none missing and none beside.
+    stock = build_decoder(tiny.decoder_shape())
+    stock.load_state_dict(part(tiny.state(), DECODER_PREFIX) | resumed.weights)
+    assert type(stock).__module__.startswith("TTS.")
