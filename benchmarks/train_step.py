@@ -45,6 +45,11 @@ CELLS: dict[str, dict[str, Any] | str] = {
     "ours, SDPA + mixed + compile": FAST | {"compile": "default"},
     "ours, SDPA + mixed + graphs": FAST | {"compile": "reduce-overhead"},
     "ours, all three + 8-bit AdamW": FAST | {"gradient_checkpointing": "full", "eight_bit_optimizer": True},
+    "ours, all three + 8-bit + release": FAST
+    | {"gradient_checkpointing": "full", "eight_bit_optimizer": True, "gradient_release": True},
+    "ours, all three + 8-bit + release + split": FAST
+    | {"gradient_checkpointing": "full", "eight_bit_optimizer": True, "gradient_release": True, "split_weights": True},
+    "ours, SDPA + mixed + split": FAST | {"split_weights": True},
     "ours, all three + LoRA": FAST | {"gradient_checkpointing": "full", "lora_rank": 32},
     "ours, all three + offload": FAST | {"gradient_checkpointing": "full", "offload_optimizer": True},
     "ours, all three, frozen cond.": FAST | {"gradient_checkpointing": "full", "freeze_conditioning": True},

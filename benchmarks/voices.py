@@ -277,8 +277,11 @@ def _train_stock(folder: Path, run: Path, *, seconds: float, seed: int) -> None:
         gpt = next(steps)
     target = folder / "stock"
     target.mkdir()
-    for name in ("config.json", "vocab.json", "speakers_xtts.pth", "about.json", "mel_stats.pth", "dvae.safetensors"):
+    for name in ("config.json", "vocab.json", "speakers_xtts.pth", "mel_stats.pth", "dvae.safetensors"):
         shutil.copyfile(base.folder / name, target / name)
+    # Its list of files is the base's own, whose weights are another file.
+    about = {key: value for key, value in base.about.items() if key != "files"}
+    (target / "about.json").write_text(json.dumps(about), encoding="utf-8")
     weights = full_state(gpt.state_dict(), part(state, DECODER_PREFIX), base.mel_stats())
     write_pickle(target / "model.pth", {"model": weights})
 

@@ -117,6 +117,12 @@ class TrainConfig(Config):
     """Keep AdamW's moments in 8 bits: 2 bytes a parameter instead of 8."""
     offload_optimizer: bool = False
     """Keep the optimizer state in CPU memory and update there; for GPUs that cannot hold it."""
+    split_weights: bool = False
+    """Keep the weights of matrix products in bf16, with the other 16 bits of their 32 beside: no copies for mixed
+    precision. Needs bf16; not with grad_accumulation or LoRA."""
+    gradient_release: bool = False
+    """Update each parameter inside the backward pass and free its gradient at once: one layer's are held at a time.
+    They are clipped by the norm of the step before. Not with grad_accumulation or fp16."""
     lora_rank: int = 0
     """Train LoRA adapters of this rank on the transformer blocks instead of all weights; 0 trains all weights."""
     freeze_conditioning: bool = False

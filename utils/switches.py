@@ -38,7 +38,7 @@ class Switch:
     row: Callable[[Any], str] | None = None
     """Names its value in a row of preflight, which chooses it; preflight leaves it as given when there is none."""
     is_exact: bool = True
-    """Whether it trains all weights with exact moments; others are recommended only where nothing else fits."""
+    """Whether it trains all weights as plain AdamW does; others are recommended only where nothing else fits."""
     fault: tuple[Callable[[Any], bool], str] | None = None
     """Whether its value in a `TrainConfig` cannot be, alone or beside others, and the words for it, with the fix."""
 
@@ -133,6 +133,47 @@ SWITCHES = (
         short="optimizer state in CPU memory",
         place="more",
         row=lambda _: "offloaded AdamW",
+    ),
+    Switch(
+        field="split_weights",
+        label="Split weights",
+        short="split weights",
+        place="more",
+        row=lambda _: "split weights",
+        fault=(
+            lambda config: (
+                config.split_weights
+                and (
+                    config.grad_accumulation > 1
+                    or config.mixed_precision == "fp16"
+                    or config.offload_optimizer
+                    or config.lora_rank > 0
+                )
+            ),
+            "split_weights keeps weights and gradients in bf16, which rules out grad_accumulation above 1, "
+            "mixed_precision fp16, offload_optimizer and LoRA; leave these out, or split_weights",
+        ),
+    ),
+    Switch(
+        field="gradient_release",
+        label="Gradient release",
+        short="gradient release",
+        place="more",
+        row=lambda _: "gradient release",
+        is_exact=False,
+        fault=(
+            lambda config: (
+                config.gradient_release
+                and (
+                    config.grad_accumulation > 1
+                    or config.mixed_precision == "fp16"
+                    or config.offload_optimizer
+                    or config.compile != "off"
+                )
+            ),
+            "gradient_release updates weights inside the backward pass, which rules out grad_accumulation above 1, "
+            "mixed_precision fp16, offload_optimizer and compile; leave these out, or gradient_release",
+        ),
     ),
     Switch(
         field="freeze_conditioning",

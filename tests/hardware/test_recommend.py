@@ -21,7 +21,8 @@ from utils.model.shapes import GptShape
 
 def chosen(result: Recommendation) -> str:
     """The settings in short, for tables."""
-    flags = [name for name in ("eight_bit_optimizer", "offload_optimizer", "lora") if getattr(result, name)]
+    names = ("eight_bit_optimizer", "offload_optimizer", "gradient_release", "split_weights", "lora")
+    flags = [name for name in names if getattr(result, name)]
     size = f"{result.batch_size}x{result.grad_accumulation}"
     return " ".join([size, result.gradient_checkpointing, result.mixed_precision, *flags])
 
@@ -29,7 +30,7 @@ def chosen(result: Recommendation) -> str:
 PASCAL, VOLTA, TURING, AMPERE, HOPPER = (6, 1), (7, 0), (7, 5), (8, 6), (9, 0)
 BY_MEMORY = {
     4: "8x1 full bf16 lora",
-    6: "2x4 full bf16 eight_bit_optimizer",
+    6: "16x1 full bf16 eight_bit_optimizer gradient_release split_weights",
     8: "16x1 full bf16 eight_bit_optimizer",
     11: "4x2 selective bf16",
     12: "4x2 none bf16",
@@ -178,6 +179,8 @@ def test_the_estimate_is_the_stated_bytes_a_parameter():
     assert state() == pytest.approx(7.06, abs=0.005)  # 16 bytes
     assert state(eight_bit_optimizer=True) == pytest.approx(4.41, abs=0.005)  # 10 bytes
     assert state(offload_optimizer=True) == pytest.approx(3.53, abs=0.005)  # 8 bytes
+    assert state(eight_bit_optimizer=True, gradient_release=True) == pytest.approx(2.67, abs=0.005)  # 6, and one layer
+    assert state(eight_bit_optimizer=True, gradient_release=True, split_weights=True) == pytest.approx(2.66, abs=0.005)
     assert state(lora=True) < 2.2
     assert "7.1" not in str(estimate(Step(device="cuda", batch_size=1)))  # parts, and that they are calculated
     assert "by calculation" in str(estimate(Step(device="cuda", batch_size=1)))

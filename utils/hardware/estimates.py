@@ -4,7 +4,8 @@ Bytes a parameter: 4 weight (float32), and for those that are trained 4 gradient
 none on the GPU when they are offloaded: the machine's memory then holds 12, the moments and a master copy of the
 weights, and two staging buffers). For XTTS v2's 441.0 million that is 16 bytes, 7.06 GB. Mixed precision keeps 2
 more: the half-precision copies of the weights that the backward pass needs again. With checkpointing those of one block
-at a time are enough.
+at a time are enough; split weights need none, and their gradients take 2 bytes. Gradient release holds the largest
+gradient alone.
 
 Bytes a position (of a packed row) and a block, for width D: what the backward pass reads again. With half-precision
 products: two float32 residual streams (8 D), their normalized copies (4 D), queries, keys and values (6 D), the
@@ -102,6 +103,8 @@ class Step:
     offload_optimizer: bool = False
     lora: bool = False
     freeze_conditioning: bool = False
+    gradient_release: bool = False
+    split_weights: bool = False
     max_audio_length: int = 255_995
     """Longest clip, in samples at 22 050 Hz: memory must hold a batch of these."""
     text_tokens: int = 120
@@ -148,7 +151,7 @@ def estimate(step: Step, model: ModelSize = XTTS_V2) -> MemoryEstimate:
     weights = 4 * (model.num_parameters + (trained if step.lora else 0))
     return MemoryEstimate(
         weights=weights,
-        gradients=4 * trained,
+        gradients=_gradients(step, model, trained),
         optimizer=0 if step.offload_optimizer else moments,
         copies=_copies(step, model),
         activations=step.batch_size * activations(step, model),
@@ -173,9 +176,17 @@ def activations(step: Step, model: ModelSize = XTTS_V2) -> int:
     return blocks + logits + _conditioning(step, model)
 
 
+def _gradients(step: Step, model: ModelSize, trained: int) -> int:
+    size = 2 if step.split_weights else 4
+    if not step.gradient_release:
+        # Those of the embeddings stay in float32 with split weights: a few in a hundred.
+        return size * trained
+    return size * max(4 * model.width**2, model.text_rows * model.width)
+
+
 def _copies(step: Step, model: ModelSize) -> int:
     """Half-precision copies of the weights; see above."""
-    if not step.is_half:
+    if not step.is_half or step.split_weights:
         return 0
     of_one_block = step.gradient_checkpointing != "none"
     return 2 * (model.num_parameters // model.layers if of_one_block else model.num_parameters)

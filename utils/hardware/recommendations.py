@@ -46,6 +46,8 @@ class Recommendation:
     offload_optimizer: bool
     lora: bool
     freeze_conditioning: bool
+    gradient_release: bool
+    split_weights: bool
     estimate: MemoryEstimate
     """Memory by calculation, not by measurement."""
     reasons: tuple[str, ...]
@@ -104,6 +106,9 @@ def recommend(
     plan, batch_size = _choose(list(_ladder(start, machine, gpu, use_case)), budget, machine, model, largest_batch)
     step = replace(plan.step, batch_size=batch_size)
     effective = 16 if use_case == "maximum quality" else max(8, batch_size)
+    if step.gradient_release:
+        # There is nothing to accumulate in.
+        effective = batch_size
     needed = estimate(step, model)
     compile_mode, about_compile = _compile(machine, gpu, use_case)
     about_batch = (
@@ -125,6 +130,8 @@ def recommend(
         offload_optimizer=step.offload_optimizer,
         lora=step.lora,
         freeze_conditioning=step.freeze_conditioning,
+        gradient_release=step.gradient_release,
+        split_weights=step.split_weights,
         estimate=needed,
         reasons=reasons,
         problems=tuple(_problems(machine, needed, budget)),
@@ -173,9 +180,9 @@ def _ladder(start: Step, machine: Machine, gpu: Gpu | None, use_case: UseCase) -
 
 def _smaller_optimizers(step: Step, use_case: UseCase) -> Iterator[_Plan]:
     whole = "all parameters but the conditioning encoder" if step.freeze_conditioning else "all parameters"
-    eight_bit = _Plan(
+    roomy = _Plan(
         step=replace(step, eight_bit_optimizer=True),
-        min_batch=1,
+        min_batch=4,
         why=f"{whole} are trained, with recomputed activations and 8-bit Adam, whose moments take 2 instead of 8 bytes "
         "a parameter",
     )
@@ -185,8 +192,18 @@ def _smaller_optimizers(step: Step, use_case: UseCase) -> Iterator[_Plan]:
         why=f"{whole} are trained, with recomputed activations and with Adam's moments in the machine's memory, which "
         "costs their transfer at each update",
     )
+    released = _Plan(
+        step=replace(roomy.step, gradient_release=True, split_weights=step.mixed_precision == "bf16"),
+        min_batch=8,
+        why=f"{whole} are trained, with recomputed activations, 8-bit Adam and gradient release, which holds one "
+        "gradient at a time; there is no accumulating then, so the batch itself has 8 clips or more",
+    )
+    tight = replace(roomy, min_batch=1)
+    # Not where the batch is to be small, nor in fp16, which has to see all gradients first.
+    can_release = use_case == "production" or use_case == "experiments"
+    plans = [roomy, *([released] if can_release and step.mixed_precision != "fp16" else []), tight]
     # Full-precision moments are worth the transfer where only quality counts.
-    yield from (offloaded, eight_bit) if use_case == "maximum quality" else (eight_bit, offloaded)
+    yield from (offloaded, *plans) if use_case == "maximum quality" else (*plans, offloaded)
 
 
 def _choose(plans: list[_Plan], budget: int, machine: Machine, model: ModelSize, largest: int) -> tuple[_Plan, int]:

@@ -115,6 +115,14 @@ class Recovery:
                 return self.trainer.gather(pieces)
             except (RuntimeError, MemoryError) as error:
                 self._require_memory_fault(error)
+                if not self.trainer.can_accumulate:
+                    # Not tried again: with gradient release some weights may have moved.
+                    raise UserError(
+                        what=f"out of memory at step {self.trainer.num_steps + 1}, and gradients cannot be accumulated",
+                        where=str(self.trainer.device),
+                        fix="resume with a smaller --batch-size or --gradient-checkpointing full, or free memory that "
+                        f"other programs use: {self._resume_command}",
+                    ) from error
             # Outside the handler: the traceback held on to the activations of the failed forward.
             self.trainer.discard()
             self._shrink(pieces)

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.bases.base import Base
@@ -26,7 +25,9 @@ from utils.training.data.loaders import Loaders
 from utils.training.optimizations.compiler import mark_step
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.make import make_schedule, set_schedule
+from utils.training.optimizer.plain_adamw import PlainAdamW
 from utils.training.optimizer.precision import DTYPES, make_accelerator
+from utils.training.optimizer.release import GradientRelease
 from utils.training.plan import RunPlan, require_resumable
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
@@ -76,6 +77,8 @@ class Gathered:
     counts: list[float]
     """Their valid targets, on the host; reading is divided by those of the codes."""
     audio_seconds: float
+    norm: Tensor | None = None
+    """L2 norm of gradients that were applied inside the backward pass."""
 
 
 class Trainer:
@@ -89,6 +92,7 @@ class Trainer:
         precision: fp32, bf16 or fp16.
         grad_clip_norm: gradients are scaled down to this L2 norm.
         seed: with the step number it fixes dropout, so that a resumed run draws what an undisturbed one does.
+        release: lets the optimizer update inside the backward pass.
         watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
 
@@ -96,7 +100,7 @@ class Trainer:
         self,
         *,
         model: XttsGpt,
-        optimizer: torch.optim.Optimizer,
+        optimizer: PlainAdamW,
         schedule: LambdaLR,
         mel: LogMel,
         accelerator: Accelerator,
@@ -104,6 +108,7 @@ class Trainer:
         grad_clip_norm: float,
         seed: int,
         watch: TrainingOptimizer | None = None,
+        release: GradientRelease | None = None,
     ) -> None:
         self.gpt = model
         self.model = accelerator.prepare_model(model)
@@ -116,15 +121,22 @@ class Trainer:
         self.grad_clip_norm = grad_clip_norm
         self.seed = seed
         self._watch = watch
+        self.release = release
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.clock = PhaseClock(self.device)
         """Of the phases of training steps."""
         self.num_steps = 0
         """Optimizer steps done."""
 
+    @property
+    def can_accumulate(self) -> bool:
+        """Whether gradients of several micro-batches can be added up: not where they are freed or in half precision."""
+        return self.release is None and not self.optimizer.rests
+
     def state(self) -> dict[str, Any]:
         """Counters and schedules as JSON values; weights and moments are saved beside them."""
-        return {"num_steps": self.num_steps, "scaler": self.scaler.state_dict()}
+        norm = {} if self.release is None else {"last_norm": self.release.last_norm}
+        return {"num_steps": self.num_steps, "scaler": self.scaler.state_dict()} | norm
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up what `state` gave."""
@@ -132,6 +144,8 @@ class Trainer:
         set_schedule(self.schedule, self.num_steps)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
+        if self.release is not None:
+            self.release.last_norm = state.get("last_norm")
 
     def release_memory(self) -> None:
         """Give back what only further steps need: gradients and moments; the weights stay."""
@@ -158,6 +172,18 @@ class Trainer:
     def _gather(self, batches: list[Batch]) -> Gathered:
         self.model.train()
         mark_step()
+        if self.release is None:
+            return self._backward(batches)
+        if self.release.last_norm is None:
+            with self.release.measure():
+                gathered = self._backward(batches)
+            self.release.note(float(self.release.norm))
+            if self.release.last_norm is None:
+                return replace(gathered, norm=self.release.norm)
+        with self.release.update():
+            return replace(self._backward(batches), norm=self.release.norm)
+
+    def _backward(self, batches: list[Batch]) -> Gathered:
         rank = self.accelerator.process_index
         torch.manual_seed(hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF)
         num_codes = sum(batch.packed.num_code_targets for batch in batches)
@@ -173,8 +199,10 @@ class Trainer:
                 self.clock.begin("backward")
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
                 loss = loss + losses.reading / counts[2]
-                # DistributedDataParallel averages over processes; these are shares of one sum.
-                self.scaler.scale(loss * self.accelerator.num_processes).backward()
+                # What moves weights at once must not begin with a loss that is not a number.
+                if self.release is None or math.isfinite(float(loss.detach())):
+                    # DistributedDataParallel averages over processes; these are shares of one sum.
+                    self.scaler.scale(loss * self.accelerator.num_processes).backward()
                 self.clock.begin("")
             sums += torch.stack(losses).detach()
         audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
@@ -186,19 +214,27 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def update(self, gathered: Gathered) -> StepResult:
-        """Apply the gradients; where a number is not finite the weights stay as they are and only the step passes."""
+        """Apply the gradients; where a number is not finite the weights stay as they are and only the step passes.
+
+        Gradient release has applied them up to the first that is not finite.
+        """
         learning_rate = self.optimizer.param_groups[0]["lr"]
         self.clock.begin("optimizer")
-        self.scaler.unscale_(self.optimizer)
-        norm = clip_grad_norm_(self.gpt.parameters(), self.grad_clip_norm)
+        norm = gathered.norm
+        if norm is None:
+            self.scaler.unscale_(self.optimizer)
+            norm = total_norm(self.gpt.parameters())
         # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run. Several
         # processes wait for each other as well, when they sum their counts.
         *sums, grad_norm = torch.cat([gathered.sums, norm.reshape(1)]).tolist()
         text, codes, reading = (total / count for total, count in zip(sums, gathered.counts, strict=True))
         losses = Losses(text=text, codes=codes, reading=reading)
         skipped = self._fault(losses, grad_norm)
-        if not skipped:
-            self.scaler.step(self.optimizer)
+        if self.release is not None:
+            self.release.note(grad_norm)
+        elif not skipped:
+            # Not through the scaler, which would wait for the device to hear what the norm has told.
+            self.optimizer.step(scale=min(1.0, self.grad_clip_norm / (grad_norm + 1e-6)))
         self.scaler.update()
         # The schedule follows the place in the data, skipped or not, and so ends where the data ends.
         self.num_steps += 1
@@ -266,6 +302,17 @@ class Trainer:
         return [count > 0 for count in self._summed(*flags)]
 
 
+def total_norm(parameters: Iterable[Tensor]) -> Tensor:
+    """L2 norm of all gradients, a float32 scalar, whatever their own data type."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norms: list[Tensor] = []
+    # All of a data type in one launch.
+    for dtype in {gradient.dtype for gradient in gradients}:
+        of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
+        norms += torch._foreach_norm(of_type, 2, torch.float32)
+    return torch.linalg.vector_norm(torch.stack(norms))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """A plan on its device: all that computes."""
@@ -330,4 +377,5 @@ def make_trainer(
         grad_clip_norm=config.grad_clip_norm,
         seed=config.seed,
         watch=optimizations,
+        release=optimizations.release(optimizer),
     )

@@ -12,6 +12,9 @@ from utils.model.packing import Layout
 from utils.switches import Switch
 from utils.training.optimizations.proof import StepRecord
 from utils.training.optimizer.make import OptimizerKind
+from utils.training.optimizer.release import GradientRelease
+
+MB = 1e6
 
 
 @dataclass(kw_only=True)
@@ -51,6 +54,8 @@ class Trace:
     """What was watched of a step."""
     model: XttsGpt
     optimizer: torch.optim.Optimizer
+    release: GradientRelease | None = None
+    """What updates the parameters inside the backward pass."""
     scaler: bool
     """Whether a gradient scaler is active."""
     loader: object

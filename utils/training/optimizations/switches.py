@@ -16,14 +16,13 @@ from utils.model.lora import add_lora, has_lora, num_added_rows
 from utils.model.packing import Layout
 from utils.switches import SWITCHES
 from utils.training.optimizations.compiler import compile_blocks, compiler_problem
+from utils.training.optimizations.optimizer_switches import BEHAVIORS as OPTIMIZER_BEHAVIORS
 from utils.training.optimizations.proof import EXPLICIT, PACKAGED, SLOW
-from utils.training.optimizations.switch import Behavior, Off, Report, Seen, Switches, Trace, state_of
-from utils.training.optimizer.offload import OffloadedAdamW
+from utils.training.optimizations.switch import MB, Behavior, Off, Report, Seen, Switches, Trace, state_of
 from utils.training.optimizer.precision import AMPERE, DTYPES, choose_precision
 
 log = logging.getLogger(__name__)
 
-MB = 1e6
 LOADING = ("num_workers", "prefetch_factor", "pin_memory")
 """Settings of the loader that may be chosen."""
 
@@ -219,34 +218,6 @@ def _compiled(trace: Trace) -> Seen:
     return Seen(0 < record.compiled == record.passes and not lacks_graphs, observed)
 
 
-def _eight_bit(trace: Trace) -> Seen:
-    states = trace.optimizer.state.values()
-    tensors = [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]
-    num_bytes = sum(value.nbytes for value in tensors)
-    dtypes = sorted({str(value.dtype).removeprefix("torch.") for value in tensors if value.ndim})
-    observed = f"moments in {' and '.join(dtypes) or 'nothing yet'}, {num_bytes / MB:.1f} MB"
-    return Seen(any(value.dtype == torch.uint8 for value in tensors), observed)
-
-
-def _offloading(asked: TrainConfig, device: torch.device) -> bool | Off:
-    if device.type == "cpu":
-        return Off("training runs in the machine's own memory: there is nothing to move")
-    return True
-
-
-def _offloaded(trace: Trace) -> Seen:
-    devices = {
-        value.device.type
-        for state in trace.optimizer.state.values()
-        for name, value in state.items()
-        if isinstance(value, torch.Tensor) and name != "step"
-    }
-    observed = f"moments on {', '.join(sorted(devices)) or 'no device'}"
-    if not isinstance(trace.optimizer, OffloadedAdamW):
-        return Seen(False, observed)
-    return Seen(devices == {"cpu"}, f"{observed}; {trace.optimizer.staging_bytes / MB:.1f} MB of staging buffers")
-
-
 def _freeze(gpt: XttsGpt, effective: TrainConfig) -> None:
     if effective.freeze_conditioning:
         for part in (gpt.conditioning_encoder, gpt.conditioning_perceiver):
@@ -328,7 +299,6 @@ def _loader(trace: Trace) -> Seen:
     return Seen(is_on, ", ".join(f"{name} {getattr(loader, name, None)}" for name in (*LOADING, "persistent_workers")))
 
 
-NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
 BEHAVIORS = {
     "gradient_checkpointing": Behavior(resolve=_checkpointing, apply=_set_checkpointing, observe=_recomputed),
     "sdpa": Behavior(resolve=_sdpa, apply=_set_attention, observe=_attention),
@@ -346,9 +316,7 @@ BEHAVIORS = {
         observe=_compiled,
         only_ours="only this project's own GPT is compiled by it; call torch.compile(model) yourself",
     ),
-    # Applied where the optimizer is made: see `Switches.optimizer`.
-    "eight_bit_optimizer": Behavior(observe=_eight_bit, only_ours=NO_OPTIMIZER),
-    "offload_optimizer": Behavior(resolve=_offloading, observe=_offloaded, only_ours=NO_OPTIMIZER),
+    **OPTIMIZER_BEHAVIORS,
     "freeze_conditioning": Behavior(
         apply=_freeze,
         observe=_frozen,

@@ -22,6 +22,8 @@ from utils.training.optimizations.proof import StepRecord, record_step
 from utils.training.optimizations.switch import Report, Trace
 from utils.training.optimizations.switches import BEHAVIORS, choose_kernel, report, resolve
 from utils.training.optimizer.make import make_optimizer
+from utils.training.optimizer.plain_adamw import PlainAdamW
+from utils.training.optimizer.release import GradientRelease
 
 if TYPE_CHECKING:
     from utils.training.optimizations.foreign import ForeignModel
@@ -138,7 +140,7 @@ class TrainingOptimizer:
         """Of a model that is not ours: each switch, on only where a training step showed it, else off with why."""
         return self.foreign.states() if self.foreign is not None else {}
 
-    def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+    def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> PlainAdamW:
         """AdamW of the chosen kind over the parameters that learn."""
         kind = self.switches.optimizer
         return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
@@ -195,13 +197,28 @@ class TrainingOptimizer:
         uncompile_blocks(model)
         self.has_news = self.record is not None
 
-    def report(self, model: XttsGpt, optimizer: torch.optim.Optimizer, *, scaler: bool, loader: object) -> Report:
+    def release(self, optimizer: PlainAdamW) -> GradientRelease | None:
+        """What lets an optimizer from `make_optimizer` update inside the backward pass; None where it is off."""
+        if not self.switches.effective.gradient_release:
+            return None
+        return GradientRelease(optimizer, self.switches.effective.grad_clip_norm)
+
+    def report(
+        self,
+        model: XttsGpt,
+        optimizer: torch.optim.Optimizer,
+        *,
+        scaler: bool,
+        loader: object,
+        release: GradientRelease | None = None,
+    ) -> Report:
         """Each switch: what was asked, what the watched step showed, and why it is off if it is.
 
         Args:
             model, optimizer: as trained.
             scaler: whether a gradient scaler is active.
             loader: the training DataLoader.
+            release: from `release`.
         """
         if self.foreign is not None:
             return self.states
@@ -212,6 +229,7 @@ class TrainingOptimizer:
                 record=self.record,
                 model=model,
                 optimizer=optimizer,
+                release=release,
                 scaler=scaler,
                 loader=loader,
             )

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from utils.training.optimizer.plain_adamw import PlainAdamW
+from utils.training.optimizer.plain_adamw import PlainAdamW, Scale
 
 BLOCK = 256
 """Values that share a scale; the paper's 2,048 in later practice became 256."""
@@ -19,8 +19,6 @@ SMALLEST = 4_096
 """Smaller parameters keep float32 moments: they are few bytes, and norms and biases are the most sensitive."""
 KEPT_BITS, LOST_BITS = 20, 12
 """A float32 is identified by its sign, exponent and 11 bits behind the point."""
-CHUNK = 2**18
-"""Values that are updated at a time on a CPU; blocks are never cut."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 DECADES = 7
 """Powers of ten that the 256 values span below 1."""
@@ -34,19 +32,14 @@ class AdamW8bit(PlainAdamW):
         lr, betas, eps, weight_decay: as of torch.optim.AdamW.
     """
 
-    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def update(self, parameters: list[Tensor], group: dict[str, Any], scale: Scale) -> None:
         for parameter in parameters:
             state: dict[str, Tensor] = self.state[parameter]
             if not state:
                 state |= _empty_state(parameter)
             state["step"] += 1
-            assert parameter.grad is not None
-            # A part at a time is in float32; on a CPU it is one that stays in the processor's cache.
-            size = CHUNK if parameter.device.type == "cpu" else max(parameter.numel(), 1)
-            weights, gradient = parameter.view(-1), parameter.grad.reshape(-1)
-            for first in range(0, len(weights), size):
-                part = slice(first, min(first + size, len(weights)))
-                _update_part(weights[part], gradient[part], state, part, group)
+            for part, weights, gradient in self._parts(parameter, scale):
+                _update_part(weights, gradient, state, part, group)
 
 
 def _update_part(
@@ -73,7 +66,7 @@ def _empty_state(parameter: Tensor) -> dict[str, Tensor]:
     """Moments of zero."""
     state = {"step": torch.zeros((), dtype=torch.float32)}
     if not is_quantized(parameter):
-        return state | {name: torch.zeros_like(parameter) for name in MOMENTS}
+        return state | {name: torch.zeros_like(parameter, dtype=torch.float32) for name in MOMENTS}
     count, device = -(-parameter.numel() // BLOCK), parameter.device
     for name in MOMENTS:
         state[f"{name}_codes"] = torch.zeros(count, BLOCK, dtype=torch.uint8, device=device)

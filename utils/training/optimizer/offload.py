@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adamw import adamw
 
 from utils.hardware.estimates import OFFLOAD_CHUNK
-from utils.training.optimizer.plain_adamw import PlainAdamW
+from utils.training.optimizer.plain_adamw import PlainAdamW, Scale, fused_update, scaled
 
 CUT = 64
 """Parameters are cut at multiples of so many values: the fused update then takes the same vectors as of the whole."""
@@ -61,7 +60,7 @@ class OffloadedAdamW(PlainAdamW):
         """What both staging buffers take."""
         return sum(buffer.nbytes for buffer in self._staging)
 
-    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def update(self, parameters: list[Tensor], group: dict[str, Any], scale: Scale) -> None:
         lanes, live = self._prepared(group["params"]), set(parameters)
         for parameter in parameters:
             self._state_of(parameter)["step"] += 1
@@ -74,6 +73,7 @@ class OffloadedAdamW(PlainAdamW):
                 # The other buffer: what it held was used up before this chunk's turn.
                 wait = self._fetch(chunks[number + 1], live, number + 1)
             now()
+            scaled(self._staging[number % 2], scale)
             self._move(chunk.of(live), chunk.master, self._staging[number % 2], group)
             lanes.send(chunk.of(live), chunk.master)
         lanes.end()
@@ -107,23 +107,14 @@ class OffloadedAdamW(PlainAdamW):
         return self._lanes.fetch(copies)
 
     def _move(self, pieces: list[Piece], master: Tensor, gradients: Tensor, group: dict[str, Any]) -> None:
-        states = [self.state[piece.parameter] for piece in pieces]
-        adamw(
-            [master[piece.place] for piece in pieces],
-            [gradients[piece.place] for piece in pieces],
-            [state["exp_avg"].view(-1)[piece.part] for state, piece in zip(states, pieces, strict=True)],
-            [state["exp_avg_sq"].view(-1)[piece.part] for state, piece in zip(states, pieces, strict=True)],
-            [],
+        states = []
+        for piece in pieces:
+            state = self.state[piece.parameter]
+            moments = {name: state[name].view(-1)[piece.part] for name in ("exp_avg", "exp_avg_sq")}
             # The kernel counts the step; a parameter has one count for all its pieces, and it was counted already.
-            [state["step"] - 1 for state in states],
-            fused=True,
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=False,
+            states.append(moments | {"step": state["step"] - 1})
+        fused_update(
+            [master[piece.place] for piece in pieces], [gradients[piece.place] for piece in pieces], states, group
         )
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:

@@ -1,0 +1,96 @@
+"""The switches of the optimizer: how its moments, weights and gradients are kept, and how a step shows it."""
+
+import os
+
+import torch
+
+from utils.config import TrainConfig
+from utils.model.gpt import XttsGpt
+from utils.model.split_weights import rests_of, split_weights
+from utils.training.optimizations.switch import MB, Behavior, Off, Seen, Trace
+from utils.training.optimizer.offload import OffloadedAdamW
+from utils.training.optimizer.precision import choose_precision
+
+NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
+
+
+def _eight_bit(trace: Trace) -> Seen:
+    states = trace.optimizer.state.values()
+    tensors = [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]
+    num_bytes = sum(value.nbytes for value in tensors)
+    dtypes = sorted({str(value.dtype).removeprefix("torch.") for value in tensors if value.ndim})
+    observed = f"moments in {' and '.join(dtypes) or 'nothing yet'}, {num_bytes / MB:.1f} MB"
+    return Seen(any(value.dtype == torch.uint8 for value in tensors), observed)
+
+
+def _offloading(asked: TrainConfig, device: torch.device) -> bool | Off:
+    if device.type == "cpu":
+        return Off("training runs in the machine's own memory: there is nothing to move")
+    return True
+
+
+def _offloaded(trace: Trace) -> Seen:
+    devices = {
+        value.device.type
+        for state in trace.optimizer.state.values()
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor) and name != "step"
+    }
+    observed = f"moments on {', '.join(sorted(devices)) or 'no device'}"
+    if not isinstance(trace.optimizer, OffloadedAdamW):
+        return Seen(False, observed)
+    return Seen(devices == {"cpu"}, f"{observed}; {trace.optimizer.staging_bytes / MB:.1f} MB of staging buffers")
+
+
+def _splitting(asked: TrainConfig, device: torch.device) -> bool | Off:
+    if choose_precision(asked.mixed_precision, device) != "bf16":
+        return Off("products are not in bf16 here: there are no copies to do without")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return Off("several processes would sum their gradients in bf16")
+    return True
+
+
+def _split(gpt: XttsGpt, effective: TrainConfig) -> None:
+    if effective.split_weights:
+        split_weights(gpt)
+
+
+def _halves(trace: Trace) -> Seen:
+    rests = rests_of(trace.model)
+    halves = sum(weight.numel() for weight in rests if weight.dtype == torch.bfloat16)
+    whole = sum(parameter.numel() for parameter in trace.model.parameters())
+    observed = f"{halves / 1e6:.2f} of {whole / 1e6:.2f} million weights in two halves of 16 bits"
+    return Seen(len(rests) > 0 and trace.record.product_dtype == torch.bfloat16, observed)
+
+
+def _releasing(asked: TrainConfig, device: torch.device) -> bool | Off:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return Off("several processes sum their gradients before they are applied")
+    if choose_precision(asked.mixed_precision, device) == "fp16":
+        return Off("fp16 has to see all gradients before any is applied; use bf16 or fp32")
+    return True
+
+
+def _released(trace: Trace) -> Seen:
+    release = trace.release
+    if release is None:
+        return Seen(False, "gradients are held until all are there")
+    observed = (
+        f"{release.num_released} of {release.num_parameters} gradients freed inside the backward pass, the largest "
+        f"{release.most_bytes / MB:.1f} MB; clipped by the norm of the step before"
+    )
+    return Seen(release.num_released == release.num_parameters, observed)
+
+
+BEHAVIORS = {
+    # Applied where the optimizer is made: see `Switches.optimizer`.
+    "eight_bit_optimizer": Behavior(observe=_eight_bit, only_ours=NO_OPTIMIZER),
+    "offload_optimizer": Behavior(resolve=_offloading, observe=_offloaded, only_ours=NO_OPTIMIZER),
+    "split_weights": Behavior(
+        resolve=_splitting,
+        apply=_split,
+        observe=_halves,
+        only_ours="only this project's optimizers update such weights",
+    ),
+    "gradient_release": Behavior(resolve=_releasing, observe=_released, only_ours=NO_OPTIMIZER),
+}
