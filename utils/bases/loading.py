@@ -17,7 +17,7 @@ def load_gpt(base: Base, options: ForwardOptions | None = None) -> XttsGpt:
     Raises:
         UserError: the weights do not fit the sizes in config.json and vocab.json.
     """
-    gpt = build_gpt(base.gpt_shape(), part(base.state(), GPT_PREFIX), where=str(base.folder), options=options)
+    gpt = build_gpt(base.gpt_shape(), lambda: part(base.state(), GPT_PREFIX), where=str(base.folder), options=options)
     gpt.added_rows = base.added_rows()
     return gpt
 

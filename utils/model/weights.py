@@ -5,7 +5,7 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,15 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from utils.errors import UserError
 from utils.model.eight_bit import from_eight_bit
 
 State = dict[str, Tensor]
+
+PART_BYTES = 2**28
+"""Of a file that are loaded at a time."""
 
 _OS_ERROR = re.compile(r"os error (\d+)")
 
@@ -91,6 +94,31 @@ def write_pickle(path: Path, content: object) -> None:
         if "inline_container" not in str(error):
             raise
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+
+
+def load_in_parts(module: nn.Module, read: Callable[[], State], check: Callable[[State], None]) -> None:
+    """Give a module all weights that `read` gives, holding little of the file at a time.
+
+    What was read of a mapped file counts as this process' memory until the mapping goes. A large file is therefore read
+    anew after each `PART_BYTES`: a model as large would otherwise need its memory twice.
+
+    Args:
+        module: all names and sizes are its own.
+        read: gives the same tensors each time.
+        check: raises where they are not the module's.
+    """
+    state = read()
+    check(state)
+    rest = {name: tensor.nbytes for name, tensor in state.items()}
+    while rest:
+        names, size = [], 0
+        while rest and size < PART_BYTES:
+            names.append(next(iter(rest)))
+            size += rest.pop(names[-1])
+        module.load_state_dict({name: state[name] for name in names}, strict=False)
+        if rest:
+            del state
+            state = read()
 
 
 def part(state: Mapping[str, Tensor], prefix: str) -> State:

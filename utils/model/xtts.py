@@ -1,7 +1,7 @@
 """Build the GPT from a state dict, and put GPT, decoder and mel statistics together as one XTTS state dict."""
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -9,15 +9,23 @@ from torch import Tensor, nn
 from utils.errors import UserError
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.shapes import GptShape
-from utils.model.weights import State
+from utils.model.weights import State, load_in_parts
 
 GPT_PREFIX = "gpt."
 DECODER_PREFIX = "hifigan_decoder."
 SPEAKER_PREFIX = f"{DECODER_PREFIX}speaker_encoder."
 
 
-def build_gpt(shape: GptShape, state: State, *, where: str, options: ForwardOptions | None = None) -> XttsGpt:
+def build_gpt(
+    shape: GptShape, state: State | Callable[[], State], *, where: str, options: ForwardOptions | None = None
+) -> XttsGpt:
     """A GPT of these sizes holding these weights.
+
+    Args:
+        shape: sizes and special tokens.
+        state: the weights, or what reads them from a file, once for each part (see `load_in_parts`).
+        where: they are from, for messages.
+        options: how the training forward computes.
 
     Raises:
         UserError: the weights do not fit, with both sizes named.
@@ -54,8 +62,13 @@ def initialize_gpt(gpt: XttsGpt) -> None:
             nn.init.normal_(parameter, std=0.02 / (2 * gpt.shape.layers) ** 0.5)
 
 
-def _load(module: nn.Module, state: State, *, where: str) -> None:
+def _load(module: nn.Module, source: State | Callable[[], State], *, where: str) -> None:
     """Load strictly, naming the first tensor that is missing, left over or of another size."""
+    read = source if callable(source) else partial(dict, source)
+    load_in_parts(module, read, partial(_require_fitting, module, where))
+
+
+def _require_fitting(module: nn.Module, where: str, state: State) -> None:
     own = module.state_dict()
     missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     if missing or extra:
@@ -69,5 +82,3 @@ def _load(module: nn.Module, state: State, *, where: str) -> None:
                 where=where,
                 fix="use the vocab.json and config.json that belong to these weights",
             )
-    module.load_state_dict(state)
-    logging.getLogger(__name__).debug("loaded %d tensors from %s", len(state), where)

@@ -11,7 +11,7 @@ from utils.checkpoints.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_
 from utils.checkpoints.store import NotSaved, Tensors, read_state
 from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
-from utils.model.weights import read_weights
+from utils.model.weights import State, load_in_parts, read_weights
 from utils.training.optimizer.adamw8bit import AdamW8bit, is_quantized
 from utils.training.optimizer.make import extend_schedule
 from utils.training.optimizer.offload import OffloadedAdamW
@@ -52,12 +52,16 @@ def restore_model(folder: Path, model: nn.Module) -> None:
             )
         load_adapter(model, saved)
         return
-    saved, own = read_weights(folder / MODEL_FILE), model.state_dict()
-    if {name: t.shape for name, t in saved.items()} != {name: t.shape for name, t in own.items()}:
-        raise UserError(
-            what="the checkpoint's weights are of another model", where=str(folder), fix="name another checkpoint"
-        )
-    model.load_state_dict(saved)
+
+    def require_same(saved: State) -> None:
+        # All that a GPT has are parameters; its `state_dict` would make whole weights of split ones.
+        own = {name: parameter.shape for name, parameter in model.named_parameters()}
+        if {name: tensor.shape for name, tensor in saved.items()} != own:
+            raise UserError(
+                what="the checkpoint's weights are of another model", where=str(folder), fix="name another checkpoint"
+            )
+
+    load_in_parts(model, lambda: read_weights(folder / MODEL_FILE), require_same)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
