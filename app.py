@@ -48,8 +48,8 @@ def launched(flags: Flags) -> Any:
     # It loads gradio, too.
     from starlette.middleware import Middleware
 
-    from webui.sound import Sounds, player
-    from webui.theme import create_theme, style
+    from webui.sound import Sounds
+    from webui.theme import create_theme, scripts, style
 
     # Gradio asks its own server whether it has started: this computer itself is reached without a proxy.
     direct = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "", "localhost", "127.0.0.1", flags.host]
@@ -58,7 +58,7 @@ def launched(flags: Flags) -> Any:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     options = access.launch_options(output, secrets=[output / MADE_FILE, output / keys.MADE_FILE])
     options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
-    page.launch(theme=create_theme(), css=style(), head=player(), **options)
+    page.launch(theme=create_theme(), css=style(), head=scripts(), **options)
     return page
 
 

@@ -1,7 +1,6 @@
 """Serve the sound of takes while they are spoken: GET /speech/PROJECT/TAKE, for the player in player.js."""
 
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -45,11 +44,6 @@ class Sounds:
 def address(project: str, take: str) -> str:
     """Of a take's sound, relative to the page."""
     return f"{PREFIX[1:]}{quote(project, safe='')}/{quote(take, safe='')}"
-
-
-def player() -> str:
-    """What plays it, for the head of the page."""
-    return f"<script>{(Path(__file__).parent / 'player.js').read_text(encoding='utf-8')}</script>"
 
 
 def _is_logged_in(request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""The page's theme, with system fonts only, so that nothing loads from the network."""
+"""The page's theme, styles and scripts; nothing loads from the network, fonts included."""
 
 from pathlib import Path
 
@@ -26,3 +26,9 @@ def create_theme() -> gr.themes.Base:
 def style() -> str:
     """The page's own style sheet."""
     return (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
+
+
+def scripts() -> str:
+    """The page's own scripts, for its head."""
+    names = ("player.js", "page.js")
+    return "".join(f"<script>{(Path(__file__).parent / name).read_text(encoding='utf-8')}</script>" for name in names)

@@ -44,7 +44,7 @@ LENGTH = """async address => {
     return (await new AudioContext().decodeAudioData(bytes)).duration
 }"""
 """Seconds of a recording that the page offers."""
-TWO_CURVES = """() => [...document.querySelectorAll('#loss-plot .mark-line path')]
+TWO_CURVES = """() => [...document.querySelectorAll('#loss-plot path.curve')]
     .filter(line => (line.getAttribute('d') || '').includes('L')).length >= 2"""
 """The loss of training and of evaluation are both drawn; the legend alone names both before they are."""
 SLOW_MS = 180_000

@@ -18,6 +18,7 @@ from webui import text
 from webui.change import TOAST
 from webui.fields import fields_of
 from webui.handlers import compare, evaluation, inference, training
+from webui.handlers.speech_form import read_settings
 from webui.interface import create_ui
 from webui.studio import Studio
 
@@ -128,16 +129,16 @@ def test_settings_travel_to_the_take_and_back(studio, project):
     back = inference.reuse(studio, form(take=take.id))
     assert back["inference.text"] == "One." and back["inference.set_temperature"] == 0.2
     again = form(**{key: value for key, value in back.items() if key.startswith("inference.")})
-    assert inference.read_settings(project, again) == take.settings
+    assert read_settings(project, again) == take.settings
     plain = form(**inference.reset(studio, {}))
-    assert inference.read_settings(project, plain) == SpeechSettings(split="quick")
+    assert read_settings(project, plain) == SpeechSettings(split="quick")
     (project.dataset / "lang.txt").write_text("es", encoding="utf-8")
-    assert inference.read_settings(project, form()).language == "es"
-    assert inference.read_settings(project, form(**{"inference.set_language": "de"})).language == "de"
+    assert read_settings(project, form()).language == "es"
+    assert read_settings(project, form(**{"inference.set_language": "de"})).language == "de"
 
 
 def test_a_new_take_each_time_draws_a_seed_that_the_take_remembers(studio, project):
-    seeds = {inference.read_settings(project, form(random_seed=True)).seed for _ in range(5)}
+    seeds = {read_settings(project, form(random_seed=True)).seed for _ in range(5)}
     assert len(seeds) == 5 and None not in seeds
 
 
@@ -172,10 +173,27 @@ def test_a_clip_of_the_dataset_is_a_voice(studio, project):
 def test_stop_stops_what_is_spoken_even_after_the_page_was_loaded_again(studio, project):
     take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
     until(take, lambda now: bool(now.sentences))
-    inference.stop(studio, form())
-    assert ended(take).state == "stopped"
+    shown = inference.stop(studio, form())
+    stopped = ended(take)
+    assert stopped.state == "stopped"
+    # The page that began it follows it no more: its card and its recording are what stop returns.
+    assert text.TAKE_STATES["stopped"] in shown["inference.status"] and shown["inference.current"] == take.id
+    assert (
+        shown["inference.whole"] == str(take.folder / stopped.lines[0].file)
+        and Path(shown["inference.whole"]).is_file()
+    )
     with pytest.raises(UserError, match=text.NOTHING_RUNS):
         inference.stop(studio, form())
+
+
+def test_speak_on_a_page_that_still_speaks_says_so(studio, project):
+    assert inference.say_busy(studio, form(current="")) == {}
+    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    assert inference.say_busy(studio, form(current=take.id)) == {"toast": text.STILL_SPEAKING}
+    studio.desk.stop(take.folder)
+    ended(take)
+    assert inference.say_busy(studio, form(current=take.id)) == {}
+    assert inference.say_busy(studio, form(current="gone")) == {}
 
 
 def test_a_stopped_take_goes_on(studio, project):

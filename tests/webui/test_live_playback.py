@@ -25,7 +25,8 @@ from utils.audio.write import write_wav
 from utils.speech.live_sound import LiveSound
 from utils.speech.takes import list_takes
 from webui import text
-from webui.sound import Sounds, address, player
+from webui.sound import Sounds, address
+from webui.theme import scripts
 from webui.views.inference import live_player
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
@@ -58,7 +59,7 @@ def only_a_player(browser: Browser, sound: LiveSound) -> Iterator[Page]:
 
     async def index(request: Request) -> Response:
         status = f'<div id="take-status"><button id="speak">Speak</button><p data-sound="{TAKE}?1"></p></div>'
-        return HTMLResponse(f"<html><head>{player()}</head><body>{status}{live_player()}</body></html>")
+        return HTMLResponse(f"<html><head>{scripts()}</head><body>{status}{live_player()}</body></html>")
 
     app = Starlette(routes=[Route("/", index)], middleware=[Middleware(Sounds, find=lambda *_: sound)])
     app.auth, app.tokens, app.cookie_id = None, {}, ""  # type: ignore[attr-defined]

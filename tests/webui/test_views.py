@@ -152,12 +152,17 @@ def test_durations_read_as_people_say_them(seconds, words):
     assert parts.duration(seconds) == words
 
 
-def test_the_loss_plot_names_both_curves_from_its_first_point_on():
+def test_the_loss_plot_marks_the_lowest_evaluation_and_draws_earlier_runs_behind():
     nothing = {"step": [], "loss": []}
-    assert run.losses(nothing, nothing).empty
+    assert run.losses(nothing, nothing) == ""
     first = run.losses({"step": [1], "loss": [5.0]}, nothing)
-    assert set(first["curve"]) == {text.TRAINING_LOSS, text.EVALUATION_LOSS}
-    assert first.dropna().to_numpy().tolist() == [[1, 5.0, text.TRAINING_LOSS]]
+    assert text.TRAINING_LOSS in first and text.SMOOTHED_LOSS not in first and "best" not in first
+    steps = {"step": list(range(20)), "loss": [5.0 - step / 10 for step in range(20)]}
+    evaluated = {"step": [5, 10, 15], "loss": [4.0, 3.5, None]}
+    shown = run.losses(steps, evaluated, {"<b>old": {"step": [5, 10], "loss": [4.5, 4.4]}})
+    assert text.SMOOTHED_LOSS in shown and text.lowest("3.500", 10) in shown
+    assert shown.index("others faint") < shown.index("curve warn"), "what only serves to compare lies below"
+    assert "&lt;b&gt;old" in shown and "<b>old" not in shown
 
 
 def test_the_exported_model_says_what_loads_it(tmp_path):

@@ -7,16 +7,18 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from utils.config import Device, SpeechSettings
-from utils.errors import UserError
+from utils.errors import UserError, disk_errors
 from utils.jobs.json_lines import Message
 from utils.project.paths import Project
 from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model
 from utils.speech.takes import Line, Take, find_take, new_take, read_take, sentence_of, this_process
+from utils.speech.wavs import join_wavs
 from utils.speech.worker_client import ReleasedError, SpeechWorker
 
 MAX_WAITING = 50
@@ -187,6 +189,8 @@ class GenerationQueue:
             UserError: the disk is full, or the folder may not be written.
         """
         try:
+            if not take.is_live:
+                take = heard(take)
             take.save()
         finally:
             self._show(take)
@@ -260,6 +264,21 @@ class GenerationQueue:
             self._keep(take.changed(state="stopped", message=error.what))
         except UserError as error:
             self._keep(take.changed(state="failed", message=str(error)))
+
+
+@disk_errors()
+def heard(take: Take) -> Take:
+    """The take with a wav of what was spoken of each line that did not come to its end.
+
+    Raises:
+        UserError: the disk is full, or a sentence is gone.
+    """
+    for line in take.lines:
+        if line.sentences and not line.file:
+            file = f"{line.number:04}.wav"
+            join_wavs([take.folder / sentence.file for sentence in line.sentences], take.folder / file)
+            take = take.with_line(replace(line, file=file))
+    return take
 
 
 def checked_texts(texts: Sequence[str]) -> list[str]:

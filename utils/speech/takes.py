@@ -58,7 +58,7 @@ class Line:
     error: str = ""
     """Why it could not be spoken."""
     file: str = ""
-    """Name of the wav of the whole line, once it is complete."""
+    """Name of the wav of the whole line, or, where it was stopped, of what was spoken of it; empty before."""
     sentences: tuple[Sentence, ...] = ()
 
     @property
@@ -118,7 +118,7 @@ class Take:
 
     @property
     def wavs(self) -> list[Path]:
-        """Wavs of the lines that are complete."""
+        """Wavs of the lines that are complete, or were stopped after their first sentence."""
         return [self.folder / line.file for line in self.lines if line.file]
 
     def changed(self, **changes: Any) -> Self:

@@ -52,13 +52,15 @@ def wire_data(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.revision:change"],
+        # At once with the project: the next poll, which brings its revision, may be seconds away.
+        ["data.revision:change", "project.project:change"],
         data.show,
         inputs=["project.project", *CHOSEN],
         outputs=SHOWN,
         api_name="data_show",
         public=False,
         queue=False,
+        trigger_mode="always_last",
         show_progress=False,
     )
     _wire_clips(frame)

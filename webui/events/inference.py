@@ -74,6 +74,18 @@ def _wire_speaking(frame: Frame) -> list[Any]:
         api_name="inference_speak",
         **GPU,
     )
+    # The click itself does nothing then: an event of this page is still under way.
+    wire(
+        frame,
+        ["inference.speak:click", "inference.resume:click"],
+        inference.say_busy,
+        inputs=[PROJECT, "inference.current"],
+        outputs=[],
+        api_name="inference_busy",
+        public=False,
+        queue=False,
+        show_progress=False,
+    )
     gone_on = wire(
         frame,
         ["inference.resume:click"],
@@ -100,7 +112,7 @@ def _wire_speaking(frame: Frame) -> list[Any]:
         ["inference.stop:click"],
         inference.stop,
         inputs=[PROJECT, "inference.current"],
-        outputs=["inference.status"],
+        outputs=["inference.status", "inference.current", "inference.whole"],
         api_name="inference_stop",
         queue=False,
     )

@@ -18,6 +18,11 @@ def wire_project(frame: Frame) -> None:
         public=False,
         queue=False,
         show_progress=False,
+        # The project of the address comes before the browser's last one.
+        js="(project, last) => [window.studioPage?.wanted(project) ?? project, last]",
+    )
+    frame.trigger("project.project:change")(
+        None, inputs=[frame.registry["project.project"]], js="name => window.studioPage?.show(name)"
     )
     created = wire(
         frame,

@@ -10,13 +10,8 @@ from utils.speech.models import find_model
 from utils.speech.takes import Take, find_take
 from webui import text
 from webui.change import Change, Updates, Values
-from webui.handlers.inference import (
-    chosen_voice,
-    comparison_choices,
-    read_settings,
-    read_text,
-    whole_number,
-)
+from webui.handlers.inference import comparison_choices, whole_number
+from webui.handlers.speech_form import chosen_voice, read_settings, read_text
 from webui.studio import Studio
 from webui.views import inference as view
 

@@ -15,6 +15,7 @@ from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers import clips
 from webui.handlers.project import checked_base, chosen_base
+from webui.markup import join
 from webui.studio import Studio
 from webui.temporary import discard
 from webui.views import report as view
@@ -101,10 +102,10 @@ def show(studio: Studio, values: Values) -> Updates:
         found = replace(Report.load(project.report), clips=current_clips(project))
     except UserError as error:
         return updates | _nothing(view.broken(error))
-    page, lengths = project.dataset / "report.html", view.lengths(found)
+    page = project.dataset / "report.html"
     return updates | {
         "data.report": view.report(found, project.language(), page if page.is_file() else None),
-        "data.lengths": Change(value=lengths, sort=lengths["seconds"].tolist(), visible=True),
+        "data.lengths": view.lengths(found),
         "data.clips": Change(value=view.rows(found.clips), visible=True),
         **clips.refreshed(project, found.clips, values.get("data.clip"), values.get("data.shown")),
     }
@@ -113,7 +114,7 @@ def show(studio: Studio, values: Values) -> Updates:
 def _nothing(words: str) -> Updates:
     return {
         "data.report": words,
-        "data.lengths": Change(visible=False),
+        "data.lengths": join(),
         "data.clips": Change(value=[], visible=False),
         **clips.CLOSED,
     }

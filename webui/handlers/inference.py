@@ -10,22 +10,19 @@ from utils.dataset.storage.report import Report
 from utils.errors import UserError
 from utils.jobs.progress import progress_of
 from utils.project.paths import Project
-from utils.project.projects import project_language
 from utils.speech.compare import MAX_MODELS, comparisons
-from utils.speech.desk import MAX_CHARACTERS, checked_texts
 from utils.speech.models import SpeakingModel, speaking_models
 from utils.speech.pack import pack_ready, pack_take
-from utils.speech.takes import Take, find_take, list_takes, read_take
+from utils.speech.takes import Take, find_take, list_takes
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
+from webui.handlers.speech_form import FORM, chosen_model, chosen_voice, read_settings, read_text
 from webui.sound import address
 from webui.studio import Studio
 from webui.views import evaluation, run
 from webui.views import inference as view
 from webui.views.parts import message
 
-FORM = "inference.set_"
-"""Ids of components that hold a setting begin so."""
 SPEAK_INPUTS = (
     "project.project",
     "inference.model",
@@ -53,6 +50,8 @@ OF_PROJECT = (
 QUICK: SentenceGrouping = get_args(SentenceGrouping)[2]
 """The page plays while it speaks: it starts with a short piece."""
 MAX_CLIPS, MAX_TAKES = 300, 50
+STOP_TIMEOUT_S = 20.0
+"""So long a stopped take may go on with the code that is being computed, or with loading."""
 NEXT_TIMEOUT_S = 600.0
 """So long a player waits for its next sentence."""
 
@@ -129,6 +128,18 @@ def speak(studio: Studio, values: Values) -> Iterator[Updates]:
     yield from follow(studio, take)
 
 
+def say_busy(studio: Studio, values: Values) -> Updates:
+    """Say why a page that is still speaking does not begin anew: its next click would only wait."""
+    project = studio.project_or_none(values["project.project"])
+    if project is None or not values["inference.current"]:
+        return {}
+    try:
+        take = find_take(project, str(values["inference.current"]))
+    except UserError:
+        return {}
+    return {TOAST: text.STILL_SPEAKING} if take.is_live else {}
+
+
 def resume(studio: Studio, values: Values) -> Iterator[Updates]:
     """Resume a take: speak its missing lines."""
     take = studio.desk.resume(*_chosen_take(studio, values))
@@ -179,7 +190,7 @@ def next_sentence(studio: Studio, values: Values) -> Updates:
 
 
 def stop(studio: Studio, values: Values) -> Updates:
-    """Stop speaking a take. Its finished sentences are kept."""
+    """Stop speaking a take. Its finished sentences are kept, and returned as one recording."""
     project = studio.project(values["project.project"])
     live = [take for take in list_takes(project, limit=MAX_TAKES) if take.is_live]
     chosen = [take for take in live if take.id == values["inference.current"]] or live
@@ -187,7 +198,13 @@ def stop(studio: Studio, values: Values) -> Updates:
         raise UserError(what=text.NOTHING_RUNS, where=text.INFERENCE_TAB, fix=text.NOTHING_SPEAKS_FIX)
     for take in chosen:
         studio.desk.stop(take.folder)
-    return {"inference.status": view.take(read_take(chosen[0].folder))}
+    # The page that began it may not follow it any more: what it is in the end is told here.
+    ended = chosen[0]
+    for newest in studio.desk.follow(ended, timeout_s=STOP_TIMEOUT_S):
+        ended = newest
+        if not ended.is_live:
+            break
+    return _shown(ended) | {"inference.whole": str(ended.wavs[0]) if ended.wavs else None}
 
 
 def show_take(studio: Studio, values: Values) -> Updates:
@@ -265,67 +282,6 @@ def _measuring(studio: Studio, project: Project) -> Updates:
     }
 
 
-def read_text(values: Values) -> list[str]:
-    """The lines to speak: of the file if there is one, else of the text field.
-
-    Raises:
-        UserError: no text, too much of it, or a file that is no text.
-    """
-    words, given = values["inference.text"] or "", values["inference.text_file"]
-    if given:
-        try:
-            with Path(str(given)).open("rb") as file:
-                # Four bytes a character at most; one more shows that there is too much.
-                words = file.read(4 * MAX_CHARACTERS + 1).decode("utf-8-sig")
-        except (OSError, ValueError) as error:
-            raise UserError(what=text.BAD_TEXT_FILE, where=text.TEXT_FILE, fix=text.BAD_TEXT_FILE_FIX) from error
-    words = str(words)
-    return checked_texts(words.splitlines() if values["inference.by_lines"] else [words])
-
-
-def read_settings(project: Project, values: Values) -> SpeechSettings:
-    """The form's settings; the project's language where the form names none.
-
-    Raises:
-        UserError: naming every value that is not usable.
-    """
-    form = forms.by_field(values, FORM)
-    fixed = {"seed": secrets.randbelow(2**31)} if values["inference.random_seed"] else {}
-    form["language"] = form.get("language") or project_language(project)
-    return forms.settings(SpeechSettings, form, where=text.INFERENCE_TAB, **fixed)
-
-
-def chosen_model(values: Values) -> str:
-    """Id of the chosen model.
-
-    Raises:
-        UserError: none is.
-    """
-    model = values["inference.model"]
-    if not isinstance(model, str) or not model:
-        raise UserError(what=text.NO_MODEL_YET, where=text.MODEL, fix=text.NO_MODEL_YET_FIX)
-    return model
-
-
-def chosen_voice(project: Project, values: Values) -> tuple[Path | None, str, str]:
-    """Recording, what it is called, and name of a model's voice; nothing for the model's own.
-
-    Raises:
-        UserError: the chosen kind of voice was not given.
-    """
-    kind = values["inference.voice"]
-    if kind == "recording":
-        given = values["inference.recording"]
-        if not isinstance(given, str) or not given:
-            raise UserError(what=text.NO_RECORDING, where=text.VOICE, fix=text.NO_RECORDING_FIX)
-        path = Path(given)
-        return path, path.name, ""
-    if kind == "clip":
-        path = _dataset_clip(project, values["inference.clip"])
-        return path, path.name, ""
-    return None, "", str(values["inference.speaker"] or "") if kind == "speaker" else ""
-
-
 def whole_number(value: object, *, otherwise: int) -> int:
     """A field's whole number, as a page or a script may give it."""
     return int(value) if isinstance(value, int | float) and abs(value) < 1e9 else otherwise
@@ -334,19 +290,6 @@ def whole_number(value: object, *, otherwise: int) -> int:
 def comparison_choices(project: Project) -> list[tuple[str, str]]:
     """The comparisons of a project as (what people read, id)."""
     return [(identity[:15], identity) for identity in comparisons(project)]
-
-
-def _dataset_clip(project: Project, value: object) -> Path:
-    """A recording of the dataset.
-
-    Raises:
-        UserError: none is chosen, or one that lies elsewhere.
-    """
-    wavs = (project.dataset / "wavs").resolve()
-    path = (project.dataset / str(value or "")).resolve() if isinstance(value, str) and "\0" not in value else wavs
-    if not path.is_relative_to(wavs) or not path.is_file():
-        raise UserError(what=text.NO_VOICE_CLIP, where=text.VOICE_CLIP, fix=text.NO_VOICE_CLIP_FIX)
-    return path
 
 
 def _clips(project: Project) -> list[tuple[str, str]]:

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from utils import jobs
 from utils.checkpoints.layout import Which, find_run, newest_of
 from utils.config import TrainConfig
@@ -39,6 +37,8 @@ DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "ma
 WHICH: tuple[Which, ...] = ("best", "last")
 NUM_SAMPLES = 40
 NUM_TIMED = 50
+NUM_COMPARED = 3
+"""Other runs whose evaluations are drawn behind those of the one that is shown."""
 LOG_LINES = 200
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         (partial(_export, studio, project, found), {"train.exported": not_read}),
         (partial(_preflight, studio, found), {"train.measured": not_read}),
         (partial(_language, studio, project, found), {"language.progress": not_read}),
-        (partial(_run, studio, chosen) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
+        (partial(_run, studio, chosen, runs) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
     ]
     for question, otherwise in questions:
         updates |= _answer(studio, question, otherwise)
@@ -150,13 +150,15 @@ def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:
     return {"train.gpu": gpu.panel(reading, job, memory), "train.memory_plot": gpu.history(studio.monitor)}
 
 
-def _run(studio: Studio, job: Job) -> Updates:
+def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
     events, logs = job.events, studio.logs
     memory = logs.since_start(job, "memory") if job.alive else None
     proof = (logs.since_start(job, "optimizations") or {}).get("switches")
     switches = proof if isinstance(proof, dict) else {}
     evaluations = logs.curve(events, "eval", ["loss"])
     steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
+    others = [other for other in runs if other.name != job.name][:NUM_COMPARED]
+    earlier = {other.name: logs.curve(other.events, "eval", ["loss"]) for other in others}
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
     timed = logs.tail(events, NUM_TIMED, kind="step", start=job.events_offset)
@@ -167,8 +169,8 @@ def _run(studio: Studio, job: Job) -> Updates:
     return updates | {
         "train.proofs": run.proofs(switches),
         "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job), timed),
-        "train.loss_plot": _plot(run.losses(steps, evaluations)),
-        "train.speed_plot": _plot(run.speeds(steps)),
+        "train.loss_plot": run.losses(steps, evaluations, earlier),
+        "train.speed_plot": run.speeds(steps),
         "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
         "train.stop": Change(interactive=job.alive, value=text.STOP_NOW if job.state == "stopping" else text.STOP),
@@ -197,8 +199,8 @@ def _nothing_shown(why: Markup) -> Updates:
     return {f"train.badge_{switch.name}": run.badge_of(None) for switch in CHECKBOXES} | {
         "train.proofs": run.proofs({}),
         "train.progress": why,
-        "train.loss_plot": Change(visible=False),
-        "train.speed_plot": Change(visible=False),
+        "train.loss_plot": join(),
+        "train.speed_plot": join(),
         "train.samples": join(),
         "train.log": "",
         "train.stop": Change(interactive=False, value=text.STOP),
@@ -206,11 +208,6 @@ def _nothing_shown(why: Markup) -> Updates:
         "train.checkpoint": Change(choices=[(text.checkpoint_choice(which, None), which) for which in WHICH]),
         "train.export": Change(interactive=False),
     }
-
-
-def _plot(points: pd.DataFrame) -> Change:
-    """A plot that is there once it has something to show."""
-    return Change(value=points, visible=True) if len(points) else Change(visible=False)
 
 
 def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:

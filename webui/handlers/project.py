@@ -123,5 +123,6 @@ def _language(project: Project) -> Change:
     return Change(
         value=project_language(project) or DEFAULT_LANGUAGE,
         interactive=not has_dataset,
-        info=text.LANGUAGE_FIXED if has_dataset else text.LANGUAGE_HELP,
+        # Why it cannot be changed is part of its name: the bar has one line.
+        label=text.LANGUAGE_FIXED if has_dataset else text.LANGUAGE,
     )

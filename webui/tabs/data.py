@@ -44,8 +44,9 @@ def _input() -> dict[str, Block]:
         for name, field in fields_of(PrepareConfig).items():
             if name not in NOT_ASKED:
                 parts[SET + name] = create_field(field, min_width=150, elem_id=f"data-{name}".replace("_", "-"))
-    parts["start"] = gr.Button(text.STEP_1, variant="primary", size="lg", elem_id="step-1")
-    parts["cancel"] = gr.Button(text.CANCEL, variant="stop", size="sm", interactive=False, elem_id="cancel-data")
+    with gr.Row(elem_classes=["actions"]):
+        parts["start"] = gr.Button(text.STEP_1, variant="primary", elem_id="step-1")
+        parts["cancel"] = gr.Button(text.CANCEL, variant="stop", interactive=False, elem_id="cancel-data")
     parts["progress"] = gr.HTML(elem_id="data-progress")
     return parts
 
@@ -55,16 +56,7 @@ def _report() -> dict[str, Block]:
         # Hidden rather than a State: its change must reach the page, which then asks for the report.
         "revision": gr.Textbox("", visible="hidden", elem_id="revision", label=text.DATASET),
         "report": gr.HTML(elem_id="report"),
-        "lengths": gr.BarPlot(
-            x="seconds",
-            y="clips",
-            x_title=text.SECONDS,
-            y_title=text.CLIPS,
-            height=200,
-            label=text.LENGTHS,
-            elem_id="lengths",
-            visible=False,
-        ),
+        "lengths": gr.HTML(elem_id="lengths"),
     }
 
 

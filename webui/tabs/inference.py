@@ -123,8 +123,8 @@ def _settings() -> dict[str, Block]:
                 parts[SET + name] = create_field(known[name], elem_id=f"speech-{name}".replace("_", "-"), min_width=220)
         parts["random_seed"] = gr.Checkbox(False, label=text.RANDOM_SEED, info=text.RANDOM_SEED_HELP)
         parts["reset"] = gr.Button(text.RESET, size="sm", elem_id="reset-sampling")
-    with gr.Row():
-        parts["speak"] = gr.Button(text.SPEAK, variant="primary", size="lg", elem_id="speak")
+    with gr.Row(elem_classes=["actions"]):
+        parts["speak"] = gr.Button(text.SPEAK, variant="primary", elem_id="speak")
         parts["stop"] = gr.Button(text.STOP_SPEAKING, variant="stop", elem_id="stop-speaking")
     return parts
 

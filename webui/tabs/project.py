@@ -18,7 +18,6 @@ def create_project_bar() -> dict[str, Block]:
             [],
             allow_custom_value=True,
             label=text.PROJECT,
-            info=text.PROJECT_HELP,
             scale=3,
             elem_id="project",
             min_width=200,
@@ -27,17 +26,13 @@ def create_project_bar() -> dict[str, Block]:
             text.LANGUAGES,
             value=None,
             label=text.LANGUAGE,
-            info=text.LANGUAGE_HELP,
             allow_custom_value=True,
             scale=2,
             elem_id="language",
         )
-        base = gr.Dropdown(
-            [], allow_custom_value=True, label=text.BASE, info=text.BASE_HELP, scale=3, elem_id="base", min_width=200
-        )
+        base = gr.Dropdown([], allow_custom_value=True, label=text.BASE, scale=3, elem_id="base", min_width=200)
         new_project = gr.Textbox(
             label=text.NEW_PROJECT,
-            info=text.NEW_PROJECT_HELP,
             placeholder=text.NEW_PROJECT_EXAMPLE,
             max_length=64,
             submit_btn=text.CREATE_PROJECT,

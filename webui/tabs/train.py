@@ -49,7 +49,9 @@ def _settings() -> dict[str, Block]:
     with gr.Row():
         parts["preflight"] = gr.Button(text.PREFLIGHT, elem_id="preflight")
     parts["measured"] = gr.HTML(elem_id="measured")
-    parts["start"] = gr.Button(text.STEP_2, variant="primary", size="lg", elem_id="step-2")
+    with gr.Row(elem_classes=["actions"]):
+        parts["start"] = gr.Button(text.STEP_2, variant="primary", elem_id="step-2")
+        parts["stop"] = gr.Button(text.STOP, variant="stop", elem_id="stop", interactive=False)
     return parts
 
 
@@ -106,18 +108,7 @@ def _optimizations() -> dict[str, Block]:
 
 
 def _run() -> dict[str, Block]:
-    parts: dict[str, Block] = {"gpu": gr.HTML(elem_id="gpu-panel")}
-    parts["memory_plot"] = gr.LinePlot(
-        x=text.MINUTES,
-        y=text.GIGABYTES,
-        color=text.MEMORY,
-        x_title=text.MINUTES,
-        y_title=text.GIGABYTES,
-        color_title=text.LEGEND,
-        label=text.MEMORY_PLOT,
-        elem_id="memory-plot",
-        buttons=["fullscreen"],
-    )
+    parts: dict[str, Block] = {}
     with gr.Row(elem_classes=["bottom"]):
         parts["run"] = gr.Dropdown(
             [(text.NEWEST_RUN, "")],
@@ -128,30 +119,14 @@ def _run() -> dict[str, Block]:
             scale=4,
             elem_id="run",
         )
-        parts["stop"] = gr.Button(text.STOP, variant="stop", elem_id="stop", interactive=False, min_width=90)
         parts["resume"] = gr.Button(text.RESUME, elem_id="resume", interactive=False, min_width=90)
     parts["progress"] = gr.HTML(elem_id="train-progress")
-    parts["loss_plot"] = gr.LinePlot(
-        x=text.STEP,
-        y=text.LOSS,
-        color=text.LEGEND,
-        x_title=text.STEP,
-        y_title=text.LOSS,
-        color_title=text.LEGEND,
-        label=text.LOSS_PLOT,
-        elem_id="loss-plot",
-        buttons=["fullscreen", "export"],
-    )
-    with gr.Accordion(text.SPEED_PLOT, open=False):
-        parts["speed_plot"] = gr.LinePlot(
-            x=text.STEP,
-            y=text.AUDIO_A_SECOND,
-            x_title=text.STEP,
-            label=text.SPEED_PLOT,
-            elem_id="speed-plot",
-            buttons=["fullscreen"],
-        )
+    parts["loss_plot"] = gr.HTML(elem_id="loss-plot")
     parts["samples"] = gr.HTML(elem_id="samples")
+    parts["gpu"] = gr.HTML(elem_id="gpu-panel")
+    parts["memory_plot"] = gr.HTML(elem_id="memory-plot")
+    with gr.Accordion(text.SPEED_PLOT, open=False):
+        parts["speed_plot"] = gr.HTML(elem_id="speed-plot")
     with gr.Accordion(text.LOG, open=False):
         parts["log"] = gr.Textbox(
             label=text.LOG, show_label=False, lines=10, max_lines=10, interactive=False, elem_id="log", buttons=["copy"]

@@ -14,9 +14,7 @@ INFERENCE_TAB = _("3 Inference")
 SYSTEM_TAB = _("4 System")
 
 PROJECT = _("Project")
-PROJECT_HELP = _("A project holds one voice.")
 NEW_PROJECT = _("New project")
-NEW_PROJECT_HELP = _("Letters, digits, - and _.")
 NEW_PROJECT_EXAMPLE = "maria"
 CREATE_PROJECT = _("Create")
 NO_PROJECT = _("no project is selected")
@@ -25,10 +23,8 @@ NO_PROJECT_FIX = _("create one at the top of the page, or select one")
 NO_NAME = _("the new project has no name")
 NO_NAME_FIX = _("enter a name such as maria, then create it")
 LANGUAGE = _("Language")
-LANGUAGE_HELP = _("Language of the recordings.")
-LANGUAGE_FIXED = _("Set by the dataset.")
+LANGUAGE_FIXED = _("Language (fixed)")
 BASE = _("Base model")
-BASE_HELP = _("The model to fine-tune.")
 BASE_NAMES = {
     "tiny": _("tiny (for testing; speaks noise)"),
     "starter": _("starter (small, included)"),

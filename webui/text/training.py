@@ -70,11 +70,10 @@ RUN = _("Run")
 RUN_HELP = _("The plots, badges, samples and log below show this run.")
 NEWEST_RUN = _("latest run")
 STOP, STOP_NOW, RESUME = _("Stop"), _("Stop immediately"), _("Resume")
-LEGEND = _("curve")
 STEP, LOSS = _("step"), _("loss")
 LOSS_PLOT = _("Loss")
 SPEED_PLOT = _("Training speed (seconds of audio per second)")
-TRAINING_LOSS, EVALUATION_LOSS = _("training"), _("evaluation")
+TRAINING_LOSS, SMOOTHED_LOSS, EVALUATION_LOSS = _("training"), _("training, smoothed"), _("evaluation")
 SAMPLES = _("Samples generated during training")
 LOG = _("Log")
 CHECKPOINT = _("Checkpoint to export")
@@ -178,6 +177,16 @@ def no_gpu(why: str) -> str:
     if why:
         return _("There is no GPU: {reason}. Training runs on the CPU.").format(reason=why)
     return _("There is no GPU. Training runs on the CPU.")
+
+
+def memory_peak(most: str) -> str:
+    """The highest point of the memory plot."""
+    return _("peak {most}").format(most=most)
+
+
+def lowest(loss: str, step: int) -> str:
+    """The best evaluation in the loss plot."""
+    return _("lowest evaluation: {loss} at step {step}").format(loss=loss, step=step)
 
 
 def web_process(used: str) -> str:

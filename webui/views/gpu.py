@@ -1,16 +1,16 @@
 """The memory panel: each GPU with what this run and others use, or the system memory if there is no GPU."""
 
-import pandas as pd
-
 from utils.events import Event, number_of
 from utils.hardware import Gpu
 from utils.jobs import Job
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.monitor import MachineSample, Monitor
+from webui.views.chart import Curve, Mark, line_chart
 from webui.views.parts import bar, gigabytes, message
 
-COLUMNS = [text.MINUTES, text.GIGABYTES, text.MEMORY]
+COLORS = ("own", "good", "warn", "others")
+"""Of the GPUs' curves, in turn."""
 
 
 def panel(reading: MachineSample, job: Job | None, memory: Event | None) -> Markup:
@@ -87,16 +87,27 @@ def _of_run(memory: Event | None) -> Markup | None:
     return tag("div", *cells, class_="facts") if cells else None
 
 
-def history(monitor: Monitor) -> pd.DataFrame:
-    """Memory in use over the last minutes, for the plot: a line for each GPU, or one for the machine."""
+def history(monitor: Monitor) -> Markup:
+    """Memory in use over the last minutes: a line for each GPU, or one for the machine."""
     readings = monitor.history()
-    rows: list[tuple[float, float, str]] = []
+    curves: dict[str, list[tuple[float, float]]] = {}
     for reading in readings:
-        minutes = (reading.time - readings[-1].time) / 60
-        if reading.gpus:
-            rows += [(minutes, gpu.used_bytes / 1e9, f"GPU {gpu.index}") for gpu in reading.gpus]
-        else:
-            used = reading.memory.total_bytes - reading.memory.available_bytes
-            rows.append((minutes, used / 1e9, text.SYSTEM_MEMORY))
-    # Fine enough for the eye, and equal to what was sent before while nothing changes.
-    return pd.DataFrame([(round(x, 2), round(y, 2), name) for x, y, name in rows], columns=COLUMNS)
+        # Fine enough for the eye, and equal to what was sent before while nothing changes.
+        minutes = round((reading.time - readings[-1].time) / 60, 2)
+        used = {f"GPU {gpu.index}": gpu.used_bytes for gpu in reading.gpus}
+        if not used:
+            used = {text.SYSTEM_MEMORY: reading.memory.total_bytes - reading.memory.available_bytes}
+        for name, num_bytes in used.items():
+            curves.setdefault(name, []).append((minutes, round(num_bytes / 1e9, 2)))
+    peak = max((point for points in curves.values() for point in points), key=lambda point: point[1], default=None)
+    return line_chart(
+        text.MEMORY_PLOT,
+        [
+            Curve(name=name, points=points, color=COLORS[number % len(COLORS)])
+            for number, (name, points) in enumerate(curves.items())
+        ],
+        x_title=text.MINUTES,
+        y_title=text.GIGABYTES,
+        marks=[Mark(name=text.memory_peak(gigabytes(peak[1] * 1e9)), point=peak)] if peak else [],
+        starts_at_zero=True,
+    )

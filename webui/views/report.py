@@ -1,15 +1,15 @@
 """The dataset's report: used and dropped clips with reasons, and the uploads behind them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-
-import pandas as pd
 
 from utils.dataset.sources.intake import Uploads
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
 from webui import text
 from webui.markup import Markup, join, tag
+from webui.views.chart import bar_chart
 from webui.views.parts import duration, empty, file_address, gigabytes, message, table
 
 GOOD_MINUTES, ENOUGH_MINUTES = 10, 2
@@ -55,13 +55,11 @@ def report(found: Report, language: str, page: Path | None = None) -> Markup:
     return tag("div", title, tag("div", *shown, class_="cards"), verdict, dropped, link, class_="panel")
 
 
-def lengths(found: Report) -> pd.DataFrame:
-    """How many used clips there are of each whole second, for the plot."""
-    counts = pd.Series([int(clip.seconds) for clip in found.used], dtype=int).value_counts().sort_index()
-    longest = int(counts.index.max()) if len(counts) else 0
-    # Names, not numbers: an axis of numbers begins half a bar below 0 and has halves of seconds.
-    rows = [(f"{second}–{second + 1}", int(counts.get(second, 0))) for second in range(longest + 1)]
-    return pd.DataFrame(rows, columns=["seconds", "clips"])
+def lengths(found: Report) -> Markup:
+    """How many used clips there are of each whole second."""
+    counts = Counter(int(clip.seconds) for clip in found.used)
+    bars = [(str(second), counts[second]) for second in range(max(counts) + 1)] if counts else []
+    return bar_chart(text.LENGTHS, bars, x_title=text.SECONDS, y_title=text.CLIPS)
 
 
 def clip_name(found: ClipReport) -> str:

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from utils.bases.catalog import read_about
 from utils.config import TrainConfig
 from utils.events import Event, number_of
@@ -15,6 +13,7 @@ from webui import text
 from webui.fields import fields_of
 from webui.forms import shown
 from webui.markup import Markup, join, tag
+from webui.views.chart import Curve, Mark, line_chart, smoothed
 from webui.views.parts import badge, bar, duration, empty, file_address, message, progress_bar, state_badge, table
 
 FIT_FIGURES = ("mel_distance", "similarity")
@@ -135,30 +134,52 @@ def _asked(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def losses(train: Mapping[str, list[Any]], evaluated: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """Training and evaluation loss by step, for the plot; nothing when there is neither.
+def losses(
+    train: Mapping[str, list[Any]],
+    evaluated: Mapping[str, list[Any]],
+    earlier: Mapping[str, Mapping[str, list[Any]]] | None = None,
+) -> Markup:
+    """Training and evaluation loss by step; nothing when there is neither.
 
-    Gradio drops curves that were not there when the plot was drawn first: each begins with a point without value.
+    Args:
+        train, evaluated: curves of the run.
+        earlier: curves of evaluation of other runs, by name, to compare with.
     """
-    curves = ((text.TRAINING_LOSS, train), (text.EVALUATION_LOSS, evaluated))
-    rows = [
-        (step, round(loss, 4), name)
-        for name, curve in curves
-        for step, loss in zip(curve["step"], curve["loss"], strict=True)
-        if loss is not None
+    raw, evaluation = _points(train), _points(evaluated)
+    smooth = smoothed(raw)
+    if not raw and not evaluation:
+        return join()
+    curves = [
+        Curve(name=name, points=_points(curve), color="others", is_faint=True)
+        for name, curve in (earlier or {}).items()
     ]
-    named = [(rows[0][0], float("nan"), name) for name, _ in curves] if rows else []
-    return pd.DataFrame([*named, *rows], columns=[text.STEP, text.LOSS, text.LEGEND])
+    curves.append(Curve(name=text.TRAINING_LOSS, points=raw, is_faint=bool(smooth)))
+    curves.append(Curve(name=text.SMOOTHED_LOSS, points=smooth))
+    curves.append(Curve(name=text.EVALUATION_LOSS, points=evaluation, color="warn", has_dots=True))
+    best = min(evaluation, key=lambda point: point[1], default=None)
+    marks = [Mark(name=text.lowest(f"{best[1]:.3f}", int(best[0])), point=best)] if best else []
+    return line_chart(text.LOSS_PLOT, curves, x_title=text.STEP, y_title=text.LOSS, marks=marks)
 
 
-def speeds(curve: Mapping[str, list[Any]]) -> pd.DataFrame:
+def _points(curve: Mapping[str, list[Any]]) -> list[tuple[float, float]]:
+    pairs = zip(curve["step"], curve["loss"], strict=True)
+    return [(step, round(loss, 4)) for step, loss in pairs if loss is not None]
+
+
+def speeds(curve: Mapping[str, list[Any]]) -> Markup:
     """Seconds of audio trained on in a second, by step."""
-    rows = [
+    points = [
         (step, round(audio / took, 2))
         for step, audio, took in zip(curve["step"], curve["audio_s"], curve["step_s"], strict=True)
         if audio is not None and took
     ]
-    return pd.DataFrame(rows, columns=[text.STEP, text.AUDIO_A_SECOND])
+    return line_chart(
+        text.SPEED_PLOT,
+        [Curve(name=text.AUDIO_A_SECOND, points=points)],
+        x_title=text.STEP,
+        y_title=text.AUDIO_A_SECOND,
+        starts_at_zero=True,
+    )
 
 
 def samples(events: list[Event], run: Path) -> Markup:

@@ -1,0 +1,108 @@
+"""The page in a browser over a project that is there: its address, its names, and a console without complaints."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import torch
+from playwright.sync_api import Browser, Page, expect
+
+from tests.webui.app import running_app
+from tests.webui.browser import running_browser
+from tests.webui.small_project import make_project
+from utils.audio.write import write_wav
+from utils.config import DATASET_RATE
+from webui import text
+
+pytestmark = [pytest.mark.browser, pytest.mark.programs]
+expect.set_options(timeout=30_000)
+
+SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+IN_VIEW = """() => [...document.querySelectorAll('button.primary')].filter(e => e.offsetParent).filter(e => {
+    const box = e.getBoundingClientRect()
+    const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)
+    return box.top >= 0 && box.bottom <= innerHeight && (top === e || e.contains(top))
+}).length"""
+"""Primary buttons that can be clicked without scrolling."""
+NAMES = "() => [...document.querySelectorAll('[aria-label]')].map(e => e.getAttribute('aria-label'))"
+KEYS = "() => [...document.querySelectorAll('[role=status]')].map(e => e.textContent).filter(t => /^common\\./.test(t))"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    output = tmp_path_factory.mktemp("output")
+    for name in ("anna", "maria"):
+        for sound in (make_project(output, name).dataset / "wavs").iterdir():
+            write_wav(sound, torch.zeros(1, DATASET_RATE), DATASET_RATE)
+    with running_app(output) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as opened:
+        yield opened
+
+
+def opened(browser: Browser, address: str, size: str, said: list[str]) -> Page:
+    page = browser.new_page(viewport=SIZES[size])
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("response", lambda answer: said.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None)
+    page.goto(address)
+    return page
+
+
+def tab(page: Page, name: str):
+    return page.get_by_role("tab", name=name, exact=True)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_tab_shows_its_action_and_the_console_stays_empty(browser: Browser, address: str, size: str) -> None:
+    said: list[str] = []
+    page = opened(browser, f"{address}?project=maria", size, said)
+    expect(page.get_by_label(text.PROJECT, exact=True)).to_have_value("maria")
+    for name in (text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB, text.DATA_TAB):
+        tab(page, name).click()
+        page.wait_for_function(f"({IN_VIEW})() >= 1")
+    page.locator("#clips-table [role=gridcell]").first.click()
+    expect(page.locator("#clip-box")).to_be_visible()
+    page.locator("#clip-exclude").click()
+    expect(page.locator("#clip-title")).to_contain_text(text.STATUS["dropped"])
+    for hidden in ("#clip-name", "#clip-shown"):
+        expect(page.locator(hidden)).to_be_hidden()
+    page.locator("#clip-restore").click()
+    expect(page.locator("#clip-title")).to_contain_text(text.STATUS["used"])
+    assert not [name for name in page.evaluate(NAMES) if re.search(r"\.\d{3,}", name)]
+    assert page.evaluate(KEYS) == []
+    assert said == []
+    page.close()
+
+
+def test_project_and_tab_stand_in_the_address(browser: Browser, address: str) -> None:
+    page = opened(browser, f"{address}?project=maria&tab=train", "desk", [])
+    project = page.get_by_label(text.PROJECT, exact=True)
+    expect(project).to_have_value("maria")
+    expect(tab(page, text.TRAIN_TAB)).to_have_attribute("aria-selected", "true")
+    tab(page, text.INFERENCE_TAB).click()
+    page.wait_for_url(re.compile("tab=inference"))
+    page.reload()
+    expect(tab(page, text.INFERENCE_TAB)).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(tab(page, text.TRAIN_TAB)).to_have_attribute("aria-selected", "true")
+    expect(project).to_have_value("maria")
+    project.click()
+    page.get_by_role("option", name="anna").click()
+    page.wait_for_url(re.compile("project=anna"))
+    page.go_back()
+    page.wait_for_url(re.compile("project=maria"))
+    expect(project).to_have_value("maria")
+    page.close()
+
+
+def test_a_project_that_is_gone_leaves_the_page_with_one_that_is_there(browser: Browser, address: str) -> None:
+    page = opened(browser, f"{address}?project=nobody&tab=nothing", "desk", [])
+    expect(page.get_by_label(text.PROJECT, exact=True)).to_have_value(re.compile("anna|maria"))
+    expect(tab(page, text.DATA_TAB)).to_have_attribute("aria-selected", "true")
+    page.wait_for_url(re.compile("project=(anna|maria)"))
+    page.close()

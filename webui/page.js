@@ -1,0 +1,55 @@
+// The page beside gradio: project and tab stand in the address, and names that gradio's own parts give are mended.
+(() => {
+  if (window.studioPage) return
+  const params = () => new URL(location.href).searchParams
+
+  // `wanted` holds what the address shall say; going to another project is a step that "back" undoes.
+  const go = (wanted, isStep) => {
+    const address = new URL(location.href)
+    for (const [name, value] of Object.entries(wanted)) value ? address.searchParams.set(name, value) : address.searchParams.delete(name)
+    if (address.href !== location.href) history[isStep ? 'pushState' : 'replaceState'](wanted, '', address)
+  }
+  const tabs = () => [...document.querySelectorAll('[role="tab"][data-tab-id]')]
+  const open = name => tabs().find(tab => tab.dataset.tabId === name && tab.getAttribute('aria-selected') !== 'true')?.click()
+
+  document.addEventListener('click', event => {
+    const tab = event.target.closest?.('[role="tab"][data-tab-id]')
+    if (tab && event.isTrusted) go({ tab: tab.dataset.tabId }, true)
+  })
+  let project = null
+  window.addEventListener('popstate', () => {
+    // gradio's lists are filled by the server: another project is loaded with the page.
+    if ((params().get('project') ?? '') !== (project ?? '')) location.reload()
+    else open(params().get('tab') ?? tabs()[0]?.dataset.tabId)
+  })
+
+  const ROUNDED = /(\d+\.\d{2})\d{3,}/g
+  const mend = element => {
+    const name = element.getAttribute('aria-label')
+    if (name && name.search(ROUNDED) >= 0) element.setAttribute('aria-label', name.replace(ROUNDED, '$1'))
+    if (element.getAttribute('role') === 'status' && /^common\.\w+$/.test(element.textContent.trim())) element.textContent = ''
+  }
+  let isOpened = false
+  const look = () => {
+    for (const element of document.querySelectorAll('[aria-label], [role="status"]')) mend(element)
+    if (!isOpened && tabs().length) {
+      isOpened = true
+      if (params().get('tab')) open(params().get('tab'))
+    }
+  }
+  let isDue = false
+  new MutationObserver(() => {
+    if (isDue) return
+    isDue = true
+    requestAnimationFrame(() => { isDue = false; look() })
+  }).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributeFilter: ['aria-label'] })
+
+  window.studioPage = {
+    wanted: name => params().get('project') || name,
+    show: name => {
+      const isStep = project !== null && project !== name
+      project = name || null
+      go({ project: name }, isStep)
+    },
+  }
+})()
