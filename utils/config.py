@@ -76,6 +76,8 @@ class TrainConfig(Config):
     """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
     seed: int = 1
     """Fixes shuffling, conditioning crops and dropout."""
+    processes: int = 1
+    """Processes that train together on this computer, each with a GPU and a batch of its own; 0 is one for each GPU."""
     threads: int | None = None
     """CPU threads that the training process computes with; as many as it may use when not given."""
     num_workers: int | None = None
@@ -189,6 +191,7 @@ class TrainConfig(Config):
             "eval_batch_size": 1,
             "warmup_steps": 0,
             "threads": 1,
+            "processes": 0,
             "max_audio_length": int(MIN_CLIP_SECONDS * DATASET_RATE),
             "max_text_length": 1,
             "seed": 0,

@@ -143,7 +143,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
         f"{world.resume_command}\n{world.resume_command} --allow-changes"
     ),
     "utils/cli/base.py _where": lambda world, capsys: listed(capsys),
-    "utils/cli/train.py _train": lambda world, _: world.interrupted,
+    "utils/cli/train.py train_and_print": lambda world, _: world.interrupted,
     "utils/cli/language.py _next": lambda world, _: "\n".join(next_of(world, p) for p in (world.empty, world.project)),
     "utils/cli/preflight.py _recommend": lambda world, capsys: recommended(world, capsys),
 }

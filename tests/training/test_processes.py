@@ -104,11 +104,20 @@ def test_two_processes_train_like_one_that_accumulates(processes: ForkServerCont
     assert begin(processes, project, "--dropout", "0") == [0, 0], logs(project)
     one = fine_tune(config_of(project, num_epochs=3, batch_size=1, grad_accumulation=WORLD, dropout=0.0, device="cpu"))
     shared = project.runs / "shared"
-    for kind, keys in (("step", ("step", "epoch", "lr", "loss")), ("eval", ("loss",))):
+    started = [events_of(folder, "started")[0] for folder in (shared, one.folder)]
+    assert [event["processes"] for event in started] == [WORLD, 1]
+    assert [event["global_batch"] for event in started] == [WORLD, WORLD]
+    assert [event["buckets"] for event in started] == ["gradients lie in them", None]
+    for kind, keys in (("step", ("step", "epoch", "lr")), ("eval", ("step",))):
         mine, theirs = events_of(shared, kind), events_of(one.folder, kind)
-        assert len(mine) == len(theirs)
-        for ours, reference in zip(mine, theirs, strict=True):
-            assert [ours[key] for key in keys] == pytest.approx([reference[key] for key in keys], rel=1e-2)
+        assert [[event[key] for key in keys] for event in mine] == [[event[key] for key in keys] for event in theirs]
+        losses = [event["loss"] for event in theirs]
+        assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=1e-5)
+    mine, theirs = (
+        read_weights(next(run.glob("checkpoints/step-*")) / "model.safetensors") for run in (shared, one.folder)
+    )
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ class ProgressEvents:
     """
 
     def __init__(self, events: Path) -> None:
-        self._events = events
+        self.events = events
         self._what = ""
         self._next = 0.0
 
@@ -126,7 +126,7 @@ class ProgressEvents:
         if what == self._what and now < self._next and done != total:
             return
         self._what, self._next = what, now + PROGRESS_EVERY_S
-        with closing(EventWriter(self._events)) as writer:
+        with closing(EventWriter(self.events)) as writer:
             writer.write("progress", what=what, done=done, total=total)
 
 
@@ -138,11 +138,27 @@ def _prepare(config: PrepareConfig, report: ProgressFn) -> None:
 
 def _train(config: TrainConfig, report: ProgressFn) -> None:
     from utils.bases.fetch import fetch_base
+    from utils.training.launch import launch, num_processes
+
+    fetch_base(config.base, progress=report)
+    if (count := num_processes(config)) == 1:
+        train_for_job(config, report)
+        return
+    assert isinstance(report, ProgressEvents)
+    if status := launch(config, count, job=report.events.parent):
+        raise SystemExit(status)
+
+
+def train_for_job(config: TrainConfig, report: ProgressFn) -> None:
+    """Train in this process, for a job.
+
+    Raises:
+        SystemExit: the run was stopped by a signal that nobody announced in job.json.
+    """
     from utils.events.progress import Progresses
     from utils.jobs.stopping import exit_status
     from utils.training.run import fine_tune
 
-    fetch_base(config.base, progress=report)
     result = fine_tune(config, progress=Progresses(data=report))
     print(result.folder)
     if status := exit_status(result.stop_signal, result.folder):

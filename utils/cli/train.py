@@ -5,6 +5,7 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from utils.cli.common import error_exits, given_fields, progress_phases, run_command
@@ -52,6 +53,8 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     with error_exits():
         words, notes = translate_words(sys.argv[1:] if args is None else args)
+    # As other launchers spell it.
+    words = ["0" if (before, word) == ("--processes", "auto") else word for before, word in pairwise(["", *words])]
     command = partial(_command, given=given_fields(words), notes=notes)
     run_command(TrainCommand, command, "Fine-tune the GPT of a base model on a prepared dataset.", words)
 
@@ -83,6 +86,20 @@ def _preflight(config: TrainConfig, given: Collection[str]) -> "Row":
 
 
 def _train(config: TrainConfig) -> None:
+    from utils.training.launch import launch, num_processes
+
+    if (count := num_processes(config)) == 1:
+        train_and_print(config)
+    elif status := launch(config, count):
+        raise SystemExit(status)
+
+
+def train_and_print(config: TrainConfig) -> None:
+    """Train in this process and print what came of it.
+
+    Raises:
+        SystemExit: the run was stopped by a signal; its status is 128 plus the signal's number.
+    """
     from utils.jobs.stopping import exit_status
 
     result, project = train_with_bars(config), open_project(config.project, config.output)

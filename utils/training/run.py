@@ -24,6 +24,7 @@ from utils.training.best_by_speech import choose_best
 from utils.training.claim import claimed
 from utils.training.data.load import TrainingData
 from utils.training.divergence import Divergence
+from utils.training.launch import num_processes
 from utils.training.loop import End, fit
 from utils.training.optimizer.precision import DTYPES
 from utils.training.plan import RunPlan, plan_run
@@ -93,6 +94,12 @@ def fine_tune(
             longer a number.
     """
     progress = progress or Progresses()
+    if (count := num_processes(config)) > 1:
+        raise UserError(
+            what=f"processes is {count}, and this call trains in one process",
+            where="processes",
+            fix="use the train command, which starts them, or start your program with torchrun",
+        )
     plan = plan_run(config, project=project)
     # Before the first process group, CUDA context or model: two trainings on one device would both fail.
     with claimed(plan.config.device, plan.project):
@@ -189,6 +196,10 @@ def _log_start(state: RunState, services: Services, plan: RunPlan, data: Trainin
         precision=services.trainer.precision,
         device=str(services.trainer.device),
         processes=services.trainer.accelerator.num_processes,
+        global_batch=plan.config.batch_size
+        * plan.config.grad_accumulation
+        * services.trainer.accelerator.num_processes,
+        buckets=services.trainer.buckets,
         total_steps=services.total_steps(state),
         resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
         changed=sorted(plan.resumed.changed) if plan.resumed else [],

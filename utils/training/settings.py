@@ -16,7 +16,16 @@ OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_
 OWN = ("project", "output", "resume", "allow_changes")
 """Settings that say where a run lies and how it is started, not what it is: always those given now."""
 FREE = (
-    *("num_epochs", "device", "threads", "num_workers", "prefetch_factor", "pin_memory", "checkpoint_every"),
+    *(
+        "num_epochs",
+        "device",
+        "processes",
+        "threads",
+        "num_workers",
+        "prefetch_factor",
+        "pin_memory",
+        "checkpoint_every",
+    ),
     *("checkpoint_minutes", "keep_checkpoints", "patience", "max_hours", "best_by", "sample_text", "log_to"),
 )
 """Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""

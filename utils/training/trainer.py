@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.bases.base import Base
@@ -127,6 +128,14 @@ class Trainer:
         """Of the phases of training steps."""
         self.num_steps = 0
         """Optimizer steps done."""
+
+    @property
+    def buckets(self) -> str | None:
+        """How DistributedDataParallel sums gradients; None in a single process."""
+        model = self.model
+        if not isinstance(model, DistributedDataParallel):
+            return None
+        return "gradients lie in them" if model.gradient_as_bucket_view else "gradients are copied"
 
     @property
     def can_accumulate(self) -> bool:
