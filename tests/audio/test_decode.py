@@ -219,3 +219,54 @@ def test_a_playlist_in_disguise_opens_no_connection(tmp_path: Path) -> None:
             assert duration(tmp_path / name) is None
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+def encoded(path: Path, codec: str, rate: int) -> None:
+    """Ten seconds of a tone that rises and falls."""
+    at = np.arange(10 * rate) / rate
+    samples = (0.3 * np.sin(2 * np.pi * 200 * at) * (0.5 + 0.5 * np.sin(3 * at))).astype(np.float32)
+    with av.open(str(path), "w") as file:
+        track = file.add_stream(codec, rate=rate, layout="mono")
+        frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+        frame.sample_rate = rate
+        to_format = av.AudioResampler(format=track.format.name, layout="mono", rate=rate)
+        for part in [*to_format.resample(frame), *to_format.resample(None)]:
+            file.mux(track.encode(part))
+        file.mux(track.encode(None))
+
+
+FORMATS = [("a.m4a", "aac", 22_050), ("a.aac", "aac", 22_050), ("a.webm", "libopus", 48_000)]
+
+
+@pytest.mark.parametrize(("name", "codec", "rate"), FORMATS, ids=lambda value: str(value))
+def test_a_damaged_recording_is_read_around_the_damage_which_is_told(
+    tmp_path: Path, name: str, codec: str, rate: int
+) -> None:
+    """Players read such files to their end; they were refused with a number of FFmpeg's."""
+    path, lost = tmp_path / name, list[float]()
+    encoded(path, codec, rate)
+    whole, _ = decode(path, lost_s=lost)
+    assert lost == []
+    content = bytearray(path.read_bytes())
+    noise = np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8).tobytes()
+    content[len(content) // 2 : len(content) // 2 + 600] = noise
+    path.write_bytes(content)
+    damaged, _ = decode(path, lost_s=lost)
+    assert lost and 0 < sum(lost) < 8
+    assert damaged.shape[1] / rate + sum(lost) == pytest.approx(10, abs=0.7) or damaged.shape[1] == whole.shape[1]
+    assert sum(part.shape[1] for part, _ in stream(path)) == pytest.approx(damaged.shape[1], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["a.webm", "a.flac"])
+def test_what_is_missing_at_the_end_is_told(tmp_path: Path, name: str) -> None:
+    path, lost = tmp_path / name, list[float]()
+    if name == "a.flac":
+        soundfile.write(path, np.random.default_rng(0).normal(0, 0.1, 220_500), 22_050)
+    else:
+        encoded(path, "libopus", 48_000)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * 0.6)])
+    wav, rate = decode(path, lost_s=lost)
+    assert wav.shape[1] / rate + sum(lost) == pytest.approx(10, abs=0.3) and sum(lost) > 3
+    # Of a part that was read whole nothing is missing.
+    assert decode(path, start_s=1, max_seconds=2, lost_s=(part := [])) and part == []

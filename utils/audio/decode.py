@@ -4,6 +4,7 @@ Shapes: T samples, C channels.
 """
 
 import logging
+import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -40,7 +41,9 @@ LOUDEST = 8.0
 
 # Containers only: playlists (hls, dash, concat) would make FFmpeg open other files and addresses.
 _CONTAINERS = "wav,w64,flac,mp3,ogg,aac,aiff,caf,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2"
-_BLOCK = 65_536
+_BLOCK, _HEAD = 65_536, 8_192
+_MISCOUNTED_S = 0.1
+"""Headers of compressed files count a frame or two of silence more or less than there is."""
 _WHOLE = 0.99
 """Of the samples that a WAV announces: some programs miscount by a few, what was cut off lacks more."""
 
@@ -64,7 +67,12 @@ def load_audio(path: Path, sample_rate: int, *, max_seconds: float | None = None
 
 
 def decode(
-    path: Path, *, start_s: float = 0.0, max_seconds: float | None = None, channel: Channel = "mix"
+    path: Path,
+    *,
+    start_s: float = 0.0,
+    max_seconds: float | None = None,
+    channel: Channel = "mix",
+    lost_s: list[float] | None = None,
 ) -> tuple[Tensor, int]:
     """The samples of a recording, as one channel.
 
@@ -74,6 +82,8 @@ def decode(
         max_seconds: decoding stops soon after this many seconds, so that an hour of sound costs no more
             memory than a clip; the result is then longer than this, but not complete.
         channel: which channel to take; `right` of a mono recording is its only one.
+        lost_s: gets the length of each damaged part, in seconds. Where its place is known it is silent in the result,
+            so that all else keeps its time; at the end it is what the header announces and nobody can read.
 
     Returns:
         Mono float32, nominally in [-1, 1], shape [1, T] with T > 0, and its sample rate in Hz.
@@ -83,12 +93,19 @@ def decode(
             samples, or has a sample rate or channel count that no recording of speech has.
     """
     _check_file(path)
+    lost = [] if lost_s is None else lost_s
     try:
-        return _decode_soundfile(path, start_s, max_seconds, channel)
+        wav, rate = _decode_soundfile(path, start_s, max_seconds, channel)
     except (soundfile.LibsndfileError, TypeError) as error:
         # TypeError is soundfile's answer to names such as take.raw, whose format it cannot guess.
         log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
-    return _decode_av(path, start_s, max_seconds, channel)
+        wav, rate = _decode_av(path, start_s, max_seconds, channel, lost)
+    if lost_s is not None:
+        announced, end = _announced(path), start_s + (max_seconds or math.inf)
+        missing = min(announced, end) - start_s - wav.shape[1] / rate
+        if missing > _MISCOUNTED_S + 0.001 * announced:
+            lost_s.append(missing)
+    return wav, rate
 
 
 def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
@@ -109,12 +126,15 @@ def stream(path: Path) -> Iterator[tuple[Tensor, int]]:
         UserError: as for `decode`; also midway, when what follows is damaged.
     """
     _check_file(path)
+    done = 0
     try:
         with soundfile.SoundFile(path) as sound:
             if sound.format == "RAW":
                 raise TypeError("headerless audio")
             _check_format(path, sound.samplerate, sound.channels)
-            yield from _parts(path, _soundfile_blocks(sound), sound.samplerate)
+            for part, rate in _parts(path, _soundfile_blocks(sound), sound.samplerate):
+                done += part.shape[1]
+                yield part, rate
             return
     except (soundfile.LibsndfileError, TypeError) as error:
         log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
@@ -123,14 +143,16 @@ def stream(path: Path) -> Iterator[tuple[Tensor, int]]:
         with av.open(str(path.absolute()), options=options) as container:
             if not container.streams.audio:
                 raise unreadable(path, "has no audio stream")
-            frames = container.decode(container.streams.audio[0])
+            frames = _frames(container, [])
             first = next(frames, None)
-            if first is None:
+            if not isinstance(first, av.AudioFrame):
                 raise unreadable(path, "holds no samples")
             _check_format(path, first.sample_rate, first.layout.nb_channels)
-            yield from _parts(path, _av_blocks(path, chain([first], frames), first.sample_rate), first.sample_rate)
+            # What came before the damage that stopped soundfile was given already.
+            blocks = _skip(_av_blocks(path, chain([first], frames), first.sample_rate), done)
+            yield from _parts(path, blocks, first.sample_rate)
     except (av.FFmpegError, ValueError) as error:
-        raise unreadable(path, f"cannot be read as audio ({error})") from error
+        raise unreadable(path, f"cannot be read as audio ({_said(error)})") from error
 
 
 def _parts(path: Path, blocks: Iterable[Block], sample_rate: int) -> Iterator[tuple[Tensor, int]]:
@@ -169,6 +191,15 @@ def duration(path: Path) -> float | None:
         return None
 
 
+def _announced(path: Path) -> float:
+    """Length in seconds that a recording itself declares; 0 where it can only be guessed from its size."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    # MPEG audio is one frame after another; only Xing's header tells how many there are.
+    is_mpeg = head[:1] == b"\xff" or head[:3] == b"ID3"
+    return 0.0 if is_mpeg and not (b"Xing" in head or b"Info" in head) else duration(path) or 0.0
+
+
 def _check_file(path: Path) -> None:
     if not path.is_file():
         raise unreadable(path, "does not exist" if not path.exists() else "is not a file", fix="correct the path")
@@ -199,20 +230,21 @@ def _soundfile_blocks(sound: soundfile.SoundFile) -> Iterator[Block]:
         yield block.T
 
 
-def _decode_av(path: Path, start_s: float, max_seconds: float | None, channel: Channel) -> tuple[Tensor, int]:
+def _decode_av(
+    path: Path, start_s: float, max_seconds: float | None, channel: Channel, lost_s: list[float]
+) -> tuple[Tensor, int]:
     options = {"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
     try:
         # An absolute path cannot be mistaken for a protocol such as concat:.
         with av.open(str(path.absolute()), options=options) as container:
             if not container.streams.audio:
                 raise unreadable(path, "has no audio stream")
-            stream = container.streams.audio[0]
             if start_s > 1:
                 # A second early: the first frames after a jump are not yet what they should be in some codecs.
                 container.seek(int((start_s - 1) * av.time_base), backward=True)
-            frames = container.decode(stream)
+            frames = _frames(container, lost_s)
             first = next(frames, None)
-            if first is None:
+            if not isinstance(first, av.AudioFrame):
                 raise unreadable(path, "holds no samples")
             # The first frame knows better than the header, which HE-AAC writes with half the rate.
             _check_format(path, first.sample_rate, first.layout.nb_channels)
@@ -221,11 +253,57 @@ def _decode_av(path: Path, start_s: float, max_seconds: float | None, channel: C
             blocks = _skip(blocks, round(max(0.0, start_s - begin) * first.sample_rate) if start_s > 0 else 0)
             return _collect(path, blocks, first.sample_rate, max_seconds, channel)
     except (av.FFmpegError, ValueError) as error:
-        raise unreadable(path, f"cannot be read as audio ({error})") from error
+        raise unreadable(path, f"cannot be read as audio ({_said(error)})") from error
 
 
-def _av_blocks(path: Path, frames: Iterator[av.AudioFrame], sample_rate: int) -> Iterator[Block]:
+def _said(error: Exception) -> str:
+    """An error of FFmpeg without its number and path."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _frames(container: Any, lost_s: list[float]) -> Iterator[Any]:
+    """The frames of a container's first audio stream, and between them the seconds of what is damaged, as floats.
+
+    Players go on behind a damaged packet, and so does this. Damage before the first frame has no place.
+
+    Raises:
+        ValueError: most of it is damaged, as of what is encrypted; the rest would be noise.
+    """
+    missing = whole = damaged = 0.0
+    packets = container.demux(container.streams.audio[0])
+    while True:
+        packet = None
+        try:
+            packet = next(packets, None)
+            frames = [] if packet is None else packet.decode()
+        except av.InvalidDataError:
+            if packet is None:
+                break  # the container itself is damaged from here on
+            length = float((packet.duration or 0) * (packet.time_base or 0))
+            missing, damaged = missing + length, damaged + length
+            continue
+        if packet is None:
+            break
+        for frame in frames:
+            if missing and whole:
+                lost_s.append(missing)
+                yield missing
+            missing, whole = 0.0, whole + frame.samples / frame.sample_rate
+            yield frame
+    if damaged > whole:
+        raise ValueError("most of it is damaged")
+    if missing:
+        lost_s.append(missing)
+        yield missing
+
+
+def _av_blocks(path: Path, frames: Iterator[Any], sample_rate: int) -> Iterator[Block]:
+    num_channels = 1
     for frame in frames:
+        if isinstance(frame, float):
+            yield np.zeros((num_channels, round(frame * sample_rate)), dtype=np.float32)
+            continue
+        num_channels = frame.layout.nb_channels
         if frame.sample_rate != sample_rate:
             raise unreadable(
                 path, f"changes its sample rate from {sample_rate} to {frame.sample_rate} Hz within the file"

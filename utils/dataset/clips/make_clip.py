@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from utils.audio.decode import duration
+from utils.config import DATASET_RATE
 from utils.dataset.clips.existing import Existing
 from utils.dataset.clips.sound import Sound, SoundSettings, SoundTask
 from utils.dataset.formats.locate import WAVS, printable
@@ -95,7 +97,7 @@ class ClipMaker:
         """What becomes of the recording, its sound made; called in the order of the input."""
         clip, known = draft.clip, draft.known
         if draft.fault:
-            return self._drop_unless_had(clip, draft.fault)
+            return self._drop_unless_had(replace(clip, num_samples=_whole_length(draft)), draft.fault)
         if draft.task is None:
             assert known is not None
             return self._as_before(clip, known)
@@ -105,13 +107,13 @@ class ClipMaker:
         known = known or self.existing.by_sound.get(sound.audio_hash)
         clip = replace(
             clip,
-            num_samples=sound.num_samples,
+            num_samples=_whole_length(draft) if sound.is_cut else sound.num_samples,
             audio_hash=sound.audio_hash,
             wav_hash=sound.wav_hash,
             cleaning=self.settings.key if self.settings.changes_sound else "",
             trimmed_s=round(sound.trimmed_s, 4),
             gain_db=sound.gain_db,
-            measures=dict(sound.measures),
+            measures=dict(sound.measures) | ({"lost": sound.lost_s} if sound.lost_s else {}),
             fingerprint=sound.fingerprint,
         )
         if known is not None:
@@ -201,6 +203,16 @@ class ClipMaker:
             return kept.clip
         stem = re.sub(r"[^\w-]+", "_", Path(clip.source).stem)[:_NAME_LENGTH]
         return f"{WAVS}/{stem}-{clip.wav_hash[:12]}.wav"
+
+
+def _whole_length(draft: Draft) -> int:
+    """Samples at 22 050 Hz of a recording that is not decoded to its end, by its header; 0 where that says nothing."""
+    clip = draft.clip
+    if clip.end_s is not None:
+        return round((clip.end_s - clip.start_s) * DATASET_RATE)
+    path = Path(clip.source)
+    seconds = duration(path) if path.is_file() else None
+    return round(max(0.0, (seconds or 0.0) - clip.start_s) * DATASET_RATE)
 
 
 def place(clip: ClipReport) -> tuple[str, float, float | None]:

@@ -81,6 +81,8 @@ class Sound:
     """Taken off the beginning, in seconds."""
     gain_db: float = 0.0
     """Amplification."""
+    lost_s: float = 0.0
+    """Damaged in the recording, and silent in the clip."""
     measures: dict[str, float] = field(default_factory=dict)
     """See `utils.dataset.quality.measures`."""
     fingerprint: str = ""
@@ -115,10 +117,12 @@ class SoundMaker:
         return {task.item: vars(sound), **scores}
 
     def _make(self, task: SoundTask) -> tuple[Sound, Tensor]:
-        parts = [self._decode(span) for span in task.spans]
+        lost: list[float] = []
+        parts = [self._decode(span, lost) for span in task.spans]
         wav = torch.cat([resample(part, rate, DATASET_RATE) for part, rate, _ in parts], dim=1)
         raw = to_pcm16(wav)
-        sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=any(cut for _, _, cut in parts))
+        is_cut = any(cut for _, _, cut in parts)
+        sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=is_cut, lost_s=round(sum(lost), 3))
         if not raw.numpy().any():
             return replace(sound, is_silent=True), wav
         done = clean(wav, DATASET_RATE, self.settings.cleaning)
@@ -136,12 +140,16 @@ class SoundMaker:
             sound = replace(sound, measures=measures, fingerprint=packed(fingerprint(done.wav, DATASET_RATE)))
         return sound, done.wav
 
-    def _decode(self, span: Span) -> tuple[Tensor, int, bool]:
+    def _decode(self, span: Span, lost_s: list[float]) -> tuple[Tensor, int, bool]:
         """A part's samples [1, N] at its own rate, the rate, and whether there was more than the longest clip takes."""
         longest = self.settings.max_samples / DATASET_RATE + _EDGES_S
         wanted = math.inf if span.end_s is None else span.end_s - span.start_s
         wav, rate = decode(
-            Path(span.audio), start_s=span.start_s, max_seconds=min(longest, wanted), channel=self.settings.channel
+            Path(span.audio),
+            start_s=span.start_s,
+            max_seconds=min(longest, wanted),
+            channel=self.settings.channel,
+            lost_s=lost_s,
         )
         limit = round(min(longest, wanted) * rate)
         return wav[:, :limit], rate, wanted > longest and wav.shape[1] > limit

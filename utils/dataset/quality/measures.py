@@ -1,8 +1,9 @@
 """Flag clips whose measures stand out, with the reason.
 
-Measures of one clip: dc (share of full scale), clipping (share of samples), snr (dB), speech (share of the time),
-loudness (LUFS), begins and ends (dB relative to the speech), rate (letters a second), mos (DNSMOS, 1 to 5), voice
-(similarity to the speaker's other clips, -1 to 1), cer (character error rate of the recognized text).
+Measures of one clip: dc (share of full scale), clipping (share of samples), snr (dB), speech (share of the time), lost
+(seconds that are damaged in the recording), loudness (LUFS), begins and ends (dB relative to the speech), rate (letters
+a second), mos (DNSMOS, 1 to 5), voice (similarity to the speaker's other clips, -1 to 1), cer (character error rate of
+the recognized text).
 """
 
 from collections import defaultdict
@@ -96,6 +97,7 @@ def _own_flags(clip: ClipReport, limits: Thresholds, loudness: float | None) -> 
     """What a clip shows without the others."""
     m = clip.measures
     found: list[tuple[bool, str, str]] = [
+        ("lost" in m, "damaged", f"{m.get('lost', 0):.2f} s of the recording cannot be decoded and are silent"),
         (
             m.get("snr", 99) < limits.snr,
             "noise",
