@@ -207,6 +207,18 @@ class TrainConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DemoConfig(Config):
+    """Prepare, train, export and speak with the bundled voice."""
+
+    project: str = "demo"
+    """Name of the voice; its folder below `output`."""
+    output: Path = Path("output")
+    """The folder that holds all projects."""
+    base: str = STARTER
+    """Base model to fine-tune; tiny is quicker, but speaks noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExportConfig(Config):
     """Export a run's weights together with its base as one model folder."""
 

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,10 +19,12 @@ from utils.cli.evaluate import ROWS
 from utils.cli.evaluate import table as evaluation_table
 from utils.cli.synthesize import synthesize
 from utils.cli.train import train_with_bars
-from utils.config import STARTER, Config, ExportConfig, SynthesizeConfig, TrainConfig
+from utils.config import DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.evaluation.settings import EvaluateConfig
-from utils.project.paths import assets_folder, open_project
+from utils.events.progress import ProgressFn
+from utils.jobs.stopping import exit_status
+from utils.project.paths import AFTER, BEFORE, assets_folder, open_project
 
 if TYPE_CHECKING:
     from utils.dataset.storage.report import Report
@@ -38,18 +41,6 @@ NUM_SPOKEN = 2
 """Held-out sentences that a voice speaks when it only makes noise: nothing is measured then."""
 SYNTHESIZER_VOICE = "en-us+f2"
 """The bundled voice's own, so that differences are the model's and not another voice's."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DemoConfig(Config):
-    """Prepare, train, export and speak with the bundled voice."""
-
-    project: str = "demo"
-    """Name of the voice; its folder below `output`."""
-    output: Path = Path("output")
-    """The folder that holds all projects."""
-    base: str = STARTER
-    """Base model to fine-tune; tiny is quicker, but speaks noise."""
 
 
 @dataclass
@@ -75,10 +66,10 @@ def _demo(config: DemoConfig) -> None:
 
     stages = Stages()
     voice = assets_folder() / "demo_voice"
-    report = stages.run("prepare", lambda: _prepare(config, voice))
+    report = stages.run("prepare", lambda: _with_bars(partial(_prepare, config, voice)))
     training = TrainConfig(project=config.project, output=config.output, base=config.base)
     trained = stages.run("train", lambda: train_with_bars(training))
-    ready = stages.run("export", lambda: _export(config))
+    ready = stages.run("export", lambda: _with_bars(partial(_export, config)))
     # Measuring makes sense where the base has learned to speak.
     if find_base(config.base).can_speak:
         found = stages.run("measure", lambda: compare_voices(config, voice))
@@ -91,19 +82,53 @@ def _demo(config: DemoConfig) -> None:
     Console().print(_table(report, trained, stages.seconds, ready, wavs), soft_wrap=True)
 
 
-def _prepare(config: DemoConfig, voice: Path) -> "Report":
+def try_voice(config: DemoConfig, report: ProgressFn) -> None:
+    """Prepare, train and export as the command does, then let base and trained model speak one held-out sentence.
+
+    Args:
+        config: the settings.
+        report: called with how far it is.
+
+    Raises:
+        UserError: any fault of a stage.
+        SystemExit: the training was stopped.
+    """
+    from utils.events.progress import Progresses
+    from utils.training.run import fine_tune
+
+    voice, project = assets_folder() / "demo_voice", open_project(config.project, config.output)
+    _prepare(config, voice, report)
+    training = TrainConfig(project=config.project, output=config.output, base=config.base)
+    steps = Progresses(data=report, steps=lambda done, total, loss: report("training steps", done, total))
+    trained = fine_tune(training, progress=steps)
+    if trained.stop_signal is not None:
+        raise SystemExit(exit_status(trained.stop_signal, trained.folder))
+    ready = _export(config, report)
+    sentence = voice.with_name(HELD_OUT).read_text(encoding="utf-8").splitlines()[0]
+    pair = zip((config.base, str(project.ready)), (BEFORE, AFTER), strict=True)
+    for number, (model, name) in enumerate(pair):
+        report("speaking", number, 2)
+        out, reference = project.folder / name, ready / "reference.wav"
+        synthesize(SynthesizeConfig(model=model, reference=reference, language="en", text=sentence, out=out))
+    report("speaking", 2, 2)
+
+
+def _prepare(config: DemoConfig, voice: Path, progress: ProgressFn) -> "Report":
     from utils.dataset.build import prepare
 
     settings = PrepareConfig(project=config.project, output=config.output, base=config.base, input=voice, language="en")
-    with progress_phases() as progress:
-        return prepare(settings.validate(where="demo"), progress=progress)
+    return prepare(settings.validate(where="demo"), progress=progress)
 
 
-def _export(config: DemoConfig) -> Path:
+def _export(config: DemoConfig, progress: ProgressFn) -> Path:
     from utils.inference.export import export_model
 
+    return export_model(ExportConfig(project=config.project, output=config.output), progress=progress)
+
+
+def _with_bars(stage: Callable[[ProgressFn], Result]) -> Result:
     with progress_phases() as progress:
-        return export_model(ExportConfig(project=config.project, output=config.output), progress=progress)
+        return stage(progress)
 
 
 def compare_voices(config: DemoConfig, voice: Path) -> "Evaluation":
@@ -130,7 +155,7 @@ def compare_voices(config: DemoConfig, voice: Path) -> "Evaluation":
 
 def keep_pair(found: "Evaluation", folder: Path) -> list[Path]:
     """The first sentence, spoken before and after training, under names that are easy to find."""
-    pair = [folder / "spoken_before.wav", folder / "spoken_after.wav"]
+    pair = [folder / BEFORE, folder / AFTER]
     for model, path in zip(found.models, pair, strict=True):
         shutil.copyfile(found.folder / model.scores[0].wav, path)
     return pair

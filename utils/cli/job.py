@@ -18,7 +18,7 @@ import tyro
 from utils import jobs
 from utils.bases.catalog import DownloadConfig
 from utils.cli.common import error_exits
-from utils.config import Config, ExportConfig, SynthesizeConfig, TrainConfig
+from utils.config import Config, DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
@@ -200,6 +200,12 @@ def _preflight(config: TrainConfig, report: ProgressFn) -> None:
     measure_switches(config, report)
 
 
+def _demo(config: DemoConfig, report: ProgressFn) -> None:
+    from utils.cli.demo import try_voice
+
+    try_voice(config, report)
+
+
 def _fix(config: FixConfig, report: ProgressFn) -> None:
     from utils.dataset.edits.fixes import apply
 
@@ -228,6 +234,7 @@ COMMANDS: dict[str, Command[Any]] = {
     "prepare": Command(PrepareConfig, _prepare),
     "train": Command(TrainConfig, _train),
     "export": Command(ExportConfig, _export),
+    "demo": Command(DemoConfig, _demo),
     "fix": Command(FixConfig, _fix),
     "language": Command(LanguageConfig, _language),
     "evaluate": Command(EvaluateConfig, _evaluate),

@@ -142,6 +142,10 @@ class Project:
             ) from error
 
 
+BEFORE, AFTER = "spoken_before.wav", "spoken_after.wav"
+"""In a project's folder: a sentence by the base and by the trained voice, once the sample voice was tried."""
+
+
 def open_project(name: str, output: Path) -> Project:
     """The project `name` below `output`; nothing is created.
 

@@ -153,7 +153,8 @@ def trials(project: Project, comparison: str) -> list[Trial]:
     found = []
     for line, (first, second) in itertools.product(range(len(takes[0].lines)), itertools.combinations(takes, 2)):
         a, b = chance.sample([first, second], 2)
-        if a.lines[line].file and b.lines[line].file:
+        # What was stopped half-way has a recording, too, and cannot be compared.
+        if a.lines[line].state == b.lines[line].state == "finished":
             found.append(Trial(comparison=comparison, line=line + 1, a=a.id, b=b.id))
     chance.shuffle(found)
     return found

@@ -9,6 +9,8 @@ OUTPUTS = (
     "project.language",
     "project.base",
     "project.activity",
+    "project.welcome",
+    "project.sample",
     "data.progress",
     "data.cancel",
     "data.revision",

@@ -1,7 +1,7 @@
 """Events of the project bar."""
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import data, project
+from webui.handlers import data, project, sample
 
 BAR = ("project.project", "project.language", "project.base", "project.last", "project.new_project")
 
@@ -31,6 +31,14 @@ def wire_project(frame: Frame) -> None:
         inputs=["project.new_project", "project.language", "project.base"],
         outputs=BAR,
         api_name="project_create",
+        show_progress=False,
+    )
+    wire(
+        frame,
+        ["project.try_sample:click"],
+        sample.try_sample,
+        outputs=BAR,
+        api_name="try_sample",
         show_progress=False,
     )
     wire(

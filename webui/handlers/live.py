@@ -22,7 +22,7 @@ from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import Change, Updates, Values
 from webui.fields import fields_of
-from webui.handlers import inference, server
+from webui.handlers import inference, sample, server
 from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of, kept
 from webui.handlers.training import FORM, starts
@@ -90,7 +90,9 @@ def _no_project(studio: Studio, values: Values) -> Updates:
         updates = kept(studio, None)
     except UserError as error:
         return {"project.activity": parts.message("error", error)}
-    if updates["project.project"].properties["choices"]:
+    has_none = not updates["project.project"].properties["choices"]
+    updates |= {"project.welcome": Change(visible=has_none), "project.sample": join()}
+    if not has_none:
         return updates
     return updates | {"project.activity": activity(None, []), "train.progress": parts.empty(text.NO_PROJECT_YET)}
 
@@ -115,6 +117,8 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
     is_gone = bool(wanted) and (chosen is None or chosen.name != wanted)
     updates: Updates = {
         "project.activity": activity(project, studio.jobs.running(studio.output)),
+        "project.welcome": Change(visible=False),
+        "project.sample": sample.shown(studio, project, found),
         "train.run": Change(
             choices=[(text.NEWEST_RUN, ""), *((text.run_choice(j.name, j.state), j.name) for j in runs)],
             **({"value": ""} if is_gone else {}),

@@ -21,7 +21,7 @@ def show_projects(studio: Studio, values: Values) -> Updates:
     names = [project.name for project in list_projects(studio.output)]
     wanted = (values.get("project.project"), values.get("project.last"))
     chosen = next((name for name in wanted if name in names), names[0] if names else None)
-    return _bar(studio, names, chosen)
+    return bar(studio, names, chosen)
 
 
 def create(studio: Studio, values: Values) -> Updates:
@@ -36,13 +36,13 @@ def create(studio: Studio, values: Values) -> Updates:
     settings = ProjectSettings(language=values["project.language"] or DEFAULT_LANGUAGE, base=base)
     project = create_project(name, studio.output, settings)
     names = [other.name for other in list_projects(studio.output)]
-    return _bar(studio, names, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
+    return bar(studio, names, project.name) | {"project.new_project": "", TOAST: text.project_created(project.name)}
 
 
 def choose(studio: Studio, values: Values) -> Updates:
     """Select an existing project."""
     project = studio.project(values["project.project"])
-    return _bar(studio, [other.name for other in list_projects(studio.output)], project.name)
+    return bar(studio, [other.name for other in list_projects(studio.output)], project.name)
 
 
 def keep_language(studio: Studio, values: Values) -> Updates:
@@ -100,7 +100,8 @@ def kept(studio: Studio, project: Project | None) -> Updates:
     return updates | {"project.language": _language(project), "project.base": base}
 
 
-def _bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:
+def bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:
+    """The bar with this project selected; None where there is none."""
     if chosen is None:
         return {
             "project.project": Change(choices=names, value=None),

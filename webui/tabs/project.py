@@ -4,6 +4,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from webui import text
+from webui.views.sample import welcome
 
 STORAGE_KEY = "xtts-studio-project"
 
@@ -41,8 +42,14 @@ def create_project_bar() -> dict[str, Block]:
             elem_id="new-project",
         )
     activity = gr.HTML(elem_id="activity")
+    with gr.Column(visible=False, elem_id="welcome", elem_classes=["panel-group"]) as welcome_box:
+        gr.HTML(welcome())
+        try_sample = gr.Button(text.TRY_SAMPLE, variant="primary", elem_id="try-sample")
     return {
         "activity": activity,
+        "welcome": welcome_box,
+        "try_sample": try_sample,
+        "sample": gr.HTML(elem_id="sample"),
         "project": project,
         "language": language,
         "base": base,

@@ -57,6 +57,23 @@ LANGUAGES = [
 FIRST_STEPS = _(
     "Enter a name under New project and create it. Then: 1 upload recordings, 2 train, 3 listen to the result."
 )
+WELCOME = _("Three ways to begin")
+TRY_SAMPLE = _("Try with the sample voice")
+WAYS_IN = (
+    (TRY_SAMPLE, _("One click, about four minutes: dataset, training, export and two recordings to compare.")),
+    (
+        _("I have recordings with transcripts"),
+        _("Create a project above, upload clips with metadata.csv, .txt files or subtitles in tab 1, then Step 1."),
+    ),
+    (
+        _("I have long audio without transcripts"),
+        _("Create a project, upload the audio, and choose a Whisper model under Options in tab 1."),
+    ),
+)
+SAMPLE_STARTED = _("The sample voice is being made: dataset, training, export, speech.")
+SAMPLE_DONE = _("The sample voice is ready")
+SPOKEN_BEFORE, SPOKEN_AFTER = _("before: the base"), _("after: the trained voice")
+SAMPLE_NEXT = _("Tab 2 shows its training, tab 3 speaks with it. For your own voice, create a project above.")
 NOTHING_RUNNING = _("No jobs running.")
 PROJECT_GONE = _("This project no longer exists. Select or create another one at the top of the page.")
 NO_PROJECT_YET = _("Create a project at the top of the page first.")
@@ -79,6 +96,7 @@ KINDS = {
     "evaluate": _("evaluation"),
     "synthesize": _("speech generation"),
     "download": _("download"),
+    "demo": _("sample voice"),
 }
 
 
