@@ -79,7 +79,7 @@ def score_clips(
         if any(work.get(key) is None for key in scorers.keys(digest).values())
     ]
     for _, results in run_tasks(
-        _ScoreFile(scorers), pending, processes=num_processes(len(pending), workers, usable_cpus())
+        _ScoreFiles(scorers), pending, processes=num_processes(len(pending), workers, usable_cpus())
     ):
         for result in results:
             work.put(result)
@@ -94,14 +94,13 @@ def score_clips(
 
 
 @dataclass
-class _ScoreFile:
-    """Scorers a wav on disk; picklable."""
+class _ScoreFiles:
+    """Scores wavs on disk; picklable."""
 
     scorers: Scorers
 
-    def __call__(self, task: tuple[str, str]) -> dict[str, Any]:
-        path, digest = task
-        return self.scorers.score(load_audio(Path(path), DATASET_RATE), digest)
+    def __call__(self, tasks: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        return [self.scorers.score({digest: load_audio(Path(path), DATASET_RATE) for path, digest in tasks})]
 
 
 class _Count:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from utils.errors import UserError
 
@@ -38,23 +38,23 @@ def num_processes(tasks: int, wanted: int | None, cpus: int) -> int:
 
 
 def run_tasks(
-    function: Callable[[Task], Result], tasks: Sequence[Task], *, processes: int
+    function: Callable[[Sequence[Task]], list[Result]], tasks: Sequence[Task], *, processes: int
 ) -> Iterator[tuple[list[Task], list[Result]]]:
     """Chunks of tasks with their results, in the order in which they are done.
 
     Args:
-        function: picklable; a method of an object takes the object along, once a chunk.
+        function: gives the results of a chunk; picklable, a method of an object takes the object along, once a chunk.
         tasks: picklable.
         processes: 1 does everything here.
 
     Raises:
         ProcessDied: one of them is gone.
     """
-    if processes <= 1:
-        for task in tasks:
-            yield [task], [function(task)]
-        return
     chunks = [tasks[start : start + _CHUNK] for start in range(0, len(tasks), _CHUNK)]
+    if processes <= 1:
+        for chunk in chunks:
+            yield list(chunk), function(chunk)
+        return
     context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
         # Loaded once and shared by all: less memory than a copy in each.
@@ -64,7 +64,10 @@ def run_tasks(
 
 
 def _in_pool(
-    pool: ProcessPoolExecutor, function: Callable[[Task], Result], chunks: list[Sequence[Task]], processes: int
+    pool: ProcessPoolExecutor,
+    function: Callable[[Sequence[Task]], list[Result]],
+    chunks: list[Sequence[Task]],
+    processes: int,
 ) -> Iterator[tuple[list[Task], list[Result]]]:
     waiting = list(reversed(chunks))
     running: dict[Future[list[Result]], Sequence[Task]] = {}
@@ -73,7 +76,7 @@ def _in_pool(
             # A few at a time: the parent's memory does not grow with the number of tasks.
             while waiting and len(running) < _QUEUED * processes:
                 chunk = waiting.pop()
-                running[pool.submit(_do_chunk, function, chunk)] = chunk
+                running[pool.submit(function, chunk)] = chunk
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield list(running.pop(future)), future.result()
@@ -85,10 +88,6 @@ def _in_pool(
     finally:
         for future in running:
             future.cancel()
-
-
-def _do_chunk(function: Callable[[Any], Any], chunk: Sequence[Any]) -> list[Any]:
-    return [function(task) for task in chunk]
 
 
 def _begin_worker() -> None:
