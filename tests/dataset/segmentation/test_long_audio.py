@@ -167,6 +167,7 @@ def test_what_was_heard_is_kept_piece_by_piece(
     (kept,) = (tmp_path / "kept").glob("words-*.jsonl")
     lines = kept.read_text().split("\n")
     assert sum(bool(line) for line in lines) >= 2, "a recording of more than 28 s has several pieces"
+    assert read_sources([audio], _reading(tmp_path, whisper)) == first, "the same words as when it was transcribed"
     # As a kill leaves it: the last piece half written.
     kept.write_text("\n".join(line for line in lines if line)[:-20])
     asked = []
