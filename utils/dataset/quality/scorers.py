@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,6 +56,8 @@ class Scorers:
         """The voices as packed vectors, each the mean over its clip."""
         from utils.dataset.quality.vectors import packed
 
+        assert self.base is not None
+        encoder = _speaker_encoder(self.base, self.encoder)
         parts = [crops(wav) for wav in wavs]
         found: list[str] = [""] * len(wavs)
         by_length: defaultdict[int, list[int]] = defaultdict(list)
@@ -63,7 +65,7 @@ class Scorers:
             by_length[part.shape[1]].append(number)
         for numbers in by_length.values():
             # One call for all crops of a length: a call for each clip costs half as much again.
-            vectors = self._encoder(torch.cat([parts[n] for n in numbers]), l2_norm=True)
+            vectors = encoder(torch.cat([parts[n] for n in numbers]), l2_norm=True)
             for number, own in zip(numbers, vectors.split([len(parts[n]) for n in numbers]), strict=True):
                 found[number] = packed(own.mean(dim=0))
         return found
@@ -75,18 +77,16 @@ class Scorers:
         audio = resample(wav, DATASET_RATE, SPEAKER_RATE).clamp(-1, 1)[0].numpy()
         return round(float(dnsmos.run(audio, sr=SPEAKER_RATE)["ovrl_mos"]), 3)
 
-    @cached_property
-    def _encoder(self) -> Any:
-        from utils.bases.base import Base
-        from utils.bases.loading import load_speaker_encoder
 
-        assert self.base is not None
-        encoder: Any = load_speaker_encoder(Base(self.base))
-        # Its convolutions then take a third less time on a CPU.
-        return encoder.to(memory_format=torch.channels_last)
+@cache
+def _speaker_encoder(base: Path, fingerprint: str) -> Any:
+    """A base's speaker encoder, loaded once a process: it takes longer than scoring ten clips."""
+    from utils.bases.base import Base
+    from utils.bases.loading import load_speaker_encoder
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("base", "encoder", "dnsmos")}
+    encoder: Any = load_speaker_encoder(Base(base))
+    # Its convolutions then take a third less time on a CPU.
+    return encoder.to(memory_format=torch.channels_last)
 
 
 def crops(wav: Tensor) -> Tensor:
