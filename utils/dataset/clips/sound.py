@@ -107,10 +107,19 @@ class SoundMaker:
     def make(self, tasks: Sequence[SoundTask]) -> list[dict[str, Any]]:
         """What came out of each, by the keys that it is kept under; models see all clips together.
 
+        Where a wav cannot be written, the result ends with the clip before it, so that nothing that is done is lost.
+
         Raises:
-            OSError: a wav cannot be written.
+            OSError: the first wav cannot be written.
         """
-        made = [self._make(task) for task in tasks]
+        made: list[_Made] = []
+        for task in tasks:
+            try:
+                made.append(self._make(task))
+            except OSError:
+                if not made:
+                    raise
+                break
         if self.settings.quality:
             finished = [clip for clip in made if clip.sound.wav_hash]
             raws = [resample(clip.raw, DATASET_RATE, VAD_RATE) for clip in finished]
@@ -123,7 +132,7 @@ class SoundMaker:
                 key: scores[key]
                 for key in (self.scorers.keys(clip.sound.wav_hash).values() if clip.sound.wav_hash else ())
             }
-            for task, clip in zip(tasks, made, strict=True)
+            for task, clip in zip(tasks, made, strict=False)
         ]
 
     def _make(self, task: SoundTask) -> "_Made":

@@ -48,10 +48,15 @@ def make_sounds(
     done.add(len(drafts) - len(missing))
     # Parts of one recording one after the other: what the system has just read is still in memory.
     tasks = sorted(missing.values(), key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
-    for chunk, results in run_tasks(sounds.make, tasks, workers=workers, engine=engine):
-        for result in results:
-            maker.work.put(result)
-        done.add(len(chunk))
+    while tasks:
+        made: set[str] = set()
+        for _, results in run_tasks(sounds.make, tasks, workers=workers, engine=engine):
+            for result in results:
+                maker.work.put(result)
+                made |= result.keys()
+            done.add(len(results))
+        # A disk that filled up in mid-chunk: what is left either fits now or raises at once.
+        tasks = [task for task in tasks if task.item not in made]
     return [maker.finish(draft) for draft in drafts]
 
 
