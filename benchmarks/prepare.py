@@ -28,7 +28,7 @@ import soundfile
 import tyro
 
 from utils.config import DATASET_RATE
-from utils.dataset.settings import PrepareConfig
+from utils.dataset.settings import Engine, PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.project.paths import Project, assets_folder
 
@@ -61,6 +61,8 @@ class Settings:
     """Which cells: clips, clips-vad, clips-all, clips-again, long, long-again, vad, codes, manifest."""
     workers: int = 1
     """Processes; with one, processor time is counted exactly."""
+    engine: Engine = "local"
+    """Where clips are prepared; see `utils.cli.prepare`."""
     base: str = "tiny"
     """Base model whose tokenizer checks the clips and whose speaker encoder listens (tiny's is of the real size)."""
     out: Path = ROOT / "benchmarks" / "results" / "prepare.json"
@@ -87,6 +89,7 @@ class Cell:
     cpu_s: float
     """Processor time of this process; those of its workers are not in it."""
     workers: int = 1
+    engine: Engine = "local"
     load: float = 0.0
     """The machine's load average when the cell began: above 1 on 2 cores, others were at work too."""
     peak_mb: float = 0.0
@@ -106,7 +109,7 @@ def main() -> None:
             for hours in settings.hours if stage.startswith("long") else (0.0,):
                 load = round(os.getloadavg()[0], 1)
                 cell = _in_child(stage, hours, settings, scratch.absolute())
-                cells.append(replace(cell, workers=settings.workers, load=load))
+                cells.append(replace(cell, workers=settings.workers, engine=settings.engine, load=load))
                 print(_row(cells[-1]), flush=True)
                 # After each, so that a run that is cut short has not been for nothing.
                 settings.out.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +119,7 @@ def main() -> None:
 
 def _in_child(stage: str, hours: float, settings: Settings, scratch: Path) -> Cell:
     flags = ["--cell", stage, "--work", str(scratch), "--hours", str(hours), "--copies", str(settings.copies)]
-    flags += ["--workers", str(settings.workers), "--base", settings.base]
+    flags += ["--workers", str(settings.workers), "--engine", settings.engine, "--base", settings.base]
     command = [sys.executable, "-m", "benchmarks.prepare", *flags]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     watch = _MemoryWatch(child.pid)
@@ -191,6 +194,7 @@ def _preparing(stage: str, settings: Settings) -> Work:
         output=settings.work / f"out{settings.hours[0]}",
         base=settings.base,
         workers=settings.workers,
+        engine=settings.engine,
         **more,
     )
     project = Project(name=config.project, output=config.output)
@@ -302,12 +306,12 @@ def _row(cell: Cell) -> str:
 
 def _result(settings: Settings, cells: list[Cell]) -> dict[str, object]:
     """What the results file holds: these cells, and those of earlier calls that were not measured again."""
-    measured = {(cell.stage, round(cell.hours), cell.workers) for cell in cells}
+    measured = {(cell.stage, round(cell.hours), cell.workers, cell.engine) for cell in cells}
     try:
         before = [Cell(**cell) for cell in json.loads(settings.out.read_text())["cells"]]
     except (OSError, ValueError, KeyError, TypeError):
         before = []
-    kept = [cell for cell in before if (cell.stage, round(cell.hours), cell.workers) not in measured]
+    kept = [cell for cell in before if (cell.stage, round(cell.hours), cell.workers, cell.engine) not in measured]
     order = list(STAGES)
     merged = sorted([*kept, *cells], key=lambda cell: (order.index(cell.stage), cell.hours))
     return {

@@ -3,6 +3,8 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 
 class UserError(Exception):
@@ -19,6 +21,10 @@ class UserError(Exception):
         self.where = where
         self.fix = fix
         super().__init__(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # From a process to another one: pickle passes the arguments of an exception by position.
+        return partial(type(self), what=self.what, where=self.where, fix=self.fix), ()
 
     def __str__(self) -> str:
         place = f"\n  where: {self.where}" if self.where else ""

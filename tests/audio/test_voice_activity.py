@@ -52,6 +52,17 @@ def test_blocks_of_a_long_recording_join_without_a_seam(monkeypatch: pytest.Monk
     assert torch.allclose(blocks, whole, atol=1e-4)
 
 
+def test_clips_together_give_what_each_gives_alone(monkeypatch: pytest.MonkeyPatch, voice: torch.Tensor) -> None:
+    model = load_voice_activity()
+    monkeypatch.setattr(voice_activity, "_BLOCK_FRAMES", 100)
+    clips = [voice[:, :16_000], voice[:, :1], voice, voice[:, 9_999:40_321], voice[:, : 3 * FRAME]]
+    for together, clip in zip(model.of_clips(clips), clips, strict=True):
+        alone, _ = model(clip)
+        assert together.shape == alone.shape
+        assert torch.allclose(together, alone, atol=1e-5)
+    assert model.of_clips([]) == []
+
+
 def test_loading_it_leaves_the_number_of_threads_alone() -> None:
     before = torch.get_num_threads()
     load_voice_activity()

@@ -4,9 +4,11 @@ Shapes: N samples at 16 000 Hz, F = ceil(N / 512) frames of 32 ms.
 
 Weights and arithmetic are those of the silero-vad package (see its tinygrad_model.py); only the order of work differs.
 The recurrent cell runs frame by frame, but the convolutions, which take nearly all of the time, run on all frames
-together. The package itself is not imported, because that sets torch's threads for the whole process.
+together, also on those of several clips. The package itself is not imported, because that sets torch's threads for
+the whole process.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from utils.errors import UserError
 
@@ -68,15 +71,47 @@ class VoiceActivity(nn.Module):
             found.append(block)
         return torch.cat(found), state
 
+    @torch.inference_mode()
+    def of_clips(self, wavs: Sequence[Tensor]) -> list[Tensor]:
+        """As `forward`, for clips that have nothing to do with each other: [1, N] each.
+
+        A clip's probabilities depend on the clips beside it by no more than the rounding of float32.
+        """
+        found: list[Tensor] = [torch.empty(0)] * len(wavs)
+        short = [n for n, wav in enumerate(wavs) if wav.shape[1] <= _BLOCK_FRAMES * FRAME]
+        for n in set(range(len(wavs))) - set(short):
+            found[n] = self(wavs[n])[0]
+        if not short:
+            return found
+        padded = [F.pad(wavs[n], (_CONTEXT, -wavs[n].shape[1] % FRAME)) for n in short]
+        frames = [wav[0].unfold(0, _CONTEXT + FRAME, FRAME) for wav in padded]
+        sizes = [len(part) for part in frames]
+        encoded = pack_sequence(self._encode(torch.cat(frames)).split(sizes), enforce_sorted=False)
+        output, _ = self.lstm(encoded)
+        for n, size, part in zip(short, sizes, pad_packed_sequence(output)[0].unbind(1), strict=True):
+            found[n] = self._speech(part[:size])
+        return found
+
     def _block(self, wav: Tensor, state: VadState) -> tuple[Tensor, VadState]:
         frames = torch.cat([state.context, wav], dim=1)[0].unfold(0, _CONTEXT + FRAME, FRAME)
-        spectrum = self.stft_conv(F.pad(frames[:, None], (0, _CONTEXT), mode="reflect"))
-        x = (spectrum[:, :129].square() + spectrum[:, 129:].square()).sqrt()
+        output, (hidden, cell) = self.lstm(self._encode(frames), (state.hidden, state.cell))
+        return self._speech(output), VadState(hidden, cell, wav[:, -_CONTEXT:])
+
+    def _encode(self, frames: Tensor) -> Tensor:
+        """What the recurrent cell reads: [F, 576] samples to [F, 128].
+
+        The convolutions see 4 positions a frame at most: as matrix products they take a third of the time.
+        """
+        windows = F.pad(frames[:, None], (0, _CONTEXT), mode="reflect")[:, 0].unfold(1, 256, 128)
+        spectrum = windows @ self.stft_conv.weight[:, 0].T
+        x = (spectrum[..., :129].square() + spectrum[..., 129:].square()).sqrt()
         for conv in (self.conv1, self.conv2, self.conv3, self.conv4):
-            x = conv(x).relu()
-        output, (hidden, cell) = self.lstm(x[:, :, 0], (state.hidden, state.cell))
-        speech = self.final_conv(output.relu()[..., None])[:, 0, 0].sigmoid()
-        return speech, VadState(hidden, cell, wav[:, -_CONTEXT:])
+            taps = F.pad(x, (0, 0, 1, 1)).unfold(1, 3, conv.stride[0]).flatten(2)
+            x = F.linear(taps, conv.weight.flatten(1), conv.bias).relu()
+        return x[:, 0]
+
+    def _speech(self, output: Tensor) -> Tensor:
+        return F.linear(output.relu(), self.final_conv.weight[..., 0], self.final_conv.bias)[:, 0].sigmoid()
 
 
 def load_voice_activity() -> VoiceActivity:

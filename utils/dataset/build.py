@@ -23,9 +23,11 @@ from utils.dataset.quality.measures import Thresholds, flag_clips
 from utils.dataset.quality.recognition import clip_transcriber, transcribe_clips
 from utils.dataset.quality.scorers import Scorers, has_dnsmos
 from utils.dataset.settings import PrepareConfig
+from utils.dataset.sources.ahead import read_ahead
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.dataset.storage.manifest import Clip, write_manifest
+from utils.dataset.storage.parallel import require_ray
 from utils.dataset.storage.report import ClipReport, Report, Split, explain
 from utils.dataset.storage.staging import Staging, staged
 from utils.dataset.storage.work import Work
@@ -60,13 +62,19 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
     from utils.bases.find import find_base
 
     project = open_project(config.project, config.output)
+    if config.engine == "ray":
+        # Before a download and before recordings are read, which take long.
+        require_ray()
     inputs = (config.input, *config.also)
     for path in inputs:
         _check_apart(path, project)
     find_base(config.base, accept_license=accept_license, progress=progress)
     device = config.transcriber_device if config.transcriber else "cpu"
     with jobs.hold("prepare", device=device, output=project.output, folder=project.folder):
-        recordings = read_sources(inputs, ReadOptions.of(config, project.sources))
+        reading = ReadOptions.of(config, project.sources)
+        if config.engine == "ray":
+            read_ahead(inputs, reading, workers=config.workers, engine="ray")
+        recordings = read_sources(inputs, reading)
         return build(config, recordings, progress=progress)
 
 
@@ -91,6 +99,8 @@ def build(
     project = open_project(config.project, config.output)
     base = find_base(config.base)
     checks = Checks.of(config, base)
+    # A fix makes a few clips: a cluster would take longer to answer.
+    config = config if change is None else replace(config, engine="local")
     with staged(project) as staging, Work(project) as work:
         if config.check_transcripts and change is None:
             # Told now, not after all clips were made.
@@ -99,13 +109,14 @@ def build(
         if change is not None:
             old = replace(old, clips=change(old.clips))
         scorers = _scorers(config, base)
-        sounds = SoundMaker(settings=_sound_settings(config, checks), folder=work.wavs, scorers=scorers)
+        sounds = SoundMaker(settings=_sound_settings(config, checks), folder=work.wavs.absolute(), scorers=scorers)
         maker = ClipMaker(checks=checks, existing=old, work=work, settings=sounds.settings, dataset=project.dataset)
         made = make_sounds(
             recordings + ([] if change else _fixed(old, recordings, work)),
             maker,
             sounds,
             workers=config.workers,
+            engine=config.engine,
             progress=progress,
         )
         if change is None:
@@ -152,7 +163,7 @@ def _scorers(config: PrepareConfig, base: Any) -> Scorers:
 
     asks_speaker = config.quality and config.check_speakers
     return Scorers(
-        base=base.folder if asks_speaker else None,
+        base=base.folder.absolute() if asks_speaker else None,
         encoder=speaker_fingerprint(base) if asks_speaker else "",
         dnsmos=config.quality and config.check_quality and has_dnsmos(),
     )
@@ -213,7 +224,7 @@ def _scored(
     if not config.quality:
         return [replace(clip, flags=()) for clip in clips]
     used = [clip for clip in clips if clip.status == "used"]
-    answers = score_clips(used, scorers, work, project.dataset, workers=config.workers)
+    answers = score_clips(used, scorers, work, project.dataset.absolute(), workers=config.workers, engine=config.engine)
     prints = {clip.wav_hash: clip.fingerprint for clip in used if clip.fingerprint}
     used = [replace(clip, measures=clip.measures | answers.numbers.get(clip.wav_hash, {})) for clip in used]
     if config.check_transcripts:

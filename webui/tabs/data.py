@@ -12,8 +12,8 @@ from webui.tabs.field import create_field
 
 SET = "set_"
 """Ids of components that hold a setting of `PrepareConfig` begin so."""
-NOT_ASKED = ("project", "base", "language", "output", "input")
-"""Settings that the page gives itself."""
+NOT_ASKED = ("project", "base", "language", "output", "input", "engine")
+"""Settings that the page gives itself, and what needs a cluster."""
 
 
 def create_data_tab() -> dict[str, Block]:

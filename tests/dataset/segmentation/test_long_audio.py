@@ -15,8 +15,10 @@ from utils.audio.recognizer import Transcriber, TranscriberSettings
 from utils.audio.write import write_wav
 from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
+from utils.dataset.segmentation import long_audio
 from utils.dataset.segmentation.cut import CutLengths
 from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.sources.ahead import read_ahead
 from utils.dataset.sources.read import read_sources
 from utils.dataset.sources.recording import ReadOptions, Recording
 from utils.errors import UserError
@@ -167,6 +169,7 @@ def test_what_was_heard_is_kept_piece_by_piece(
     (kept,) = (tmp_path / "kept").glob("words-*.jsonl")
     lines = kept.read_text().split("\n")
     assert sum(bool(line) for line in lines) >= 2, "a recording of more than 28 s has several pieces"
+    assert read_sources([audio], _reading(tmp_path, whisper)) == first, "the same words as when it was transcribed"
     # As a kill leaves it: the last piece half written.
     kept.write_text("\n".join(line for line in lines if line)[:-20])
     asked = []
@@ -174,6 +177,20 @@ def test_what_was_heard_is_kept_piece_by_piece(
     monkeypatch.setattr(Transcriber, "words", lambda self, wav: asked.append(len(wav)) or words(self, wav))
     assert read_sources([audio], _reading(tmp_path, whisper)) == first
     assert len(asked) == 1
+
+
+def test_read_ahead_leaves_no_slow_work_for_the_reading(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audio, times = talk
+    _place(audio, tmp_path / "cues", name="talk.srt", content=_srt(times))
+    inputs = [audio, tmp_path / "cues", tmp_path / "missing.wav"]
+    expected = read_sources(inputs, _reading(tmp_path / "plain", whisper))
+    reading = _reading(tmp_path, whisper)
+    read_ahead(inputs, reading, workers=1, engine="local")
+    monkeypatch.setattr(Transcriber, "words", None)
+    monkeypatch.setattr(long_audio, "find_pauses", None)
+    assert read_sources(inputs, reading) == expected
 
 
 def test_a_recording_in_another_language_is_reported(

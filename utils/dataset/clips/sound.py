@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -103,42 +104,60 @@ class SoundMaker:
     folder: Path
     scorers: Scorers
 
-    def make(self, task: SoundTask) -> dict[str, Any]:
-        """What came out, by the keys that it is kept under.
+    def make(self, tasks: Sequence[SoundTask]) -> list[dict[str, Any]]:
+        """What came out of each, by the keys that it is kept under; models see all clips together.
+
+        Where a wav cannot be written, the result ends with the clip before it, so that nothing that is done is lost.
 
         Raises:
-            OSError: the wav cannot be written.
+            OSError: the first wav cannot be written.
         """
-        try:
-            sound, wav = self._make(task)
-        except UserError as error:
-            return {task.item: vars(Sound(fault=error.what))}
-        scores = self.scorers.score(wav, sound.wav_hash) if sound.wav_hash else {}
-        return {task.item: vars(sound), **scores}
+        made: list[_Made] = []
+        for task in tasks:
+            try:
+                made.append(self._make(task))
+            except OSError:
+                if not made:
+                    raise
+                break
+        if self.settings.quality:
+            finished = [clip for clip in made if clip.sound.wav_hash]
+            raws = [resample(clip.raw, DATASET_RATE, VAD_RATE) for clip in finished]
+            for clip, speech in zip(finished, _voice_activity().of_clips(raws) if raws else [], strict=True):
+                clip.measure(speech)
+        scores = self.scorers.score({clip.sound.wav_hash: clip.wav for clip in made if clip.sound.wav_hash})
+        return [
+            {task.item: vars(clip.sound)}
+            | {
+                key: scores[key]
+                for key in (self.scorers.keys(clip.sound.wav_hash).values() if clip.sound.wav_hash else ())
+            }
+            for task, clip in zip(tasks, made, strict=False)
+        ]
 
-    def _make(self, task: SoundTask) -> tuple[Sound, Tensor]:
+    def _make(self, task: SoundTask) -> "_Made":
+        """The clip without its measures; a UserError becomes its fault."""
         lost: list[float] = []
-        parts = [self._decode(span, lost) for span in task.spans]
+        try:
+            parts = [self._decode(span, lost) for span in task.spans]
+        except UserError as error:
+            return _Made(Sound(fault=error.what))
         wav = torch.cat([resample(part, rate, DATASET_RATE) for part, rate, _ in parts], dim=1)
         raw = to_pcm16(wav)
         is_cut = any(cut for _, _, cut in parts)
         sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=is_cut, lost_s=round(sum(lost), 3))
         if not raw.numpy().any():
-            return replace(sound, is_silent=True), wav
+            return _Made(replace(sound, is_silent=True))
         done = clean(wav, DATASET_RATE, self.settings.cleaning)
         pcm = to_pcm16(done.wav)
         trimmed, gain = round(done.start / DATASET_RATE, 4), round(done.gain_db, 2)
         sound = replace(sound, num_samples=pcm.shape[1], trimmed_s=trimmed, gain_db=gain)
         if sound.is_cut or not MIN_CLIP_SECONDS * DATASET_RATE <= pcm.shape[1] <= self.settings.max_samples:
-            return sound, done.wav
+            return _Made(sound)
         sound = replace(sound, wav_hash=digest(pcm))
         write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, DATASET_RATE)
-        if self.settings.quality:
-            clipping = max(clipped_share(part) for part, _, _ in parts)
-            measures = {"clipping": clipping, **measure_sound(wav, done.wav)}
-            measures = {name: round(value, 4) for name, value in measures.items()}
-            sound = replace(sound, measures=measures, fingerprint=packed(fingerprint(done.wav, DATASET_RATE)))
-        return sound, done.wav
+        clipping = max(clipped_share(part) for part, _, _ in parts) if self.settings.quality else 0.0
+        return _Made(sound, wav, done.wav, clipping)
 
     def _decode(self, span: Span, lost_s: list[float]) -> tuple[Tensor, int, bool]:
         """A part's samples [1, N] at its own rate, the rate, and whether there was more than the longest clip takes."""
@@ -155,12 +174,26 @@ class SoundMaker:
         return wav[:, :limit], rate, wanted > longest and wav.shape[1] > limit
 
 
+@dataclass
+class _Made:
+    """A clip on its way; a clip without a wav hash has no audio here."""
+
+    sound: Sound
+    raw: Tensor = field(default_factory=lambda: torch.empty(1, 0))
+    wav: Tensor = field(default_factory=lambda: torch.empty(1, 0))
+    clipping: float = 0.0
+
+    def measure(self, speech: Tensor) -> None:
+        measures = {"clipping": self.clipping, **measure_sound(self.raw, self.wav, speech)}
+        measures = {name: round(value, 4) for name, value in measures.items()}
+        self.sound = replace(self.sound, measures=measures, fingerprint=packed(fingerprint(self.wav, DATASET_RATE)))
+
+
 _voice_activity = cache(load_voice_activity)
 
 
-def measure_sound(raw: Tensor, cleaned: Tensor) -> dict[str, float]:
-    """How good a clip's sound is; both mono at 22 050 Hz, [1, N], before and after cleaning."""
-    speech, _ = _voice_activity()(resample(raw, DATASET_RATE, VAD_RATE))
+def measure_sound(raw: Tensor, cleaned: Tensor, speech: Tensor) -> dict[str, float]:
+    """How good a clip's sound is: mono at 22 050 Hz, [1, N], before and after cleaning, and its voice activity, [F]."""
     begins, ends = edge_levels(cleaned, DATASET_RATE)
     level = loudness(cleaned, DATASET_RATE)
     return {

@@ -10,12 +10,12 @@ from utils.config import DATASET_RATE
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.sound import SoundMaker
 from utils.dataset.quality.scorers import Scorers
+from utils.dataset.settings import Engine
 from utils.dataset.sources.recording import Recording
-from utils.dataset.storage.parallel import num_processes, run_tasks
+from utils.dataset.storage.parallel import run_tasks
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work
 from utils.events.progress import ProgressFn
-from utils.hardware.processor import usable_cpus
 
 
 def make_sounds(
@@ -24,6 +24,7 @@ def make_sounds(
     sounds: SoundMaker,
     *,
     workers: int | None,
+    engine: Engine = "local",
     progress: ProgressFn | None,
 ) -> list[ClipReport]:
     """What becomes of each recording, in their order.
@@ -33,6 +34,7 @@ def make_sounds(
         maker: decides about clips.
         sounds: makes their sound.
         workers: processes; None decides by the number of clips.
+        engine: where these run.
         progress: called with the phase, clips done, and clips in all.
 
     Raises:
@@ -46,11 +48,15 @@ def make_sounds(
     done.add(len(drafts) - len(missing))
     # Parts of one recording one after the other: what the system has just read is still in memory.
     tasks = sorted(missing.values(), key=lambda task: (task.spans[0].audio, task.spans[0].start_s))
-    processes = num_processes(len(tasks), workers, usable_cpus())
-    for chunk, results in run_tasks(sounds.make, tasks, processes=processes):
-        for result in results:
-            maker.work.put(result)
-        done.add(len(chunk))
+    while tasks:
+        made: set[str] = set()
+        for _, results in run_tasks(sounds.make, tasks, workers=workers, engine=engine):
+            for result in results:
+                maker.work.put(result)
+                made |= result.keys()
+            done.add(len(results))
+        # A disk that filled up in mid-chunk: what is left either fits now or raises at once.
+        tasks = [task for task in tasks if task.item not in made]
     return [maker.finish(draft) for draft in drafts]
 
 
@@ -65,7 +71,13 @@ class Answers:
 
 
 def score_clips(
-    clips: Sequence[ClipReport], scorers: Scorers, work: Work, dataset: Path, *, workers: int | None
+    clips: Sequence[ClipReport],
+    scorers: Scorers,
+    work: Work,
+    dataset: Path,
+    *,
+    workers: int | None,
+    engine: Engine = "local",
 ) -> Answers:
     """The scores of clips; a clip without scores is read from disk and scored.
 
@@ -78,9 +90,7 @@ def score_clips(
         for digest, clip in with_hash.items()
         if any(work.get(key) is None for key in scorers.keys(digest).values())
     ]
-    for _, results in run_tasks(
-        _ScoreFile(scorers), pending, processes=num_processes(len(pending), workers, usable_cpus())
-    ):
+    for _, results in run_tasks(_ScoreFiles(scorers), pending, workers=workers, engine=engine):
         for result in results:
             work.put(result)
     answers = Answers()
@@ -94,14 +104,13 @@ def score_clips(
 
 
 @dataclass
-class _ScoreFile:
-    """Scorers a wav on disk; picklable."""
+class _ScoreFiles:
+    """Scores wavs on disk; picklable."""
 
     scorers: Scorers
 
-    def __call__(self, task: tuple[str, str]) -> dict[str, Any]:
-        path, digest = task
-        return self.scorers.score(load_audio(Path(path), DATASET_RATE), digest)
+    def __call__(self, tasks: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        return [self.scorers.score({digest: load_audio(Path(path), DATASET_RATE) for path, digest in tasks})]
 
 
 class _Count:

@@ -1,7 +1,9 @@
 """Score finished clips with the base's speaker encoder, and with DNSMOS where its package is installed."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,17 +42,33 @@ class Scorers:
             keys["mos"] = f"dnsmos:{wav_hash}"
         return keys
 
-    def score(self, wav: Tensor, wav_hash: str) -> dict[str, Any]:
-        """The scores of a clip, [1, N] at 22 050 Hz, by their keys."""
-        scorers = {"speaker": self._voice, "mos": self._mos}
-        return {key: scorers[name](wav) for name, key in self.keys(wav_hash).items()}
+    def score(self, wavs: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The scores of clips, {wav hash: [1, N] at 22 050 Hz}, by their keys."""
+        found: dict[str, Any] = {}
+        voices = self._voices(list(wavs.values())) if self.base is not None else [""] * len(wavs)
+        for (wav_hash, wav), voice in zip(wavs.items(), voices, strict=True):
+            for name, key in self.keys(wav_hash).items():
+                found[key] = voice if name == "speaker" else self._mos(wav)
+        return found
 
-    def _voice(self, wav: Tensor) -> str:
-        """The voice as a packed vector, the mean over the clip."""
+    @torch.inference_mode()
+    def _voices(self, wavs: list[Tensor]) -> list[str]:
+        """The voices as packed vectors, each the mean over its clip."""
         from utils.dataset.quality.vectors import packed
 
-        with torch.inference_mode():
-            return packed(self._encoder(crops(wav), l2_norm=True).mean(dim=0))
+        assert self.base is not None
+        encoder = _speaker_encoder(self.base, self.encoder)
+        parts = [crops(wav) for wav in wavs]
+        found: list[str] = [""] * len(wavs)
+        by_length: defaultdict[int, list[int]] = defaultdict(list)
+        for number, part in enumerate(parts):
+            by_length[part.shape[1]].append(number)
+        for numbers in by_length.values():
+            # One call for all crops of a length: a call for each clip costs half as much again.
+            vectors = encoder(torch.cat([parts[n] for n in numbers]), l2_norm=True)
+            for number, own in zip(numbers, vectors.split([len(parts[n]) for n in numbers]), strict=True):
+                found[number] = packed(own.mean(dim=0))
+        return found
 
     def _mos(self, wav: Tensor) -> float:
         """DNSMOS's overall score, 1 to 5."""
@@ -59,16 +77,16 @@ class Scorers:
         audio = resample(wav, DATASET_RATE, SPEAKER_RATE).clamp(-1, 1)[0].numpy()
         return round(float(dnsmos.run(audio, sr=SPEAKER_RATE)["ovrl_mos"]), 3)
 
-    @cached_property
-    def _encoder(self) -> Any:
-        from utils.bases.base import Base
-        from utils.bases.loading import load_speaker_encoder
 
-        assert self.base is not None
-        return load_speaker_encoder(Base(self.base))
+@cache
+def _speaker_encoder(base: Path, fingerprint: str) -> Any:
+    """A base's speaker encoder, loaded once a process: it takes longer than scoring ten clips."""
+    from utils.bases.base import Base
+    from utils.bases.loading import load_speaker_encoder
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("base", "encoder", "dnsmos")}
+    encoder: Any = load_speaker_encoder(Base(base))
+    # Its convolutions then take a third less time on a CPU.
+    return encoder.to(memory_format=torch.channels_last)
 
 
 def crops(wav: Tensor) -> Tensor:

@@ -58,8 +58,8 @@ def hear_recording(
         for start_s, wav in _pieces(audio, pauses):
             key = f"{start_s:.3f}"
             if key not in done:
-                words, language = transcriber.words(wav)
-                done[key] = {"start": key, "language": language, "words": [asdict(word) for word in words]}
+                heard, language = transcriber.words(wav)
+                done[key] = {"start": key, "language": language, "words": [asdict(word) for word in heard]}
                 file.write(json.dumps(done[key]) + "\n")
                 file.flush()
                 log.info("%s: transcribed %.0f s", audio.name, start_s + len(wav) / VAD_RATE)

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, STARTER, Channel, Device
 from utils.settings import Config, is_encoding
 
+Engine = Literal["local", "ray"]
+"""Where clips are prepared: processes of this machine, or a Ray cluster."""
 _TYPES = "default auto int8 int8_float32 int8_float16 int8_bfloat16 int16 float16 bfloat16 float32"
 COMPUTE_TYPES = tuple(_TYPES.split())
 """Of the recognizer's numbers, as CTranslate2 names them."""
@@ -81,6 +84,8 @@ class PrepareConfig(Config):
     """Drop flagged clips until they are accepted; otherwise they are used and listed."""
     workers: int | None = None
     """Processes that prepare clips; 1 works in the main process. Chosen from CPU and amount of work when not given."""
+    engine: Engine = "local"
+    """Where clips are prepared: `local` processes, or `ray`, a cluster whose machines share all folders."""
 
     def problems(self) -> list[str]:
         found = self._cleaning_problems()

@@ -1,5 +1,10 @@
-"""Run tasks in several processes and yield results as they finish; no process outlives its parent."""
+"""Run tasks in several processes, here or on a Ray cluster, and yield results as they finish.
 
+No process outlives its parent; a Ray cluster's processes are Ray's own.
+"""
+
+import importlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -9,9 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
+from pathlib import Path
 from typing import Any, TypeVar
 
+from utils.dataset.settings import Engine
 from utils.errors import UserError
+from utils.hardware.processor import usable_cpus
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -38,23 +46,36 @@ def num_processes(tasks: int, wanted: int | None, cpus: int) -> int:
 
 
 def run_tasks(
-    function: Callable[[Task], Result], tasks: Sequence[Task], *, processes: int
+    function: Callable[[Sequence[Task]], list[Result]],
+    tasks: Sequence[Task],
+    *,
+    workers: int | None,
+    engine: Engine = "local",
+    chunk_size: int = _CHUNK,
 ) -> Iterator[tuple[list[Task], list[Result]]]:
     """Chunks of tasks with their results, in the order in which they are done.
 
     Args:
-        function: picklable; a method of an object takes the object along, once a chunk.
+        function: gives the results of a chunk; picklable, a method of an object takes the object along, once a chunk.
+            It may be called again for a chunk whose process died.
         tasks: picklable.
-        processes: 1 does everything here.
+        workers: processes; None decides by the number of tasks (local) or takes the whole cluster (ray).
+        engine: where they run.
+        chunk_size: tasks handed over at a time.
 
     Raises:
         ProcessDied: one of them is gone.
+        UserError: Ray is not installed or cannot be reached, or the function's own.
     """
-    if processes <= 1:
-        for task in tasks:
-            yield [task], [function(task)]
+    chunks = [tasks[start : start + chunk_size] for start in range(0, len(tasks), chunk_size)]
+    if engine == "ray" and chunks:
+        yield from _on_ray(function, chunks, workers)
         return
-    chunks = [tasks[start : start + _CHUNK] for start in range(0, len(tasks), _CHUNK)]
+    processes = num_processes(len(tasks), workers, usable_cpus())
+    if processes <= 1:
+        for chunk in chunks:
+            yield list(chunk), function(chunk)
+        return
     context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
         # Loaded once and shared by all: less memory than a copy in each.
@@ -64,7 +85,10 @@ def run_tasks(
 
 
 def _in_pool(
-    pool: ProcessPoolExecutor, function: Callable[[Task], Result], chunks: list[Sequence[Task]], processes: int
+    pool: ProcessPoolExecutor,
+    function: Callable[[Sequence[Task]], list[Result]],
+    chunks: list[Sequence[Task]],
+    processes: int,
 ) -> Iterator[tuple[list[Task], list[Result]]]:
     waiting = list(reversed(chunks))
     running: dict[Future[list[Result]], Sequence[Task]] = {}
@@ -73,7 +97,7 @@ def _in_pool(
             # A few at a time: the parent's memory does not grow with the number of tasks.
             while waiting and len(running) < _QUEUED * processes:
                 chunk = waiting.pop()
-                running[pool.submit(_do_chunk, function, chunk)] = chunk
+                running[pool.submit(function, chunk)] = chunk
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield list(running.pop(future)), future.result()
@@ -85,10 +109,6 @@ def _in_pool(
     finally:
         for future in running:
             future.cancel()
-
-
-def _do_chunk(function: Callable[[Any], Any], chunk: Sequence[Any]) -> list[Any]:
-    return [function(task) for task in chunk]
 
 
 def _begin_worker() -> None:
@@ -107,3 +127,75 @@ def _begin_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def require_ray() -> Any:
+    """The package, which only `engine` ray needs.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise UserError(
+            what="engine ray needs a package: ray is not installed",
+            fix="pip install -r requirements-scale.txt -c requirements.lock (on every machine), or use engine local",
+        ) from error
+
+
+def _on_ray(
+    function: Callable[[Sequence[Task]], list[Result]], chunks: list[Sequence[Task]], workers: int | None
+) -> Iterator[tuple[list[Task], list[Result]]]:
+    ray = require_ray()
+    # Nothing is reported to anybody.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = os.environ.get("RAY_ADDRESS", "local")
+    ours = {"num_cpus": workers or usable_cpus(), "include_dashboard": False} if address == "local" else {}
+    # All machines see the same checkout, as they see the same recordings and the same output folder.
+    root = str(Path(__file__).resolve().parents[3])
+    env = {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1"}
+    begins = not ray.is_initialized()
+    try:
+        if begins:
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+            ray.init(address=address, runtime_env={"env_vars": env}, **quiet, **ours)
+        # A task whose process dies is given to another one; the tasks of other processes are not touched.
+        work = ray.remote(num_cpus=1, max_retries=3)(_do_remotely)
+        shared, waiting = ray.put(function), list(reversed(chunks))
+        running: dict[Any, Sequence[Task]] = {}
+        most = workers or _QUEUED * max(1, round(ray.cluster_resources().get("CPU", 1)))
+        while waiting or running:
+            while waiting and len(running) < most:
+                chunk = waiting.pop()
+                running[work.remote(shared, chunk)] = chunk
+            done, _ = ray.wait(list(running), num_returns=1)
+            results = ray.get(done[0])
+            if isinstance(results, Exception):
+                raise results
+            yield list(running.pop(done[0])), results
+    except ConnectionError as error:
+        raise UserError(
+            what="no Ray cluster answers", where=f"RAY_ADDRESS {address}", fix="start one: ray start --head"
+        ) from error
+    except ray.exceptions.RayError as error:
+        if isinstance(error, ray.exceptions.RayTaskError):
+            raise
+        raise ProcessDied(
+            what=f"a Ray worker ended unexpectedly, four times at the same clips ({type(error).__name__})",
+            fix="run the same command again: it resumes where it stopped; fewer --workers need less memory",
+        ) from error
+    finally:
+        if begins:
+            ray.shutdown()
+
+
+def _do_remotely(function: Callable[[Sequence[Any]], list[Any]], chunk: Sequence[Any]) -> list[Any] | Exception:
+    """In a process of Ray's: errors for people are handed back, which Ray would wrap in its own."""
+    import torch
+
+    torch.set_num_threads(1)
+    try:
+        return function(chunk)
+    except (UserError, OSError) as error:
+        return error
