@@ -106,3 +106,20 @@ def test_a_project_that_is_gone_leaves_the_page_with_one_that_is_there(browser: 
     expect(tab(page, text.DATA_TAB)).to_have_attribute("aria-selected", "true")
     page.wait_for_url(re.compile("project=(anna|maria)"))
     page.close()
+
+
+def test_speak_pressed_again_says_why_it_waits_and_stop_shows_the_end(browser: Browser, address: str) -> None:
+    said: list[str] = []
+    page = opened(browser, f"{address}?project=maria&tab=inference", "desk", said)
+    expect(page.locator("#speak")).to_be_visible()
+    page.locator("#speak-text textarea").fill("This is a long text, which takes its time. " * 40)
+    status = page.locator("#take-status")
+    # The list of models may not be there yet: then there is nothing to speak with.
+    while text.TAKE_STATES["speaking"] not in status.inner_text():
+        page.locator("#speak").click()
+        page.wait_for_timeout(1_000)
+    page.locator("#speak").click()
+    expect(page.locator(".toast-wrap")).to_contain_text(text.STILL_SPEAKING)
+    page.locator("#stop-speaking").click()
+    expect(status).to_contain_text(text.TAKE_STATES["stopped"], timeout=60_000)
+    page.close()

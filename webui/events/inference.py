@@ -80,10 +80,10 @@ def _wire_speaking(frame: Frame) -> list[Any]:
         ["inference.speak:click", "inference.resume:click"],
         inference.say_busy,
         inputs=[PROJECT, "inference.current"],
-        outputs=[],
+        # gradio shows messages of what it queues only, and wants an output.
+        outputs=["inference.current"],
         api_name="inference_busy",
         public=False,
-        queue=False,
         show_progress=False,
     )
     gone_on = wire(
