@@ -85,11 +85,20 @@ lock: $(MADE) ## resolve the requirements afresh into requirements.lock
 check-py312: ## check that the same pins resolve on Python 3.12 (PYTHON312=PATH to choose)
 	@sh scripts/check_py312.sh
 
+# The other rows of the table: the same without --only.
+HEADLINES = stock "no switch" "ours, SDPA" "ours, mixed" "all three$$" "8-bit AdamW$$"
 .PHONY: bench
-bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed, memory, loading, quality (95 minutes on 2 quiet cores)
-	$(BIN)/python -m benchmarks.train_step --size full --device cpu
+bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed at batch 4 and 2, memory, loading, quality
+	$(BIN)/python -m benchmarks.train_step --size full --device cpu --only $(HEADLINES)
+	$(BIN)/python -m benchmarks.train_step --size full --device cpu --batch-size 2 --only stock "SDPA$$" "mixed precision$$" \
+		--out benchmarks/results/train_step_full_cpu_batch2.json
 	$(BIN)/python -m benchmarks.dataloader --device cpu
 	$(BIN)/python -m benchmarks.quality
+
+.PHONY: bench-all
+bench-all: $(RUNTIME) ## the grid: training steps beside stock coqui-tts by batch size, threads and clip length (hours; it resumes)
+	$(BIN)/python -m benchmarks.grid $(ARGS)
+	$(BIN)/python -m benchmarks.preflight_error
 
 .PHONY: bench-gpu
 bench-gpu: $(RUNTIME) ## the same on a CUDA GPU: the whole table of docs/performance.md

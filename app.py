@@ -59,6 +59,7 @@ def launched(flags: Flags) -> Any:
     options = access.launch_options(output, secrets=[output / MADE_FILE, output / keys.MADE_FILE])
     options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
     page.launch(theme=create_theme(), css=style(), head=scripts(), **options)
+    page.studio.queue_runner().begin()
     return page
 
 

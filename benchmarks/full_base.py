@@ -58,8 +58,14 @@ def make_base(folder: Path, size: str) -> Path:
     return folder
 
 
-def make_clips(project: Project, count: int, *, seed: int = 5) -> float:
-    """Write `count` clips of lognormal length (1 to 11.6 s) with as much text as such clips have.
+def make_clips(project: Project, count: int, *, seed: int = 5, seconds: float | None = None) -> float:
+    """Write `count` clips with as much text as such clips have.
+
+    Args:
+        project: to write them into.
+        count: of clips.
+        seed: of lengths and places in the bundled voice.
+        seconds: length of each clip; lognormal, 1 to 11.6 s, when not given.
 
     Returns:
         Speech in all clips, in seconds.
@@ -70,8 +76,9 @@ def make_clips(project: Project, count: int, *, seed: int = 5) -> float:
     wavs.mkdir(parents=True)
     clips, total = [], 0.0
     for number in range(count):
-        seconds = float(np.clip(random.lognormal(np.log(4.5), 0.6), SHORTEST_S, LONGEST_S))
-        samples, letters = int(seconds * DATASET_RATE), int(seconds * LETTERS_A_SECOND)
+        drawn = float(np.clip(random.lognormal(np.log(4.5), 0.6), SHORTEST_S, LONGEST_S))
+        length = drawn if seconds is None else seconds
+        samples, letters = int(length * DATASET_RATE), int(length * LETTERS_A_SECOND)
         at, spoken = random.integers(len(voice) - samples), random.integers(len(text) - letters)
         soundfile.write(wavs / f"clip-{number:04d}.wav", voice[at : at + samples], DATASET_RATE)
         words = text[spoken : spoken + letters].strip()

@@ -25,6 +25,7 @@ from benchmarks.step_table import Result, Table
 from benchmarks.stock import measure_stock
 from utils.config import TrainConfig
 from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.processor import cpu
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
 from utils.training.measure import Measurement, measure_apart
@@ -76,7 +77,7 @@ class Settings:
     rounds: int = 2
     """Times that each cell is measured."""
     only: tuple[str, ...] = ()
-    """Cells whose name contains one of these; all when not given."""
+    """Cells whose name contains one of these, or ends with it where it ends with $; all when not given."""
     add: bool = False
     """Add rounds to the record that is there, such as of cells that another program disturbed (with --only)."""
     out: Path | None = None
@@ -85,6 +86,10 @@ class Settings:
     """Measure one stock cell in this process and print it as JSON; used by the benchmark itself."""
     work: Path = Path()
     """Its folder."""
+    project: str = "clips"
+    """Its clips."""
+    threads: int | None = None
+    """That torch computes with; as many as it may use when not given."""
 
     def resolved(self) -> "Settings":
         """With the numbers of the device filled in."""
@@ -155,7 +160,7 @@ def cells_of(device: str, only: tuple[str, ...] = ()) -> list[Result]:
     for name, what in CELLS.items():
         changes = what if isinstance(what, dict) else {}
         is_idle = device == "cpu" and (changes.get("offload_optimizer") or changes.get("compile") == "reduce-overhead")
-        if not is_idle and (not only or any(part in name for part in only)):
+        if not is_idle and (not only or any(part in f"{name}$" for part in only)):
             found.append(Result(name=name, changes=changes))
     return found
 
@@ -171,20 +176,34 @@ def _rounds(settings: Settings, work: Path, before: dict[str, list[Measurement]]
     for number in range(settings.rounds):
         for name in names if number % 2 == 0 else reversed(names):
             begin = time.perf_counter()
-            found = _cell(settings, name, work)
+            found = measure_cell(settings, CELLS[name], work)
             results[name].rounds.append(found)
             said = found.fault or f"{found.step_s:.2f} s a step, {found.cpu_s / max(found.steps, 1):.2f} CPU-s"
             print(f"round {number + 1}: {name}: {said} ({time.perf_counter() - begin:.0f} s in all)", flush=True)
         yield list(results.values())
 
 
-def _cell(settings: Settings, name: str, work: Path) -> Measurement:
-    what = CELLS[name]
+def needs_bf16(what: dict[str, Any] | str) -> bool:
+    """Whether a cell computes its products in bf16."""
+    return what == "bf16" if isinstance(what, str) else what.get("mixed_precision") == "bf16"
+
+
+def measure_cell(settings: Settings, what: dict[str, Any] | str, work: Path) -> Measurement:
+    """Measure one cell in a process of its own.
+
+    Args:
+        settings: resolved; which clips, how many steps.
+        what: stock's precision, or our settings.
+        work: folder with the base and the clips.
+    """
     assert settings.warmup is not None and settings.steps and settings.batch_size
+    if settings.device == "cpu" and not cpu().has_bf16 and needs_bf16(what):
+        return Measurement(fault="this processor has no bf16 units, and would take many times as long without")
     if isinstance(what, dict):
         config = TrainConfig(
-            project="clips",
+            project=settings.project,
             output=work,
+            threads=settings.threads,
             base=str(work / "base"),
             batch_size=settings.batch_size,
             device=settings.device,
@@ -192,11 +211,13 @@ def _cell(settings: Settings, name: str, work: Path) -> Measurement:
             **what,
         )
         return measure_apart(config, warmup=settings.warmup, steps=settings.steps)
-    flags = [f"--{name}={getattr(settings, name)}" for name in ("size", "device", "steps", "warmup")]
+    flags = [f"--{name}={getattr(settings, name)}" for name in ("size", "device", "steps", "warmup", "project")]
     flags += [f"--batch-size={settings.batch_size}", f"--cell={what}", f"--work={work}"]
     command = [sys.executable, "-m", "benchmarks.train_step", *flags]
     # The environment that our commands set helps stock as well: it is not what is compared.
     environment = {**({} if what.endswith("installed") else TORCH_ENVIRONMENT), **os.environ}
+    if settings.threads:
+        environment["OMP_NUM_THREADS"] = str(settings.threads)
     if settings.device == "cpu":
         # Stock takes a GPU wherever it sees one.
         environment["CUDA_VISIBLE_DEVICES"] = ""
@@ -210,7 +231,7 @@ def _stock_cell(settings: Settings) -> Measurement:
     assert settings.batch_size and settings.warmup is not None and settings.steps
     return measure_stock(
         settings.work / "base",
-        Project(name="clips", output=settings.work),
+        Project(name=settings.project, output=settings.work),
         precision=settings.cell.split()[0],
         all_threads=not settings.cell.endswith("installed"),
         batch_size=settings.batch_size,

@@ -11,6 +11,7 @@ import string
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from utils.jobs.observations import SENTENCES
 from utils.schedules import SHAPES
 from utils.switches import SWITCHES
 
@@ -28,6 +29,7 @@ msgstr ""
 """
 ENGINE = {
     "utils/switches.py": [text for switch in SWITCHES for text in (switch.label, switch.help) if text],
+    "utils/jobs/observations.py": SENTENCES.values(),
     "utils/schedules.py": [label for label, _ in SHAPES.values()],
 }
 NUM_TEXTS = {"_": 1, "ngettext": 2}

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
@@ -73,7 +75,7 @@ def known_flags() -> set[str]:
     for path in sources:
         source = path.read_text(encoding="utf-8")
         found |= {f"--{name}" for name in re.findall(r"""add(?:_argument)?\(\s*"--([a-z-]+)\"""", source)}
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 found.add(f"--{node.target.id.replace('_', '-')}")
             if isinstance(node, ast.FunctionDef):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.graphs import circles_of
+from tests.sources import parsed
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
@@ -112,7 +113,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text(encoding="utf-8"), filename=str(self.path))
+        return parsed(self.path)
 
     @cached_property
     def imports(self) -> list[Import]:

@@ -13,10 +13,11 @@ import torch
 from benchmarks import stock, vocabulary
 from benchmarks.full_base import SIZES
 from benchmarks.limits import Limits, num_parameters
-from benchmarks.quality import ENGINES, compare
+from benchmarks.quality import compare
 from benchmarks.step_table import Result, Table
-from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier, main
+from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier, main, measure_cell
 from tests.test_architecture import ROOT
+from utils.hardware.processor import cpu
 from utils.performance_utils import useful_flops
 from utils.training import measure
 from utils.training.measure import Measurement
@@ -27,16 +28,16 @@ def test_an_update_moves_the_bytes_of_all_that_learns() -> None:
     assert num_parameters(30, 1024, 16) == 441.02e6
 
 
-def curves(stock_end: list[float], our_end: list[float]) -> dict[str, list[list[float]]]:
-    return {ENGINES[0]: [[4.0, end] for end in stock_end], ENGINES[1]: [[4.0, end] for end in our_end]}
+def curves(*ends: float) -> list[list[float]]:
+    return [[4.0, end] for end in ends]
 
 
 def test_the_comparison_wants_learning_and_a_difference_within_the_spread() -> None:
-    same = compare(curves([2.0, 2.1, 1.9], [2.02, 2.08, 1.93]))
+    same = compare(curves(2.0, 2.1, 1.9), curves(2.02, 2.08, 1.93))
     assert same["counts"] and same["within"] and same["difference"] == pytest.approx(0.01)
-    worse = compare(curves([2.0, 2.1, 1.9], [2.4, 2.5, 2.3]))
+    worse = compare(curves(2.0, 2.1, 1.9), curves(2.4, 2.5, 2.3))
     assert worse["counts"] and not worse["within"]
-    assert not compare(curves([3.9, 3.9, 3.8], [3.9, 3.9, 3.8]))["counts"]
+    assert not compare(curves(3.9, 3.9, 3.8), curves(3.9, 3.9, 3.8))["counts"]
 
 
 def measured(*, seconds: float, cpu_s: float, **other: Any) -> Measurement:
@@ -193,13 +194,11 @@ def test_a_small_run_extends_and_counts(tmp_path: Path, monkeypatch) -> None:
 def test_a_small_run_measures_both_engines_on_the_same_clips(tmp_path: Path, monkeypatch, capsys) -> None:
     out = tmp_path / "small.json"
     flags = ["--size", "small", "--device", "cpu", "--rounds", "1", "--steps", "2", "--batch-size", "2"]
-    monkeypatch.setattr(
-        "sys.argv", ["train_step", *flags, "--only", "stock, fp32", "SDPA + mixed precision", "--out", str(out)]
-    )
+    monkeypatch.setattr("sys.argv", ["train_step", *flags, "--only", "stock, fp32", "SDPA$", "--out", str(out)])
     main()
     record = json.loads(out.read_text())
     cells = record["cells"]
-    assert list(cells) == [*list(REFERENCES.values())[:2], "ours, SDPA + mixed precision"]
+    assert list(cells) == [*list(REFERENCES.values())[:2], "ours, SDPA"]
     installed, theirs, ours = (cell[0] for cell in cells.values())
     assert installed["threads"] == 1 and theirs["threads"] == ours["threads"]
     assert not theirs["fault"] and not ours["fault"]
@@ -207,10 +206,10 @@ def test_a_small_run_measures_both_engines_on_the_same_clips(tmp_path: Path, mon
     assert ours["useful_share"] > theirs["useful_share"]
     assert ours["switches"]["sdpa"]["state"] == "on"
     assert "1.00" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["train_step", *flags, "--add", "--only", "SDPA + mixed", "--out", str(out)])
+    monkeypatch.setattr("sys.argv", ["train_step", *flags, "--add", "--only", "SDPA$", "--out", str(out)])
     main()
     assert [len(cell) for cell in json.loads(out.read_text())["cells"].values()] == [1, 1, 2]
-    assert json.loads(out.read_text())["cells"]["ours, SDPA + mixed precision"][0] == cells[list(cells)[2]][0]
+    assert json.loads(out.read_text())["cells"]["ours, SDPA"][0] == cells[list(cells)[2]][0]
 
 
 def test_rounds_are_added_only_to_a_record_of_this_machine_and_these_clips(tmp_path: Path) -> None:
@@ -233,3 +232,16 @@ def test_rounds_are_added_only_to_a_record_of_this_machine_and_these_clips(tmp_p
 def test_every_ratio_is_to_a_cell_of_stock() -> None:
     assert set(REFERENCES.values()) < set(CELLS)
     assert all(isinstance(CELLS[name], str) for name in REFERENCES.values())
+
+
+def test_a_name_is_chosen_by_its_parts_or_by_its_end() -> None:
+    assert [cell.name for cell in cells_of("cpu", ("all three$",))] == ["ours, all three"]
+    assert len(cells_of("cpu", ("all three",))) > 4
+
+
+def test_cells_in_bf16_say_that_there_are_no_units_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulated, a step takes minutes and says nothing about any machine that would compute so."""
+    monkeypatch.setattr(type(cpu()), "has_bf16", False)
+    settings = replace(Settings(device="cpu"), batch_size=1, steps=1, warmup=1)
+    for what in ("bf16", CELLS["ours, all three"]):
+        assert "no bf16 units" in measure_cell(settings, what, tmp_path).fault

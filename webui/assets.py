@@ -1,19 +1,24 @@
-"""Serve the page's scripts and styles from gradio's folder uncompressed to browsers on this computer.
+"""Serve the page compressed, and its scripts and styles from gradio's folder to browsers on this computer.
 
-gradio compresses each of them anew for every page. That pays over a network; between two programs on one computer it
-only delays the first paint, and their names change with their content, so a browser need not ask for them twice.
+gradio compresses each script anew for every page, which delays the first paint, and the page itself, which holds all
+components, never. Here a script is compressed once; its name changes with its content, so a browser need not ask for
+it twice.
 """
 
+import gzip
 import mimetypes
 from pathlib import Path
 
 from starlette.datastructures import Headers
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX = "/assets/"
-HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "Content-Encoding": "identity"}
-"""A browser may keep it for good; gradio, which stands around this app, leaves alone what has an encoding."""
+HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+"""A browser may keep it for good."""
+LEVEL = 6
+"""Of gzip: more costs time and saves little."""
 
 
 class Assets:
@@ -27,15 +32,25 @@ class Assets:
     def __init__(self, app: ASGIApp, *, folder: Path) -> None:
         self.app = app
         self._paths = {path.name: path for path in folder.iterdir() if path.is_file()} if folder.is_dir() else {}
+        self._compressed: dict[str, bytes] = {}
+        self._page = GZipMiddleware(app, minimum_size=1_000, compresslevel=LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = self._paths.get(scope.get("path", "").removeprefix(PREFIX)) if _is_near(scope) else None
         if path is None:
-            await self.app(scope, receive, send)
+            # Not what streams, such as events and sound.
+            is_page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
+            await (self._page if is_page else self.app)(scope, receive, send)
             return
         kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         # A few kilobytes from the system's cache: quicker read here than by another thread.
-        response = Response(path.read_bytes(), media_type=kind, headers=HEADERS)
+        content, encoding = path.read_bytes(), "identity"
+        if "gzip" in Headers(scope=scope).get("accept-encoding", "") and not kind.startswith(("font/", "image/")):
+            if path.name not in self._compressed:
+                self._compressed[path.name] = gzip.compress(content, LEVEL)
+            content, encoding = self._compressed[path.name], "gzip"
+        # gradio, which stands around this app, leaves alone what has an encoding.
+        response = Response(content, media_type=kind, headers=HEADERS | {"Content-Encoding": encoding})
         await response(scope, receive, send)
 
 

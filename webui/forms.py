@@ -134,6 +134,7 @@ def _number(field: Field, value: Any) -> float:
         number = float(written)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    # A length in seconds is kept in samples.
+    if not math.isfinite(number * DATASET_RATE):
         raise refused
     return number

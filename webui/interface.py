@@ -5,6 +5,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from utils.project.projects import list_projects
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.events import wire_events
@@ -47,7 +48,7 @@ def create_ui(
     kept = (LOOK_S, KEPT_S)
     with Page(title=text.TITLE, analytics_enabled=False, fill_width=True, delete_cache=kept) as page:
         gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
-        registry.add("project", create_project_bar())
+        registry.add("project", create_project_bar(is_empty=not list_projects(output)))
         with gr.Tabs():
             with gr.Tab(text.DATA_TAB, id="data"):
                 registry.add("data", create_data_tab())

@@ -27,6 +27,8 @@
   const mend = element => {
     const name = element.getAttribute('aria-label')
     if (name && name.search(ROUNDED) >= 0) element.setAttribute('aria-label', name.replace(ROUNDED, '$1'))
+    // A name needs a role: gradio's empty boxes have none.
+    if (name && element.localName === 'div' && !element.hasAttribute('role')) element.setAttribute('role', 'group')
     if (element.getAttribute('role') === 'status' && /^common\.\w+$/.test(element.textContent.trim())) element.textContent = ''
   }
   let isOpened = false

@@ -9,6 +9,7 @@ from utils import jobs
 from utils.config import Config
 from utils.errors import UserError
 from utils.jobs import Job, JobWatch
+from utils.jobs.run_queue import QueueRunner
 from utils.project.paths import Project
 from utils.project.projects import find_project
 from utils.project.uploads import DEFAULT_QUOTA_BYTES
@@ -88,6 +89,10 @@ class Studio:
         freed: list[str] = []
         jobs.start(kind, config, before=lambda: freed.extend(free() for free in self.before_training))
         return "\n".join(filter(None, freed))
+
+    def queue_runner(self) -> QueueRunner:
+        """Who starts the queued runs, as a press of Train does."""
+        return QueueRunner(self.output, lambda config: self.start_alone("train", config))
 
     def _release_speech(self) -> str:
         """Training and speaking do not share a GPU, nor the memory of a small computer."""

@@ -20,7 +20,26 @@ def create_theme() -> gr.themes.Base:
     plain |= {"body_text_color_subdued": "*neutral_600", "body_text_color_subdued_dark": "*neutral_300"}
     plain |= {"checkbox_border_color": "*neutral_500", "checkbox_border_color_dark": "*neutral_400"}
     plain |= {"input_border_width": "1px", "input_border_color": "*neutral_300"}
-    return gr.themes.Soft(font=FONT, font_mono=FONT_MONO).set(**plain)  # type: ignore[arg-type]
+    return gr.themes.Soft(primary_hue=primary_hue(), font=FONT, font_mono=FONT_MONO).set(**plain)  # type: ignore[arg-type]
+
+
+def primary_hue() -> gr.themes.Color:
+    """Indigo whose middle, on which and in which text stands, has a contrast of 6.3 to white instead of 4.46."""
+    indigo = gr.themes.colors.indigo
+    return gr.themes.Color(
+        name="indigo",
+        c50=indigo.c50,
+        c100=indigo.c100,
+        c200=indigo.c200,
+        c300=indigo.c300,
+        c400=indigo.c400,
+        c500=indigo.c600,
+        c600=indigo.c600,
+        c700=indigo.c700,
+        c800=indigo.c800,
+        c900=indigo.c900,
+        c950=indigo.c950,
+    )
 
 
 def style() -> str:
@@ -30,5 +49,5 @@ def style() -> str:
 
 def scripts() -> str:
     """The page's own scripts, for its head."""
-    names = ("player.js", "page.js")
+    names = ("player.js", "page.js", "settings.js")
     return "".join(f"<script>{(Path(__file__).parent / name).read_text(encoding='utf-8')}</script>" for name in names)

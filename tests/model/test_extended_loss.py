@@ -58,7 +58,7 @@ def loss(base: Path, project: Project, language: str) -> Loss:
     optimizations = TrainingOptimizer.from_config(settled, accelerator.device)
     data = load_data(settled, project, Base(base), accelerator)
     assert not data.dropped
-    trainer = make_trainer(settled, Base(base), data, accelerator, optimizations)
+    trainer = make_trainer(settled, Base(base), accelerator, optimizations, total_steps=1)
     found = trainer.evaluate(Loaders(settled, Base(base), data, accelerator, optimizations.switches).evaluate())
     return Loss(text=found.text, codes=found.codes)
 

@@ -22,26 +22,30 @@ import pytest
 from tests.commands import run_as_printed
 from tests.documents import FLAG, TARGETS, known_flags
 from tests.sounds import make_project
+from tests.sources import parsed
 from utils.bases.fetch import fetch_base
 from utils.bases.find import find_base
 from utils.checkpoints import layout
 from utils.checkpoints.resume import find_resume
 from utils.cli import base, language, preflight, synthesize, train
+from utils.cli.common import parse
 from utils.config import SynthesizeConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.evaluation import evaluate
-from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command
+from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command, train_command
 from utils.project.paths import Project
 from utils.text.language_settings import LanguageConfig
 from utils.text.unknown import suggestion
 from utils.training import run
 from webui import text
+from webui.handlers import training
+from webui.studio import Studio
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("app.py", "utils", "webui", "recipes", "benchmarks")
-BUILDERS = ("command", "extend_command")
+BUILDERS = ("command", "extend_command", "train_command")
 COMMAND = re.compile(text.settings.COMMAND)
 
 
@@ -119,6 +123,12 @@ def recommended(world: World, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
+def of_the_form(world: World) -> str:
+    studio, name = Studio(output=world.project.output), {"project.project": world.project.name}
+    form = training.show_form(studio, name) | name | {"project.base": "tiny", "train.start_from": ""}
+    return training.show_command(studio, form | {"train.set_sample_text": 'It\'s "me".\n$HOME'})["train.command"]
+
+
 def listed(capsys: pytest.CaptureFixture[str]) -> str:
     base.main(["list"])
     return capsys.readouterr().out
@@ -146,6 +156,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/cli/train.py train_and_print": lambda world, _: world.interrupted,
     "utils/cli/language.py _next": lambda world, _: "\n".join(next_of(world, p) for p in (world.empty, world.project)),
     "utils/cli/preflight.py _recommend": lambda world, capsys: recommended(world, capsys),
+    "webui/handlers/training.py show_command": lambda world, _: of_the_form(world),
 }
 """File and function of each place that builds a command, and what has it do so."""
 
@@ -186,7 +197,7 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
         for path in files:
             name = path.relative_to(ROOT).as_posix()
             if name != "utils/project/advice.py":
-                yield name, ast.parse(path.read_text(encoding="utf-8"))
+                yield name, parsed(path)
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -237,6 +248,24 @@ def test_the_output_is_named_only_where_it_is_another_one(monkeypatch: pytest.Mo
     assert command("export", project=Project(name="anna", output=tmp_path / "output")) == default
     other = command("export", project=Project(name="-anna", output=Path("my voices")))
     assert shlex.split(other)[3:] == ["--project=-anna", "--output", "my voices"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"pin_memory": False, "sdpa": False, "trim_end": False},
+        {"pin_memory": True, "eight_bit_optimizer": True, "sample_text": ""},
+        {"sample_text": '-- It\'s "me"; `rm -rf` $HOME\nት | !', "base": "/my bases/k'a", "learning_rate": 3e-6},
+        {"gradient_checkpointing": "selective", "compile": "reduce-overhead", "dropout": 0.0, "num_epochs": 7},
+    ],
+)
+def test_a_training_command_gives_back_the_very_settings(settings: dict[str, Any], tmp_path: Path) -> None:
+    project = Project(name="maria", output=tmp_path / "my voices")
+    config = TrainConfig(project="maria", output=project.output, **settings)
+    line = train_command(config, project)
+    assert parse(train.TrainCommand, "", shlex.split(line)[3:]).settings == config
+    assert len([word for word in shlex.split(line) if word.startswith("--")]) == 2 + len(settings), line
 
 
 def test_paths_are_quoted_for_the_windows_shell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sources import parsed
 from tests.text.alphabets import ALPHABETS
 from utils.bases.find import find_base
 from utils.errors import UserError
@@ -25,7 +26,7 @@ def stock_cases() -> list[tuple[str, str, str]]:
     package = importlib.util.find_spec("TTS")
     assert package is not None and package.submodule_search_locations
     file = Path(package.submodule_search_locations[0]) / "tts" / "layers" / "xtts" / "tokenizer.py"
-    functions = {node.name: node for node in ast.parse(file.read_text()).body if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in parsed(file).body if isinstance(node, ast.FunctionDef)}
     lists = [node for name in STOCK_TESTS for node in ast.walk(functions[name]) if isinstance(node, ast.Assign)]
     found = [ast.literal_eval(node.value) for node in lists if isinstance(node.value, ast.List)]
     return [case for cases in found for case in cases]

@@ -15,6 +15,7 @@ import torch
 
 from tests.sounds import make_project
 from tests.training.test_run import config_of
+from utils.checkpoints.layout import MODEL_FILE
 from utils.checkpoints.store import Checkpoints, verify
 from utils.cli.train import main
 from utils.errors import UserError
@@ -23,6 +24,7 @@ from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.training import loop as loop_module
 from utils.training.data import batches as batches_module
+from utils.training.plan import micro_batches_of, plan_run
 from utils.training.run import fine_tune
 
 WORLD = 2
@@ -43,32 +45,34 @@ FAULTS = {
 """What befalls one process and not the other."""
 
 
-def take_part(rank: int, port: int, flags: list[str], fault: str, fault_step: int, output: Path) -> None:
-    """In a process of its own: the real command as a launcher starts it, with a fault in the second process."""
+def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fault_step: int, output: Path) -> None:
+    """In a process of its own: the real command as a launcher starts it, with a fault in the last process."""
     log_file = os.open(output / f"process-{rank}.log", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
     os.dup2(log_file, 1)
     os.dup2(log_file, 2)
-    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": WORLD, "LOCAL_WORLD_SIZE": WORLD, "MASTER_PORT": port}
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
     log_step = loop_module.log_step
 
     def then_fault(state, services, *args, **kwargs) -> None:
         log_step(state, services, *args, **kwargs)
-        if rank == 1 and services.trainer.num_steps == fault_step:
+        if rank == world - 1 and services.trainer.num_steps == fault_step:
             FAULTS[fault]()
 
     loop_module.log_step = then_fault
     main(flags)
 
 
-def launch(processes: ForkServerContext, project: Project, *flags: str, fault: str = "", step: int = 0) -> list[int]:
-    """Train in two processes; returns their exit statuses."""
+def launch(
+    processes: ForkServerContext, project: Project, *flags: str, fault: str = "", step: int = 0, world: int = WORLD
+) -> list[int]:
+    """Train in two processes, or another number; returns their exit statuses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     place = ["--project", project.name, "--output", str(project.output), "--device", "cpu", "--num-workers", "0"]
-    arguments = (port, [*place, *flags], fault, step, project.output)
-    children = [processes.Process(target=take_part, args=(rank, *arguments)) for rank in range(WORLD)]
+    arguments = (world, port, [*place, *flags], fault, step, project.output)
+    children = [processes.Process(target=take_part, args=(rank, *arguments)) for rank in range(world)]
     for child in children:
         child.start()
     for child in children:
@@ -101,23 +105,51 @@ def assert_saved(folder: Path, *, step: int, end: str) -> None:
 
 
 def test_two_processes_train_like_one_that_accumulates(processes: ForkServerContext, project: Project) -> None:
-    assert begin(processes, project, "--dropout", "0") == [0, 0], logs(project)
+    assert begin(processes, project, "--dropout", "0", "--eval-batch-size", "1") == [0, 0], logs(project)
     one = fine_tune(config_of(project, num_epochs=3, batch_size=1, grad_accumulation=WORLD, dropout=0.0, device="cpu"))
     shared = project.runs / "shared"
     started = [events_of(folder, "started")[0] for folder in (shared, one.folder)]
     assert [event["processes"] for event in started] == [WORLD, 1]
     assert [event["global_batch"] for event in started] == [WORLD, WORLD]
     assert [event["buckets"] for event in started] == ["gradients lie in them", None]
-    for kind, keys in (("step", ("step", "epoch", "lr")), ("eval", ("step",))):
+    for kind, keys, limit in (("step", ("step", "epoch", "lr"), 1e-5), ("eval", ("step",), 1e-6)):
         mine, theirs = events_of(shared, kind), events_of(one.folder, kind)
         assert [[event[key] for key in keys] for event in mine] == [[event[key] for key in keys] for event in theirs]
         losses = [event["loss"] for event in theirs]
-        assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=1e-5)
-    mine, theirs = (
-        read_weights(next(run.glob("checkpoints/step-*")) / "model.safetensors") for run in (shared, one.folder)
-    )
+        assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=limit)
+    mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / MODEL_FILE) for run in (shared, one.folder))
     for name, tensor in theirs.items():
         torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
+
+
+def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkServerContext, project: Project) -> None:
+    """Three micro-batches an epoch, two a step: in each epoch's last step the second process has nothing of its own."""
+    settings = {"num_epochs": 3, "batch_size": 2, "dropout": 0.1, "device": "cpu"}
+    whole = fine_tune(config_of(project, **settings, grad_accumulation=WORLD))
+    folder, resume = project.runs / "shared", ("--resume", str(project.runs / "shared"))
+    flags = ("--batch-size", "2", "--dropout", "0.1")
+    assert begin(processes, project, *flags, fault="signalled", step=1) == [0, 143], logs(project)
+    assert launch(processes, project, *resume, world=1, fault="signalled", step=4) == [143], logs(project)
+    assert launch(processes, project, *resume) == [0, 0], logs(project)
+
+    assert [event["processes"] for event in events_of(folder, "started")] == [WORLD, 1, WORLD]
+    assert {event["global_batch"] for event in events_of(folder, "started")} == {2 * WORLD}
+    assert not [event["message"] for event in events_of(folder, "warning") if "begins anew" in event["message"]]
+    for key in ("loss", "lr", "audio_s"):
+        mine, theirs = ([event[key] for event in events_of(run, "step")] for run in (folder, whole.folder))
+        assert mine == pytest.approx(theirs, rel=0, abs=1e-5), key
+    mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / MODEL_FILE) for run in (folder, whole.folder))
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
+
+    plan = plan_run(config_of(project, resume=folder, device="cpu"))
+    assert micro_batches_of(plan, 1, can_accumulate=True) == WORLD
+    with pytest.raises(UserError, match=r"(?s)2 micro-batches, which 3 processes cannot share.*continue with 1 or 2"):
+        micro_batches_of(plan, 3, can_accumulate=True)
+    with pytest.raises(UserError, match="rules out gradient_release"):
+        micro_batches_of(plan, 1, can_accumulate=False)
+    plan.resumed.state.pop("global_micro_batches")
+    assert micro_batches_of(plan, 3, can_accumulate=True) == 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,16 @@ import pytest
 from tests.webui.app import ROOT
 from webui.interface import create_ui
 
-SETTINGS = ("/train_start", "/train_recommend", "/train_preflight", "/data_prepare")
+SETTINGS = (
+    "/train_start",
+    "/train_recommend",
+    "/train_preflight",
+    "/data_prepare",
+    "/train_command",
+    "/train_queue",
+    "/preset_save",
+    "/preset_apply",
+)
 """These also take the settings of a command, which the docs refer to instead of repeating them."""
 
 

@@ -1,4 +1,4 @@
-"""Scripts and styles: plain and kept for good by a browser on this computer; for all others gradio answers."""
+"""Scripts and styles are kept for good by a browser on this computer; all others ask gradio. The page is compressed."""
 
 import asyncio
 import re
@@ -31,9 +31,12 @@ def folder(tmp_path):
     return tmp_path / "assets"
 
 
-def test_a_browser_on_this_computer_gets_the_file_as_it_is_and_may_keep_it(folder) -> None:
-    answer = get(folder, "/assets/index-a1b2.js", **{"accept-encoding": "br, gzip"})
+@pytest.mark.parametrize(("accepted", "encoding"), [("br, gzip", "gzip"), ("br", "identity"), ("", "identity")])
+def test_a_browser_on_this_computer_gets_the_file_and_may_keep_it(folder, accepted: str, encoding: str) -> None:
+    answer = get(folder, "/assets/index-a1b2.js", **{"accept-encoding": accepted})
     assert answer.status_code == 200 and answer.content == (folder / "index-a1b2.js").read_bytes()
+    assert answer.headers["content-encoding"] == encoding and answer.headers["vary"] == "Accept-Encoding"
+    assert (int(answer.headers["content-length"]) < 1_000) == (encoding == "gzip")
     assert "javascript" in answer.headers["content-type"]
     assert "immutable" in answer.headers["cache-control"]
 
@@ -53,10 +56,13 @@ def test_others_are_left_to_gradio(folder, asked: dict[str, str]) -> None:
     assert get(folder, "/assets/index-a1b2.js", **asked).text == "gradio"
 
 
-def test_the_running_page_serves_its_scripts_uncompressed(tmp_path) -> None:
+def test_the_running_page_and_its_scripts_are_compressed(tmp_path) -> None:
     with running_app(tmp_path) as address:
-        script = re.search(r'src="./(assets/index-[^"]+\.js)"', httpx.get(address).text)
+        page = httpx.get(address, headers={"accept-encoding": "gzip"})
+        script = re.search(r'src="./(assets/index-[^"]+\.js)"', page.text)
         assert script
-        answer = httpx.get(address + script[1], headers={"accept-encoding": "br"})
+        answer = httpx.get(address + script[1], headers={"accept-encoding": "gzip"})
+    assert page.headers["content-encoding"] == "gzip" and page.num_bytes_downloaded < len(page.content) / 4
     assert "immutable" in answer.headers["cache-control"]
     assert answer.content == (gradio_assets().parent / script[1]).read_bytes()
+    assert answer.num_bytes_downloaded < len(answer.content) / 2

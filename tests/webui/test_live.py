@@ -264,3 +264,42 @@ def test_the_rows_of_a_preflight_are_shown_while_it_runs_and_after_it_was_cancel
     for seen in (job, dataclasses.replace(job, state="stopped")):
         shown = str(live._preflight(studio, [seen])["train.measured"])
         assert "about 60 s left for 7 more" in shown and "loading clips" not in shown
+
+
+def shown_properties(updates: dict, name: str) -> dict:
+    return updates[f"train.{name}"].properties
+
+
+def test_stop_stands_where_train_was_and_what_is_disabled_says_why(tmp_path):
+    create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
+    studio = Studio(output=tmp_path)
+    updates = live.poll(studio, VALUES)
+    assert shown_properties(updates, "start")["visible"] and not shown_properties(updates, "stop")["visible"]
+    assert text.NO_RESUME_WITHOUT_RUN in updates["train.resume_why"]
+    assert text.NO_EXPORT_WITHOUT_RUN in updates["train.export_why"]
+
+    run = tmp_path / "maria" / "runs" / "20260101-000000-1-000"
+    run.mkdir(parents=True)
+    who = dataclasses.asdict(ProcessId.of(os.getpid()))
+    record = JobRecord(
+        kind="train", state="running", host=host_name(), command=(), cwd="", config="", started=time.time(), **who
+    )
+    write_record(run, record)
+    updates = live.poll(studio, VALUES)
+    assert not shown_properties(updates, "start")["visible"] and shown_properties(updates, "stop")["visible"]
+    assert (
+        not shown_properties(updates, "resume")["interactive"] and text.NO_RESUME_RUNNING in updates["train.resume_why"]
+    )
+    assert not shown_properties(updates, "export")["interactive"] and text.NO_EXPORT_YET in updates["train.export_why"]
+
+    (run / "events.jsonl").write_text(event("finished", step=4), encoding="utf-8")
+    write_record(run, dataclasses.replace(record, pid=2**22 + 1))
+    updates = live.poll(Studio(output=tmp_path), VALUES)
+    assert shown_properties(updates, "start")["visible"] and text.NO_RESUME_CHECKPOINT in updates["train.resume_why"]
+    for name in ("step-00000004", "best-00000004"):
+        folder = run / "checkpoints" / name
+        folder.mkdir(parents=True)
+        (folder / "complete.json").write_text("{}", encoding="utf-8")
+    updates = live.poll(studio, VALUES)
+    assert shown_properties(updates, "resume")["interactive"] and shown_properties(updates, "export")["interactive"]
+    assert updates["train.resume_why"] == updates["train.export_why"] == ""

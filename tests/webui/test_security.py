@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 import app as app_module
+from tests.sources import parsed
 from tests.webui.app import ROOT, running_app
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -365,7 +366,7 @@ def test_no_shell_is_ever_started():
     found = []
     files = [ROOT / "app.py", *(p for top in ("utils", "webui", "benchmarks") for p in (ROOT / top).rglob("*.py"))]
     for path in files:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 owner = ast.unparse(node.func).split(".")[0]

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
 from webui import text
 
 
 def test_no_two_tabs_give_one_name_to_different_words():
     names: Counter[str] = Counter()
     for path in Path(text.__file__).parent.glob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef):
                 names[node.name] += 1
             elif isinstance(node, ast.Assign):
@@ -42,7 +43,7 @@ def test_handlers_have_no_words_of_their_own():
     """What a message says, and its advice, comes from webui.text."""
     own = []
     for path in (Path(text.__file__).parents[1] / "handlers").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "UserError":
                 words = [word.value for word in node.keywords if word.arg in ("what", "fix")]
                 own += [

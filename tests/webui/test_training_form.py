@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from webui.change import TOAST, Change
 from webui.fields import training_fields
-from webui.handlers import training
+from webui.handlers import live, training
 from webui.studio import Studio
 
 
@@ -153,3 +154,42 @@ def test_a_recommendation_is_for_the_base_and_shows_what_it_changed(studio):
     assert "<td>3</td>" in changed and f"<td>{wanted}</td>" in changed
     unknown = training.recommend(studio, values | {"project.base": "v2.0.3"})["train.recommended"]
     assert "Planned for XTTS v2: v2.0.3 is not on this machine yet." in unknown
+
+
+def test_a_run_is_queued_moved_and_removed_where_the_page_shows_it(studio):
+    project = studio.project("maria")
+    values = page(studio, "maria") | {"project.project": "maria", "project.base": "tiny"}
+    with pytest.raises(UserError, match="no dataset yet"):
+        training.queue_run(studio, values)
+    project.dataset.mkdir()
+    project.train_csv.write_text("audio_file|text|speaker_name\n", encoding="utf-8")
+    assert live.poll(studio, values)["train.queue_group"] == Change(visible=False)
+    training.queue_run(studio, values)
+    queued = training.queue_run(studio, values | {"train.set_seed": 7, "train.set_sample_text": "<b>"})
+    assert queued["train.queue_group"] == Change(visible=True) and "&lt;b&gt;" in queued["train.queue"]
+    first, second = (name for _, name in queued["train.queued"].properties["choices"])
+    moved = training.queue_earlier(studio, values | {"train.queued": second})
+    assert [name for _, name in moved["train.queued"].properties["choices"]] == [second, first]
+    polled = live.poll(studio, values)
+    assert polled["train.queue"] == moved["train.queue"] and polled["train.enqueue"] == Change(visible=True)
+    for name in (first, second):
+        left = training.queue_remove(studio, values | {"train.queued": name})
+    assert left["train.queue_group"] == Change(visible=False) and left["train.queue"] == ""
+    with pytest.raises(UserError, match="not in the queue any more"):
+        training.queue_remove(studio, values | {"train.queued": first})
+
+
+def test_a_press_of_train_while_a_run_goes_on_offers_the_queue(studio, monkeypatch):
+    def refuse(self: Studio, kind: str, config: TrainConfig) -> str:
+        raise UserError(what="Training is already running", where="runs", fix="wait until it has ended, or stop it")
+
+    project = studio.project("maria")
+    project.dataset.mkdir()
+    project.train_csv.write_text("audio_file|text|speaker_name\n", encoding="utf-8")
+    monkeypatch.setattr(Studio, "start_alone", refuse)
+    values = page(studio, "maria") | {"project.project": "maria", "project.base": "tiny"}
+    for kind, offers in (("train", True), ("export", False)):
+        monkeypatch.setattr(training, "holder", lambda config, kind=kind: SimpleNamespace(kind=kind))
+        with pytest.raises(UserError, match="already running") as caught:
+            training.start(studio, values)
+        assert ("Add to queue" in caught.value.fix) == offers

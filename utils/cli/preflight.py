@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.project.advice import command
+from utils.project.advice import train_command
 from utils.project.paths import Project
 from utils.switches import MEASURED
 
@@ -133,13 +133,8 @@ def heeding_sigterm() -> Iterator[None]:
 
 def _recommend(title: str, row: "Row", config: TrainConfig, project: Project) -> None:
     """Print a combination, and the command that trains with it and with all else that was given."""
-    others = {
-        field.name: getattr(config, field.name)
-        for field in fields(TrainConfig)
-        if field.name not in ("project", "output", *CHOSEN) and getattr(config, field.name) != field.default
-    }
-    chosen = {name: getattr(row.config, name) for name in CHOSEN}
-    print(f"{title}: {row.name}\n  {command('train', project=project, **others, **chosen)}", flush=True)
+    chosen = replace(config, **{name: getattr(row.config, name) for name in CHOSEN})
+    print(f"{title}: {row.name}\n  {train_command(chosen, project, CHOSEN)}", flush=True)
 
 
 def _recommend_partly(seen: Printed, config: TrainConfig, project: Project) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,9 @@ from utils.checkpoints.layout import find_run
 from utils.cli.common import error_exits
 from utils.errors import UserError
 from utils.events import Event, tail
+from utils.events.narration import duration
+from utils.jobs.observations import observe
+from utils.jobs.progress import progress_of
 from utils.jobs.runs import RunInfo, changed_settings, list_runs, plan_removal, read_run, remove
 from utils.project.paths import Project, open_project
 
@@ -38,7 +42,7 @@ def list_all(project: str | None = None, output: Path = OUTPUT) -> None:
 
 
 def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Path = OUTPUT) -> None:
-    """Show one run: how far it is, what its switches really did, its settings, its last events and its checkpoints.
+    """Show one run: progress, what stands out, what its switches really did, settings, last events and checkpoints.
 
     Args:
         run: its name, as `list` shows it.
@@ -46,7 +50,8 @@ def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Pat
         output: the folder that holds all projects.
     """
     info = read_run(find_run(open_project(project, output), run))
-    for line in (*_progress(info), *_proof(info), *_settings(info.folder), *_events(info), *_checkpoints(info)):
+    parts = (_progress(info), _observed(info), _proof(info), _settings(info.folder), _events(info), _checkpoints(info))
+    for line in chain(*parts):
         print(line)
 
 
@@ -121,12 +126,20 @@ def _progress(info: RunInfo) -> Iterable[str]:
     if info.job.alive and info.job.pid is not None:
         yield f"process   {info.job.pid} on {info.job.host}, {info.job.device}"
     yield f"steps     {_steps(info)}"
+    done = progress_of(info.job)
+    if done is not None and done.seconds_left is not None:
+        yield f"left      {duration(done.seconds_left)} for {done.what}"
     if info.loss is not None:
         yield f"loss      {info.loss:.3f} at the last step"
     if info.best_loss is not None:
         yield f"eval      {info.best_loss:.3f} at best"
     yield f"size      {_size(info.num_bytes)}"
     yield f"age       {_age(info.last_write)} since it wrote something"
+
+
+def _observed(info: RunInfo) -> Iterable[str]:
+    for observation in observe(info.job):
+        yield f"{'warning' if observation.kind == 'warning' else 'note':<9} {observation.sentence}"
 
 
 def _settings(folder: Path) -> Iterable[str]:

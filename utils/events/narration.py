@@ -105,7 +105,7 @@ class Narration:
             parts.append(f"{fields['audio_s'] / took:.1f} s of audio a second")
         (begun, first), left = self._pace[0], self._total - step
         if step > first and left > 0:
-            parts.append(f"{_duration((now - begun) / (step - first) * left)} left")
+            parts.append(f"{duration((now - begun) / (step - first) * left)} left")
         self._write(f"epoch {fields['epoch'] + 1} of {self._epochs}, step {step} of {self._total}: {', '.join(parts)}")
 
 
@@ -124,7 +124,8 @@ def _amount(what: str, done: int, total: int | None) -> str:
     return f"{name}: {done}{unit}" if total is None else f"{name}: {done} of {total}{unit}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"

@@ -1,10 +1,14 @@
 """Build the commands that messages recommend, quoted for the user's shell."""
 
+import dataclasses
 import os
 import shlex
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
+
+from utils.config import TrainConfig
 
 DEFAULT_OUTPUT = Path("output")
 """The folder of all projects where a command names none."""
@@ -47,6 +51,25 @@ def command(program: str, *words: object, project: Place | str | None = None, **
     for name, value in flags.items():
         line += _flag(name.replace("_", "-"), value)
     return subprocess.list2cmdline(line) if os.name == "nt" else shlex.join(line)
+
+
+def train_command(config: TrainConfig, project: Place, always: Collection[str] = ()) -> str:
+    """The command that trains with these settings: it names what differs from the defaults.
+
+    Args:
+        config: the settings.
+        project: theirs.
+        always: settings that are named in any case, last.
+    """
+    plain = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    names = [name for name in plain if name not in ("project", "output", *always)]
+    flags = {name: value for name in names if (value := getattr(config, name)) != plain[name]}
+    flags |= {name: getattr(config, name) for name in always}
+    # A switch that may also be open takes its value as a word.
+    words = {
+        name: str(value) if plain[name] is None and isinstance(value, bool) else value for name, value in flags.items()
+    }
+    return command("train", project=project, **words)
 
 
 def extend_command(language: str, base: object, project: Place | None = None) -> str:

@@ -3,8 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
@@ -61,11 +60,12 @@ def train_epochs(state: RunState, services: Services) -> End:
     while state.epoch < services.num_epochs:
         loader, host = services.loaders.train(state.epoch, state.batches_done), PhaseClock(torch.device("cpu"))
         host.begin("data")
-        for batches in grouped(loader, services.config.grad_accumulation):
+        for batches in services.loaders.grouped(loader, state.batches_done):
             host.begin("step")
             require_readable(services, [fault for batch in batches for fault in batch.lost])
             result = services.recovery.step(batches)
-            state.batches_done += len(batches)
+            done = state.batches_done + services.trainer.accelerator.num_processes * len(batches)
+            state.batches_done = min(done, services.loaders.batches_per_epoch)
             host.begin("logging")
             phases = host.take() | services.trainer.clock.take()
             step_s, data_s = phases.pop("step"), phases["data"]
@@ -262,6 +262,7 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
     values = state.to_json()
     values |= {"trainer": services.trainer.state(), "recovery": services.recovery.state()}
     values |= {"skipped": services.divergence.num_skipped, "plan": services.loaders.plan_of(state.epoch)}
+    values |= {"global_micro_batches": services.loaders.global_micro_batches}
     snapshot = Snapshot(
         step=services.trainer.num_steps,
         files=files_of(services.trainer.gpt, services.trainer.optimizer),
@@ -309,10 +310,3 @@ def require_readable(services: Services, lost: list[str]) -> None:
         fix=f"what was trained is saved: put the recording back and resume ({services.resume_command}), "
         "or prepare again",
     )
-
-
-def grouped(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:
-    """Micro-batches of one optimizer step each; the epoch's last step may have fewer."""
-    source = iter(batches)
-    while group := list(islice(source, size)):
-        yield group

@@ -26,7 +26,6 @@ from utils.errors import UserError
 from utils.jobs.environment import child_environment
 from utils.performance_utils import is_out_of_memory
 from utils.training.data.batches import Batch
-from utils.training.data.loaders import Loaders
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.plan import plan_run
 from utils.training.trainer import Setup, Trainer, set_up
@@ -124,11 +123,16 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
 def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) -> Measurement:
     trainer, optimizations = setup.trainer, setup.optimizations
     with closing(setup.loaders) as loaders:
-        groups = _groups(loaders, grad_accumulation)
-        _warm_up(trainer, groups, max(warmup, 1))
-        # From an epoch's beginning: an epoch of so many steps is then timed on each clip once.
-        groups = _groups(loaders, grad_accumulation, first_epoch=1)
-        loader: DataLoader = loaders.train(1, 0)
+        count = steps * grad_accumulation
+        # The largest batch first: memory is at its peak there. Blocks that are compiled want to have seen each shape.
+        compiled = optimizations.switches.effective.compile != "off"
+        _warm_up(
+            trainer,
+            _groups(loaders.spread(count, largest=True), grad_accumulation),
+            max(warmup, 1 + steps if compiled else 1),
+        )
+        loader = loaders.spread(count, largest=False)
+        groups = _groups(loader, grad_accumulation)
         observed = optimizations.report(
             trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader
         )
@@ -187,19 +191,17 @@ def finish_s(*, on_gpu: bool) -> float:
     return time.perf_counter() - begin
 
 
-def _groups(loaders: Loaders, size: int, *, first_epoch: int = 0) -> Iterator[list[Batch]]:
-    """Micro-batches of one step each, epoch after epoch."""
-    epoch = first_epoch
+def _groups(loader: DataLoader, size: int) -> Iterator[list[Batch]]:
+    """Micro-batches of one step each, again and again."""
     while True:
         group: list[Batch] = []
-        for batch in loaders.train(epoch, 0):
+        for batch in loader:
             group.append(batch)
             if len(group) == size:
                 yield group
                 group = []
         if group:
             yield group
-        epoch += 1
 
 
 def main() -> None:

@@ -131,7 +131,7 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
         services.recovery.load_state(saved["recovery"])
     state = RunState.from_json(saved, data=data)
     # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would
-    # skip clips that were never seen. Another device, kernel or number of processes makes another plan, too.
+    # skip clips that were never seen. Another device or kernel makes another plan, too.
     is_replanned = "plan" in saved and saved["plan"] != services.loaders.plan_of(state.epoch)
     if saved["data"] != data or any(name in resumed.changed for name in BOUND) or is_replanned:
         if state.batches_done:

@@ -31,7 +31,7 @@ class RunState:
     """Fingerprint of the clips."""
     epoch: int = 0
     batches_done: int = 0
-    """Micro-batches of this epoch that were trained on."""
+    """Micro-batches of this epoch that all processes together have trained on."""
     losses: list[float] = field(default_factory=list)
     """Loss of each step of this epoch."""
     epoch_losses: list[float] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Services:
 
     def total_steps(self, state: RunState) -> int:
         """Steps at the end of the last epoch, from where the run is now."""
-        batches, size = self.loaders.batches_per_epoch, self.config.grad_accumulation
+        batches, size = self.loaders.batches_per_epoch, self.loaders.batches_per_step
         in_this_epoch = math.ceil((batches - state.batches_done) / size)
         later = (self.num_epochs - state.epoch - 1) * math.ceil(batches / size)
         return self.trainer.num_steps + (in_this_epoch + later if state.epoch < self.num_epochs else 0)

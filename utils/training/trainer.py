@@ -29,7 +29,7 @@ from utils.training.optimizer.make import make_schedule, set_schedule
 from utils.training.optimizer.plain_adamw import PlainAdamW
 from utils.training.optimizer.precision import DTYPES, make_accelerator
 from utils.training.optimizer.release import GradientRelease
-from utils.training.plan import RunPlan, require_resumable
+from utils.training.plan import RunPlan, micro_batches_of, require_resumable
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
@@ -92,7 +92,8 @@ class Trainer:
         accelerator: device and processes; it wraps the model where there are several.
         precision: fp32, bf16 or fp16.
         grad_clip_norm: gradients are scaled down to this L2 norm.
-        seed: with the step number it fixes dropout, so that a resumed run draws what an undisturbed one does.
+        seed: with the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one
+            does, whichever process computes the micro-batch.
         release: lets the optimizer update inside the backward pass.
         watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
@@ -193,13 +194,18 @@ class Trainer:
             return replace(self._backward(batches), norm=self.release.norm)
 
     def _backward(self, batches: list[Batch]) -> Gathered:
-        rank = self.accelerator.process_index
-        torch.manual_seed(hash((self.seed, self.num_steps, rank)) & 0x7FFF_FFFF_FFFF_FFFF)
-        num_codes = sum(batch.packed.num_code_targets for batch in batches)
-        counts = self._summed(sum(batch.packed.num_text_targets for batch in batches), num_codes, num_codes)
-        sums = torch.zeros(3, dtype=torch.float32, device=self.device)
-        for number, batch in enumerate(batches):
-            is_last = number == len(batches) - 1
+        own = [batch for batch in batches if not batch.is_filler]
+        texts = sum(batch.packed.num_text_targets for batch in own)
+        codes = sum(batch.packed.num_code_targets for batch in own)
+        seconds = sum(batch.audio_seconds for batch in own)
+        *counts, audio_seconds = self._summed(texts, codes, codes, seconds)
+        sums, seeded = torch.zeros(3, dtype=torch.float32, device=self.device), -1
+        for place, batch in enumerate(batches):
+            is_last = place == len(batches) - 1
+            # Once for all pieces of a micro-batch: they draw one after another, as they would in one.
+            if batch.number != seeded:
+                seeded = batch.number
+                torch.manual_seed(hash((self.seed, self.num_steps, seeded)) & 0x7FFF_FFFF_FFFF_FFFF)
             with (
                 nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt),
                 nullcontext() if is_last else self.accelerator.no_sync(self.model),
@@ -207,14 +213,14 @@ class Trainer:
                 losses = self._forward(batch)
                 self.clock.begin("backward")
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
-                loss = loss + losses.reading / counts[2]
+                loss = (loss + losses.reading / counts[2]) * (0 if batch.is_filler else 1)
                 # What moves weights at once must not begin with a loss that is not a number.
                 if self.release is None or math.isfinite(float(loss.detach())):
                     # DistributedDataParallel averages over processes; these are shares of one sum.
                     self.scaler.scale(loss * self.accelerator.num_processes).backward()
                 self.clock.begin("")
-            sums += torch.stack(losses).detach()
-        audio_seconds = sum(batch.audio_seconds for batch in batches) * self.accelerator.num_processes
+            if not batch.is_filler:
+                sums += torch.stack(losses).detach()
         reduced: Tensor = self.accelerator.reduce(sums, reduction="sum")
         return Gathered(sums=reduced, counts=counts, audio_seconds=audio_seconds)
 
@@ -260,14 +266,15 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> Losses:
-        """Mean losses over an evaluation set, without dropout."""
+        """Mean losses over an evaluation set, without dropout; each process has a part of it."""
         self.gpt.eval()
         sums, counts = torch.zeros(2, device=self.device), torch.zeros(2)
         for batch in batches:
             losses = self._evaluated(batch)
             sums += torch.stack([losses.text, losses.codes])
             counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
-        text, codes = (sums.cpu() / counts).tolist()
+        counts = torch.tensor(self._summed(*counts.tolist()))
+        text, codes = (self.accelerator.reduce(sums, reduction="sum").cpu() / counts).tolist()
         self.clock.take()  # of training steps alone
         return Losses(text=text, codes=codes)
 
@@ -298,7 +305,7 @@ class Trainer:
         scaled = self.scaler.is_enabled() and self.scaler.get_scale() > 1
         return OVERFLOW if scaled else "the gradient is not a number"
 
-    def _summed(self, *numbers: int) -> list[float]:
+    def _summed(self, *numbers: float) -> list[float]:
         """Each number summed over all processes; the device of a single one is not asked, nor waited for."""
         if self.accelerator.num_processes == 1:
             return [float(number) for number in numbers]
@@ -345,37 +352,40 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     """
     accelerator = make_accelerator(plan.config.device)
     optimizations = TrainingOptimizer.from_config(plan.config, accelerator.device)
+    switched = optimizations.switches.effective
+    can_accumulate = not (switched.gradient_release or switched.split_weights)
+    global_micro_batches = micro_batches_of(plan, accelerator.num_processes, can_accumulate=can_accumulate)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     require_resumable(plan, data.fingerprint())
+    loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
+    total_steps = (plan.config.num_epochs or 0) * math.ceil(loaders.batches_per_epoch / loaders.batches_per_step)
     return Setup(
         accelerator=accelerator,
         optimizations=optimizations,
         data=data,
-        trainer=make_trainer(plan.config, plan.base, data, accelerator, optimizations),
-        loaders=Loaders(plan.config, plan.base, data, accelerator, optimizations.switches),
+        trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=total_steps),
+        loaders=loaders,
     )
 
 
 def make_trainer(
-    config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, optimizations: TrainingOptimizer
+    config: TrainConfig, base: Base, accelerator: Accelerator, optimizations: TrainingOptimizer, *, total_steps: int
 ) -> Trainer:
     """The model on its device with optimizer and schedule.
 
     Args:
         config: settled settings.
         base: what to start from.
-        data: as many clips as the schedule is to last for.
         accelerator: device and processes.
         optimizations: the switches; they are applied here.
+        total_steps: that the schedule is to last for.
     """
-    assert config.num_epochs and config.learning_rate
+    assert config.learning_rate
     if accelerator.device.type == "cpu":
         keep_freed_memory()
     gpt = optimizations.optimize_model(load_gpt(base))
     gpt.options.reading_weight = config.reading_weight
     optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    num_batches = math.ceil(len(data.train) / (config.batch_size * accelerator.num_processes))
-    total_steps = config.num_epochs * math.ceil(num_batches / config.grad_accumulation)
     return Trainer(
         model=gpt,
         optimizer=optimizer,

@@ -1,9 +1,14 @@
 """Events of tab 2."""
 
+import json
+
+import gradio as gr
+
 from utils.switches import CHECKBOXES
+from webui import text
 from webui.events.wiring import Frame, wire
 from webui.fields import KINDS
-from webui.handlers import training
+from webui.handlers import presets, training
 
 RUN = ("project.project", "train.run")
 SWITCHES = (*(f"train.{switch.field}" for switch in CHECKBOXES), *(f"train.{kind}" for kind in KINDS.values()))
@@ -25,7 +30,7 @@ def wire_training(frame: Frame) -> None:
         ["project.project:change"],
         training.show_form,
         inputs=["project.project"],
-        outputs=["train.run", "train.start_from", *SETTINGS],
+        outputs=["train.run", "train.start_from", "train.origins", *SETTINGS],
         api_name="train_form",
         public=False,
         queue=False,
@@ -55,6 +60,7 @@ def wire_training(frame: Frame) -> None:
         inputs=["project.project", "project.base", "train.use_case", *SETTINGS],
         outputs=[
             "train.recommended",
+            "train.origins",
             *SWITCHES,
             *training.FORM_IDS,
         ],
@@ -67,4 +73,101 @@ def wire_training(frame: Frame) -> None:
         inputs=[*RUN, "train.checkpoint", "train.decoder"],
         outputs=["train.run"],
         api_name="train_export",
+    )
+    wire(
+        frame,
+        ["train.show_command:click"],
+        training.show_command,
+        inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
+        outputs=["train.command"],
+        api_name="train_command",
+    )
+    queue = ["train.queue", "train.queue_group", "train.queued"]
+    wire(
+        frame,
+        ["train.enqueue:click"],
+        training.queue_run,
+        inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
+        outputs=queue,
+        api_name="train_queue",
+    )
+    for name, act in (("queue_remove", training.queue_remove), ("queue_earlier", training.queue_earlier)):
+        wire(
+            frame,
+            [f"train.{name}:click"],
+            act,
+            inputs=["project.project", "train.queued"],
+            outputs=queue,
+            api_name=f"train_{name}",
+        )
+    _wire_presets(frame)
+    _wire_browser(frame)
+
+
+def _wire_browser(frame: Frame) -> None:
+    """What the browser does by itself: filter the settings, mark those that are changed."""
+    frame.trigger("train.search:change")(
+        None,
+        inputs=[frame.registry["train.search"]],
+        js=f"query => {{ window.studioSettings?.filter(query, {json.dumps(text.NO_SETTING)}) }}",
+    )
+    keys = frame.registry.expand(SETTINGS)
+    known = json.dumps([[training.element_id(key), *training.default_of_form(key)] for key in keys])
+    words = json.dumps({"by": text.SET_BY, "default": text.DEFAULT_IS, "open": text.OPEN})
+    # A command that was shown is that of a form which has changed since: it goes.
+    gr.on(
+        triggers=[frame.registry[key].change for key in (*keys, "train.origins")],
+        fn=None,
+        inputs=[frame.registry[key] for key in ("train.origins", *keys)],
+        outputs=[frame.registry["train.command"]],
+        js=f"(said, ...values) => window.studioSettings?.mark({known}, {words}, said, values) ?? ''",
+        api_visibility="private",
+        show_progress="hidden",
+    )
+
+
+def _wire_presets(frame: Frame) -> None:
+    chosen = ["train.preset", "train.preset_file"]
+    wire(
+        frame,
+        ["train.preset:change"],
+        presets.choose,
+        inputs=["train.preset"],
+        outputs=["train.preset_file"],
+        api_name="preset_choose",
+        public=False,
+        queue=False,
+        show_progress=False,
+    )
+    wire(
+        frame,
+        ["train.preset_apply:click"],
+        presets.apply,
+        inputs=["train.preset", *SETTINGS],
+        outputs=["train.preset_shown", "train.origins", *SETTINGS],
+        api_name="preset_apply",
+    )
+    wire(
+        frame,
+        ["train.preset_save:click"],
+        presets.save,
+        inputs=["train.preset", *SETTINGS],
+        outputs=chosen,
+        api_name="preset_save",
+    )
+    wire(
+        frame,
+        ["train.preset_remove:click"],
+        presets.remove,
+        inputs=["train.preset"],
+        outputs=[*chosen, "train.preset_shown"],
+        api_name="preset_remove",
+    )
+    wire(
+        frame,
+        ["train.preset_upload:upload"],
+        presets.upload,
+        inputs=["train.preset_upload"],
+        outputs=chosen,
+        api_name="preset_upload",
     )

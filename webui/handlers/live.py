@@ -13,9 +13,12 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, last_lines
 from utils.jobs import Job
+from utils.jobs.observations import observe
 from utils.jobs.progress import progress_of
+from utils.jobs.run_queue import read_queue
 from utils.jobs.runs import speech_scores
 from utils.project.paths import NO_PROJECT, Project
+from utils.project.presets import list_presets
 from utils.project.projects import project_language
 from utils.switches import CHECKBOXES
 from utils.text.languages import AMHARIC, plain_code
@@ -25,7 +28,7 @@ from webui.fields import fields_of
 from webui.handlers import inference, sample, server
 from webui.handlers.language import made_base, next_base
 from webui.handlers.project import bases_of, kept
-from webui.handlers.training import FORM, starts
+from webui.handlers.training import FORM, queue_choices, queue_shown, starts
 from webui.markup import Markup, join, tag
 from webui.studio import Studio
 from webui.views import gpu, parts, run
@@ -49,7 +52,11 @@ def poll(studio: Studio, values: Values) -> Updates:
     project = studio.project_or_none(values["project.project"])
     updates: Updates = {}
     questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio, values)]
-    questions += [partial(_download, studio), partial(_defaults, project, values["project.base"])]
+    questions += [
+        partial(_download, studio),
+        partial(_presets, studio),
+        partial(_defaults, project, values["project.base"]),
+    ]
     questions += [partial(inference.activity, studio, values), partial(server.shown, studio)]
     for question in questions:
         updates |= _answer(studio, question)
@@ -108,6 +115,10 @@ def _defaults(project: Project | None, base: Any) -> Updates:
     }
 
 
+def _presets(studio: Studio) -> Updates:
+    return {"train.preset": Change(choices=list_presets(studio.output))}
+
+
 def _project(studio: Studio, project: Project, values: Values) -> Updates:
     found = studio.jobs.jobs_of(project)
     runs = [job for job in found if job.kind == "train"]
@@ -125,6 +136,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         ),
         "train.start_from": Change(choices=starts(project)),
     }
+    updates |= _queue(studio, project)
     not_read = parts.message("error", text.NOT_READ)
     no_run = parts.empty(text.NO_RUN_YET if project.train_csv.is_file() else text.NO_DATASET_YET)
     questions: list[tuple[Callable[[], Updates], Updates]] = [
@@ -138,6 +150,16 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
     for question, otherwise in questions:
         updates |= _answer(studio, question, otherwise)
     return updates
+
+
+def _queue(studio: Studio, project: Project) -> Updates:
+    """The queued runs; while a training has the machine, another one can be queued."""
+    queued = read_queue(project)
+    is_busy = any(job.kind == "train" for job in studio.jobs.running(studio.output))
+    return queue_shown(queued) | {
+        "train.queued": Change(choices=queue_choices(queued)),
+        "train.enqueue": Change(visible=is_busy or any(not run.fault for run in queued)),
+    }
 
 
 def _chosen(project: Project, runs: list[Job], name: Any) -> Job | None:
@@ -166,21 +188,48 @@ def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
     timed = logs.tail(events, NUM_TIMED, kind="step", start=job.events_offset)
-    is_over = not job.alive and not job.process_alive
+    observed = observe(job, steps=steps, evaluations=evaluations, tail=logs.tail)
     newest, scores = newest_of(job.folder), speech_scores(logs.since_start(job, "speech_scores"))
     exportable = {which: scores.get(newest[which].step) if which in newest else None for which in WHICH}
     updates |= {f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name)) for switch in CHECKBOXES}
     return updates | {
         "train.proofs": run.proofs(switches),
-        "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job), timed),
+        "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job), timed, observed),
         "train.loss_plot": run.losses(steps, evaluations, earlier),
         "train.speed_plot": run.speeds(steps),
         "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
-        "train.stop": Change(interactive=job.alive, value=text.STOP_NOW if job.state == "stopping" else text.STOP),
-        "train.resume": Change(interactive=is_over and "last" in newest),
+        **_actions(job, has_last="last" in newest, has_any=bool(newest)),
         "train.checkpoint": Change(choices=[(text.checkpoint_choice(w, score), w) for w, score in exportable.items()]),
-        "train.export": Change(interactive=bool(newest)),
+    }
+
+
+def _actions(job: Job | None, *, has_last: bool = False, has_any: bool = False) -> Updates:
+    """What can be pressed: Stop stands where Train was while the run goes on; what is disabled says why.
+
+    Args:
+        job: the run that is shown.
+        has_last, has_any: whether it has a checkpoint to resume from, or one to export.
+    """
+    is_alive = job is not None and job.alive
+    if job is None:
+        no_resume, no_export = text.NO_RESUME_WITHOUT_RUN, text.NO_EXPORT_WITHOUT_RUN
+    else:
+        no_export = "" if has_any else text.NO_EXPORT_YET
+        if is_alive:
+            no_resume = text.NO_RESUME_RUNNING
+        elif job.process_alive:
+            no_resume = text.NO_RESUME_ENDING
+        else:
+            no_resume = "" if has_last else text.NO_RESUME_CHECKPOINT
+    is_stopping = job is not None and job.state == "stopping"
+    return {
+        "train.start": Change(visible=not is_alive),
+        "train.stop": Change(visible=is_alive, interactive=is_alive, value=text.STOP_NOW if is_stopping else text.STOP),
+        "train.resume": Change(interactive=not no_resume),
+        "train.resume_why": parts.reason(no_resume),
+        "train.export": Change(interactive=not no_export),
+        "train.export_why": parts.reason(no_export),
     }
 
 
@@ -207,10 +256,8 @@ def _nothing_shown(why: Markup) -> Updates:
         "train.speed_plot": join(),
         "train.samples": join(),
         "train.log": "",
-        "train.stop": Change(interactive=False, value=text.STOP),
-        "train.resume": Change(interactive=False),
+        **_actions(None),
         "train.checkpoint": Change(choices=[(text.checkpoint_choice(which, None), which) for which in WHICH]),
-        "train.export": Change(interactive=False),
     }
 
 

@@ -1,5 +1,8 @@
 """Tab 2: start, stop and resume a run, recommend settings, export."""
 
+import json
+import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from utils.events import read_events
 from utils.hardware import USE_CASES, XTTS_V2
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
+from utils.jobs.run_queue import QueuedRun, dequeue, enqueue, holder, move, read_queue
+from utils.project.advice import train_command
 from utils.project.paths import Project
 from utils.project.projects import project_language
 from utils.switches import CHECKBOXES, SWITCHES
@@ -21,6 +26,7 @@ from webui.change import TOAST, Change, Updates, Values
 from webui.fields import KINDS, fields_of, training_fields
 from webui.handlers.project import bases_of, checked_base, chosen_base
 from webui.studio import Studio
+from webui.views import run as view
 from webui.views.recommendation import recommendation
 
 FORM = "train.set_"
@@ -34,8 +40,65 @@ def start(studio: Studio, values: Values) -> Updates:
     config = training_config(project, values)
     if not project.train_csv.is_file():
         raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
-    freed = studio.start_alone("train", config)
+    try:
+        freed = studio.start_alone("train", config)
+    except UserError as error:
+        busy = holder(config)
+        if busy is None or busy.kind != "train":
+            raise
+        raise UserError(what=error.what, where=error.where, fix=text.QUEUE_FIX) from error
     return {"train.run": Change(value=""), TOAST: text.sentences(text.TRAINING_STARTED, freed)}
+
+
+def queue_run(studio: Studio, values: Values) -> Updates:
+    """Queue a run with the form's settings: it starts when the runs before it have ended."""
+    project = studio.project(values["project.project"])
+    config = training_config(project, values)
+    if not project.train_csv.is_file():
+        raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
+    enqueue(project, config)
+    return _queue(project) | {TOAST: text.RUN_QUEUED}
+
+
+def queue_remove(studio: Studio, values: Values) -> Updates:
+    """Remove a run from the queue."""
+    project, name = _queued(studio, values)
+    dequeue(project, name)
+    return _queue(project)
+
+
+def queue_earlier(studio: Studio, values: Values) -> Updates:
+    """Move a queued run one place to the front."""
+    project, name = _queued(studio, values)
+    move(project, name, -1)
+    return _queue(project)
+
+
+def _queued(studio: Studio, values: Values) -> tuple[Project, str]:
+    """The chosen run of the queue.
+
+    Raises:
+        UserError: it does not wait any more, or none was chosen.
+    """
+    project, name = studio.project(values["project.project"]), str(values["train.queued"] or "")
+    if name not in {run.name for run in read_queue(project)}:
+        raise UserError(what=text.NOT_QUEUED, where=text.QUEUE, fix=text.NOT_QUEUED_FIX)
+    return project, name
+
+
+def _queue(project: Project) -> Updates:
+    runs = read_queue(project)
+    return queue_shown(runs) | {"train.queued": Change(choices=queue_choices(runs), value=runs[0].name if runs else "")}
+
+
+def queue_shown(runs: list[QueuedRun]) -> Updates:
+    """The list of queued runs."""
+    return {"train.queue": view.queue(runs), "train.queue_group": Change(visible=bool(runs))}
+
+
+def queue_choices(runs: list[QueuedRun]) -> list[tuple[str, str]]:
+    """The queued runs as (what people read, value)."""
+    return [(text.queued_choice(number, run.name), run.name) for number, run in enumerate(runs, start=1)]
 
 
 def training_config(project: Project, values: Values) -> TrainConfig:
@@ -100,6 +163,12 @@ def starts(project: Project) -> list[tuple[str, str]]:
     runs = sorted((run for run in project.runs.glob("*") if not run.is_symlink()), reverse=True)
     found = [ModelRef(kind="run", name=run.name, which=which) for run in runs for which in newest_of(run)]
     return choices + [(text.start_from_run(ref.name, ref.which), str(ref)) for ref in found]
+
+
+def show_command(studio: Studio, values: Values) -> Updates:
+    """Return the command that trains with the form's settings."""
+    project = studio.project(values["project.project"])
+    return {"train.command": train_command(training_config(project, values), project)}
 
 
 def preflight(studio: Studio, values: Values) -> Updates:
@@ -188,22 +257,73 @@ def recommend(studio: Studio, values: Values) -> Updates:
     size = size_in(base_folder(base))
     found = recommend_settings(use_case, model=size or XTTS_V2)
     known, wanted = fields_of(TrainConfig), found.settings
-    form = {name: forms.shown(known[name], wanted[name]) for name in RECOMMENDED if name in wanted}
-    ticked = _ticked(found)
-    changes = [
-        (switch.label, text.on_or_off(before), text.on_or_off(not before))
-        for switch in CHECKBOXES
-        if (before := bool(values.get(f"train.{switch.field}"))) != ticked[f"train.{switch.field}"]
-    ]
-    changes += [
-        (text.label(name), str(before), str(value))
-        for name, value in form.items()
-        if str(before := values.get(f"{FORM}{name}", "")) != str(value)
-    ]
+    form = {f"{FORM}{name}": forms.shown(known[name], wanted[name]) for name in RECOMMENDED if name in wanted}
+    form |= _ticked(found)
     panel = recommendation(
-        found, planned_for=text.planned_for(base, size.num_parameters if size else None), changes=changes
+        found,
+        planned_for=text.planned_for(base, size.num_parameters if size else None),
+        changes=changes(values, form),
     )
-    return ticked | {"train.recommended": panel} | {f"{FORM}{name}": value for name, value in form.items()}
+    return form | {"train.recommended": panel, "train.origins": origins("recommendation", form)}
+
+
+def origins(origin: str, form: Updates) -> str:
+    """Who set the form to which values, for the marks at settings that are not at their default.
+
+    Args:
+        origin: project, recommendation or preset.
+        form: new values of checkboxes and settings, by component.
+    """
+    settings = {element_id(key): value for key, value in form.items()}
+    # Numbered: the same values may be set again after others.
+    return json.dumps({"origin": origin, "settings": settings, "at": time.monotonic_ns()})
+
+
+def default_of_form(key: str) -> tuple[Any, str]:
+    """What a checkbox or setting of the form holds by default, and that in words; no words for what is left open."""
+    name = key.removeprefix(FORM).removeprefix("train.")
+    kinds = {kind: field for field, kind in KINDS.items()}
+    if name in kinds:
+        value: Any = next(switch.on for switch in CHECKBOXES if switch.field == kinds[name])
+        return value, text.choice(str(value))
+    ticked = {switch.field: switch.is_on(TrainConfig) for switch in CHECKBOXES}
+    if name in ticked:
+        return ticked[name], text.on_or_off(ticked[name])
+    field = training_fields()[name]
+    value = forms.shown(field, field.default)
+    return ("", "") if value is None else (value, text.choice(str(value)))
+
+
+def element_id(key: str) -> str:
+    """The id on the page of a checkbox or a setting of the form."""
+    name = key.removeprefix("train.")
+    prefix = "" if name.startswith("set_") or name in KINDS.values() else "switch-"
+    return f"{prefix}{name}".replace("_", "-")
+
+
+def changes(values: Values, form: Updates) -> list[tuple[str, str, str]]:
+    """What new values of the form change, as (setting, before, now).
+
+    Args:
+        values: what the form holds.
+        form: new values of checkboxes and settings, by component.
+    """
+    ticked = {f"train.{switch.field}": switch for switch in CHECKBOXES}
+    found = [
+        (text.label(switch.field), text.on_or_off(before), text.on_or_off(not before))
+        for key, switch in ticked.items()
+        if key in form and (before := bool(values.get(key))) != bool(form[key])
+    ]
+    return found + [
+        (text.label(key.removeprefix(FORM)), _words(values.get(key)), _words(value))
+        for key, value in form.items()
+        if key.startswith(FORM) and _words(values.get(key)) != _words(value)
+    ]
+
+
+def _words(value: Any) -> str:
+    """A value of the form for people; what is left open is automatic."""
+    return text.OPEN if value in (None, "") else text.choice(str(value))
 
 
 def show_form(studio: Studio, values: Values) -> Updates:
@@ -215,21 +335,27 @@ def show_form(studio: Studio, values: Values) -> Updates:
     if project is None:
         return {}
     config, open_ones = _newest_settings(project)
-    known = training_fields()
-    # What was left to the base is left to it again.
-    shown = {name: "" if name in open_ones else forms.in_form(known[name], getattr(config, name)) for name in known}
     choices, start = starts(project), READY if Path(config.base) == project.ready else config.base
+    form = form_of(config, open_ones)
+    return form | {
+        "train.run": "",
+        "train.origins": origins("project", form),
+        # The project's base where what the run started from is not there any more.
+        "train.start_from": Change(choices=choices, value=start if start in dict(choices).values() else ""),
+    }
+
+
+def form_of(config: TrainConfig, open_ones: Collection[str] = ()) -> Updates:
+    """The form's checkboxes and fields for such settings.
+
+    Args:
+        config: the settings.
+        open_ones: fields that were left to the base: they are left to it again.
+    """
+    known = training_fields()
+    shown = {name: "" if name in open_ones else forms.in_form(known[name], getattr(config, name)) for name in known}
     kinds = {f"train.{KINDS[switch.field]}": switch.on for switch in CHECKBOXES if switch.field in KINDS}
-    return (
-        {f"{FORM}{name}": value for name, value in shown.items()}
-        | {
-            "train.run": "",
-            # The project's base where what the run started from is not there any more.
-            "train.start_from": Change(choices=choices, value=start if start in dict(choices).values() else ""),
-        }
-        | kinds
-        | _ticked(config)
-    )
+    return {f"{FORM}{name}": value for name, value in shown.items()} | kinds | _ticked(config)
 
 
 def _newest_settings(project: Project) -> tuple[TrainConfig, set[str]]:

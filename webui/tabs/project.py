@@ -9,8 +9,12 @@ from webui.views.sample import welcome
 STORAGE_KEY = "xtts-studio-project"
 
 
-def create_project_bar() -> dict[str, Block]:
-    """Lay out the bar."""
+def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
+    """Lay out the bar.
+
+    Args:
+        is_empty: whether there is no project: the ways to begin are then there from the first moment, and move nothing.
+    """
     # A fixed secret lets the name survive a restart of the app; a project's name needs no secrecy in its own browser.
     last = gr.BrowserState("", storage_key=STORAGE_KEY, secret=STORAGE_KEY)
     # Custom values are allowed because scripts name projects that this page has not listed; handlers check every name.
@@ -41,8 +45,8 @@ def create_project_bar() -> dict[str, Block]:
             min_width=240,
             elem_id="new-project",
         )
-    activity = gr.HTML(elem_id="activity")
-    with gr.Column(visible=False, elem_id="welcome", elem_classes=["panel-group"]) as welcome_box:
+    activity = gr.HTML("<div></div>", elem_id="activity")
+    with gr.Column(visible=is_empty, elem_id="welcome", elem_classes=["panel-group"]) as welcome_box:
         gr.HTML(welcome())
         try_sample = gr.Button(text.TRY_SAMPLE, variant="primary", elem_id="try-sample")
     return {

@@ -9,7 +9,17 @@ from webui import text
 from webui.fields import training_fields
 from webui.tabs.field import create_field
 
-MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule", "seed")
+MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule")
+"""What most people change; all others lie behind folds."""
+GROUPS = (
+    (text.LEARNING_GROUP, ("warmup_steps", "weight_decay", "grad_clip_norm", "dropout", "seed")),
+    (text.CLIPS_GROUP, ("max_text_length", "conditioning", "use_amharic_g2p")),
+    (text.EVALUATION_GROUP, ("eval_batch_size", "best_by", "sample_text", "patience", "max_hours")),
+    (text.SAVING_GROUP, ("checkpoint_every", "checkpoint_minutes", "keep_checkpoints")),
+    (text.DEVICE_GROUP, ("device", "processes", "threads", "cuda_memory_fraction", "attention", "max_mel_length")),
+    (text.LOADING_GROUP, ("num_workers", "prefetch_factor", "pin_memory")),
+)
+"""All other settings, by what they are about."""
 MORE = tuple(switch.field for switch in SWITCHES if switch.place == "more")
 """Further optimizations, behind a fold."""
 SET = "set_"
@@ -19,7 +29,7 @@ SET = "set_"
 def create_train_tab() -> dict[str, Block]:
     """Lay out the tab."""
     with gr.Row(equal_height=False):
-        with gr.Column(scale=5, min_width=320):
+        with gr.Column(scale=5, min_width=320, elem_id="train-settings"):
             settings = _settings()
         with gr.Column(scale=6, min_width=320):
             run = _run()
@@ -41,17 +51,63 @@ def _settings() -> dict[str, Block]:
     with gr.Row():
         for name in MAIN:
             parts[SET + name] = create_field(known[name], min_width=150)
+    parts["search"] = gr.Textbox(
+        label=text.SEARCH_SETTINGS, placeholder=text.SEARCH_EXAMPLE, elem_id="search-settings", lines=1
+    )
     parts |= _optimizations()
-    with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"), gr.Row(elem_classes=["fields"]):
-        for name in known:
-            if name not in (*MAIN, *MORE):
-                parts[SET + name] = create_field(known[name], min_width=150)
+    with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"):
+        for title, names in GROUPS:
+            with gr.Column(elem_classes=["setting-group"]):
+                gr.Markdown(f"#### {title}")
+                with gr.Row(elem_classes=["fields"]):
+                    for name in names:
+                        parts[SET + name] = create_field(known[name], min_width=150)
+    parts["origins"] = gr.Textbox("", visible="hidden", label="origins")
+    parts |= _presets()
+    with gr.Accordion(text.COMMAND_LINE, open=False, elem_id="command-line"):
+        parts["show_command"] = gr.Button(text.SHOW_COMMAND, elem_id="show-command")
+        parts["command"] = gr.Textbox(
+            label=text.COMMAND_LINE,
+            info=text.COMMAND_LINE_HELP,
+            lines=2,
+            interactive=False,
+            elem_id="command",
+            buttons=["copy"],
+        )
     with gr.Row():
         parts["preflight"] = gr.Button(text.PREFLIGHT, elem_id="preflight")
     parts["measured"] = gr.HTML(elem_id="measured")
     with gr.Row(elem_classes=["actions"]):
         parts["start"] = gr.Button(text.STEP_2, variant="primary", elem_id="step-2")
-        parts["stop"] = gr.Button(text.STOP, variant="stop", elem_id="stop", interactive=False)
+        parts["stop"] = gr.Button(text.STOP, variant="stop", elem_id="stop", visible=False)
+        parts["enqueue"] = gr.Button(text.QUEUE_RUN, elem_id="enqueue", visible=False)
+    return parts
+
+
+def _presets() -> dict[str, Block]:
+    parts: dict[str, Block] = {}
+    with gr.Accordion(text.PRESETS, open=False, elem_id="presets"):
+        with gr.Row(elem_classes=["bottom"]):
+            parts["preset"] = gr.Dropdown(
+                [],
+                value="",
+                allow_custom_value=True,
+                label=text.PRESET,
+                info=text.PRESET_HELP,
+                scale=4,
+                elem_id="preset",
+            )
+            parts["preset_apply"] = gr.Button(text.APPLY_PRESET, elem_id="preset-apply", min_width=90)
+            parts["preset_save"] = gr.Button(text.SAVE_PRESET, elem_id="preset-save", min_width=90)
+        with gr.Row():
+            parts["preset_file"] = gr.DownloadButton(
+                text.DOWNLOAD_PRESET, visible=False, elem_id="preset-file", min_width=90
+            )
+            parts["preset_upload"] = gr.UploadButton(
+                text.UPLOAD_PRESET, file_types=[".json"], type="filepath", elem_id="preset-upload", min_width=90
+            )
+            parts["preset_remove"] = gr.Button(text.REMOVE_PRESET, elem_id="preset-remove", min_width=90)
+        parts["preset_shown"] = gr.HTML(elem_id="preset-shown")
     return parts
 
 
@@ -120,7 +176,16 @@ def _run() -> dict[str, Block]:
             elem_id="run",
         )
         parts["resume"] = gr.Button(text.RESUME, elem_id="resume", interactive=False, min_width=90)
+    parts["resume_why"] = gr.HTML(elem_id="resume-why")
     parts["progress"] = gr.HTML(elem_id="train-progress")
+    with gr.Column(visible=False, elem_id="queue") as parts["queue_group"]:
+        parts["queue"] = gr.HTML(elem_id="queue-list")
+        with gr.Row(elem_classes=["bottom"]):
+            parts["queued"] = gr.Dropdown(
+                [("", "")], value="", label=text.QUEUED_RUN, scale=4, allow_custom_value=True, elem_id="queued"
+            )
+            parts["queue_earlier"] = gr.Button(text.QUEUE_EARLIER, elem_id="queue-earlier", min_width=90)
+            parts["queue_remove"] = gr.Button(text.QUEUE_REMOVE, elem_id="queue-remove", min_width=90)
     parts["loss_plot"] = gr.HTML(elem_id="loss-plot")
     parts["samples"] = gr.HTML(elem_id="samples")
     parts["gpu"] = gr.HTML(elem_id="gpu-panel")
@@ -149,6 +214,7 @@ def _run() -> dict[str, Block]:
                     elem_id="export-decoder",
                 )
             parts["export"] = gr.Button(text.STEP_2_5, variant="primary", elem_id="step-2-5", scale=2)
+        parts["export_why"] = gr.HTML(elem_id="export-why")
         parts["exported"] = gr.HTML(elem_id="exported")
     return parts
 

@@ -1,7 +1,11 @@
 """Texts of tab 2, Fine-tuning."""
 
-from webui.text.catalog import _
-from webui.text.common import STATES, count_of
+from collections.abc import Iterable
+
+from utils.jobs.observations import Observation
+from webui.text.catalog import _, engine_text
+from webui.text.common import STATES, count_of, sentences
+from webui.text.settings import label
 
 START_FROM = _("Start from")
 START_FROM_HELP = _("The project's base model, or an earlier run's checkpoint, which is trained further as a new run.")
@@ -35,6 +39,32 @@ PREFLIGHT_CANCEL = _("Cancel preflight")
 PREFLIGHT_CANCELLED = _("Preflight cancelled.")
 PREFLIGHT_STARTED = _("Preflight started. It runs a few real training steps with each combination of optimizations.")
 MEASURED = _("Preflight results for this machine and dataset")
+SEARCH_SETTINGS = _("Find a setting")
+SEARCH_EXAMPLE = _("such as memory, checkpoint, dropout")
+NO_SETTING = _("No setting matches.")
+LEARNING_GROUP = _("Optimizer")
+CLIPS_GROUP = _("Clips and transcripts")
+EVALUATION_GROUP = _("Evaluation and stopping")
+SAVING_GROUP = _("Checkpoints")
+DEVICE_GROUP = _("Device")
+LOADING_GROUP = _("Data loading")
+SET_BY = {
+    "you": _("changed"),
+    "project": _("from the latest run"),
+    "recommendation": _("recommended"),
+    "preset": _("from the preset"),
+}
+DEFAULT_IS = _("default: {value}")
+COMMAND_LINE = _("Equivalent command")
+COMMAND_LINE_HELP = _("Trains with the settings above, in a shell in the app's folder.")
+SHOW_COMMAND = _("Show the command")
+PRESETS = _("Presets")
+PRESET = _("Preset")
+PRESET_HELP = _("Select one to apply it, or enter a new name to save the form under. All projects share them.")
+APPLY_PRESET, SAVE_PRESET, REMOVE_PRESET = _("Apply"), _("Save"), _("Delete")
+DOWNLOAD_PRESET, UPLOAD_PRESET = _("Download"), _("Upload")
+NO_PRESET = _("no preset is named")
+NO_PRESET_FIX = _("select one, or enter a name to save the form under")
 RECOMMEND = _("Recommend settings")
 CHANGED = _("Changed in the form")
 CHANGE_COLUMNS = (_("Setting"), _("Before"), _("Now"))
@@ -70,6 +100,22 @@ RUN = _("Run")
 RUN_HELP = _("The plots, badges, samples and log below show this run.")
 NEWEST_RUN = _("latest run")
 STOP, STOP_NOW, RESUME = _("Stop"), _("Stop immediately"), _("Resume")
+QUEUE, QUEUED = _("Queued runs"), _("waiting")
+QUEUE_RUN = _("Add to queue")
+QUEUE_COLUMNS = (_("No."), _("Run"), _("Settings that differ from the defaults"), _("State"))
+QUEUED_RUN = _("Queued run")
+QUEUE_REMOVE, QUEUE_EARLIER = _("Remove"), _("Move up")
+ALL_DEFAULTS = _("none")
+RUN_QUEUED = _("Queued. The run starts when the ones before it have ended, also after a restart of the app.")
+QUEUE_FIX = _("add this one to the queue (Add to queue), wait until the other has ended, or stop it")
+NOT_QUEUED = _("this run is not in the queue any more")
+NOT_QUEUED_FIX = _("select one of the queued runs")
+NO_RESUME_WITHOUT_RUN = _("Resume: no run yet.")
+NO_RESUME_RUNNING = _("Resume: available when the run has stopped.")
+NO_RESUME_ENDING = _("Resume: the run's process is still ending.")
+NO_RESUME_CHECKPOINT = _("Resume: this run has no checkpoint to resume from.")
+NO_EXPORT_WITHOUT_RUN = _("Export: train a model first (Step 2).")
+NO_EXPORT_YET = _("Export: this run has no checkpoint yet. The first one is saved after an epoch.")
 STEP, LOSS = _("step"), _("loss")
 LOSS_PLOT = _("Loss")
 SPEED_PLOT = _("Training speed (seconds of audio per second)")
@@ -113,6 +159,47 @@ TRAINING_STARTED = _("Training started. It continues when you close this page.")
 STOPPING = _("Stopping after this step. A checkpoint is saved.")
 STOPPED_AT_ONCE = _("Stopped. The run can resume from its last checkpoint.")
 EXPORT_STARTED = _("Exporting the model ...")
+
+
+def observed(observation: Observation) -> str:
+    """What a run's events show."""
+    return engine_text(observation.template).format(**observation.facts)
+
+
+def queued_choice(number: int, name: str) -> str:
+    """A run in the list of queued ones."""
+    return f"{number}. {name}"
+
+
+def preset_saved(name: str) -> str:
+    """The form was saved."""
+    return _("Preset {name} saved.").format(name=name)
+
+
+def preset_removed(name: str) -> str:
+    """A preset was deleted."""
+    return _("Preset {name} deleted.").format(name=name)
+
+
+def preset_added(name: str, unknown: Iterable[str]) -> str:
+    """A preset was uploaded, with what it holds that this version does not know."""
+    said = _("Preset {name} added. Apply sets the form to it.").format(name=name)
+    return sentences(said, preset_unknown(unknown)) if unknown else said
+
+
+def preset_title(name: str) -> str:
+    """A preset was applied."""
+    return _("Preset {name}, now set in the form").format(name=name)
+
+
+def preset_unknown(names: Iterable[str]) -> str:
+    """Settings of a preset that this version does not have."""
+    return _("Not applied, because this version has no such setting: {names}.").format(names=", ".join(names))
+
+
+def preset_missing(names: Iterable[str]) -> str:
+    """Settings that the preset's version did not have."""
+    return _("Not in the preset, and set to the default: {names}.").format(names=", ".join(map(label, names)))
 
 
 def decoder_fit(kept: str, *, before: str, after: str, unlike: str, like: str) -> str:

@@ -75,6 +75,11 @@ def empty(words: str) -> Markup:
     return tag("div", words, class_="empty")
 
 
+def reason(why: str) -> Markup:
+    """Why a button beside it cannot be pressed; nothing where it can."""
+    return tag("div", why, class_="small", role="status") if why else join()
+
+
 def state_badge(state: str) -> Markup:
     """A job's state."""
     kind = {"finished": "good", "failed": "bad", "lost": "bad", "stopped": "off"}.get(state, "live")

@@ -8,7 +8,9 @@ from utils.bases.catalog import read_about
 from utils.config import TrainConfig
 from utils.events import Event, number_of
 from utils.jobs import Job
+from utils.jobs.observations import Observation
 from utils.jobs.progress import Progress
+from utils.jobs.run_queue import QueuedRun
 from webui import text
 from webui.fields import fields_of
 from webui.forms import shown
@@ -30,6 +32,7 @@ def progress(
     best: float | None = None,
     started: Event | None = None,
     steps: Sequence[Event] = (),
+    observed: Sequence[Observation] = (),
 ) -> Markup:
     """How far a job is, how it ended, and what to do next.
 
@@ -39,6 +42,7 @@ def progress(
         best: lowest evaluation loss of a run.
         started: a run's first event, which says which settings applied.
         steps: its newest steps, whose time by phase is shown.
+        observed: what its events show.
     """
     heading = tag("div", state_badge(job.state), " ", text.run_title(job.kind, job.name), class_="run-title")
     words = text.ENDED.get(job.state, "")
@@ -48,7 +52,9 @@ def progress(
         said = message("warning", _lines(job.message))
     is_trained = job.kind == "train" and job.state == "finished"
     hint = message("good", text.TRAINED) if is_trained else None
-    return tag("div", heading, _bar(job, done, best), _phases(steps), _applied(started), said, hint, class_="panel")
+    notes = [message(note.kind, text.observed(note)) for note in observed]
+    parts = (_bar(job, done, best), *notes, _phases(steps), _applied(started), said, hint)
+    return tag("div", heading, *parts, class_="panel")
 
 
 def _phases(steps: Sequence[Event]) -> Markup | None:
@@ -180,6 +186,30 @@ def speeds(curve: Mapping[str, list[Any]]) -> Markup:
         y_title=text.AUDIO_A_SECOND,
         starts_at_zero=True,
     )
+
+
+def queue(runs: Sequence[QueuedRun]) -> Markup:
+    """The runs that wait, in their order, with what differs from the defaults, and why one was skipped."""
+    if not runs:
+        return join()
+    rows = []
+    for number, queued in enumerate(runs, start=1):
+        state = tag("div", badge("live", text.QUEUED)) if not queued.fault else message("error", queued.fault)
+        settings = ", ".join(f"{text.label(name)} {value}" for name, value in changed_from_defaults(queued.config))
+        rows.append((str(number), queued.name, settings or text.ALL_DEFAULTS, state))
+    shown = table(text.QUEUE_COLUMNS, rows, label=text.QUEUE)
+    return tag("div", tag("div", text.QUEUE, class_="panel-title"), shown, class_="panel")
+
+
+def changed_from_defaults(config: TrainConfig) -> list[tuple[str, str]]:
+    """The settings of a run that are not their defaults, as the form shows them."""
+    known = fields_of(TrainConfig)
+    plain = TrainConfig(project=config.project, output=config.output, run_id=config.run_id)
+    return [
+        (name, str(shown(field, value)))
+        for name, field in known.items()
+        if (value := getattr(config, name)) != getattr(plain, name)
+    ]
 
 
 def samples(events: list[Event], run: Path) -> Markup:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +14,13 @@ from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.base import XTTS_CROP
 from utils.bases.find import find_base
+from utils.config import TrainConfig
 from utils.model.packing import STOPS
 from utils.training.data.batches import ClipDataset, Collate, EpochBatches, make_loader
 from utils.training.data.clips import TrainingClip
+from utils.training.data.load import TrainingData
+from utils.training.data.loaders import Loaders
+from utils.training.optimizations.switches import resolve
 
 SHORTEST, LONGEST = XTTS_CROP
 
@@ -73,6 +78,28 @@ def test_processes_share_an_epoch_and_take_equally_many_steps(num_clips: int, ba
     ]
     assert len({len(share) for share in shares}) == 1
     assert {clip for share in shares for _, clip in flat(share)} == set(range(num_clips))
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_any_number_of_processes_takes_the_same_batches_in_the_same_order(start: int) -> None:
+    orders = []
+    for world in (1, 2, 4):
+        ranks = [EpochBatches([1] * 13, 2, seed=1, rank=rank, world=world) for rank in range(world)]
+        rounds = zip(*(batches.epoch(3, start=start) for batches in ranks), strict=True)
+        orders.append(list(chain.from_iterable(rounds))[: 7 - start])
+    assert orders[0] == orders[1] == orders[2]
+    assert orders[0] == list(EpochBatches([1] * 13, 2, seed=1).epoch(3))[start:]
+
+
+def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> None:
+    config = TrainConfig(project="a", batch_size=1, eval_batch_size=2, num_epochs=1, device="cpu", conditioning="own")
+    data = TrainingData(train=clips, evaluate=clips, dropped=[])
+    parts = []
+    for rank in range(2):
+        here = SimpleNamespace(process_index=rank, num_processes=2, device=torch.device("cpu"))
+        loaders = Loaders(config, find_base("tiny"), data, here, resolve(config, here.device))
+        parts.append([batch.names for batch in loaders.evaluate()])
+    assert parts == [[["0.wav", "1.wav"], ["4.wav"]], [["2.wav", "3.wav"]]]
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -168,3 +195,21 @@ def test_clips_of_like_length_share_a_batch_and_meet_others_each_epoch() -> None
     assert padding(batches.epoch(0)) < 0.15 < padding(EpochBatches(lengths, 8, seed=None).epoch(0))
     partners = [{frozenset(clip for _, clip in batch) for batch in batches.epoch(epoch)} for epoch in range(2)]
     assert len(partners[0] & partners[1]) < 3
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_what_is_measured_stands_for_an_epoch(balanced: bool) -> None:
+    """The largest batch for the memory, and some whose mean size is that of all for the time."""
+    lengths = np.random.default_rng(3).integers(40, 600, 403).tolist()
+    batches = EpochBatches(lengths, 4, seed=1, balanced=balanced)
+
+    def size(batch: list) -> int:
+        found = [lengths[clip] for _, clip in batch]
+        return sum(found) if balanced else max(found) * len(found)
+
+    sizes = [size(batch) for batch in batches.epoch(0)]
+    largest, *others = batches.spread(5)
+    assert size(largest) == max(sizes)
+    assert [size(batch) for batch in others] == sorted(size(batch) for batch in others)
+    assert np.mean([size(batch) for batch in others]) == pytest.approx(np.mean(sizes), rel=0.03)
+    assert len(EpochBatches([50, 60], 4, seed=1).spread(3)) == 4, "an epoch of one batch is measured again and again"

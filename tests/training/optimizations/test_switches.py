@@ -75,10 +75,10 @@ def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, 
     headers = Path(sysconfig.get_paths()["include"])
     monkeypatch.setattr("torch._dynamo.eval_frame.is_dynamo_supported", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
-    monkeypatch.setattr("utils.training.optimizations.compiler.find_spec", lambda name: name)
+    monkeypatch.setattr("utils.training.optimizer.triton.find_spec", lambda name: name)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")
     assert device == CPU or compiler_problem(device) is None
-    monkeypatch.setattr(place if "." in place else f"utils.training.optimizations.compiler.{place}", answer)
+    monkeypatch.setattr(place if "." in place else f"utils.training.optimizer.triton.{place}", answer)
     assert told in (compiler_problem(device) or "")
 
 

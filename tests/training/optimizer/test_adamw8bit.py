@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from utils.training.optimizer.adamw8bit import BLOCK, SMALLEST, AdamW8bit, dequantize, quantize
+from utils.training.optimizer.adamw8bit import SMALLEST, AdamW8bit
+from utils.training.optimizer.levels import BLOCK, dequantize, quantize
 from utils.training.optimizer.make import BETAS
 from utils.training.optimizer.offload import OffloadedAdamW
 
@@ -17,21 +18,28 @@ def test_256_values_stand_for_everything_between_minus_one_and_one() -> None:
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_each_value_becomes_the_nearest_level(signed: bool) -> None:
+def test_each_value_becomes_the_nearest_level_or_its_neighbor(signed: bool) -> None:
     values = torch.randn(3 * BLOCK + 7, generator=torch.Generator().manual_seed(0))
     values = values if signed else values**2
+    # A block's largest is once below zero, where no level is as far out as 1, and once above.
+    values[:2] = torch.tensor([-9.0 if signed else 9.0, 8.0])
+    values[BLOCK] = 9.0
     codes, scales = quantize(values, signed=signed)
     assert codes.shape == (4, BLOCK) and scales.shape == (4, 1)
     back = dequantize(codes, scales, signed=signed)[: len(values)]
     levels = dequantize(torch.arange(256, dtype=torch.uint8).view(1, 256), torch.ones(1, 1), signed=signed)
     for block in range(4):
         part = slice(block * BLOCK, min((block + 1) * BLOCK, len(values)))
+        shares = values[part] / scales[block]
         # No second moment becomes zero: it would vanish beside its block's largest.
-        nearest = (values[part, None] / scales[block] - levels[0 if signed else 1 :]).abs().amin(dim=1) * scales[block]
-        distance = (values[part] - back[part]).abs()
-        # Either level where the two are nearly as near.
-        assert bool((distance <= nearest + 1e-3 * values[part].abs()).all())
-        assert (distance <= nearest + 1e-6).float().mean() > 0.98
+        nearest = (shares[:, None] - levels[0 if signed else 1 :]).abs().argmin(dim=1) + (0 if signed else 1)
+        away = (codes[block, : len(shares)].int() - nearest).abs()
+        assert int(away.max()) <= 1
+        # The other neighbor only where a decade begins.
+        assert (away == 0).float().mean() > 0.95
+        # A block's largest positive value is its scale, to the bit: scales would shrink from step to step otherwise.
+        if values[part].max() == scales[block]:
+            assert back[part].max() == scales[block]
 
 
 def test_a_block_of_zeros_stays_zero() -> None:

@@ -7,16 +7,20 @@ not there.
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import soundfile
+from accelerate import Accelerator
 
 from utils.audio.decode import load_audio
 from utils.config import DATASET_RATE
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
+from utils.events.progress import ProgressFn
 from utils.files import file_hash, write_atomic
+from utils.training.data.share import shared
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +62,30 @@ class AudioFiles:
         if name not in self._seen:
             self._seen[name] = self._look(path, name)
         return self._seen[name]
+
+    def look(self, paths: list[Path], accelerator: Accelerator, progress: ProgressFn | None = None) -> None:
+        """Read files, each process its part.
+
+        Raises:
+            UserError: one of them cannot be read as sound.
+        """
+        if accelerator.num_processes == 1:
+            return  # they are read as they are needed
+
+        def look(own: Sequence[Path]) -> list[tuple[str, AudioFacts, tuple[list[int], AudioFacts] | None]]:
+            found = []
+            for number, path in enumerate(own, start=1):
+                facts, name = self.facts(path), str(path.absolute())
+                found.append((name, facts, self._kept.get(name)))
+                if progress is not None:
+                    progress("reading clips", number, len(own))
+            return found
+
+        for name, facts, kept in shared(accelerator, paths, look):
+            self._seen[name] = facts
+            if kept is not None and self._kept.get(name) != kept:
+                self._kept[name] = kept
+                self._has_news = True
 
     def save(self) -> None:
         """Keep what was found for the next run.

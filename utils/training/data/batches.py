@@ -54,6 +54,10 @@ class Batch:
     """Codes of each clip."""
     lost: list[str]
     """Clips that could not be read, each with the reason; such a batch is not to be trained on."""
+    number: int = 0
+    """Which micro-batch of its optimizer step this is, over all processes; pieces of one keep its number."""
+    is_filler: bool = False
+    """Whether it counts nothing: this process computes it because the others have one micro-batch more."""
 
     def pin_memory(self) -> Self:
         """The same batch in page-locked memory; the loader calls this."""
@@ -148,7 +152,8 @@ class EpochBatches:
         seed: of the shuffle; None keeps the order.
         balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
             Otherwise clips of like length come together: rows of their own then need little padding.
-        rank, world: this process and their number; each takes every `world`-th batch, and all get equally many.
+        rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
+            order of the batches does not depend on it.
     """
 
     def __init__(
@@ -169,27 +174,39 @@ class EpochBatches:
         self.world = world
 
     def __len__(self) -> int:
-        """Batches an epoch for this process."""
-        return math.ceil(len(self.lengths) / (self.batch_size * self.world))
+        """Batches an epoch, of all processes."""
+        return math.ceil(len(self.lengths) / self.batch_size)
 
     def longest(self, num_epochs: int) -> int:
         """Positions of the longest batch of so many epochs, for all processes."""
         # Counted, in a tenth of a second for an epoch of 72 000 clips: as many of the longest clips are far more.
         length_of = self.lengths.tolist().__getitem__
-        return max(sum(map(length_of, batch)) for epoch in range(num_epochs) for batch in self._batches(epoch))
+        return max(sum(map(length_of, batch)) for epoch in range(num_epochs) for batch in self.everywhere(epoch))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
-        """The epoch's batches for this process, from batch `start` on."""
-        for batch in self.everywhere(number)[self.rank :: self.world][start:]:
+        """The epoch's batches for this process, when all processes together have done `start` of them."""
+        batches = self.everywhere(number)
+        # Processes must compute equally many: the last round is filled up from the beginning. See `Batch.is_filler`.
+        rounds = math.ceil((len(batches) - start) / self.world)
+        for batch in islice(cycle(batches), start + self.rank, start + rounds * self.world, self.world):
             yield [(number, clip) for clip in batch]
 
-    def everywhere(self, number: int) -> list[list[int]]:
-        """The clips of an epoch's batches, dealt to the processes in turn; the same list in each of them."""
-        # Processes must take equally many steps: the last round is filled up from the beginning.
-        return list(islice(cycle(self._batches(number)), len(self) * self.world))
+    def spread(self, count: int) -> list[list[Place]]:
+        """The largest batch of an epoch, and `count` others that stand for all: evenly spread over the batches' sizes.
 
-    def _batches(self, number: int) -> list[list[int]]:
-        """The epoch's batches, each clip once."""
+        Fewer batches than that are taken several times.
+        """
+        batches = sorted(self.everywhere(0), key=self._size)
+        chosen = [batches[-1], *(batches[(2 * place + 1) * len(batches) // (2 * count)] for place in range(count))]
+        return [[(0, clip) for clip in batch] for batch in chosen]
+
+    def _size(self, batch: list[int]) -> int:
+        """Positions that are computed: of packed rows those of clips, of others those of as many longest clips."""
+        lengths = self.lengths[batch]
+        return int(lengths.sum() if self.balanced else lengths.max() * len(batch))
+
+    def everywhere(self, number: int) -> list[list[int]]:
+        """The clips of an epoch's batches, each clip once; the same list in all processes, however many."""
         if self.seed is None:
             return _chunks(list(range(len(self.lengths))), self.batch_size)
         random = np.random.default_rng([self.seed, number])
@@ -272,7 +289,8 @@ def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_cli
         Sample(place, dataset.clips[place[1]], audio, dataset.span(place))
         for place, audio in zip(batch.positions, batch.conditioning_audio[: len(batch.positions)], strict=True)
     ]
-    return [collate(samples[at : at + max_clips]) for at in range(0, len(samples), max_clips)]
+    pieces = (collate(samples[at : at + max_clips]) for at in range(0, len(samples), max_clips))
+    return [replace(piece, number=batch.number, is_filler=batch.is_filler) for piece in pieces]
 
 
 class PlacedBatches:
@@ -286,9 +304,11 @@ class PlacedBatches:
         self.positions = positions
         self.epoch = 0
         self.start = 0
+        self.chosen: list[list[Place]] | None = None
+        """Batches to bring instead, whatever the epoch."""
 
     def __iter__(self) -> Iterator[list[Place]]:
-        return self.positions(self.epoch, self.start)
+        return self.positions(self.epoch, self.start) if self.chosen is None else iter(self.chosen)
 
 
 def make_loader(

@@ -7,11 +7,13 @@ A kill between the two leaves codes nobody points to, and a torn last line is sk
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
@@ -22,6 +24,7 @@ from utils.config import DATASET_RATE
 from utils.events.progress import ProgressFn
 from utils.model.dvae import CodeEncoder, fingerprint, load_code_encoder
 from utils.training.data.audio_files import AudioFiles
+from utils.training.data.share import shared
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +84,7 @@ def cache_codes(
     device: str | torch.device = "cpu",
     progress: ProgressFn | None = None,
     files: AudioFiles | None = None,
+    accelerator: Accelerator | None = None,
 ) -> dict[Path, NDArray[np.int16]]:
     """Codes of every clip, encoding only those that the cache lacks.
 
@@ -91,6 +95,7 @@ def cache_codes(
         device: where to encode.
         progress: called with (phase, clips done, clips in all).
         files: what is known of the clips; read from `folder` when not given.
+        accelerator: the processes that share encoding; None where there is one.
 
     Returns:
         For each clip its codes, [ceil(samples / 1024)], memory-mapped int16.
@@ -99,29 +104,41 @@ def cache_codes(
         UserError: a clip cannot be read, or the base has no DVAE.
     """
     mel_stats = base.mel_stats()
-    cache = CodeCache(folder / fingerprint(base.dvae, mel_stats))
+    own_folder = folder / fingerprint(base.dvae, mel_stats)
+    cache = CodeCache(own_folder)
     files = files or AudioFiles(folder)
     hashes = {}
     for number, clip in enumerate(clips, start=1):
         hashes[clip] = files.facts(clip).content
         if progress is not None:
             progress("reading clips", number, len(clips))
-    files.save()
+    if accelerator is None or accelerator.is_main_process:
+        files.save()
     missing = [clip for clip in clips if hashes[clip] not in cache]
-    if missing:
+    if accelerator is not None:
+        # One process's list for all: another may have looked when the first had encoded some already.
+        (missing,) = broadcast_object_list([missing])
+
+    def encode(own: Sequence[Path]) -> list[None]:
         encoder = load_code_encoder(base.dvae, mel_stats).to(device)
-        done = len(clips) - len(missing)
-        for names, codes in _encoded(missing, encoder, torch.device(device)):
+        done = total = len(clips) - len(missing)
+        total += len(own)
+        for names, codes in _encoded(own, encoder, torch.device(device)):
             cache.add({hashes[name]: clip for name, clip in zip(names, codes, strict=True)})
             done += len(names)
             if progress is not None:
-                progress("encoding clips", done, len(clips))
-        log.info("encoded %d clips, %d were cached", len(missing), len(clips) - len(missing))
+                progress("encoding clips", done, total)
+        log.info("encoded %d clips, %d were cached", len(own), len(clips) - len(missing))
+        return []
+
+    if missing:
+        shared(accelerator, missing, encode)
+        cache = CodeCache(own_folder)
     return dict(zip(clips, cache.codes([hashes[clip] for clip in clips]), strict=True))
 
 
 def _encoded(
-    clips: list[Path], encoder: CodeEncoder, device: torch.device
+    clips: Sequence[Path], encoder: CodeEncoder, device: torch.device
 ) -> Iterator[tuple[list[Path], list[Tensor]]]:
     """Clips and their codes, some at a time; only as much audio as a batch holds is in memory."""
     for batch in _batches(clips):

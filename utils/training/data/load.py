@@ -55,7 +55,7 @@ def load_data(
         config: settled settings.
         project: its dataset folder keeps the codes.
         base: its tokenizer reads the texts, its DVAE encodes the clips.
-        accelerator: the first process encodes, the others find the codes ready.
+        accelerator: its processes share reading and encoding.
         progress: called with (phase, done, in all).
 
     Raises:
@@ -69,6 +69,7 @@ def load_data(
     dropped: list[dict[str, Any]] = []
     for purpose, csv in (("train on", config.train_csv), ("evaluate with", config.eval_csv)):
         selection = select_clips(csv, tokenizer, config.language, progress)
+        files.look([clip.audio for clip in selection.clips], accelerator, progress)
         kept[purpose], lost = within_limits(selection, limits, files, progress)
         if not kept[purpose]:
             first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
@@ -77,8 +78,9 @@ def load_data(
             )
         dropped += lost
     audio: list[Path] = [clip.audio for clips in kept.values() for clip in clips]
-    with accelerator.main_process_first():
-        codes = cache_codes(audio, base, folder, device=accelerator.device, progress=progress, files=files)
+    codes = cache_codes(
+        audio, base, folder, device=accelerator.device, progress=progress, files=files, accelerator=accelerator
+    )
     if config.trim_end:
         codes = {path: up_to_silence(clip) for path, clip in codes.items()}
     train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())

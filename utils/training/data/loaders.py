@@ -2,8 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
@@ -41,14 +43,23 @@ class Loaders:
         data: the clips.
         accelerator: which process this is, of how many.
         switches: the layout that the attention kernel wants.
+        global_micro_batches: of one optimizer step over all processes, as the run began with them; 0 for a run of a
+            version that did not keep it.
     """
 
     def __init__(
-        self, config: TrainConfig, base: Base, data: TrainingData, accelerator: Accelerator, switches: Switches
+        self,
+        config: TrainConfig,
+        base: Base,
+        data: TrainingData,
+        accelerator: Accelerator,
+        switches: Switches,
+        global_micro_batches: int = 0,
     ) -> None:
         assert config.conditioning
         self._config, self._base, self._data, self._switches = config, base, data, switches
         self._conditioning = config.conditioning
+        self.global_micro_batches = global_micro_batches
         self._batches = EpochBatches(
             _lengths(data.train, base.gpt_shape()),
             config.batch_size,
@@ -78,22 +89,52 @@ class Loaders:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Micro-batches of training an epoch, for this process."""
+        """Micro-batches of training an epoch, of all processes."""
         return len(self._batches)
 
-    def plan_of(self, epoch: int) -> str:
-        """Fingerprint of which clips form which batches of an epoch, in which process; the same in all of them.
+    @property
+    def batches_per_step(self) -> int:
+        """Micro-batches of an optimizer step, of all processes; an epoch's last step may have fewer."""
+        return self.global_micro_batches or self._config.grad_accumulation * self._batches.world
 
-        The clips, their lengths, the layout that the attention kernel wants and the number of processes decide it.
+    def plan_of(self, epoch: int) -> str:
+        """Fingerprint of which clips form which batches of an epoch; the same in all processes, however many.
+
+        The clips, their lengths and the layout that the attention kernel wants decide it.
         """
-        batches, world = self._batches.everywhere(epoch), self._batches.world
-        plan = batches if world == 1 else [world, *batches]
-        return hashlib.sha256(json.dumps(plan).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(self._batches.everywhere(epoch)).encode()).hexdigest()[:16]
 
     def train(self, epoch: int, start: int) -> DataLoader:
-        """Micro-batches of an epoch, from batch `start` on; always the same loader, whose processes live on."""
-        self._positions.epoch, self._positions.start = epoch, start
+        """This process's micro-batches of an epoch when all together have done `start`; always the same loader, whose
+        processes live on."""
+        self._positions.epoch, self._positions.start, self._positions.chosen = epoch, start, None
         return self._train
+
+    def spread(self, count: int, *, largest: bool) -> DataLoader:
+        """Batches to measure with, by the same loader: `count` that stand for an epoch, or its largest and those."""
+        self._positions.chosen = self._batches.spread(count)[0 if largest else 1 :]
+        return self._train
+
+    def grouped(self, batches: Iterable[Batch], start: int) -> Iterator[list[Batch]]:
+        """Micro-batches of one optimizer step each, for this process; the epoch's last step may have fewer.
+
+        Args:
+            batches: of `train`.
+            start: as given there.
+        """
+        rank, world, source = self._batches.rank, self._batches.world, iter(batches)
+        while group := list(islice(source, self.batches_per_step // world)):
+            # A run of an earlier version goes on with its dropout: one sequence of draws for each process.
+            step = world if self.global_micro_batches else 0
+            yield [
+                replace(
+                    batch,
+                    number=rank + place * step,
+                    is_filler=start + rank + place * world >= self.batches_per_epoch,
+                )
+                for place, batch in enumerate(group)
+            ]
+            start += len(group) * world
 
     def close(self) -> None:
         """End the processes that read. Left to the garbage collector, torch waits five seconds for each of them: it
@@ -103,9 +144,10 @@ class Loaders:
             iterator._shutdown_workers()  # type: ignore[attr-defined]  # torch has no public way
 
     def evaluate(self) -> DataLoader:
-        """Evaluation batches in a fixed order."""
+        """This process's part of the evaluation batches, in a fixed order; one process may have a batch less."""
         collate = self._collate(self._static_shapes[False], training=False)
-        return make_loader(self._dataset(training=False), list(self._eval_batches.epoch(0)), collate)
+        own = self._eval_batches.everywhere(0)[self._batches.rank :: self._batches.world]
+        return make_loader(self._dataset(training=False), [[(0, clip) for clip in batch] for batch in own], collate)
 
     def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
         """Makes smaller batches of one."""

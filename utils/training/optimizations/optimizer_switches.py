@@ -8,8 +8,10 @@ from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
 from utils.model.split_weights import rests_of, split_weights
 from utils.training.optimizations.switch import MB, Behavior, Off, Seen, Trace
+from utils.training.optimizer.adamw8bit import AdamW8bit
 from utils.training.optimizer.offload import OffloadedAdamW
 from utils.training.optimizer.precision import choose_precision
+from utils.training.optimizer.triton import triton_problem
 
 NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
 
@@ -20,6 +22,10 @@ def _eight_bit(trace: Trace) -> Seen:
     num_bytes = sum(value.nbytes for value in tensors)
     dtypes = sorted({str(value.dtype).removeprefix("torch.") for value in tensors if value.ndim})
     observed = f"moments in {' and '.join(dtypes) or 'nothing yet'}, {num_bytes / MB:.1f} MB"
+    if trace.device.type == "cuda" and isinstance(trace.optimizer, AdamW8bit):
+        number = trace.optimizer.num_kernels
+        how = f"by {number} kernels" if number else f"in PyTorch's operations: {triton_problem(trace.device)}"
+        observed += f", updated {how}"
     return Seen(any(value.dtype == torch.uint8 for value in tensors), observed)
 
 

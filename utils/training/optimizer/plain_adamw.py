@@ -54,19 +54,19 @@ class PlainAdamW(Optimizer, ABC):
     def update(self, parameters: list[Tensor], group: dict[str, Any], scale: Scale) -> None:
         """Move these parameters of one group, all of which have a gradient; it may be changed."""
 
-    def _parts(self, parameter: Tensor, scale: Scale) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """A parameter part by part: where, its weights to be moved in place and its scaled gradient, flat, float32."""
+    def _parts(self, parameter: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """A parameter part by part: where, its weights to be moved in place and its gradient, flat, float32."""
         assert parameter.grad is not None
         rest = self.rests.get(parameter)
         weights, gradient = parameter.view(-1), parameter.grad.reshape(-1)
-        size = CPU_CHUNK if parameter.device.type == "cpu" else GPU_CHUNK
+        size = (CPU_CHUNK if rest is not None else len(weights)) if parameter.device.type == "cpu" else GPU_CHUNK
         for first in range(0, len(weights), size):
             part = slice(first, min(first + size, len(weights)))
             if rest is None:
-                yield part, weights[part], scaled(gradient[part], scale)
+                yield part, weights[part], gradient[part]
                 continue
             whole = join(weights[part], rest.view(-1)[part])
-            yield part, whole, scaled(gradient[part].float(), scale)
+            yield part, whole, gradient[part].float()
             split_into(whole, weights[part], rest.view(-1)[part])
 
 
@@ -90,10 +90,10 @@ class FusedAdamW(PlainAdamW):
             if parameter in whole:
                 continue
             moments = state["exp_avg"].view(-1), state["exp_avg_sq"].view(-1)
-            for part, weights, gradient in self._parts(parameter, scale):
+            for part, weights, gradient in self._parts(parameter):
                 # The kernel counts the step: once for all parts.
                 of_part = {"step": state["step"].clone(), "exp_avg": moments[0][part], "exp_avg_sq": moments[1][part]}
-                fused_update([weights], [gradient], [of_part], group)
+                fused_update([weights], [scaled(gradient, scale)], [of_part], group)
             state["step"] += 1
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:

@@ -1,0 +1,205 @@
+"""Tab 2 in a real browser: what a run says of itself, presets, the command, the filter and the marks of settings."""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.webui.app import running_app
+from tests.webui.browser import running_browser
+from tests.webui.small_project import make_project
+from utils.config import TrainConfig
+from utils.jobs.process import ProcessId, host_name
+from utils.jobs.record import JobRecord, write_record
+from utils.project.paths import Project
+from utils.project.projects import ProjectSettings
+from webui import text
+from webui.fields import training_fields
+from webui.tabs import train
+
+expect.set_options(timeout=30_000)
+SHOTS = os.environ.get("XTTS_STUDIO_SCREENSHOTS")
+
+
+def make_run(project: Project, name: str, *, is_alive: bool) -> Path:
+    """A run of eight epochs whose evaluation loss rises from the fourth on while its training loss falls."""
+    run = project.runs / name
+    run.mkdir(parents=True)
+    TrainConfig(project=project.name, output=project.output, seed=7).save(run / "config.yaml")
+    start = {"total_steps": 120, "config": {"num_epochs": 12, "seed": 7}, "sources": {}, "device": "cpu"}
+    events: list[dict] = [{"kind": "started", **start}]
+    for number in range(1, 81):
+        values = {"loss": 4 - number / 40, "audio_s": 9.0, "step_s": 0.85, "data_s": 0.15}
+        events.append({"kind": "step", "step": number, "epoch": (number - 1) // 10, **values})
+        if number % 10 == 0:
+            events.append({"kind": "eval", "step": number, "loss": 3 + abs(number - 40) / 100, "is_best": number < 50})
+    if not is_alive:
+        events.append({"kind": "finished", "step": 80})
+    now = time.time()
+    lines = [json.dumps({"time": now - 100 + number, **event}) + "\n" for number, event in enumerate(events)]
+    (run / "events.jsonl").write_text("".join(lines), encoding="utf-8")
+    if is_alive:
+        who = dataclasses.asdict(ProcessId.of(os.getpid()))
+        record = JobRecord(
+            kind="train", state="running", host=host_name(), command=(), cwd="", config="", started=now, **who
+        )
+        write_record(run, record)
+    return run
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("output")
+    maria = make_project(output, "maria")
+    ProjectSettings(language="en", base="starter").save(maria)
+    make_run(maria, "20260101-000000-1-000", is_alive=False)
+    make_run(make_project(output, "bert"), "20260102-000000-1-000", is_alive=True)
+    return output
+
+
+@pytest.fixture(scope="module")
+def page(output: Path) -> Iterator[Page]:
+    with running_app(output) as url, running_browser() as browser:
+        opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        faults: list[str] = []
+        opened.on("pageerror", lambda error: faults.append(str(error)))
+        opened.goto(f"{url}?tab=train&project=maria")
+        expect(opened.locator("#loss-plot")).to_contain_text("lowest evaluation")
+        yield opened
+        assert faults == []
+
+
+def shot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.wait_for_timeout(1_000)
+        page.screenshot(path=str(Path(SHOTS) / f"{name}.png"), full_page=True)
+
+
+def test_every_setting_stands_in_the_form_once() -> None:
+    grouped = [name for _, names in train.GROUPS for name in names]
+    assert len(train.MAIN) == 6
+    assert sorted([*train.MAIN, *train.MORE, *grouped]) == sorted(training_fields())
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+def test_a_run_says_what_it_sees_beside_its_progress(page: Page) -> None:
+    progress = page.locator("#train-progress")
+    expect(progress).to_contain_text("the clips were learned by heart from step 40 on")
+    expect(progress).to_contain_text("Loading takes 15 % of a step. More workers may help: “Data loader workers”.")
+    shot(page, "train-ended")
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+def test_settings_are_found_by_words_of_their_label_or_help(page: Page) -> None:
+    expect(page.locator("#set-patience")).to_be_hidden()
+    page.locator("#search-settings textarea").fill("early stopping")
+    expect(page.locator("#set-patience")).to_be_visible()
+    expect(page.locator("#train-settings #set-num-workers")).to_be_hidden()
+    expect(page.locator("#set-batch-size")).to_be_hidden()
+    shot(page, "train-search")
+    page.locator("#search-settings textarea").fill("no such thing")
+    expect(page.get_by_text(text.NO_SETTING)).to_be_visible()
+    page.locator("#search-settings textarea").fill("")
+    expect(page.locator("#train-settings #set-num-workers")).to_be_visible()
+    expect(page.locator("#set-batch-size")).to_be_visible()
+    expect(page.get_by_text(text.NO_SETTING)).to_be_hidden()
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+def test_changed_settings_are_marked_with_who_set_them_and_their_default(page: Page) -> None:
+    mark = page.locator("#set-seed .setting-mark")
+    expect(mark).to_have_text("from the latest run · default: 1")
+    page.locator("#set-seed input").fill("8")
+    expect(mark).to_have_text("changed · default: 1")
+    page.locator("#set-seed input").fill("1")
+    expect(mark).to_have_count(0)
+    page.locator("#set-num-epochs textarea").fill("7")
+    expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text("changed · default: ")
+    expect(page.locator("#set-num-epochs .setting-mark")).to_contain_text("(base starter)")
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+def test_the_command_is_that_of_the_form_and_goes_when_the_form_changes(page: Page, output: Path) -> None:
+    page.locator("#command-line button.label-wrap").click()
+    page.locator("#show-command").click()
+    command = page.locator("#command textarea")
+    expect(command).to_have_value(f"python -m utils.cli.train --project maria --output {output} --num-epochs 7")
+    shot(page, "train-command")
+    page.locator("#set-seed input").fill("9")
+    expect(command).to_have_value("")
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+def test_a_preset_goes_from_the_form_into_a_file_and_back(page: Page, tmp_path: Path) -> None:
+    page.locator("#presets button.label-wrap").click()
+    name = page.locator("#preset input")
+    name.fill("slow")
+    name.press("Enter")
+    page.locator("#preset-save").click()
+    expect(page.get_by_text("Preset slow saved.")).to_be_visible()
+    with page.expect_download() as download:
+        page.locator("#preset-file").click()
+    file = tmp_path / "slow.json"
+    download.value.save_as(file)
+    values = json.loads(file.read_text(encoding="utf-8"))
+    assert (values["settings"]["num_epochs"], values["settings"]["seed"]) == (7, 9)
+    values["name"], values["settings"]["seed"], values["settings"]["warp"] = "quick", 5, True
+    file.write_text(json.dumps(values), encoding="utf-8")
+    with page.expect_file_chooser() as chooser:
+        page.locator("#preset-upload").click()
+    chooser.value.set_files(file)
+    expect(name).to_have_value("quick")
+    page.locator("#preset-apply").click()
+    expect(page.locator("#preset-shown")).to_contain_text("no such setting: warp.")
+    expect(page.locator("#set-seed input")).to_have_value("5")
+    expect(page.locator("#set-seed .setting-mark")).to_have_text("from the preset · default: 1")
+    shot(page, "train-preset")
+    page.locator("#preset-remove").click()
+    expect(name).to_have_value("")
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+def test_stop_stands_where_train_was_while_a_run_goes_on(page: Page) -> None:
+    expect(page.locator("#step-2")).to_be_visible()
+    expect(page.locator("#stop")).to_be_hidden()
+    where = page.locator("#step-2").bounding_box()
+    page.goto(page.url.replace("maria", "bert"))
+    expect(page.locator("#stop")).to_be_visible()
+    expect(page.locator("#step-2")).to_be_hidden()
+    there = page.locator("#stop").bounding_box()
+    assert where and there and (where["y"], where["width"]) == (there["y"], there["width"])
+    expect(page.locator("#resume-why")).to_have_text(text.NO_RESUME_RUNNING)
+    expect(page.locator("#export-why")).to_have_text(text.NO_EXPORT_YET)
+    expect(page.locator("#train-progress")).to_contain_text("stop here and export the best", ignore_case=True)
+    shot(page, "train-running")
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.locator("#stop")).to_be_in_viewport()
+    shot(page, "train-running-phone")
+
+
+@pytest.mark.browser
+@pytest.mark.programs
+def test_another_run_can_be_queued_while_one_goes_on(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.locator("#enqueue").click()
+    expect(page.locator("#queue-list")).to_contain_text(text.QUEUED)
+    page.locator("#set-num-epochs textarea").fill("3")
+    page.locator("#enqueue").click()
+    expect(page.locator("#queue-list tbody tr")).to_have_count(2)
+    shot(page, "train-queue")
+    page.locator("#queue-remove").click()
+    expect(page.locator("#queue-list tbody tr")).to_have_count(1)
+    page.reload()
+    expect(page.locator("#queue-list tbody tr")).to_have_count(1)
+    expect(page.locator("#queue-list")).to_contain_text("Epochs 3")

@@ -1,0 +1,84 @@
+// The settings of tab 2: a box that filters them, and a mark at each that differs from its default.
+(() => {
+  if (window.studioSettings) return
+  const column = () => document.querySelector('#train-settings')
+  const show = (element, isShown) => {
+    if (isShown) element.style.removeProperty('display')
+    else element.style.setProperty('display', 'none', 'important')
+  }
+
+  // A setting is found by what stands at it: its label, its help, the choice that is shown.
+  const apply = words => {
+    let found = 0
+    for (const field of column().querySelectorAll('[id^="set-"], .switch, #recompute, #half')) {
+      const isFound = words.every(word => field.textContent.toLowerCase().includes(word))
+      show(field, isFound)
+      found += isFound
+    }
+    for (const group of column().querySelectorAll('.setting-group')) {
+      const isEmpty = [...group.querySelectorAll('[id^="set-"]')].every(field => field.style.display === 'none')
+      show(group, !isEmpty)
+    }
+    none.hidden = found > 0
+  }
+  let sought = []
+  const none = document.createElement('div')
+  none.role = 'status'
+  const filter = (query, ifNone) => {
+    none.textContent = ifNone
+    document.querySelector('#search-settings').append(none)
+    const words = sought = String(query ?? '').toLowerCase().split(/\s+/).filter(Boolean)
+    const closed = words.length ? column().querySelectorAll(':is(#all-settings, #more-optimizations) > button.label-wrap:not(.open)') : []
+    for (const button of closed) button.click()
+    apply(words)
+  }
+
+  let lastSaid = '', setBy = {}
+  const isSame = (one, other) => {
+    const [a, b] = [one, other].map(value => String(value ?? '').trim())
+    return a === b || (a !== '' && b !== '' && Number(a) === Number(b))
+  }
+  // known: one [id, default, the default in words] for each value; said: who set the form last, to what.
+  let lastMark = null
+  // The base's own defaults come with a poll.
+  const watch = new MutationObserver(() => mark(...lastMark))
+  const mark = (known, words, said, values) => {
+    if (!lastMark) watch.observe(column(), { subtree: true, attributeFilter: ['placeholder'] })
+    lastMark = [known, words, '', values]
+    if (said && said !== lastSaid) {
+      lastSaid = said
+      const { origin, settings } = JSON.parse(said)
+      if (origin === 'project') setBy = {}
+      for (const [id, value] of Object.entries(settings)) setBy[id] = [origin, value]
+    }
+    known.forEach(([id, plain, plainWords], index) => {
+      const field = column()?.querySelector(`[id="${id}"]`)
+      if (!field) return
+      let note = field.querySelector('.setting-mark')
+      if (isSame(values[index], plain)) return note?.remove()
+      if (!note) {
+        note = document.createElement('div')
+        note.className = 'setting-mark'
+        note.style.cssText = 'font-size: 12px; color: var(--warn); margin-top: 2px'
+        field.append(note)
+      }
+      const [origin, value] = setBy[id] ?? []
+      const by = origin && isSame(value, values[index]) ? origin : 'you'
+      const written = plainWords || field.querySelector('input, textarea')?.placeholder || words.open
+      note.textContent = `${words.by[by]} · ${words.default.replace('{value}', written)}`
+    })
+    return ''
+  }
+  // What lies behind a fold is not there before it opens: then it is filtered and marked like the rest.
+  document.addEventListener('click', event => {
+    if (!event.target.closest?.('#train-settings button.label-wrap')) return
+    setTimeout(() => {
+      if (sought.length) apply(sought)
+      if (lastMark) mark(...lastMark)
+      // Its label names the button to copy, which comes first in it.
+      const title = document.querySelector('#command [data-testid="block-info"]')
+      if (title) document.querySelector('#command textarea').setAttribute('aria-label', title.textContent.trim())
+    }, 100)
+  })
+  window.studioSettings = { filter, mark }
+})()
