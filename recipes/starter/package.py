@@ -27,6 +27,7 @@ from utils.checkpoints.store import load_checkpoint
 from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
+from utils.model.dvae import needed_tensors
 from utils.model.eight_bit import to_eight_bit
 from utils.model.weights import read_weights, write_pickle, write_weights
 from utils.model.xtts import SPEAKER_PREFIX, full_state
@@ -89,8 +90,9 @@ def package(work: Path, folder: Path) -> Path:
 def _fill(folder: Path, work: Path) -> None:
     """All files; about.json, which lists the others, comes last."""
     shutil.copyfile(made(work / "seed_base" / "vocab.json", "gpt"), folder / "vocab.json")
-    for name in ("dvae.safetensors", "mel_stats.pth"):
-        shutil.copyfile(made(work / "dvae" / name, "dvae"), folder / name)
+    dvae = read_weights(made(work / "dvae" / "dvae.safetensors", "dvae"))
+    write_weights(folder / "dvae.safetensors", needed_tensors(dvae))
+    shutil.copyfile(made(work / "dvae" / "mel_stats.pth", "dvae"), folder / "mel_stats.pth")
     (folder / "config.json").write_text(json.dumps(config(), indent=2) + "\n", encoding="utf-8")
     checkpoint = best_checkpoint(work)
     decoder = read_weights(made(work / "decoder" / "decoder.safetensors", "decoder"))

@@ -20,6 +20,9 @@ from utils.model.weights import State, read_weights
 
 TAIL_SAMPLES = 8_192
 """Zeros appended to a clip: the last six encoder positions depend on what follows them."""
+DERIVED = "codebook.embed_avg"
+"""The codes times the smoothed number of their uses, which is how stock's codebook computes the codes from it."""
+LOSS_PREFIX = "discrete_loss."
 
 
 class CodeEncoder(nn.Module):
@@ -85,10 +88,20 @@ def build_dvae(state: State) -> Any:
         use_transposed_convs=False,
     )
     missing, _ = dvae.load_state_dict(state, strict=False)
-    needed = [name for name in missing if name.startswith(("encoder.", "codebook."))]
+    needed = [name for name in missing if name.startswith(("encoder.", "codebook.")) and name != DERIVED]
     if needed:
         raise UserError(what=f"the DVAE's weights are incomplete: {needed[0]} and {len(needed) - 1} more are missing")
+    if DERIVED in missing:
+        book = dvae.codebook
+        total = book.cluster_size.sum()
+        smoothed = (book.cluster_size + book.eps) / (total + book.n_embed * book.eps) * total
+        book.embed_avg.copy_(book.embed * smoothed)
     return dvae
+
+
+def needed_tensors(state: State) -> State:
+    """A DVAE's weights without what others of them say as well, and without what its losses counted in training."""
+    return {name: tensor for name, tensor in state.items() if name != DERIVED and not name.startswith(LOSS_PREFIX)}
 
 
 def load_code_encoder(path: Path, mel_stats: Tensor) -> CodeEncoder:
