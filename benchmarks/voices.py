@@ -80,6 +80,8 @@ class Settings:
     """Folder for datasets, runs and the result of each cell; what is there is not done again."""
     out: Path = RESULTS
     """Results file."""
+    add: bool = False
+    """Add cells to the record that is there, and keep its own."""
     picture: Path | None = None
     """Draw the results file's cells here, and measure nothing."""
     cell: str = ""
@@ -96,24 +98,38 @@ def main() -> None:
         asked_voice, asked_minutes, asked_seed = settings.cell.split("/")
         do_cell(settings, work, asked_voice, int(asked_minutes), int(asked_seed))
         return
-    cells = {}
+    sentences = settings.sentences.read_text(encoding="utf-8").splitlines()[: settings.num_sentences]
+    cells = earlier(settings.out, sentences) if settings.add else {}
     # All sizes of one seed first: a table of one seed is there after a third of the time.
     for seed, minutes, voice in product(settings.seeds, settings.minutes, settings.voices):
         name = f"{voice}/{minutes}/{seed}"
         result = work / name / "cell.json"
+        if name in cells:
+            continue
         if not result.is_file():
             command = [sys.executable, "-m", "benchmarks.voices", *sys.argv[1:], f"--cell={name}"]
             subprocess.run(command, cwd=ROOT.parent, check=True)
         cells[name] = json.loads(result.read_text(encoding="utf-8"))
         record = {
             "benchmark": "voices",
-            "processor": cpu().model,
             "torch": torch.__version__,
-            "sentences": settings.sentences.read_text(encoding="utf-8").splitlines()[: settings.num_sentences],
+            "sentences": sentences,
             "cells": cells,
         }
-        settings.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        settings.out.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
         print(table(cells), flush=True)
+
+
+def earlier(path: Path, sentences: list[str]) -> dict[str, Any]:
+    """The cells of a record.
+
+    Raises:
+        SystemExit: they were measured with other sentences.
+    """
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record["sentences"] != sentences:
+        raise SystemExit(f"{path} was measured with other sentences: leave --add away, or name another --out")
+    return dict(record["cells"])
 
 
 def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) -> None:
@@ -151,6 +167,7 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
         cosines = [float(second(trimmed(load_audio(wav, RATE))) @ own) for wav in sorted(wavs.glob("*.wav"))]
         models[model][SECOND] = statistics.fmean(cosines)
     cell = {
+        "processor": cpu().model,
         "train_s": round(train_s, 1),
         "export_s": round(export_s, 1),
         "steps": trained.num_steps,
