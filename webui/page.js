@@ -16,6 +16,22 @@
     const tab = event.target.closest?.('[role="tab"][data-tab-id]')
     if (tab && event.isTrusted) go({ tab: tab.dataset.tabId }, true)
   })
+  // Single keys work only while the focus is among the clips, and never where somebody types.
+  const KEYS = { ' ': ['#clip-sound .play-pause-button'], ArrowLeft: ['#clip-previous'], ArrowRight: ['#clip-next'], x: ['#clip-exclude', '#clip-restore'] }
+  document.addEventListener('keydown', event => {
+    const at = event.target, box = document.querySelector('#clip-box')
+    if (event.ctrlKey || event.metaKey || event.altKey || !at.closest?.('#clips') || !box?.offsetParent) return
+    if (event.key === 'Escape' && at.closest('#clip-text')) at.blur()
+    if (at.matches('input, textarea, select, [contenteditable=true]') || at.closest('[role=slider], [role=listbox]')) return
+    if (event.key === ' ' && at.closest('button, summary, a')) return
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key
+    const target = key === 'e' ? box.querySelector('#clip-text textarea') : KEYS[key]?.map(name => document.querySelector(name)).find(found => found && !found.disabled)
+    if (!target) return
+    event.preventDefault()
+    event.stopPropagation()
+    key === 'e' ? target.focus() : target.click()
+  }, true)
+
   let project = null
   window.addEventListener('popstate', () => {
     // gradio's lists are filled by the server: another project is loaded with the page.

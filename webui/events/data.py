@@ -1,12 +1,12 @@
 """Events of tab 1."""
 
 from webui.events.wiring import Frame, Handler, wire
-from webui.handlers import clips, data
+from webui.handlers import clip_list, clips, data
 
 BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "trim", "split", "merge"))
 CHOSEN = ("data.clip", "data.shown")
 CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", *BUTTONS, *CHOSEN, *clips.TYPED)
-SHOWN = ("data.uploads", "data.report", "data.lengths", "data.clips", *CLIP)
+SHOWN = (*data.UPLOADS, "data.report", "data.lengths", *clip_list.LIST, *CLIP)
 CUTS: dict[str, tuple[Handler, tuple[str, ...]]] = {
     "trim": (clips.trim, ("data.start_s", "data.end_s")),
     "split": (clips.split, ("data.at_s", "data.text_before", "data.text_after")),
@@ -23,7 +23,7 @@ def wire_data(frame: Frame) -> None:
         ["data.files:upload"],
         data.upload,
         inputs=["project.project", "data.files"],
-        outputs=["data.files", "data.uploads"],
+        outputs=["data.files", *data.UPLOADS],
         api_name="data_upload",
     )
     wire(
@@ -31,8 +31,16 @@ def wire_data(frame: Frame) -> None:
         ["data.clear:click"],
         data.clear,
         inputs=["project.project"],
-        outputs=["data.uploads"],
+        outputs=data.UPLOADS,
         api_name="data_clear",
+    )
+    wire(
+        frame,
+        ["data.remove:click"],
+        data.remove,
+        inputs=["project.project", "data.chosen_files"],
+        outputs=data.UPLOADS,
+        api_name="data_remove",
     )
     wire(
         frame,
@@ -55,7 +63,7 @@ def wire_data(frame: Frame) -> None:
         # At once with the project: the next poll, which brings its revision, may be seconds away.
         ["data.revision:change", "project.project:change"],
         data.show,
-        inputs=["project.project", *CHOSEN],
+        inputs=["project.project", *CHOSEN, *clip_list.QUERY],
         outputs=SHOWN,
         api_name="data_show",
         public=False,
@@ -67,7 +75,45 @@ def wire_data(frame: Frame) -> None:
 
 
 def _wire_clips(frame: Frame) -> None:
-    """Choose, edit and walk through the clips."""
+    """Find, choose, edit and walk through the clips."""
+    for name, triggers, handler in (
+        ("clips_find", ["data.find:change", "data.kind:input", "data.order:input"], clip_list.find),
+        ("clips_page_back", ["data.page_back:click"], clip_list.turn_back),
+        ("clips_page_on", ["data.page_on:click"], clip_list.turn_on),
+    ):
+        wire(
+            frame,
+            triggers,
+            handler,
+            inputs=["project.project", *clip_list.QUERY],
+            outputs=clip_list.LIST,
+            api_name=name,
+            public=False,
+            queue=False,
+            trigger_mode="always_last",
+            show_progress=False,
+        )
+    for name, change in (
+        ("exclude_found", clip_list.exclude_found),
+        ("restore_found", clip_list.restore_found),
+        ("undo", clip_list.undo),
+    ):
+        wire(
+            frame,
+            [f"data.{name}:click"],
+            change,
+            inputs=["project.project", *clip_list.QUERY, *CHOSEN],
+            outputs=[*clip_list.LIST, *CLIP],
+            api_name=f"clips_{name}",
+        )
+    wire(
+        frame,
+        ["data.accept_found:click"],
+        clip_list.accept_found,
+        inputs=["project.project", *clip_list.QUERY],
+        outputs=["data.fix_progress"],
+        api_name="clips_accept_found",
+    )
     wire(
         frame,
         ["data.clips:select"],

@@ -46,7 +46,7 @@ def wire_project(frame: Frame) -> None:
         [],
         data.take_waiting,
         inputs=["project.project", "data.files"],
-        outputs=["data.files", "data.uploads"],
+        outputs=["data.files", *data.UPLOADS],
         api_name="data_take_waiting",
         after=created,
         public=False,

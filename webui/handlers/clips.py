@@ -28,7 +28,7 @@ def choose(studio: Studio, values: Values) -> Updates:
     project = studio.project(values["project.project"])
     row = values.get(ROW)
     wanted = [str(cell) for cell in row] if isinstance(row, list) and row else [""]
-    named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[0]]
+    named = [clip for clip in edit.current_clips(project) if view.clip_name(clip) == wanted[-1]]
     # Excluded clips of one recording may share its name: the other columns distinguish them.
     found = max(
         named,
@@ -110,6 +110,11 @@ def refreshed(project: Project, clips: Sequence[ClipReport], clip: object, shown
     updates = _shown(project, found)
     is_same = shown == _mark(project, found)
     return {key: value for key, value in updates.items() if key not in TYPED} if is_same else updates
+
+
+def can_be_accepted(found: ClipReport) -> bool:
+    """Whether a measure speaks against a clip that nobody kept so far."""
+    return found.reason == "flagged" or bool(found.status == "used" and found.flags and not found.accepted)
 
 
 def _mark(project: Project, found: ClipReport) -> str:
@@ -202,7 +207,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.restore": Change(
             interactive=edit.can_be_undone(found), value=text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
         ),
-        "data.accept": Change(interactive=found.reason == "flagged" or bool(found.flags and not found.accepted)),
+        "data.accept": Change(interactive=can_be_accepted(found)),
         "data.trim": Change(interactive=can_be_cut),
         "data.split": Change(interactive=can_be_cut),
         "data.merge": Change(interactive=can_be_cut),

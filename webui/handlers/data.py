@@ -1,27 +1,40 @@
 """Tab 1: store uploads, prepare the dataset, show the status of every clip."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from utils import jobs
 from utils.dataset.edits.edit import current_clips
 from utils.dataset.settings import PrepareConfig
-from utils.dataset.sources.intake import add_uploads, remove_uploads, survey, to_be_replaced, upload_sources
-from utils.dataset.storage.report import Report
+from utils.dataset.sources.intake import (
+    add_uploads,
+    remove_uploads,
+    survey,
+    to_be_replaced,
+    upload_sources,
+    uploaded_files,
+)
+from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import project_language
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
-from webui.handlers import clips
+from webui.handlers import clip_list, clips
 from webui.handlers.project import checked_base, chosen_base
 from webui.markup import join
 from webui.studio import Studio
 from webui.temporary import discard
 from webui.views import report as view
+from webui.views.parts import gigabytes
 
 FORM = "data.set_"
 """Ids of components that hold a setting begin so."""
+MAX_LISTED = 500
+"""Uploaded files that the page names."""
+UPLOADS = ("data.uploads", "data.files_box", "data.files_list", "data.chosen_files")
+"""What shows them."""
 
 
 def upload(studio: Studio, values: Values) -> Updates:
@@ -44,7 +57,7 @@ def upload(studio: Studio, values: Values) -> Updates:
         discard(given)
         raise
     note = text.uploaded(len(placed), replaced)
-    return {"data.files": None, "data.uploads": view.uploads(survey(project)), TOAST: note}
+    return {"data.files": None, TOAST: note} | _uploads(project)
 
 
 def take_waiting(studio: Studio, values: Values) -> Updates:
@@ -57,7 +70,32 @@ def clear(studio: Studio, values: Values) -> Updates:
     project = studio.project(values["project.project"])
     clips.require_idle(project)
     remove_uploads(project)
-    return {"data.uploads": view.uploads(survey(project))}
+    return _uploads(project)
+
+
+def remove(studio: Studio, values: Values) -> Updates:
+    """Delete some of a project's uploads, by name. Its dataset stays."""
+    project = studio.project(values["project.project"])
+    chosen = values["data.chosen_files"]
+    there = {file.name for file in uploaded_files(project)}
+    names = {name for name in chosen if isinstance(name, str)} & there if isinstance(chosen, list) else set()
+    if not names:
+        raise UserError(what=text.NO_FILE, where=text.UPLOADED_FILES, fix=text.NO_FILE_FIX)
+    clips.require_idle(project)
+    freed = remove_uploads(project, sorted(names))
+    return _uploads(project) | {TOAST: text.removed(len(names), gigabytes(freed))}
+
+
+def _uploads(project: Project | None, found: Sequence[ClipReport] = ()) -> Updates:
+    """What was uploaded, and what became of it in a dataset."""
+    files = uploaded_files(project) if project else []
+    names = [file.name for file in files[:MAX_LISTED]]
+    return {
+        "data.uploads": view.uploads(survey(project)) if project else "",
+        "data.files_box": Change(visible=bool(files)),
+        "data.files_list": view.files(files[:MAX_LISTED], found, len(files)),
+        "data.chosen_files": Change(choices=names, value=[]),
+    }
 
 
 def start(studio: Studio, values: Values) -> Updates:
@@ -94,19 +132,18 @@ def show(studio: Studio, values: Values) -> Updates:
     """Return a project's uploads and its dataset report."""
     project = studio.project_or_none(values["project.project"])
     if project is None:
-        return _nothing(view.no_project())
-    updates: Updates = {"data.uploads": view.uploads(survey(project))}
+        return _uploads(None) | _nothing(view.no_project())
     if not project.report.is_file():
-        return updates | _nothing(view.no_dataset())
+        return _uploads(project) | _nothing(view.no_dataset())
     try:
         found = replace(Report.load(project.report), clips=current_clips(project))
     except UserError as error:
-        return updates | _nothing(view.broken(error))
+        return _uploads(project) | _nothing(view.broken(error))
     page = project.dataset / "report.html"
-    return updates | {
+    return _uploads(project, found.clips) | {
         "data.report": view.report(found, project.language(), page if page.is_file() else None),
         "data.lengths": view.lengths(found),
-        "data.clips": Change(value=view.rows(found.clips), visible=True),
+        **clip_list.shown(project, found.clips, values),
         **clips.refreshed(project, found.clips, values.get("data.clip"), values.get("data.shown")),
     }
 
@@ -115,7 +152,7 @@ def _nothing(words: str) -> Updates:
     return {
         "data.report": words,
         "data.lengths": join(),
-        "data.clips": Change(value=[], visible=False),
+        "data.list": Change(visible=False),
         **clips.CLOSED,
     }
 

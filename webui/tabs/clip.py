@@ -26,6 +26,7 @@ def create_clip_editor() -> dict[str, Block]:
                 ("next", text.NEXT_CLIP),
             ):
                 parts[name] = gr.Button(words, size="sm", elem_id=f"clip-{name}", min_width=100)
+        gr.HTML(text.CLIP_KEYS, elem_classes=["small"], min_height=0)
         with gr.Accordion(text.CUT_TITLE, open=False, elem_id="clip-cut"):
             parts |= _cut()
         # Which clip is shown; hidden rather than a State, so that scripts can name one too.

@@ -35,7 +35,20 @@ def _input() -> dict[str, Block]:
         ),
         "uploads": gr.HTML(elem_id="uploads"),
     }
-    parts["clear"] = gr.Button(text.CLEAR_UPLOADS, size="sm", elem_id="clear-uploads")
+    with gr.Accordion(text.UPLOADED_FILES, open=False, visible=False, elem_id="uploaded-files") as parts["files_box"]:
+        parts["files_list"] = gr.HTML(elem_id="uploaded-list")
+        parts["chosen_files"] = gr.Dropdown(
+            [],
+            value=[],
+            multiselect=True,
+            allow_custom_value=True,
+            label=text.CHOOSE_FILES,
+            info=text.CHOOSE_FILES_HELP,
+            elem_id="chosen-files",
+        )
+        with gr.Row():
+            parts["remove"] = gr.Button(text.REMOVE_FILES, size="sm", elem_id="remove-files", min_width=120)
+            parts["clear"] = gr.Button(text.CLEAR_UPLOADS, size="sm", elem_id="clear-uploads", min_width=120)
     with gr.Accordion(text.SERVER_FOLDER, open=False):
         parts["folder"] = gr.Textbox(
             label=text.SERVER_FOLDER, info=text.SERVER_FOLDER_HELP, placeholder="/data/recordings", elem_id="folder"
@@ -61,18 +74,49 @@ def _report() -> dict[str, Block]:
 
 
 def _clips() -> dict[str, Block]:
-    return {
-        "clips": gr.Dataframe(
+    with gr.Column(visible=False, elem_id="clip-list") as clip_list:
+        parts: dict[str, Block] = {"list": clip_list}
+        with gr.Row(elem_classes=["bottom"]):
+            parts["find"] = gr.Textbox(
+                label=text.FIND_CLIPS, placeholder=text.FIND_CLIPS_HELP, elem_id="find-clips", min_width=200, scale=3
+            )
+            parts["kind"] = gr.Dropdown(
+                text.clip_kinds({"": 0}),
+                value="",
+                allow_custom_value=True,
+                label=text.CLIP_KIND,
+                elem_id="clip-kind",
+                min_width=180,
+                scale=2,
+            )
+            parts["order"] = gr.Dropdown(
+                text.CLIP_ORDERS, value="prepared", label=text.CLIP_ORDER, elem_id="clip-order", min_width=150, scale=1
+            )
+        parts["clips"] = gr.Dataframe(
             headers=text.CLIP_COLUMNS,
-            datatype=["str", "str", "str", "number", "str", "str"],
+            datatype=["html", "str", "str", "number", "str", "str"],
             type="array",
             label=text.CLIPS_TABLE,
             interactive=False,
-            show_search="filter",
-            max_height=360,
-            column_widths=["16%", "9%", "14%", "9%", "8%", "44%"],
-            visible=False,
+            wrap=True,
+            max_height=420,
+            column_widths=["11%", "24%", "38%", "8%", "7%", "12%"],
             elem_id="clips-table",
             buttons=["fullscreen"],
-        ),
-    } | create_clip_editor()
+        )
+        with gr.Row(elem_classes=["bottom"]):
+            parts["found"] = gr.HTML(elem_id="clips-found", min_height=0)
+            parts["page_back"] = gr.Button(text.PAGE_BACK, size="sm", elem_id="clips-back", min_width=90)
+            parts["page_on"] = gr.Button(text.PAGE_ON, size="sm", elem_id="clips-on", min_width=90)
+            parts["undo"] = gr.Button(text.undo_edits(0), size="sm", elem_id="clips-undo", min_width=140)
+        with gr.Accordion(text.CHANGE_FOUND, open=False, elem_id="change-found"):
+            gr.Markdown(text.CHANGE_FOUND_HELP)
+            with gr.Row():
+                for name, words in (
+                    ("exclude_found", text.EXCLUDE_FOUND),
+                    ("restore_found", text.RESTORE_FOUND),
+                    ("accept_found", text.ACCEPT_FOUND),
+                ):
+                    parts[name] = gr.Button(words, size="sm", elem_id=name.replace("_", "-"), min_width=120)
+        parts["page"] = gr.Number(0, precision=0, visible="hidden", label=text.CLIPS, elem_id="clips-page")
+    return parts | create_clip_editor()

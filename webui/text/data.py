@@ -1,6 +1,6 @@
 """Texts of tab 1, Data processing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from webui.text.catalog import _, ngettext
 
@@ -10,7 +10,12 @@ NOTHING_UPLOADED = _(
     "with the same name, tables such as metadata.csv, or a zip of these. Ten to twenty minutes of speech are a good "
     "start."
 )
-CLEAR_UPLOADS = _("Remove uploads")
+UPLOADED_FILES = _("Uploaded files")
+FILE_COLUMNS = (_("File"), _("Size"), _("In the dataset"))
+CHOOSE_FILES, CHOOSE_FILES_HELP = _("Files to remove"), _("The dataset stays as it is until it is created again.")
+REMOVE_FILES, CLEAR_UPLOADS = _("Remove these files"), _("Remove all uploads")
+NO_FILE = _("no uploaded file is selected")
+NO_FILE_FIX = _("select one in the list of uploaded files")
 SERVER_FOLDER = _("Or use a folder on this server")
 SERVER_FOLDER_HELP = _("Replaces the uploads. The folder must be below one that the app may read.")
 OPTIONS = _("Options")
@@ -40,7 +45,27 @@ FEW_MINUTES = _(
 )
 LENGTHS = _("Clip lengths")
 SECONDS, CLIPS = _("seconds"), _("clips")
-CLIPS_TABLE = _("All clips. Select one to listen to it and edit it.")
+CLIPS_TABLE = _("Clips. Select one to listen to it and edit it.")
+FIND_CLIPS, FIND_CLIPS_HELP = _("Find clips"), _("words of the transcript, the name or the reason")
+CLIP_KIND, CLIP_ORDER = _("Show"), _("Sort by")
+CLIP_ORDERS = [
+    (_("Order of the dataset"), "prepared"),
+    (_("Longest first"), "longest"),
+    (_("Shortest first"), "shortest"),
+    (_("Recording"), "name"),
+    (_("Transcript"), "text"),
+]
+PAGE_BACK, PAGE_ON = _("Previous page"), _("Next page")
+CHANGE_FOUND = _("Change all clips found")
+CHANGE_FOUND_HELP = _("Applies to every clip that the search and the filter find, on all pages.")
+CLIP_KEYS = _(
+    "Keys, while the focus is in this part of the page: space plays, left and right arrow change the clip, E edits the "
+    "transcript, X excludes or restores."
+)
+EXCLUDE_FOUND, RESTORE_FOUND, ACCEPT_FOUND = _("Exclude all found"), _("Restore all found"), _("Keep all found")
+NOTHING_TO_CHANGE = _("none of the clips found can be changed this way")
+NOTHING_TO_CHANGE_FIX = _("change the search or the filter")
+READ_AS = _("The model reads:")
 CLIP = _("Clip")
 TRANSCRIPT = _("Transcript")
 TRANSCRIPT_HELP = _("The words spoken in the clip, as training uses them.")
@@ -69,8 +94,8 @@ CLIP_OF_ANOTHER = _("the clip on the page belongs to another project")
 NO_CLIP_FIX = _("select one in the table")
 CLIP_SOUND = _("The clip as used for training")
 CLIP_HAS_NO_SOUND = _("The clip is not in the dataset, so it cannot be played.")
-CLIP_COLUMNS = [_("Clip"), _("Status"), _("Reason"), _("Seconds"), _("Set"), _("Transcript")]
-STATUS = {"used": _("used"), "dropped": _("dropped")}
+CLIP_COLUMNS = [_("Status"), _("Reason"), _("Transcript"), _("Seconds"), _("Set"), _("Clip")]
+STATUS = {"used": _("used"), "dropped": _("dropped"), "review": _("review")}
 SPLITS = {"train": _("train"), "eval": _("eval"), "": ""}
 REASONS = {
     "outside the folder": _("outside the input folder"),
@@ -111,6 +136,77 @@ def uploaded(count: int, replaced: Sequence[str] = ()) -> str:
     if more > 0:
         names = _("{names} and {count} more").format(names=names, count=more)
     return f"{added} " + _("Replaced files with the same name: {names}.").format(names=names)
+
+
+def clip_kinds(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Choices of the filter: label with the number of clips, and kind."""
+    names = {"": _("All clips"), "used": _("Used"), "dropped": _("Dropped"), "review": _("To be reviewed")}
+    labels = {
+        kind: names[kind]
+        if kind in names
+        else (_("Dropped: {reason}") if kind.startswith("reason:") else _("Review: {reason}")).format(
+            reason=reason(kind.partition(":")[2])
+        )
+        for kind in counts
+    }
+    return [(f"{labels[kind]} ({count:,})", kind) for kind, count in counts.items()]
+
+
+def clips_shown(first: int, num_shown: int, num_matching: int, num_clips: int) -> str:
+    """Which clips the table shows."""
+    if not num_matching:
+        return _("No clip matches.")
+    last = first + num_shown - 1
+    if num_matching == num_clips:
+        return _("{first:,} to {last:,} of {total:,}").format(first=first, last=last, total=num_clips)
+    return _("{first:,} to {last:,} of {matching:,} found among {total:,}").format(
+        first=first, last=last, matching=num_matching, total=num_clips
+    )
+
+
+def undo_edits(count: int) -> str:
+    """The button that takes back the last edit."""
+    return _("Undo ({count})").format(count=count) if count else _("Undo")
+
+
+def undone(kind: str, num_clips: int) -> str:
+    """After an edit was taken back."""
+    words = {
+        "text": ngettext("The transcript of {count} clip", "The transcripts of {count} clips", num_clips),
+        "excluded": ngettext("The exclusion of {count} clip", "The exclusion of {count} clips", num_clips),
+        "restored": ngettext("The restoration of {count} clip", "The restoration of {count} clips", num_clips),
+    }[kind].format(count=num_clips)
+    return _("Undone: {what}.").format(what=words[:1].lower() + words[1:])
+
+
+def more_files(count: int) -> str:
+    """Below a list of the first files."""
+    return ngettext("and {count:,} more file", "and {count:,} more files", count).format(count=count)
+
+
+def clips_of_file(used: int, dropped: int) -> str:
+    """What became of an uploaded recording."""
+    said = [ngettext("{count} clip used", "{count} clips used", used).format(count=used)] if used else []
+    said += [_("{count} dropped").format(count=dropped)] if dropped else []
+    return ", ".join(said) or _("not in it")
+
+
+def removed(count: int, freed: str) -> str:
+    """After uploaded files were removed."""
+    return ngettext(
+        "{count} file was removed: {freed} are free.", "{count} files were removed: {freed} are free.", count
+    ).format(count=count, freed=freed)
+
+
+def changed(count: int) -> str:
+    """After all clips found were changed."""
+    return ngettext("{count} clip was changed.", "{count} clips were changed.", count).format(count=count)
+
+
+def accepting(count: int, later: int) -> str:
+    """When a job began that keeps clips."""
+    said = ngettext("Keeping {count} clip ...", "Keeping {count} clips ...", count).format(count=count)
+    return said + " " + _("{count} more are left: select it again afterwards.").format(count=later) if later else said
 
 
 def reason(name: str) -> str:

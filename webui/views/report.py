@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.dataset.sources.intake import Uploads
+from utils.dataset.edits.browse import PAGE_SIZE, FoundClips
+from utils.dataset.sources.intake import UploadedFile, Uploads
 from utils.dataset.storage.report import ClipReport, Report
 from utils.errors import UserError
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.chart import bar_chart
-from webui.views.parts import duration, empty, file_address, gigabytes, message, table
+from webui.views.parts import badge, duration, empty, file_address, gigabytes, message, table
 
 GOOD_MINUTES, ENOUGH_MINUTES = 10, 2
 """Speech of one voice from which a fine-tuning gains, and below which it hardly can."""
@@ -23,6 +24,30 @@ def uploads(found: Uploads) -> Markup:
     counts = text.upload_counts(found.recordings, found.transcripts, found.tables, found.archives)
     facts = [tag("span", tag("b", count), " ", words, class_="fact") for count, words in counts if count]
     return tag("div", *facts, tag("span", gigabytes(found.num_bytes), class_="fact"), class_="facts")
+
+
+def files(shown: Sequence[UploadedFile], clips: Sequence[ClipReport], num_files: int) -> Markup:
+    """Uploaded files: size, and how many clips of each are in the dataset.
+
+    Args:
+        shown: those to list.
+        clips: of the dataset.
+        num_files: how many there are in all.
+    """
+    counts = Counter((Path(clip.source).name, clip.status) for clip in clips)
+    rows = [
+        (
+            file.name,
+            gigabytes(file.num_bytes),
+            text.clips_of_file(counts[file.name, "used"], counts[file.name, "dropped"]),
+        )
+        for file in shown
+    ]
+    more = num_files - len(shown)
+    return join(
+        table(text.FILE_COLUMNS, rows, label=text.UPLOADED_FILES),
+        tag("div", text.more_files(more), class_="small") if more > 0 else None,
+    )
 
 
 def report(found: Report, language: str, page: Path | None = None) -> Markup:
@@ -71,15 +96,28 @@ def rows(clips: Sequence[ClipReport]) -> list[list[str | float]]:
     """The clips of the table: the columns of `text.CLIP_COLUMNS`."""
     return [
         [
-            clip_name(clip),
-            text.STATUS[clip.status],
+            str(status(clip)),
             _why(clip),
+            clip.text,
             round(clip.seconds, 2),
             text.SPLITS[clip.split],
-            clip.text,
+            clip_name(clip),
         ]
         for clip in clips
     ]
+
+
+def status(clip: ClipReport) -> Markup:
+    """Used, to be reviewed or dropped, in color and words."""
+    if clip.status == "used" and clip.flags and not clip.accepted:
+        return badge("live", text.STATUS["review"])
+    return badge("good" if clip.status == "used" else "bad", text.STATUS[clip.status])
+
+
+def found(page: FoundClips, num_clips: int) -> Markup:
+    """Which of how many clips the table shows."""
+    first = page.page * PAGE_SIZE + 1
+    return tag("div", text.clips_shown(first, len(page.clips), len(page.matching), num_clips), class_="small")
 
 
 def _why(clip: ClipReport) -> str:
@@ -90,13 +128,17 @@ def _why(clip: ClipReport) -> str:
 
 
 def clip(found: ClipReport, *, has_sound: bool) -> Markup:
-    """One clip: how long it is, what it is used for, and why it was dropped if it was."""
+    """One clip: how long it is, what it is used for, why it was dropped if it was, and its text as the model reads it.
+
+    What the model reads is known of transcripts that a preparation has seen.
+    """
     facts = [f"{found.seconds:.2f} s", text.STATUS[found.status], text.SPLITS[found.split], found.speaker]
     heading = tag("div", Path(found.source).name, class_="panel-title")
     why = message("warning", text.phase(_why(found))) if _why(found) else None
     silent = None if has_sound else message("hint", text.CLIP_HAS_NO_SOUND)
     line = tag("div", " · ".join(fact for fact in facts if fact), class_="small")
-    return tag("div", heading, line, why, silent)
+    read = tag("div", text.READ_AS, " ", tag("q", found.read), class_="small") if found.read else None
+    return tag("div", heading, line, why, read, silent)
 
 
 def no_project() -> Markup:

@@ -9,7 +9,15 @@ import pytest
 from tests.dataset.recordings import config, make_source
 from utils.dataset.build import prepare
 from utils.dataset.edits import fixes
-from utils.dataset.edits.edit import can_be_restored, current_clips, exclude, restore, save_text
+from utils.dataset.edits.edit import (
+    can_be_restored,
+    current_clips,
+    exclude,
+    num_undoable,
+    restore,
+    save_text,
+    undo,
+)
 from utils.dataset.storage.manifest import read_manifest
 from utils.dataset.storage.report import EXCLUDED
 from utils.errors import UserError
@@ -111,3 +119,63 @@ def test_clips_that_are_not_in_the_dataset_are_refused(project, clip):
 def test_editing_loads_no_torch():
     code = "import sys, utils.dataset.edits.edit; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_the_last_edits_are_undone_one_by_one(project):
+    before = current_clips(project)
+    first, second = [clip.clip for clip in before if clip.split == "train"][:2]
+    save_text(project, first, "Other words")
+    exclude(project, first, second)
+    restore(project, second)
+    assert num_undoable(project) == 3
+    assert [undo(project).kind for _ in range(3)] == ["restored", "excluded", "text"]
+    assert sorted(current_clips(project), key=lambda clip: clip.clip) == sorted(before, key=lambda clip: clip.clip)
+    with pytest.raises(UserError, match="no edit to undo"):
+        undo(project)
+
+
+def test_only_the_last_twenty_can_be_undone(project):
+    clip = current_clips(project)[0].clip
+    for number in range(25):
+        save_text(project, clip, f"Words {number}")
+    assert num_undoable(project) == 20
+    for _ in range(20):
+        undo(project)
+    assert current_clips(project)[0].text == "Words 4"
+
+
+def test_what_somebody_else_changed_since_is_not_undone(project):
+    clip = current_clips(project)[0]
+    save_text(project, clip.clip, "My words")
+    manifest = project.train_csv if clip.split == "train" else project.eval_csv
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace("My words", "Theirs"), encoding="utf-8")
+    with pytest.raises(UserError, match="changed in another way since"):
+        undo(project)
+    assert current_clips(project)[0].text == "Theirs"
+    assert num_undoable(project) == 0
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[", "{}", '[{"kind": "text"}]', '[{"kind": "x", "clips": {}}]', "[1]", "null"]
+)
+def test_a_damaged_history_holds_nothing(project, content):
+    (project.dataset / ".edits.json").write_text(content, encoding="utf-8")
+    assert num_undoable(project) == 0
+    save_text(project, current_clips(project)[0].clip, "Words")
+    assert num_undoable(project) == 1
+
+
+def test_several_clips_are_excluded_together_or_not_at_all(project):
+    clips = [clip.clip for clip in current_clips(project)]
+    with pytest.raises(UserError, match="last"):
+        exclude(project, *clips)
+    assert all(clip.status == "used" for clip in current_clips(project))
+    with pytest.raises(UserError, match="no recording"):
+        restore(project, clips[0], "wavs/none.wav")
+
+
+def test_words_the_base_has_not_seen_yet_are_not_shown_as_read(project):
+    clip = current_clips(project)[0]
+    assert clip.read
+    save_text(project, clip.clip, "Other words")
+    assert current_clips(project)[0].read == ""

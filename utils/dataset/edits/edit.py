@@ -6,7 +6,9 @@ the page can do it; all else is a job, which runs `utils.dataset.edits.fixes.app
 """
 
 import csv as csv_format
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +16,7 @@ import pandas as pd
 from filelock import FileLock
 
 from utils.config import Config
+from utils.dataset.edits.history import Edit, EditKind, Place, load_edits, save_edits
 from utils.dataset.formats.table import AUDIO, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean, read_table
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
 from utils.errors import UserError, disk_errors
@@ -26,6 +29,20 @@ MAX_TEXT = 2_000
 FixKind = Literal["accept", "exclude", "restore", "text", "trim", "split", "merge"]
 NEEDED: dict[FixKind, tuple[str, ...]] = {"trim": ("start_s", "end_s"), "split": ("at_s",)}
 """Which times a fix needs."""
+
+
+Tables = dict[Split, list[Row]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndoneEdit:
+    """What `undo` took back."""
+
+    kind: EditKind
+    clips: tuple[str, ...]
+    """Paths of their wavs below the dataset folder."""
+    left: int
+    """Edits before it that can still be undone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +72,8 @@ class FixConfig(Config):
     """What is said before the cut."""
     text_after: str = ""
     """What is said after the cut."""
+    also: tuple[str, ...] = ()
+    """Further clips to accept."""
 
     def problems(self) -> list[str]:
         found = [
@@ -62,6 +81,8 @@ class FixConfig(Config):
             for name in NEEDED.get(self.fix, ())
             if getattr(self, name) is None
         ]
+        if self.also and self.fix != "accept":
+            found.append(f"{self.fix} takes one clip; give also with accept only")
         if not self.clip.strip():
             found.append("clip is empty; give its id, or the name of its wav")
         if self.fix == "split" and not (self.text_before.strip() and self.text_after.strip()):
@@ -72,11 +93,29 @@ class FixConfig(Config):
 def current_clips(project: Project) -> list[ClipReport]:
     """The clips of the report as the metadata files have them now.
 
+    They are kept in memory until one of the three files changes; the list is the caller's own.
+
     Raises:
         UserError: the report or a metadata file cannot be read.
     """
+    files = (project.report, *_files(project).values())
+    return list(_clips_of(project, tuple(_state_of(path) for path in files)))
+
+
+@lru_cache(maxsize=2)
+def _clips_of(project: Project, state: tuple[tuple[int, int, int] | None, ...]) -> list[ClipReport]:
+    del state
     rows = {row.audio: (row, split) for split, table in _tables(project).items() for row in table}
     return [_as_edited(clip, rows) for clip in Report.load(project.report).clips]
+
+
+def _state_of(path: Path) -> tuple[int, int, int] | None:
+    """What changes with a file: it is replaced by another, or written into."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def save_text(project: Project, clip: str, text: str) -> None:
@@ -99,52 +138,81 @@ def save_text(project: Project, clip: str, text: str) -> None:
         )
     with _locked(project):
         tables = _tables(project)
-        split = _split_of(tables, clip)
-        rows = [replace(row, text=wanted) if row.audio == clip else row for row in tables[split]]
-        _write(project, split, rows)
+        split, row = _place_of(tables, clip)
+        _change(project, tables, {clip: (split, replace(row, text=wanted))}, kind="text")
 
 
-def exclude(project: Project, clip: str) -> None:
-    """Take a clip out of the dataset; its wav stays, so that it can be restored.
+def exclude(project: Project, *clips: str) -> None:
+    """Take clips out of the dataset, all or none; their wavs stay, so that they can be restored.
 
     Raises:
-        UserError: the clip is not in use, or its set would be empty.
+        UserError: one is not in use, or its set would be empty.
     """
     with _locked(project):
         tables = _tables(project)
-        split = _split_of(tables, clip)
-        rows = [row for row in tables[split] if row.audio != clip]
-        if not rows:
-            raise UserError(
-                what=f"this is the last clip of the {split} set",
-                where=Path(clip).name,
-                fix="keep it, or add more clips",
-            )
-        excluded = next(row for row in tables[split] if row.audio == clip)
-        _keep_words(project, excluded, split)
-        _write(project, split, rows)
+        places = {clip: _place_of(tables, clip) for clip in clips}
+        _require_others(project, tables, clips)
+        _keep_words(project, places)
+        _change(project, tables, dict.fromkeys(clips), kind="excluded")
 
 
-def restore(project: Project, clip: str) -> None:
-    """Put a clip back that was taken out, in the set it was in.
+def restore(project: Project, *clips: str) -> None:
+    """Put clips back that were taken out, all or none, each in the set it was in.
 
     Raises:
-        UserError: it is in use already, or has no wav in the dataset.
+        UserError: one is in use already, or has no wav in the dataset.
     """
     with _locked(project):
         tables, report = _tables(project), Report.load(project.report)
-        found = next((item for item in report.clips if item.clip == clip and clip), None)
-        if found is None or not (project.dataset / clip).is_file():
+        known = {item.clip: item for item in report.clips if item.clip}
+        in_use = {row.audio for rows in tables.values() for row in rows}
+        places: dict[str, Place | None] = {}
+        for clip in clips:
+            found = known.get(clip)
+            if found is None or not (project.dataset / clip).is_file():
+                raise UserError(
+                    what="the clip has no recording in the dataset",
+                    where=Path(clip).name,
+                    fix="fix its recording or transcript, then prepare the dataset again",
+                )
+            if clip in in_use:
+                raise UserError(what="the clip is already in use", where=Path(clip).name)
+            split: Split = found.split or report.splits.get(found.audio_hash, "train")
+            places[clip] = split, Row(line=0, audio=clip, text=found.text, speaker=found.speaker or DEFAULT_SPEAKER)
+        _change(project, tables, places, kind="restored")
+
+
+def undo(project: Project) -> UndoneEdit:
+    """Take back the last edit that `save_text`, `exclude` or `restore` made; the last 20 can be, one by one.
+
+    Raises:
+        UserError: there is none, or one of its clips was changed in another way since.
+    """
+    with _locked(project):
+        edits, tables = load_edits(project.dataset), _tables(project)
+        if not edits:
+            raise UserError(what="there is no edit to undo", where=project.name)
+        last = edits.pop()
+        now = _places(tables)
+        changed = [clip for clip, (_, after) in last.clips.items() if not _same(now.get(clip), after)]
+        if changed:
+            save_edits(project.dataset, edits)
             raise UserError(
-                what="the clip has no recording in the dataset",
-                where=Path(clip).name,
-                fix="fix its recording or transcript, then prepare the dataset again",
+                what=f"the last edit cannot be undone: {Path(changed[0]).name} was changed in another way since",
+                where=project.name,
+                fix="edit the clip itself; undoing again takes back the edit before",
             )
-        if any(row.audio == clip for rows in tables.values() for row in rows):
-            raise UserError(what="the clip is already in use", where=Path(clip).name)
-        split: Split = found.split or report.splits.get(found.audio_hash, "train")
-        speaker = found.speaker or DEFAULT_SPEAKER
-        _write(project, split, [*tables[split], Row(line=0, audio=clip, text=found.text, speaker=speaker)])
+        leaving = {clip: now[clip] for clip, (before, _) in last.clips.items() if before is None}
+        _require_others(project, tables, leaving)
+        _keep_words(project, leaving)
+        _write_places(project, tables, {clip: before for clip, (before, _) in last.clips.items()})
+        save_edits(project.dataset, edits)
+        return UndoneEdit(kind=last.kind, clips=tuple(last.clips), left=len(edits))
+
+
+def num_undoable(project: Project) -> int:
+    """How many edits `undo` could take back."""
+    return len(load_edits(project.dataset))
 
 
 def can_be_restored(clip: ClipReport) -> bool:
@@ -161,25 +229,79 @@ def _as_edited(clip: ClipReport, rows: dict[str, tuple[Row, Split]]) -> ClipRepo
     found = rows.get(clip.clip) if clip.clip else None
     if found is not None and (clip.status == "used" or can_be_restored(clip)):
         row, split = found
-        return replace(clip, status="used", reason="", detail="", text=row.text, speaker=row.speaker, split=split)
+        # How the base reads other words is known after the next preparation.
+        read = clip.read if row.text == clip.text else ""
+        used = replace(clip, status="used", reason="", detail="", split=split)
+        return replace(used, text=row.text, read=read, speaker=row.speaker)
     if found is None and clip.status == "used":
         return clip.as_dropped(EXCLUDED)
     return clip
 
 
-def _split_of(tables: dict[Split, list[Row]], clip: str) -> Split:
-    split = next((name for name, rows in tables.items() if any(row.audio == clip for row in rows)), None)
-    if split is None:
+def _require_others(project: Project, tables: Tables, clips: Iterable[str]) -> None:
+    """Do nothing when each set keeps a clip without these.
+
+    Raises:
+        UserError: one would be empty.
+    """
+    leaving = set(clips)
+    for split, rows in tables.items():
+        out = [row.audio for row in rows if row.audio in leaving]
+        if out and len(out) == len(rows):
+            is_one = len(out) == 1
+            last = "this is the last clip" if is_one else f"these are the last {len(out)} clips"
+            raise UserError(
+                what=f"{last} of the {split} set",
+                where=Path(out[0]).name if is_one else project.name,
+                fix="keep it, or add more clips" if is_one else "keep one of them at least, or add more clips",
+            )
+
+
+def _place_of(tables: Tables, clip: str) -> Place:
+    found = next(((split, row) for split, rows in tables.items() for row in rows if row.audio == clip), None)
+    if found is None:
         raise UserError(what="the clip is not in use", where=Path(clip).name, fix="restore it first")
-    return split
+    return found
+
+
+def _places(tables: Tables) -> dict[str, Place]:
+    return {row.audio: (split, row) for split, rows in tables.items() for row in rows}
+
+
+def _same(one: Place | None, other: Place | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return (one[0], one[1].text, one[1].speaker) == (other[0], other[1].text, other[1].speaker)
 
 
 def _files(project: Project) -> dict[Split, Path]:
     return {"train": project.train_csv, "eval": project.eval_csv}
 
 
-def _tables(project: Project) -> dict[Split, list[Row]]:
+def _tables(project: Project) -> Tables:
     return {split: read_table(path) for split, path in _files(project).items()}
+
+
+def _change(project: Project, tables: Tables, wanted: Mapping[str, Place | None], *, kind: EditKind) -> None:
+    """Give clips other rows, None to take them out, and remember how they were."""
+    now = _places(tables)
+    done = Edit(kind=kind, clips={clip: (now.get(clip), place) for clip, place in wanted.items()})
+    _write_places(project, tables, wanted)
+    save_edits(project.dataset, [*load_edits(project.dataset), done])
+
+
+def _write_places(project: Project, tables: Tables, wanted: Mapping[str, Place | None]) -> None:
+    """Rows that stay in their set keep their place in it; others come last."""
+    for split, rows in tables.items():
+        kept = []
+        for row in rows:
+            place = wanted.get(row.audio, (split, row))
+            if place is not None and place[0] == split:
+                kept.append(place[1])
+        there = {row.audio for row in rows}
+        kept += [place[1] for clip, place in wanted.items() if place and place[0] == split and clip not in there]
+        if kept != rows:
+            _write(project, split, kept)
 
 
 @disk_errors()
@@ -194,15 +316,17 @@ def _write(project: Project, split: Split, rows: list[Row]) -> None:
 
 
 @disk_errors()
-def _keep_words(project: Project, row: Row, split: Split) -> None:
-    """Write what a row says into the report, which alone has it once the row is removed."""
+def _keep_words(project: Project, places: Mapping[str, Place]) -> None:
+    """Write what rows say into the report, which alone has it once they are removed."""
+    if not places:
+        return
     report = Report.load(project.report)
-    clips = [
-        replace(item, text=row.text, speaker=row.speaker, split=split)
-        if item.clip == row.audio and (item.status == "used" or can_be_restored(item))
-        else item
-        for item in report.clips
-    ]
+    clips = []
+    for item in report.clips:
+        place = places.get(item.clip) if item.clip else None
+        if place and (item.status == "used" or can_be_restored(item)):
+            item = replace(item, text=place[1].text, speaker=place[1].speaker, split=place[0])
+        clips.append(item)
     if clips != report.clips:
         with replacing(project.report) as temporary:
             replace(report, clips=clips).save(temporary)

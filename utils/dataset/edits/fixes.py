@@ -31,7 +31,7 @@ def apply(config: FixConfig) -> Report:
     project, clip = open_project(config.project, config.output), config.clip
     match config.fix:
         case "accept":
-            return accept(project, clip)
+            return accept(project, clip, *config.also)
         case "exclude":
             return exclude(project, clip)
         case "restore":
@@ -56,9 +56,15 @@ def exclude(project: Project, clip: str) -> Report:
     return _change(project, clip, lambda c: c.as_dropped(EXCLUDED))
 
 
-def accept(project: Project, clip: str) -> Report:
-    """Use a clip whatever its flags: somebody listened."""
-    return _change(project, clip, lambda c: replace(_back(c), accepted=True))
+def accept(project: Project, *clips: str) -> Report:
+    """Use clips whatever their flags: somebody listened.
+
+    Raises:
+        UserError: no such clip.
+    """
+    known = _load(project)
+    ids = {_find(known, clip).id for clip in clips}
+    return _rebuild(project, lambda now: [replace(_back(c), accepted=True) if c.id in ids else c for c in now])
 
 
 def restore(project: Project, clip: str) -> Report:

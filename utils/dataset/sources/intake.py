@@ -44,6 +44,19 @@ class Uploads:
         return self.recordings + self.transcripts + self.tables + self.archives
 
 
+@dataclass(frozen=True, kw_only=True)
+class UploadedFile:
+    """One file of a project's uploads."""
+
+    path: Path
+    num_bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its name; each is there once, whatever the folder."""
+        return self.path.name
+
+
 def uploads_folder(project: Project) -> Path:
     """Where a project's uploaded recordings, transcripts and tables lie; it need not exist."""
     return project.folder / UPLOADS_FOLDER / "dataset"
@@ -100,19 +113,26 @@ def to_be_replaced(project: Project, files: Sequence[Path]) -> list[str]:
     return [place.name for place in places if place.is_file()]
 
 
-def survey(project: Project) -> Uploads:
-    """What was uploaded so far."""
-    folder = uploads_folder(project)
-    folders = [place for place in (folder, archives_folder(project)) if place.is_dir()]
+def uploaded_files(project: Project) -> list[UploadedFile]:
+    """What was uploaded so far, by name."""
+    folders = [place for place in (uploads_folder(project), archives_folder(project)) if place.is_dir()]
     files = [path for place in folders for path in place.rglob("*") if path.is_file()]
-    kinds = [path.suffix.lower() for path in files]
+    return sorted(
+        (UploadedFile(path=path, num_bytes=path.stat().st_size) for path in files), key=lambda file: file.name
+    )
+
+
+def survey(project: Project) -> Uploads:
+    """What was uploaded so far, counted."""
+    files = uploaded_files(project)
+    kinds = [file.path.suffix.lower() for file in files]
     return Uploads(
-        folder=folder,
+        folder=uploads_folder(project),
         recordings=sum(kind in SOUNDS + VIDEOS for kind in kinds),
         transcripts=sum(kind in TRANSCRIPTS for kind in kinds),
         tables=sum(kind in TABLES for kind in kinds),
         archives=sum(kind in ARCHIVES for kind in kinds),
-        num_bytes=sum(path.stat().st_size for path in files),
+        num_bytes=sum(file.num_bytes for file in files),
     )
 
 
@@ -142,15 +162,30 @@ def keep_corpus(project: Project, file: Path, *, quota_bytes: int = DEFAULT_QUOT
 
 
 @disk_errors()
-def remove_uploads(project: Project) -> None:
-    """Remove all that was uploaded; the dataset made from it stays.
+def remove_uploads(project: Project, names: Sequence[str] | None = None) -> int:
+    """Remove uploads; the dataset made from them stays.
+
+    Args:
+        project: whose.
+        names: of the files; all when not given. What is not there is passed over.
+
+    Returns:
+        Bytes that were freed.
 
     Raises:
         UserError: the system does not allow it.
     """
+    files = uploaded_files(project)
+    if names is not None:
+        wanted = set(names)
+        chosen = [file for file in files if file.name in wanted]
+        for file in chosen:
+            file.path.unlink(missing_ok=True)
+        return sum(file.num_bytes for file in chosen)
     for folder in (uploads_folder(project), archives_folder(project)):
         if folder.is_dir():
             shutil.rmtree(folder)
+    return sum(file.num_bytes for file in files)
 
 
 def safe_name(name: str) -> str:
