@@ -48,6 +48,7 @@ def main() -> None:
             batch_size=batch_size,
             device=settings.device,
             num_epochs=100,
+            trim_end=False,
             sdpa=True,
             mixed_precision="auto",
         )

@@ -21,22 +21,31 @@ class Limits:
 
     device: str
     flops: float
-    """Of a large bf16 matrix product, in FLOP/s."""
+    """Of a large matrix product, in FLOP/s: bf16, or float32 on a CPU that multiplies it faster."""
     bandwidth: float
     """Of a copy on the device, read and written, in bytes/s."""
+    products: str = "bf16"
+    """Data type of that product."""
 
 
 def measure_limits(device: str) -> Limits:
     """Measure both rates on this machine."""
     where = torch.device(device)
     side = 8192 if where.type == "cuda" else 2048
-    product = product_s(where, torch.bfloat16, side=side, repeats=REPEATS)
+    dtypes = {"bf16": torch.bfloat16} if where.type == "cuda" else {"bf16": torch.bfloat16, "fp32": torch.float32}
+    seconds = {name: product_s(where, dtype, side=side, repeats=REPEATS) for name, dtype in dtypes.items()}
+    fastest = min(seconds, key=lambda name: seconds[name])
     source = torch.empty(1 << 28, dtype=torch.uint8, device=where)
     target = torch.empty_like(source)
     copy = least_s(lambda: target.copy_(source), where, repeats=REPEATS)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else cpu().model
     threads = "" if where.type == "cuda" else f" ({torch.get_num_threads()} threads)"
-    return Limits(device=name + threads, flops=2 * side**3 / product, bandwidth=2 * source.nbytes / copy)
+    return Limits(
+        device=name + threads,
+        flops=2 * side**3 / seconds[fastest],
+        bandwidth=2 * source.nbytes / copy,
+        products=fastest,
+    )
 
 
 def num_parameters(layers: int, width: int, heads: int) -> float:

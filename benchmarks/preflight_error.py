@@ -85,6 +85,7 @@ def main() -> None:
             device=settings.device,
             num_epochs=settings.epochs,
             best_by="loss",
+            trim_end=False,
         )
         found = {name: _cell(replace(plain, **changes), audio_s, work) for name, changes in CELLS.items()}
     record = {

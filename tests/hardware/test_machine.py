@@ -23,7 +23,8 @@ def test_this_processor_is_described():
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="only Linux tells all flags")
 def test_bf16_units_are_found_as_torch_finds_them():
-    assert cpu().has_bf16 == bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    has_avx512 = torch.cpu._is_avx512_bf16_supported() and not cpu().is_intel
+    assert cpu().has_bf16 == bool(has_avx512 or torch.cpu._is_amx_tile_supported())
 
 
 @pytest.mark.parametrize(
@@ -31,14 +32,17 @@ def test_bf16_units_are_found_as_torch_finds_them():
     [
         ("processor\t: 0\nmodel name\t: Xeon\nflags\t\t: fpu avx512f amx_bf16\nmodel name\t: other\n", "Xeon", True),
         ("model name : Ryzen\nflags : fpu avx2\n", "Ryzen", False),
+        ("vendor_id : GenuineIntel\nmodel name : QEMU\nflags : avx512_bf16\n", "QEMU", False),
+        ("vendor_id : GenuineIntel\nmodel name : QEMU\nflags : avx512_bf16 amx_bf16\n", "QEMU", True),
+        ("vendor_id : AuthenticAMD\nmodel name : EPYC\nflags : avx512_bf16\n", "EPYC", True),
         ("processor : 0\nFeatures : fp asimd bf16\n", "", True),
         ("", "", False),
     ],
 )
 def test_cpuinfo_of_several_processors(text, model, has_bf16):
-    name, flags = parse_cpuinfo(text)
+    name, vendor, flags = parse_cpuinfo(text)
     assert name == model
-    assert Cpu(model=name, physical_cores=1, usable_cpus=1, flags=flags).has_bf16 == has_bf16
+    assert Cpu(model=name, vendor=vendor, physical_cores=1, usable_cpus=1, flags=flags).has_bf16 == has_bf16
 
 
 CGROUPS: dict[str, dict[str, str]] = {

@@ -47,7 +47,17 @@ for name, value in vars(text).items():
         assert not bare, (name, bare)
 print(text.uploaded(2), text.model_name("base", "tiny", "", None), text.login(1))
 """
-NOT_TEXTS = ("TITLE", "SHAPES", "COMMAND", "SELF_EXPLAINING", "VOICES", "LANGUAGES", "MEASURES", "MEASURE_CHOICES")
+NOT_TEXTS = (
+    "TITLE",
+    "SHAPES",
+    "COMMAND",
+    "SELF_EXPLAINING",
+    "VOICES",
+    "LANGUAGES",
+    "MEASURES",
+    "MEASURE_CHOICES",
+    "CLIP_ORDERS",
+)
 """Names and patterns, and lists whose items have values that no one reads."""
 
 

@@ -13,7 +13,7 @@ from utils.config import Precision
 from utils.hardware.estimates import GB, XTTS_V2, Checkpointing, MemoryEstimate, ModelSize, Step, estimate
 from utils.hardware.gpu import Gpu
 from utils.hardware.machine import Machine, this_machine
-from utils.hardware.processor import Cpu
+from utils.hardware.processor import AVX512_BF16, Cpu
 from utils.switches import SWITCHES
 
 UseCase = Literal["production", "experiments", "limited memory", "maximum quality", "debugging"]
@@ -250,6 +250,8 @@ def _cpu_precision(processor: Cpu, use_case: UseCase) -> tuple[Precision, str]:
     if processor.has_bf16:
         return "bf16", f"bf16: {processor.model} multiplies bf16 matrices in hardware; weights stay float32"
     known = "" if processor.flags_known else " as far as this system reports"
+    if AVX512_BF16 in processor.flags:
+        return "fp32", f"float32: {processor.model} multiplies bf16 more slowly than float32 without AMX"
     return "fp32", f"float32: {processor.model} has no bf16 units{known}, and emulated bf16 is slower"
 
 

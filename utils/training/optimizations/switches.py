@@ -178,7 +178,7 @@ def _precision(asked: TrainConfig, device: torch.device) -> str | Off:
     if precision != "fp32":
         return precision
     lacking = (
-        "GPU has no matrix units for half precision" if device.type == "cuda" else "processor has no bf16 matrix units"
+        "GPU has no matrix units for half precision" if device.type == "cuda" else "processor has no fast bf16 units"
     )
     return Off(f"this {lacking}: half precision would be slower than fp32")
 

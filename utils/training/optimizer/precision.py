@@ -11,6 +11,7 @@ from accelerate.utils import DistributedDataParallelKwargs, GradientAccumulation
 
 from utils.config import Device, Precision
 from utils.errors import UserError
+from utils.hardware.processor import cpu
 
 AMPERE = (8, 0)
 """First CUDA compute capability with bf16 matrix units."""
@@ -44,7 +45,7 @@ def choose_precision(precision: Precision, device: torch.device) -> str:
     """fp32, bf16 or fp16.
 
     Args:
-        precision: what the user asked for; auto takes what the device has matrix units for.
+        precision: what the user asked for; auto takes what the device multiplies faster than fp32.
         device: where training runs.
 
     Raises:
@@ -119,5 +120,9 @@ def _asked_of(variables: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def cpu_has_bf16() -> bool:
-    """Whether this processor multiplies bf16 matrices in hardware (AVX-512 BF16 or AMX)."""
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    """Whether this processor multiplies bf16 matrices in hardware, and faster than float32 ones; see `Cpu.has_bf16`.
+
+    torch reports what some systems do not.
+    """
+    has_avx512 = torch.cpu._is_avx512_bf16_supported() and not cpu().is_intel
+    return bool(torch.cpu._is_amx_tile_supported() or has_avx512 or cpu().has_bf16)
