@@ -25,7 +25,7 @@ from benchmarks.step_table import Result, Table
 from benchmarks.stock import measure_stock
 from utils.config import CODE_SAMPLES, DATASET_RATE, TrainConfig
 from utils.hardware import TORCH_ENVIRONMENT
-from utils.hardware.processor import AVX512_BF16, cpu
+from utils.hardware.processor import cpu
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
 from utils.training.measure import Measurement, measure_apart
@@ -204,8 +204,7 @@ def measure_cell(settings: Settings, what: dict[str, Any] | str, work: Path) -> 
         work: folder with the base and the clips.
     """
     assert settings.warmup is not None and settings.steps and settings.batch_size
-    is_emulated = not (cpu().has_bf16 or AVX512_BF16 in cpu().flags)
-    if settings.device == "cpu" and is_emulated and needs_bf16(what):
+    if settings.device == "cpu" and cpu().emulates_bf16 and needs_bf16(what):
         return Measurement(fault="this processor has no bf16 units, and would take many times as long without")
     if isinstance(what, dict):
         config = TrainConfig(

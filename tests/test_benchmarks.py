@@ -241,7 +241,7 @@ def test_a_name_is_chosen_by_its_parts_or_by_its_end() -> None:
 
 def test_cells_in_bf16_say_that_there_are_no_units_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Emulated, a step takes minutes and says nothing about any machine that would compute so."""
-    monkeypatch.setattr(type(cpu()), "has_bf16", False)
+    monkeypatch.setattr(type(cpu()), "emulates_bf16", True)
     settings = replace(Settings(device="cpu"), batch_size=1, steps=1, warmup=1)
     for what in ("bf16", CELLS["ours, all three"]):
         assert "no bf16 units" in measure_cell(settings, what, tmp_path).fault

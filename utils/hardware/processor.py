@@ -46,6 +46,11 @@ class Cpu:
         return bool(self.flags & BF16_FLAGS) or (AVX512_BF16 in self.flags and not self.is_intel)
 
     @property
+    def emulates_bf16(self) -> bool:
+        """Whether bf16 takes many times as long as float32, as far as the flags are known."""
+        return not self.has_bf16 and AVX512_BF16 not in self.flags
+
+    @property
     def is_intel(self) -> bool:
         """Whether Intel made it."""
         return "intel" in f"{self.vendor} {self.model}".lower()

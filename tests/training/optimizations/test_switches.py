@@ -43,7 +43,7 @@ def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest
     assert switches(mixed_precision="auto").effective.mixed_precision == ("bf16" if cpu_has_bf16() else "fp32")
     monkeypatch.setattr("utils.training.optimizer.precision.cpu_has_bf16", lambda: False)
     found = switches(mixed_precision="auto")
-    assert found.effective.mixed_precision == "fp32" and "no bf16 matrix units" in found.off["mixed_precision"]
+    assert found.effective.mixed_precision == "fp32" and "no fast bf16 units" in found.off["mixed_precision"]
 
 
 def test_without_a_compiler_compile_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
