@@ -10,8 +10,8 @@ from tests.test_architecture import ROOT, read_modules
 
 PIN = re.compile(r"^(?P<name>[\w.-]+)(\[[\w,]+\])?==(?P<version>[\w.]+)(?P<comment>\s+#.*)?$")
 FILES = ("requirements.txt", "requirements-dev.txt", "requirements-long.txt")
-SCALE = "requirements-scale.txt"
-"""For more than one machine; not in the lock, which it must fit to."""
+EXTRAS = ("requirements-scale.txt", "requirements-denoise.txt")
+"""For more than one machine, and for one step; not in the lock, which they must fit to."""
 BROUGHT = {"triton"}
 """Comes with torch on Linux; code that needs it asks whether it is there."""
 OWN = {"app", "utils", "webui", "benchmarks", "recipes", "scripts", "tests"}
@@ -45,7 +45,7 @@ def imported_packages() -> dict[str, Path]:
 
 
 def test_everything_the_app_imports_is_pinned():
-    pinned = {*pins("requirements.txt"), *pins(SCALE), *BROUGHT}
+    pinned = {*pins("requirements.txt"), *(name for file in EXTRAS for name in pins(file)), *BROUGHT}
     assert {name: path for name, path in imported_packages().items() if name not in pinned} == {}
 
 

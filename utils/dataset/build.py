@@ -8,6 +8,7 @@ from typing import Any
 
 from utils import jobs
 from utils.audio.clean import Cleaning
+from utils.audio.denoise import require_denoiser
 from utils.audio.recognizer import find_weights
 from utils.dataset.clips.existing import Existing, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
@@ -145,6 +146,13 @@ def _check_apart(source: Path, project: Project) -> None:
 
 
 def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
+    """What all clips share.
+
+    Raises:
+        UserError: denoising is asked for, and its package is not installed.
+    """
+    if config.denoise:
+        require_denoiser()
     cleaning = Cleaning(
         loudness=config.loudness,
         trim=config.trim,
@@ -154,7 +162,11 @@ def _sound_settings(config: PrepareConfig, checks: Checks) -> SoundSettings:
         highpass=config.highpass,
     )
     return SoundSettings(
-        cleaning=cleaning, channel=config.channel, quality=config.quality, max_samples=checks.max_audio_length
+        cleaning=cleaning,
+        channel=config.channel,
+        denoise=config.denoise,
+        quality=config.quality,
+        max_samples=checks.max_audio_length,
     )
 
 

@@ -25,6 +25,7 @@ _HISTOGRAMS = (
     ("rate", "speaking rate", "characters/s"),
     ("loudness", "loudness", "LUFS"),
     ("snr", "signal-to-noise ratio", "dB"),
+    ("snr_before", "the same before noise was removed", "dB"),
     ("speech", "speech ratio", ""),
     ("clipping", "clipping ratio", ""),
     ("voice", "speaker similarity", ""),

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from utils.audio.clean import Cleaning, clean
 from utils.audio.decode import decode
+from utils.audio.denoise import denoise
 from utils.audio.loudness import loudness
 from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_snr, fingerprint, speech_share
 from utils.audio.resample import resample
@@ -37,6 +38,8 @@ class SoundSettings:
 
     cleaning: Cleaning
     channel: Channel = "mix"
+    denoise: bool = False
+    """Remove noise, before anything else is done."""
     quality: bool = True
     """Measure how good the sound is."""
     max_samples: int
@@ -45,12 +48,13 @@ class SoundSettings:
     @property
     def key(self) -> str:
         """Changes when another sound would come out."""
-        return short_hash(VERSION, self.cleaning, self.channel)
+        # Clips that were made before there was such a setting keep their key.
+        return short_hash(VERSION, self.cleaning, self.channel, *(["denoise"] if self.denoise else []))
 
     @property
     def changes_sound(self) -> bool:
         """Whether clips come out otherwise than they were recorded."""
-        return self.cleaning.does_something or self.channel != "mix"
+        return self.cleaning.does_something or self.channel != "mix" or self.denoise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +152,8 @@ class SoundMaker:
         sound = Sound(audio_hash=digest(raw), num_samples=raw.shape[1], is_cut=is_cut, lost_s=round(sum(lost), 3))
         if not raw.numpy().any():
             return _Made(replace(sound, is_silent=True))
+        noisy = wav if self.settings.denoise else None
+        wav = denoise(wav, DATASET_RATE) if self.settings.denoise else wav
         done = clean(wav, DATASET_RATE, self.settings.cleaning)
         pcm = to_pcm16(done.wav)
         trimmed, gain = round(done.start / DATASET_RATE, 4), round(done.gain_db, 2)
@@ -157,7 +163,7 @@ class SoundMaker:
         sound = replace(sound, wav_hash=digest(pcm))
         write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, DATASET_RATE)
         clipping = max(clipped_share(part) for part, _, _ in parts) if self.settings.quality else 0.0
-        return _Made(sound, wav, done.wav, clipping)
+        return _Made(sound, wav, done.wav, clipping, noisy)
 
     def _decode(self, span: Span, lost_s: list[float]) -> tuple[Tensor, int, bool]:
         """A part's samples [1, N] at its own rate, the rate, and whether there was more than the longest clip takes."""
@@ -182,9 +188,13 @@ class _Made:
     raw: Tensor = field(default_factory=lambda: torch.empty(1, 0))
     wav: Tensor = field(default_factory=lambda: torch.empty(1, 0))
     clipping: float = 0.0
+    noisy: Tensor | None = None
+    """As it was before noise was removed."""
 
     def measure(self, speech: Tensor) -> None:
         measures = {"clipping": self.clipping, **measure_sound(self.raw, self.wav, speech)}
+        if self.noisy is not None:
+            measures["snr_before"] = estimate_snr(self.noisy, DATASET_RATE, speech)
         measures = {name: round(value, 4) for name, value in measures.items()}
         self.sound = replace(self.sound, measures=measures, fingerprint=packed(fingerprint(self.wav, DATASET_RATE)))
 

@@ -1,9 +1,9 @@
 """Flag clips whose measures stand out, with the reason.
 
-Measures of one clip: dc (share of full scale), clipping (share of samples), snr (dB), speech (share of the time), lost
-(seconds that are damaged in the recording), loudness (LUFS), begins and ends (dB relative to the speech), rate (letters
-a second), mos (DNSMOS, 1 to 5), voice (similarity to the speaker's other clips, -1 to 1), cer (character error rate of
-the recognized text).
+Measures of one clip: dc (share of full scale), clipping (share of samples), snr (dB) and snr_before (dB, before noise
+was removed), speech (share of the time), lost (seconds that are damaged in the recording), loudness (LUFS), begins and
+ends (dB relative to the speech), rate (letters a second), mos (DNSMOS, 1 to 5), voice (similarity to the other clips of
+the speaker, -1 to 1), cer (character error rate of the recognized text).
 """
 
 from collections import defaultdict

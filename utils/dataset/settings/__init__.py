@@ -72,6 +72,8 @@ class PrepareConfig(Config):
     """Remove the DC offset that cheap sound cards add."""
     highpass: float | None = None
     """Cutoff of a high-pass filter, in Hz, such as 60 against rumble and hum; None filters nothing."""
+    denoise: bool = False
+    """Remove noise from every clip with RNNoise; needs the package pyrnnoise. Listen to some clips before training."""
     channel: Channel = "mix"
     """Channel of a stereo recording to use; mix is the mean, louder is each clip's louder one."""
     quality: bool = True

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, NamedTuple, Self
 
 from utils.config import DATASET_RATE
@@ -262,6 +263,9 @@ class Report:
     def table(self) -> str:
         """The report as text, for the terminal and the log."""
         lines = [_row("", "clips", "minutes"), *(_row(*cells) for cells in self._counts())]
+        if denoised := [clip.measures for clip in self.used if "snr_before" in clip.measures]:
+            before, after = (median(measures[name] for measures in denoised) for name in ("snr_before", "snr"))
+            lines += ["", f"noise removed: signal-to-noise ratio {before:.1f} -> {after:.1f} dB (median)"]
         if flagged := [clip for clip in self.used if clip.flags and not clip.accepted]:
             lines += ["", "used, to be reviewed"]
             lines += [f"  {clip.name}: {clip.flags[0].measure}: {clip.flags[0].detail}" for clip in flagged[:_SHOWN]]
