@@ -53,7 +53,8 @@ def test_a_dataset_is_denoised_and_says_by_how_much(tmp_path):
     cleaned = prepare(config(source, tmp_path / "out", denoise=True, quality=True, check_speakers=False))
     assert {clip.wav_hash for clip in plain.used}.isdisjoint(clip.wav_hash for clip in cleaned.used)
     assert all("snr_before" in clip.measures for clip in cleaned.used)
-    assert "noise removed: signal-to-noise ratio" in Report.load(Project(name="voice", output=tmp_path / "out").report).table()
+    report = Report.load(Project(name="voice", output=tmp_path / "out").report)
+    assert "noise removed: signal-to-noise ratio" in report.table()
     again = prepare(config(source, tmp_path / "out"))
     assert [clip.wav_hash for clip in again.used] == [clip.wav_hash for clip in plain.used]
 

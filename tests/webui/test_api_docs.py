@@ -16,6 +16,7 @@ SETTINGS = (
     "/train_queue",
     "/preset_save",
     "/preset_apply",
+    "/train_apply_measured",
 )
 """These also take the settings of a command, which the docs refer to instead of repeating them."""
 

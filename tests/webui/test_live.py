@@ -11,6 +11,7 @@ import pytest
 from utils.jobs import Job
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import JobRecord, write_record
+from utils.project.measured_switches import MeasuredRow, MeasuredSwitches
 from utils.project.paths import NO_PROJECT
 from utils.project.projects import ProjectSettings, create_project
 from webui import text
@@ -256,14 +257,23 @@ def test_the_rows_of_a_preflight_are_shown_while_it_runs_and_after_it_was_cancel
         started=None,
         ended=None,
     )
+    project = create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
     studio = Studio(output=tmp_path)
     job.log.write_text("loading clips\n", encoding="utf-8")
-    before = str(live._preflight(studio, [job])["train.measured"])
+    before = str(live._preflight(studio, project, [job])["train.measured"])
     assert text.MEASURED not in before and "loading clips" not in before
-    job.log.write_text("loading clips\n     s/step  audio-s/s\nno switch  1.0  2.0   about 60 s left for 7 more\n")
+    row = MeasuredRow(name="<SDPA>", settings={"sdpa": True}, step_s=1.25, audio_per_second=2.0, peak_bytes=3 * 10**9)
+    broken = MeasuredRow(name="compile", settings={}, fault="no compiler")
+    MeasuredSwitches(rows=(row, broken), left=7).save(project)
     for seen in (job, dataclasses.replace(job, state="stopped")):
-        shown = str(live._preflight(studio, [seen])["train.measured"])
-        assert "about 60 s left for 7 more" in shown and "loading clips" not in shown
+        updates = live._preflight(studio, project, [seen])
+        shown = str(updates["train.measured"])
+        assert text.rows_left(7) in shown and "1.25" in shown and "3.0 GB" in shown and "no compiler" in shown
+        assert "<SDPA>" not in shown and updates["train.apply_measured"].properties == {"visible": False}
+    MeasuredSwitches(rows=(row, broken), best=0).save(project)
+    updates = live._preflight(studio, project, [dataclasses.replace(job, state="finished")])
+    assert text.BEST_ROW in str(updates["train.measured"])
+    assert updates["train.apply_measured"].properties == {"visible": True}
 
 
 def shown_properties(updates: dict, name: str) -> dict:

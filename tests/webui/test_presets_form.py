@@ -7,6 +7,7 @@ import pytest
 
 from tests.webui.app import ROOT
 from utils.errors import UserError
+from utils.project.measured_switches import MeasuredRow, MeasuredSwitches
 from utils.project.presets import list_presets
 from webui.change import TOAST, Change
 from webui.handlers import live, presets, training
@@ -16,7 +17,7 @@ def form(studio, project, **settings: Any) -> dict[str, Any]:
     """What the form holds for a project, with some settings changed."""
     updates = training.show_form(studio, {"project.project": project.name})
     values = {key: one.properties["value"] if isinstance(one, Change) else one for key, one in updates.items()}
-    return values | {f"train.{key}": value for key, value in settings.items()}
+    return values | {f"train.{key}": value for key, value in settings.items()} | {"project.project": project.name}
 
 
 def test_a_form_that_was_saved_comes_back(studio, project):
@@ -60,3 +61,43 @@ def test_a_preset_of_another_version_is_applied_but_for_what_is_unknown(studio, 
     assert presets.upload(studio, {"train.preset_upload": None}) == {}
     with pytest.raises(UserError, match="the preset cannot be read"):
         presets.upload(studio, {"train.preset_upload": str(ROOT / "README.md")})
+
+
+def test_the_row_that_preflight_recommends_sets_the_form(studio, project):
+    settings = {"batch_size": 8, "grad_accumulation": 2, "sdpa": True, "gradient_checkpointing": "selective"}
+    settings |= {"eight_bit_optimizer": True, "mixed_precision": "fp32", "compile": "off"}
+    MeasuredSwitches(rows=(MeasuredRow(name="SDPA", settings=settings, audio_per_second=2.0),), best=0).save(project)
+    before = form(studio, project, sdpa=False, set_num_epochs="7")
+    updates = presets.apply_measured(studio, before)
+    assert (updates["train.set_batch_size"], updates["train.set_grad_accumulation"]) == (8, 2)
+    assert updates["train.sdpa"] and updates["train.gradient_checkpointing"] and not updates["train.mixed_precision"]
+    assert updates["train.recompute"] == "selective" and "train.set_num_epochs" not in updates
+    assert "Measured settings: SDPA" in updates["train.recommended"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "[",
+        "[]",
+        '{"rows": [], "left": 0, "best": 0}',
+        '{"rows": [{"name": 1}], "left": 0, "best": 0}',
+        '{"rows": [], "left": "many", "best": null}',
+    ],
+)
+def test_results_that_are_missing_or_damaged_set_nothing(studio, project, content):
+    if content is not None:
+        (project.folder / "preflight.json").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match="preflight has not measured"):
+        presets.apply_measured(studio, form(studio, project))
+
+
+@pytest.mark.parametrize("settings", [{"batch_size": -1}, {"no_such": 1}, {"project": "../x"}, {"sdpa": [1]}])
+def test_results_that_were_written_by_somebody_else_are_checked(studio, project, settings):
+    MeasuredSwitches(rows=(MeasuredRow(name="x", settings=settings),), best=0).save(project)
+    try:
+        updates = presets.apply_measured(studio, form(studio, project))
+    except UserError:
+        return
+    assert updates["train.set_batch_size"] >= 1

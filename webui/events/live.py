@@ -28,6 +28,7 @@ OUTPUTS = (
     *live.DEFAULTS,
     "train.badge_*",
     "train.measured",
+    "train.apply_measured",
     "train.preflight",
     "train.proofs",
     "train.progress",

@@ -68,6 +68,14 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
+        ["train.apply_measured:click"],
+        presets.apply_measured,
+        inputs=["project.project", *SETTINGS],
+        outputs=["train.recommended", "train.origins", *SWITCHES, *training.FORM_IDS],
+        api_name="train_apply_measured",
+    )
+    wire(
+        frame,
         ["train.export:click"],
         training.export,
         inputs=[*RUN, "train.checkpoint", "train.decoder"],

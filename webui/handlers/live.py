@@ -17,6 +17,7 @@ from utils.jobs.observations import observe
 from utils.jobs.progress import progress_of
 from utils.jobs.run_queue import read_queue
 from utils.jobs.runs import speech_scores
+from utils.project.measured_switches import MeasuredSwitches
 from utils.project.paths import NO_PROJECT, Project
 from utils.project.presets import list_presets
 from utils.project.projects import project_language
@@ -143,7 +144,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         (partial(kept, studio, project), {}),
         (partial(_dataset, studio, project, found), _no_dataset()),
         (partial(_export, studio, project, found), {"train.exported": not_read}),
-        (partial(_preflight, studio, found), {"train.measured": not_read}),
+        (partial(_preflight, studio, project, found), {"train.measured": not_read}),
         (partial(_language, studio, project, found), {"language.progress": not_read}),
         (partial(_run, studio, chosen, runs) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
     ]
@@ -303,13 +304,15 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
     }
 
 
-def _preflight(studio: Studio, found: list[Job]) -> Updates:
-    job = next((job for job in found if job.kind == "preflight"), None)
+def _preflight(studio: Studio, project: Project, jobs_found: list[Job]) -> Updates:
+    job = next((job for job in jobs_found if job.kind == "preflight"), None)
     is_alive = job is not None and job.alive
     updates: Updates = {"train.preflight": Change(value=text.PREFLIGHT_CANCEL if is_alive else text.PREFLIGHT)}
     if job is None:
-        return updates | {"train.measured": join()}
-    rows = run.measured(last_lines(job.log, LOG_LINES))
+        return updates | {"train.measured": join(), "train.apply_measured": Change(visible=False)}
+    found = MeasuredSwitches.load(project)
+    updates["train.apply_measured"] = Change(visible=found.best is not None)
+    rows = run.measured(found)
     if job.state == "finished":
         return updates | {"train.measured": rows}
     return updates | {"train.measured": join(run.progress(job, progress_of(job, studio.logs.tail)), rows)}

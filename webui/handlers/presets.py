@@ -1,15 +1,16 @@
-"""Presets of tab 2: save the form under a name, apply, delete, download and upload presets."""
+"""What fills the form of tab 2 at a click: presets under names, and the combination that preflight recommends."""
 
 from pathlib import Path
 
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.project.measured_switches import MeasuredSwitches
 from utils.project.presets import add_preset, list_presets, preset_file, read_preset, remove_preset, save_preset
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
-from webui.handlers.training import FORM, changes, form_of, origins, switches
+from webui.handlers.training import FORM, FORM_IDS, changes, form_of, origins, switches
 from webui.studio import Studio
-from webui.views.recommendation import preset_applied
+from webui.views.recommendation import measured_applied, preset_applied
 
 PROJECT = "preset"
 """Stands for the project, which belongs to no preset."""
@@ -35,6 +36,20 @@ def apply(studio: Studio, values: Values) -> Updates:
     form = form_of(preset.config)
     panel = preset_applied(preset, changes(values, form))
     return form | {"train.preset_shown": panel, "train.origins": origins("preset", form)}
+
+
+def apply_measured(studio: Studio, values: Values) -> Updates:
+    """Set the form to the combination that preflight recommends, and return what that changed."""
+    project = studio.project(values["project.project"])
+    found = MeasuredSwitches.load(project)
+    if found.best is None:
+        raise UserError(what=text.PREFLIGHT_MISSING, where=text.PREFLIGHT, fix=text.PREFLIGHT_MISSING_FIX)
+    row = found.rows[found.best]
+    wanted = TrainConfig.from_values({**row.settings, "project": project.name}, where=str(project.folder))
+    wanted.validate(where=str(project.folder))
+    form = {key: value for key, value in form_of(wanted).items() if key in FORM_IDS or not key.startswith(FORM)}
+    panel = measured_applied(row.name, changes(values, form))
+    return form | {"train.recommended": panel, "train.origins": origins("recommendation", form)}
 
 
 def remove(studio: Studio, values: Values) -> Updates:

@@ -77,6 +77,7 @@ def _settings() -> dict[str, Block]:
     with gr.Row():
         parts["preflight"] = gr.Button(text.PREFLIGHT, elem_id="preflight")
     parts["measured"] = gr.HTML(elem_id="measured")
+    parts["apply_measured"] = gr.Button(text.APPLY_MEASURED, visible=False, elem_id="apply-measured")
     with gr.Row(elem_classes=["actions"]):
         parts["start"] = gr.Button(text.STEP_2, variant="primary", elem_id="step-2")
         parts["stop"] = gr.Button(text.STOP, variant="stop", elem_id="stop", visible=False)

@@ -1,9 +1,9 @@
 """Texts of tab 2, Fine-tuning."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from utils.jobs.observations import Observation
-from webui.text.catalog import _, engine_text
+from webui.text.catalog import _, engine_text, ngettext
 from webui.text.common import STATES, count_of, sentences
 from webui.text.settings import label
 
@@ -39,6 +39,18 @@ PREFLIGHT_CANCEL = _("Cancel preflight")
 PREFLIGHT_CANCELLED = _("Preflight cancelled.")
 PREFLIGHT_STARTED = _("Preflight started. It runs a few real training steps with each combination of optimizations.")
 MEASURED = _("Preflight results for this machine and dataset")
+MEASURED_COLUMNS = (
+    _("Switches"),
+    _("Seconds a step"),
+    _("Speech a second (s)"),
+    _("Peak memory"),
+    _("Whole training"),
+    _("Note"),
+)
+BEST_ROW = _("recommended")
+APPLY_MEASURED = _("Use the recommended row")
+PREFLIGHT_MISSING = _("preflight has not measured this project to its end")
+PREFLIGHT_MISSING_FIX = _("start preflight and wait for its results")
 SEARCH_SETTINGS = _("Find a setting")
 SEARCH_EXAMPLE = _("such as memory, checkpoint, dropout")
 NO_SETTING = _("No setting matches.")
@@ -185,6 +197,26 @@ def preset_added(name: str, unknown: Iterable[str]) -> str:
     """A preset was uploaded, with what it holds that this version does not know."""
     said = _("Preset {name} added. Apply sets the form to it.").format(name=name)
     return sentences(said, preset_unknown(unknown)) if unknown else said
+
+
+def hours(count: float) -> str:
+    """How long a training takes."""
+    return _("{hours:.1f} h").format(hours=count) if count >= 1 else _("{minutes:.0f} min").format(minutes=60 * count)
+
+
+def rows_left(count: int) -> str:
+    """How many combinations are still to be measured."""
+    return ngettext("Up to {count} more row follows.", "Up to {count} more rows follow.", count).format(count=count)
+
+
+def switches_off(names: Sequence[str]) -> str:
+    """Switches that did not run though they were asked for."""
+    return _("off: {names}").format(names=", ".join(names))
+
+
+def measured_title_of(name: str) -> str:
+    """Above what the recommended row changed in the form."""
+    return _("Measured settings: {name}").format(name=name)
 
 
 def preset_title(name: str) -> str:

@@ -17,6 +17,12 @@ def recommendation(found: Recommendation, *, planned_for: str, changes: Sequence
     return tag("div", title, _changed(changes), reasons, *problems, class_="panel")
 
 
+def measured_applied(name: str, changes: Sequence[tuple[str, str, str]]) -> Markup:
+    """What the row that preflight recommends changed in the form (setting, before, after)."""
+    title = tag("div", text.measured_title_of(name), class_="panel-title")
+    return tag("div", title, _changed(changes), class_="panel")
+
+
 def preset_applied(preset: Preset, changes: Sequence[tuple[str, str, str]]) -> Markup:
     """What a preset changed in the form (setting, before, after), and which settings it could not set."""
     notes = [message("warning", text.preset_unknown(preset.unknown))] if preset.unknown else []
