@@ -55,14 +55,32 @@
       if (params().get('tab')) open(params().get('tab'))
     }
   }
+  // A message of the browser when a run that was seen going on has ended.
+  const LIVE = ['starting', 'running', 'stopping'], seen = new Map()
+  const watchRun = () => {
+    const panel = document.querySelector('#train-progress [data-run]')
+    if (!panel) return
+    const { run, state } = panel.dataset, before = seen.get(run)
+    seen.set(run, state)
+    if (!LIVE.includes(before) || LIVE.includes(state) || localStorage.studioNotify !== 'on') return
+    new Notification(document.title, { body: panel.querySelector('.run-title')?.textContent ?? run, tag: run })
+  }
+  const notify = async isWanted => {
+    const may = isWanted && 'Notification' in window && (await Notification.requestPermission()) === 'granted'
+    localStorage.studioNotify = may ? 'on' : 'off'
+    return may
+  }
+
   let isDue = false
   new MutationObserver(() => {
     if (isDue) return
     isDue = true
-    requestAnimationFrame(() => { isDue = false; look() })
-  }).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributeFilter: ['aria-label'] })
+    requestAnimationFrame(() => { isDue = false; look(); watchRun() })
+  }).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributeFilter: ['aria-label', 'data-state'] })
 
   window.studioPage = {
+    notify,
+    notifies: () => localStorage.studioNotify === 'on' && 'Notification' in window && Notification.permission === 'granted',
     wanted: name => params().get('project') || name,
     show: name => {
       const isStep = project !== null && project !== name

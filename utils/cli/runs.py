@@ -15,7 +15,7 @@ from utils.events import Event, tail
 from utils.events.narration import duration
 from utils.jobs.observations import observe
 from utils.jobs.progress import progress_of
-from utils.jobs.runs import RunInfo, changed_settings, list_runs, plan_removal, read_run, remove
+from utils.jobs.runs import RunInfo, against_targets, changed_settings, list_runs, plan_removal, read_run, remove
 from utils.project.paths import Project, open_project
 
 OUTPUT = Path("output")
@@ -133,6 +133,11 @@ def _progress(info: RunInfo) -> Iterable[str]:
         yield f"loss      {info.loss:.3f} at the last step"
     if info.best_loss is not None:
         yield f"eval      {info.best_loss:.3f} at best"
+    if machine := against_targets(info.ranks):
+        yield f"machine   {machine}"
+    for share in info.ranks if len(info.ranks) > 1 else ():
+        rates = ", ".join(f"{name} {_short(value)}" for name, value in share.items() if value is not None)
+        yield f"          {rates}"
     yield f"size      {_size(info.num_bytes)}"
     yield f"age       {_age(info.last_write)} since it wrote something"
 

@@ -25,6 +25,9 @@ from utils.events import Event, events_backwards, number_of, tail
 from utils.project.disk import size_of
 from utils.project.paths import Project
 
+GPU_BUSY_TARGET, LOADING_TARGET = 0.85, 0.05
+"""A GPU that is busy for less of the time, or more of it spent waiting for data, is worth a look."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
@@ -43,6 +46,8 @@ class RunInfo:
     """How well checkpoints speak, 0 to 3, by step; empty where that was not measured."""
     proof: Event
     """The newest `optimizations` event of the process that trained last; empty before its first step."""
+    ranks: list[dict[str, Any]]
+    """What each process of the last epoch did, as `utils.performance_utils.rank_meter` counts it."""
     checkpoints: list[CheckpointFolder]
     num_bytes: int
     """Of the whole folder."""
@@ -81,6 +86,7 @@ def read_run(folder: Path) -> RunInfo:
     started = next(iter(tail(job.events, 1, kind="started")), {})
     step = next(iter(tail(job.events, 1, kind="step")), {})
     proof = next(iter(tail(job.events, 1, kind="optimizations", start=job.events_offset)), {})
+    ranks = next(iter(tail(job.events, 1, kind="ranks", start=job.events_offset)), {}).get("ranks")
     best = next((event for event in events_backwards(job.events, kind="eval") if event.get("is_best")), {})
     return RunInfo(
         job=job,
@@ -91,6 +97,7 @@ def read_run(folder: Path) -> RunInfo:
         speech=speech_scores(next(iter(tail(job.events, 1, kind="speech_scores", start=job.events_offset)), None)),
         # What an earlier process of a resumed run observed is not true of the present one.
         proof=proof if proof.get("time", 0) >= started.get("time", 0) else {},
+        ranks=[share for share in ranks if isinstance(share, dict)] if isinstance(ranks, list) else [],
         checkpoints=checkpoints_of(folder),
         num_bytes=size_of(folder),
         last_write=jobs.last_write(folder),
@@ -103,6 +110,23 @@ def speech_scores(event: Event | None) -> dict[int, float]:
     found = [one for one in scores if isinstance(one, dict)] if isinstance(scores, list) else []
     known = [(number_of(one, "step"), number_of(one, "score")) for one in found]
     return {int(step): float(score) for step, score in known if step is not None and score is not None}
+
+
+def against_targets(shares: Sequence[dict[str, Any]]) -> str:
+    """The slowest process of an epoch against the targets, in one line; empty where none was counted."""
+    waits = [value for share in shares if (value := number_of(share, "data_share")) is not None]
+    busy = [value for share in shares if (value := number_of(share, "gpu_busy")) is not None]
+    if not waits:
+        return ""
+    loading = f"loading {max(waits):.1%} (target under {LOADING_TARGET:.0%}: {_verdict(max(waits) < LOADING_TARGET)})"
+    if not busy:
+        return f"GPU not measured, {loading}"
+    gpu = f"GPU {min(busy):.0%} busy (target over {GPU_BUSY_TARGET:.0%}: {_verdict(min(busy) > GPU_BUSY_TARGET)})"
+    return f"{gpu}, {loading}"
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "missed"
 
 
 def changed_settings(run: Path) -> dict[str, Any]:

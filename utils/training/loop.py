@@ -88,6 +88,7 @@ def train_epochs(state: RunState, services: Services) -> End:
         if losses is None:
             return "signal"
         note_evaluation(state, services, losses)
+        log_ranks(services)
         end_epoch(state)
         save(state, services)
         services.sampling.want(services.trainer.num_steps)
@@ -176,6 +177,12 @@ def track(services: Services, result: StepResult, batches: list[Batch], *, step_
     processes, shape = services.trainer.accelerator.num_processes, services.trainer.gpt.shape
     texts = [length for batch in batches for length in batch.text_lengths]
     codes = [length for batch in batches for length in batch.code_lengths]
+    services.meter.add(
+        step_s=step_s,
+        data_s=data_s,
+        audio_s=sum(batch.audio_seconds for batch in batches if not batch.is_filler),
+        tokens=sum(texts) + sum(codes),
+    )
     services.tracker.update(
         step_s,
         sum(len(batch.positions) for batch in batches) * processes,
@@ -204,7 +211,14 @@ def log_machine(services: Services, loader: DataLoader, result: StepResult) -> N
     if not services.switches_logged or (before is not None and now - before < MEMORY_SECONDS):
         return
     services.memory_logged = now
+    services.meter.sample()
     services.log.write("memory", step=services.trainer.num_steps, **services.optimizations.get_memory_stats())
+
+
+def log_ranks(services: Services) -> None:
+    """Write what each process did in the epoch; asked by all of them."""
+    shares = gather_object([services.meter.take()])
+    services.log.write("ranks", step=services.trainer.num_steps, ranks=shares)
 
 
 def log_switches(services: Services, loader: DataLoader) -> None:

@@ -17,6 +17,7 @@ from utils.events.loggers import find_loggers
 from utils.events.progress import Progresses
 from utils.events.run_log import RunLog
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
+from utils.performance_utils.rank_meter import RankMeter
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
 from utils.project.paths import Project
@@ -178,6 +179,7 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
         resume_command=again,
         progress=progress.steps,
         tracker=PerformanceTracker(peak_flops=peak),
+        meter=RankMeter(trainer.device, setup.accelerator.process_index),
     )
 
 

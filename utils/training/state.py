@@ -13,6 +13,7 @@ from utils.events.progress import StepProgress
 from utils.events.run_log import RunLog
 from utils.jobs.stopping import StopRequest
 from utils.performance_utils import PerformanceTracker
+from utils.performance_utils.rank_meter import RankMeter
 from utils.training.data.batches import Batch
 from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
@@ -88,6 +89,8 @@ class Services:
     progress: StepProgress | None
     tracker: PerformanceTracker
     """Throughput of this process."""
+    meter: RankMeter
+    """What this process does in an epoch, beside the others."""
     stop: StopRequest = field(default_factory=StopRequest)
     begun: float = field(default_factory=time.monotonic)
     """When this process began to train, on a clock that only runs forward."""

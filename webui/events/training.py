@@ -99,7 +99,11 @@ def wire_training(frame: Frame) -> None:
         outputs=queue,
         api_name="train_queue",
     )
-    for name, act in (("queue_remove", training.queue_remove), ("queue_earlier", training.queue_earlier)):
+    for name, act in (
+        ("queue_remove", training.queue_remove),
+        ("queue_earlier", training.queue_earlier),
+        ("queue_later", training.queue_later),
+    ):
         wire(
             frame,
             [f"train.{name}:click"],
@@ -118,6 +122,20 @@ def _wire_browser(frame: Frame) -> None:
         None,
         inputs=[frame.registry["train.search"]],
         js=f"query => {{ window.studioSettings?.filter(query, {json.dumps(text.NO_SETTING)}) }}",
+    )
+    # The browser says whether it may: the box goes off again where it may not.
+    frame.trigger("train.notify:input")(
+        None,
+        inputs=[frame.registry["train.notify"]],
+        outputs=[frame.registry["train.notify"]],
+        js="isWanted => window.studioPage?.notify(isWanted) ?? false",
+        api_visibility="private",
+    )
+    frame.page.load(
+        None,
+        outputs=[frame.registry["train.notify"]],
+        js="() => window.studioPage?.notifies() ?? false",
+        api_visibility="private",
     )
     keys = frame.registry.expand(SETTINGS)
     known = json.dumps([[training.element_id(key), *training.default_of_form(key)] for key in keys])

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,14 @@ def queue_remove(studio: Studio, values: Values) -> Updates:
     return _queue(project)
 
 
-def queue_earlier(studio: Studio, values: Values) -> Updates:
-    """Move a queued run one place to the front."""
+def queue_move(places: int, studio: Studio, values: Values) -> Updates:
+    """Move a queued run one place, to the front or to the back."""
     project, name = _queued(studio, values)
-    move(project, name, -1)
+    move(project, name, places)
     return _queue(project)
+
+
+queue_earlier, queue_later = partial(queue_move, -1), partial(queue_move, 1)
 
 
 def _queued(studio: Studio, values: Values) -> tuple[Project, str]:

@@ -179,6 +179,7 @@ def _run() -> dict[str, Block]:
         parts["resume"] = gr.Button(text.RESUME, elem_id="resume", interactive=False, min_width=90)
     parts["resume_why"] = gr.HTML(elem_id="resume-why")
     parts["progress"] = gr.HTML(elem_id="train-progress")
+    parts["notify"] = gr.Checkbox(False, label=text.NOTIFY, info=text.NOTIFY_HELP, elem_id="notify")
     with gr.Column(visible=False, elem_id="queue") as parts["queue_group"]:
         parts["queue"] = gr.HTML(elem_id="queue-list")
         with gr.Row(elem_classes=["bottom"]):
@@ -186,6 +187,7 @@ def _run() -> dict[str, Block]:
                 [("", "")], value="", label=text.QUEUED_RUN, scale=4, allow_custom_value=True, elem_id="queued"
             )
             parts["queue_earlier"] = gr.Button(text.QUEUE_EARLIER, elem_id="queue-earlier", min_width=90)
+            parts["queue_later"] = gr.Button(text.QUEUE_LATER, elem_id="queue-later", min_width=90)
             parts["queue_remove"] = gr.Button(text.QUEUE_REMOVE, elem_id="queue-remove", min_width=90)
     parts["loss_plot"] = gr.HTML(elem_id="loss-plot")
     parts["samples"] = gr.HTML(elem_id="samples")

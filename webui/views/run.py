@@ -66,7 +66,8 @@ def progress(
     hint = message("good", text.TRAINED) if is_trained else None
     notes = [message(note.kind, text.observed(note)) for note in observed]
     parts = (_bar(job, done, best), *notes, _phases(steps), _applied(started), said, hint)
-    return tag("div", heading, *parts, class_="panel")
+    # The page's script reads these: it notifies when a run ends.
+    return tag("div", heading, *parts, class_="panel", data_run=f"{job.kind} {job.name}", data_state=job.state)
 
 
 def _phases(steps: Sequence[Event]) -> Markup | None:
