@@ -20,6 +20,7 @@ KINDS = frozenset(
         "eval",
         "sample",
         "speech_scores",
+        "ranks",
         "checkpoint",
         "memory",
         "warning",

@@ -1,7 +1,7 @@
 """Events of the project bar."""
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import data, project, sample
+from webui.handlers import data, manage, project, sample
 
 BAR = ("project.project", "project.language", "project.base", "project.last", "project.new_project")
 
@@ -62,6 +62,25 @@ def wire_project(frame: Frame) -> None:
         queue=False,
         show_progress=False,
     )
+    box = ["project.manage_box", "project.new_name"]
+    wire(
+        frame,
+        ["project.manage:click"],
+        manage.manage,
+        inputs=["project.project"],
+        outputs=[*box, "project.contents"],
+        api_name="project_contents",
+    )
+    wire(frame, ["project.close:click"], manage.close, outputs=box, api_name="project_close", public=False, queue=False)
+    for name, act in (("rename", manage.rename), ("duplicate", manage.duplicate), ("delete", manage.delete)):
+        wire(
+            frame,
+            [f"project.{name}:click"],
+            act,
+            inputs=["project.project", "project.new_name"],
+            outputs=[*BAR, *box],
+            api_name=f"project_{name}",
+        )
     # Each for itself: another tab may have chosen the other one meanwhile.
     for name, keep in (("language", project.keep_language), ("base", project.keep_base)):
         wire(

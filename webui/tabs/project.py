@@ -45,11 +45,28 @@ def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
             min_width=240,
             elem_id="new-project",
         )
+        manage = gr.Button(text.MANAGE_PROJECT, size="sm", elem_id="manage-project", scale=1, min_width=80)
+    with gr.Column(visible=False, elem_id="manage-box", elem_classes=["panel-group"]) as manage_box:
+        contents = gr.HTML(elem_id="project-contents")
+        new_name = gr.Textbox(label=text.NEW_NAME, info=text.NEW_NAME_HELP, max_length=64, elem_id="new-name")
+        with gr.Row():
+            rename = gr.Button(text.RENAME, size="sm", elem_id="rename-project", min_width=90)
+            duplicate = gr.Button(text.DUPLICATE, size="sm", elem_id="duplicate-project", min_width=90)
+            delete = gr.Button(text.DELETE_PROJECT, size="sm", variant="stop", elem_id="delete-project", min_width=90)
+            close = gr.Button(text.CLOSE, size="sm", elem_id="close-manage", min_width=90)
     activity = gr.HTML("<div></div>", elem_id="activity")
     with gr.Column(visible=is_empty, elem_id="welcome", elem_classes=["panel-group"]) as welcome_box:
         gr.HTML(welcome())
         try_sample = gr.Button(text.TRY_SAMPLE, variant="primary", elem_id="try-sample")
     return {
+        "manage": manage,
+        "manage_box": manage_box,
+        "contents": contents,
+        "new_name": new_name,
+        "rename": rename,
+        "duplicate": duplicate,
+        "delete": delete,
+        "close": close,
         "activity": activity,
         "welcome": welcome_box,
         "try_sample": try_sample,

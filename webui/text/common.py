@@ -17,6 +17,12 @@ PROJECT = _("Project")
 NEW_PROJECT = _("New project")
 NEW_PROJECT_EXAMPLE = "maria"
 CREATE_PROJECT = _("Create")
+MANAGE_PROJECT, CLOSE = _("Manage"), _("Close")
+NEW_NAME = _("Name")
+NEW_NAME_HELP = _("The new name, or of the copy. To delete the project, enter its own name.")
+RENAME, DUPLICATE, DELETE_PROJECT = _("Rename"), _("Duplicate"), _("Delete project")
+RUNS, EXPORTED_MODEL = _("runs"), _("exported model")
+NOT_CONFIRMED = _("the project was not deleted")
 NO_PROJECT = _("no project is selected")
 NOT_READ = _("Part of the page cannot be updated because a file has unexpected content. See the log of the app.")
 NO_PROJECT_FIX = _("create one at the top of the page, or select one")
@@ -103,6 +109,31 @@ KINDS = {
 def project_created(name: str) -> str:
     """After a project was made."""
     return _("Project {name} created. Next: upload recordings in tab 1.").format(name=name)
+
+
+def project_renamed(name: str) -> str:
+    """After a project got another name."""
+    return _("The project is called {name} now.").format(name=name)
+
+
+def project_duplicated(name: str) -> str:
+    """After a project was copied."""
+    return _("Project {name} has a copy of the uploads and the dataset.").format(name=name)
+
+
+def project_deleted(name: str, freed: str) -> str:
+    """After a project was deleted."""
+    return _("Project {name} was deleted: {freed} are free.").format(name=name, freed=freed)
+
+
+def confirm_with(name: str) -> str:
+    """What to enter before a project is deleted."""
+    return _("enter the name {name} to delete the project with all that it holds").format(name=name)
+
+
+def frees(size: str) -> str:
+    """What deleting a project frees."""
+    return _("Deleting the project frees {size}. Recordings made in tab 3 are part of it.").format(size=size)
 
 
 def base_name(name: str) -> str:

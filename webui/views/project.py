@@ -1,10 +1,18 @@
 """The line under the project bar: running jobs of this project and of others."""
 
+from collections.abc import Mapping
+
 from utils.jobs import Job
 from utils.project.paths import NO_PROJECT, Project
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import state_badge
+from webui.views.parts import gigabytes, state_badge
+
+
+def contents(sizes: Mapping[str, int], total: int) -> Markup:
+    """What a project takes on the disk: each part with its bytes, and all of it, which deleting frees."""
+    parts = [tag("span", tag("b", gigabytes(size)), " ", name, class_="fact") for name, size in sizes.items()]
+    return tag("div", tag("div", *parts, class_="facts"), tag("div", text.frees(gigabytes(total)), class_="small"))
 
 
 def activity(project: Project | None, running: list[Job]) -> Markup:

@@ -1,0 +1,47 @@
+"""Rename, duplicate and delete from the bar: the bar follows, and a deletion must be confirmed."""
+
+import pytest
+
+from utils.errors import UserError
+from utils.project.projects import list_projects
+from webui.change import TOAST
+from webui.handlers import manage
+
+
+def names(studio) -> list[str]:
+    return [project.name for project in list_projects(studio.output)]
+
+
+def entered(name: object) -> dict[str, object]:
+    return {"project.project": "maria", "project.new_name": name}
+
+
+def test_the_box_says_what_the_project_takes(studio, project):
+    (project.dataset / "large.bin").write_bytes(b"x" * 3_000_000)
+    shown = manage.manage(studio, entered(""))
+    assert shown["project.manage_box"].properties == {"visible": True} and "3 MB" in shown["project.contents"]
+
+
+def test_the_bar_follows(studio, project):
+    renamed = manage.rename(studio, entered(" anna "))
+    assert renamed["project.project"].properties == {"choices": ["anna"], "value": "anna"}
+    copied = manage.duplicate(studio, {"project.project": "anna", "project.new_name": "berta"})
+    assert copied["project.project"].properties == {"choices": ["anna", "berta"], "value": "berta"}
+    deleted = manage.delete(studio, {"project.project": "berta", "project.new_name": "berta"})
+    assert deleted["project.project"].properties == {"choices": ["anna"], "value": "anna"} and "berta" in deleted[TOAST]
+    last = manage.delete(studio, {"project.project": "anna", "project.new_name": "anna"})
+    assert last["project.project"].properties == {"choices": [], "value": None}
+
+
+@pytest.mark.parametrize("name", ["", None, "Maria", "mari", ["maria"], {"a": 1}, "../maria", 5])
+def test_nothing_is_deleted_without_the_name(studio, project, name):
+    with pytest.raises(UserError):
+        manage.delete(studio, entered(name))
+    assert names(studio) == ["maria"]
+
+
+@pytest.mark.parametrize("project_name", ["", None, "gone", "../x", ["maria"]])
+def test_a_project_that_another_tab_deleted_is_reported(studio, project_name):
+    for act in (manage.manage, manage.rename, manage.duplicate, manage.delete):
+        with pytest.raises(UserError):
+            act(studio, {"project.project": project_name, "project.new_name": "b"})

@@ -1,0 +1,72 @@
+"""Below the project bar: what a project takes, and its renaming, duplication and deletion."""
+
+from utils.errors import UserError
+from utils.jobs.projects import delete_project, duplicate_project, rename_project
+from utils.project.disk import size_of
+from utils.project.paths import Project
+from utils.project.projects import list_projects
+from utils.project.uploads import UPLOADS_FOLDER
+from webui import text
+from webui.change import TOAST, Change, Updates, Values
+from webui.handlers.project import bar
+from webui.studio import Studio
+from webui.views import project as view
+from webui.views.parts import gigabytes
+
+
+def manage(studio: Studio, values: Values) -> Updates:
+    """Show what the project takes on the disk, and what can be done with it."""
+    project = studio.project(values["project.project"])
+    places = {
+        text.UPLOADED_FILES: project.folder / UPLOADS_FOLDER,
+        text.DATASET: project.dataset,
+        text.RUNS: project.runs,
+        text.EXPORTED_MODEL: project.ready,
+    }
+    sizes = {name: size_of(folder) for name, folder in places.items() if folder.is_dir()}
+    shown = view.contents(sizes, size_of(project.folder))
+    return {"project.manage_box": Change(visible=True), "project.contents": shown, "project.new_name": ""}
+
+
+def close(studio: Studio, values: Values) -> Updates:
+    """Hide it again."""
+    return {"project.manage_box": Change(visible=False), "project.new_name": ""}
+
+
+def rename(studio: Studio, values: Values) -> Updates:
+    """Give the project another name; its runs can still be resumed."""
+    project = rename_project(studio.project(values["project.project"]), _name(values))
+    return _done(studio, project, text.project_renamed(project.name))
+
+
+def duplicate(studio: Studio, values: Values) -> Updates:
+    """Copy the project's uploads, dataset and choices under another name, without runs and models, and select it."""
+    project = duplicate_project(studio.project(values["project.project"]), _name(values))
+    return _done(studio, project, text.project_duplicated(project.name))
+
+
+def delete(studio: Studio, values: Values) -> Updates:
+    """Delete the project with all that it holds; its name must be entered to confirm it."""
+    project = studio.project(values["project.project"])
+    if _name(values) != project.name:
+        raise UserError(what=text.NOT_CONFIRMED, where=text.NEW_NAME, fix=text.confirm_with(project.name))
+    freed = delete_project(project)
+    return _done(studio, None, text.project_deleted(project.name, gigabytes(freed)))
+
+
+def _name(values: Values) -> str:
+    """The name that was entered.
+
+    Raises:
+        UserError: none was.
+    """
+    name = values["project.new_name"]
+    if not isinstance(name, str) or not name.strip():
+        raise UserError(what=text.NO_NAME, where=text.NEW_NAME, fix=text.NO_NAME_FIX)
+    return name.strip()
+
+
+def _done(studio: Studio, project: Project | None, said: str) -> Updates:
+    names = [other.name for other in list_projects(studio.output)]
+    chosen = project.name if project else names[0] if names else None
+    return bar(studio, names, chosen) | close(studio, {}) | {TOAST: said}
