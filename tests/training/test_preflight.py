@@ -107,6 +107,12 @@ def test_a_measurement_is_of_real_steps_in_a_process_of_its_own(project: Project
     assert len(seen.codes) == 4 and seen.peak_bytes > 100e6
 
 
+def test_a_measurement_reports_what_ran(project: Project) -> None:
+    asked = {"gradient_release": True, "eight_bit_optimizer": True, "gradient_checkpointing": "full"}
+    seen = measure_steps(settled(project, **asked), warmup=1, steps=1)
+    assert {name: seen.switches[name]["state"] for name in asked} == dict.fromkeys(asked, "on")
+
+
 def test_processes_that_read_end_with_the_measurement(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Left to the garbage collector, torch waits five seconds for each of them."""
     closed = []

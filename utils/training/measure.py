@@ -134,7 +134,11 @@ def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) 
         loader = loaders.spread(count, largest=False)
         groups = _groups(loader, grad_accumulation)
         observed = optimizations.report(
-            trainer.gpt, trainer.optimizer, scaler=trainer.scaler.is_enabled(), loader=loader
+            trainer.gpt,
+            trainer.optimizer,
+            scaler=trainer.scaler.is_enabled(),
+            loader=loader,
+            release=trainer.release,
         )
         return _timed(trainer, groups, steps, observed)
 

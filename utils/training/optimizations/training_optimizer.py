@@ -210,7 +210,7 @@ class TrainingOptimizer:
         *,
         scaler: bool,
         loader: object,
-        release: GradientRelease | None = None,
+        release: GradientRelease | None,
     ) -> Report:
         """Each switch: what was asked, what the watched step showed, and why it is off if it is.
 
