@@ -16,6 +16,20 @@
     const tab = event.target.closest?.('[role="tab"][data-tab-id]')
     if (tab && event.isTrusted) go({ tab: tab.dataset.tabId }, true)
   })
+  // No answer at all is what a server that stopped, or a lost network, gives; gradio's polls go on and end it.
+  const ask = window.fetch
+  window.fetch = async (...given) => {
+    const isOwn = new URL(given[0]?.url ?? given[0], location.href).host === location.host
+    try {
+      const answer = await ask(...given)
+      if (isOwn) document.body.classList.remove('offline')
+      return answer
+    } catch (error) {
+      if (isOwn && error instanceof TypeError) document.body.classList.add('offline')
+      throw error
+    }
+  }
+
   // Single keys work only while the focus is among the clips, and never where somebody types.
   const KEYS = { ' ': ['#clip-sound .play-pause-button'], ArrowLeft: ['#clip-previous'], ArrowRight: ['#clip-next'], x: ['#clip-exclude', '#clip-restore'] }
   document.addEventListener('keydown', event => {

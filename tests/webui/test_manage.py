@@ -4,8 +4,10 @@ import pytest
 
 from utils.errors import UserError
 from utils.project.projects import list_projects
+from webui import text
 from webui.change import TOAST
 from webui.handlers import manage
+from webui.views import project as view
 
 
 def names(studio) -> list[str]:
@@ -45,3 +47,19 @@ def test_a_project_that_another_tab_deleted_is_reported(studio, project_name):
     for act in (manage.manage, manage.rename, manage.duplicate, manage.delete):
         with pytest.raises(UserError):
             act(studio, {"project.project": project_name, "project.new_name": "b"})
+
+
+def test_the_steps_follow_the_project_folder(studio, project):
+    def shown() -> tuple[str, str]:
+        found = str(view.stepper(project))
+        return found, found.partition('aria-current="step"')[2]
+
+    found, after = shown()
+    assert text.STEPS["data"] + "<span" in found and text.STEPS["train"] in after.partition("</li>")[0]
+    (project.runs / "one" / "checkpoints" / "step-1").mkdir(parents=True)
+    assert text.STEP_NEEDS["export"] in shown()[0]
+    project.ready.mkdir()
+    (project.ready / "model.pth").write_bytes(b"weights")
+    assert text.STEP_NEEDS["listen"] in shown()[0]
+    assert view.steps_done(project) == {"data": True, "train": True, "export": True, "listen": False}
+    assert "aria-current" in view.stepper(None)

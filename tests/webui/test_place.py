@@ -151,3 +151,45 @@ def test_nothing_serious_keeps_people_out(browser: Browser, address: str, size: 
         serious = [fault for fault in found if fault["impact"] in ("serious", "critical")]
         assert [(fault["id"], fault["nodes"]) for fault in serious] == [], name
     page.close()
+
+
+def test_without_the_server_one_banner_says_so_until_it_answers(browser: Browser, address: str) -> None:
+    page = opened(browser, f"{address}?project=maria", "desk", [])
+    expect(page.get_by_role("combobox", name=text.PROJECT, exact=True)).to_have_value("maria")
+    banner = page.locator("#offline-banner")
+    expect(banner).to_be_hidden()
+    page.context.set_offline(True)
+    expect(banner).to_be_visible()
+    expect(banner).to_have_text(text.OFFLINE)
+    page.context.set_offline(False)
+    expect(banner).to_be_hidden()
+    page.close()
+
+
+def test_clips_are_found_and_walked_through_by_keys(browser: Browser, address: str) -> None:
+    page = opened(browser, f"{address}?project=maria", "desk", [])
+    table, cells = page.locator("#clips-table"), page.locator("#clips-table [role=gridcell]")
+    expect(table).to_contain_text("One two three four")
+    page.locator("#find-clips textarea, #find-clips input").first.fill("five")
+    expect(table).not_to_contain_text("One two three four")
+    page.locator("#find-clips textarea, #find-clips input").first.fill("")
+    expect(table).to_contain_text("One two three four")
+    cells.first.click()
+    words = page.locator("#clip-text textarea")
+    expect(words).to_have_value("One two three four")
+    page.locator("#clip-next").focus()
+    page.keyboard.press("ArrowRight")
+    expect(words).to_have_value("Five")
+    page.keyboard.press("e")
+    expect(words).to_be_focused()
+    page.keyboard.type("x")
+    expect(words).to_have_value(re.compile("x"))
+    page.keyboard.press("Escape")
+    page.locator("#clip-next").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(words).to_have_value("One two three four")
+    page.keyboard.press("x")
+    expect(page.locator("#clips-table")).to_contain_text("excluded")
+    page.locator("#clips-undo").click()
+    expect(page.locator("#clips-table")).not_to_contain_text("excluded by hand")
+    page.close()

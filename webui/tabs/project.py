@@ -4,6 +4,8 @@ import gradio as gr
 from gradio.blocks import Block
 
 from webui import text
+from webui.markup import tag
+from webui.views.project import stepper
 from webui.views.sample import welcome
 
 STORAGE_KEY = "xtts-studio-project"
@@ -15,6 +17,7 @@ def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
     Args:
         is_empty: whether there is no project: the ways to begin are then there from the first moment, and move nothing.
     """
+    gr.HTML(tag("div", text.OFFLINE, role="status"), elem_id="offline-banner", min_height=0)
     # A fixed secret lets the name survive a restart of the app; a project's name needs no secrecy in its own browser.
     last = gr.BrowserState("", storage_key=STORAGE_KEY, secret=STORAGE_KEY)
     # Custom values are allowed because scripts name projects that this page has not listed; handlers check every name.
@@ -54,7 +57,7 @@ def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
             duplicate = gr.Button(text.DUPLICATE, size="sm", elem_id="duplicate-project", min_width=90)
             delete = gr.Button(text.DELETE_PROJECT, size="sm", variant="stop", elem_id="delete-project", min_width=90)
             close = gr.Button(text.CLOSE, size="sm", elem_id="close-manage", min_width=90)
-    activity = gr.HTML("<div></div>", elem_id="activity")
+    activity = gr.HTML(stepper(None), elem_id="activity")
     with gr.Column(visible=is_empty, elem_id="welcome", elem_classes=["panel-group"]) as welcome_box:
         gr.HTML(welcome())
         try_sample = gr.Button(text.TRY_SAMPLE, variant="primary", elem_id="try-sample")

@@ -20,6 +20,18 @@ CREATE_PROJECT = _("Create")
 MANAGE_PROJECT, CLOSE = _("Manage"), _("Close")
 NEW_NAME = _("Name")
 NEW_NAME_HELP = _("The new name, or of the copy. To delete the project, enter its own name.")
+OFFLINE = _(
+    "The app does not answer. What you see is the last state; the page goes on by itself when it answers again."
+)
+STEPS_TITLE = _("Steps to a voice")
+STEPS = {"data": _("Data"), "train": _("Training"), "export": _("Export"), "listen": _("Listening")}
+STEP_STATES = {"done": _("done"), "now": _("next"), "later": _("later")}
+STEP_NEEDS = {
+    "data": _("Next: upload recordings and create the dataset in tab 1."),
+    "train": _("Next: start the training in tab 2."),
+    "export": _("Next: export the best checkpoint with Step 2.5 in tab 2."),
+    "listen": _("Next: let the voice speak in tab 3."),
+}
 RENAME, DUPLICATE, DELETE_PROJECT = _("Rename"), _("Duplicate"), _("Delete project")
 RUNS, EXPORTED_MODEL = _("runs"), _("exported model")
 NOT_CONFIRMED = _("the project was not deleted")
