@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from utils.config import SpeechSettings
+from utils.errors import UserError
 from utils.project.paths import Project
+from utils.project.projects import ProjectSettings
 from utils.speech.takes import TAKE_FILE, Take, new_take
 from webui import takes, text
+from webui.handlers import take_list
+from webui.studio import Studio
 from webui.takes import TakeWatch
 
 
@@ -49,3 +53,25 @@ def test_a_take_whose_process_is_gone_reads_as_cut_though_its_file_is_as_it_was(
     assert (take.folder / TAKE_FILE).stat().st_mtime_ns == before.st_mtime_ns
     (take.folder / TAKE_FILE).write_text("{", encoding="utf-8")
     assert watch.newest(project, 50) == []
+
+
+def test_takes_are_named_written_and_deleted_from_the_list(project, tmp_path):
+    ProjectSettings().save(project)
+    studio = Studio(output=tmp_path)
+    take = make_take(project, "one").changed(state="finished")
+    take.save()
+    chosen = {"project.project": "voice", "inference.take": take.id}
+    renamed = take_list.rename(studio, chosen | {"inference.take_name": "Chapter <1>"})
+    ((label, identity),) = renamed["inference.take"].properties["choices"]
+    assert "Chapter <1>" in label and identity == take.id
+    for name in (3, ["x"], "x" * 81):
+        with pytest.raises(UserError):
+            take_list.rename(studio, chosen | {"inference.take_name": name})
+    for kind in ("mp3", "exe", None, ["wav"]):
+        with pytest.raises(UserError):  # nothing was spoken, or no such format
+            take_list.write_file(studio, chosen | {"inference.take_format": kind})
+    deleted = take_list.delete(studio, chosen | {"inference.current": take.id})
+    assert deleted["inference.take"].properties == {"choices": [], "value": None}
+    assert deleted["inference.whole"] is None and not take.folder.exists()
+    with pytest.raises(UserError, match="there is no take"):
+        take_list.delete(studio, chosen | {"inference.current": ""})

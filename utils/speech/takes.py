@@ -22,6 +22,8 @@ from utils.project.paths import Project, check_name, new_run_id
 
 TAKES_FOLDER = "takes"
 TAKE_FILE = "take.json"
+MAX_NAME = 80
+"""Characters of a take's name."""
 
 TakeState = Literal["waiting", "speaking", "finished", "stopped", "failed", "cut"]
 LineState = Literal["waiting", "finished", "failed"]
@@ -94,6 +96,8 @@ class Take:
     """Data type of the weights that spoke."""
     first_sound_s: float | None = None
     """From asking to the first sound, loading included."""
+    name: str = ""
+    """What the user calls it; empty for none."""
     comparison: str = ""
     """Id of the comparison it belongs to; empty for none."""
     owner: dict[str, Any] = field(default_factory=dict)
@@ -242,6 +246,39 @@ def find_take(project: Project, take_id: str) -> Take:
     if not folder.is_dir() or folder.is_symlink():
         raise UserError(what=f"there is no take {take_id!r}", where=str(folder.parent), fix="select one in the list")
     return read_take(folder)
+
+
+def rename_take(take: Take, name: str) -> Take:
+    """Give a take a name; an empty one takes it away.
+
+    Raises:
+        UserError: it is being spoken, or the name is too long.
+    """
+    _require_ended(take)
+    wanted = " ".join(name.split())
+    if len(wanted) > MAX_NAME or not wanted.isprintable():
+        raise UserError(
+            what="this name cannot be used", where="name", fix=f"use at most {MAX_NAME} letters, digits and signs"
+        )
+    renamed = take.changed(name=wanted)
+    renamed.save()
+    return renamed
+
+
+@disk_errors()
+def delete_take(take: Take) -> None:
+    """Remove a take with all its recordings.
+
+    Raises:
+        UserError: it is being spoken, or the system does not allow it.
+    """
+    _require_ended(take)
+    shutil.rmtree(take.folder)
+
+
+def _require_ended(take: Take) -> None:
+    if take.is_live:
+        raise UserError(what="this take is being spoken", where=take.id, fix="wait until it is finished, or stop it")
 
 
 def this_process() -> dict[str, Any]:

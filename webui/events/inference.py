@@ -3,7 +3,7 @@
 from typing import Any
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import compare, evaluation, inference, server
+from webui.handlers import compare, evaluation, inference, server, take_list
 
 PROJECT = "project.project"
 TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
@@ -148,6 +148,30 @@ def _wire_takes(frame: Frame) -> None:
     )
     wire(frame, ["inference.pack:click"], inference.pack, inputs=chosen, outputs=["inference.zip"],
          api_name="inference_pack")  # fmt: skip
+    wire(
+        frame,
+        ["inference.take_file:click"],
+        take_list.write_file,
+        inputs=[*chosen, "inference.take_format"],
+        outputs=["inference.zip"],
+        api_name="take_file",
+    )
+    wire(
+        frame,
+        ["inference.take_rename:click"],
+        take_list.rename,
+        inputs=[*chosen, "inference.take_name"],
+        outputs=["inference.take", "inference.take_name"],
+        api_name="take_rename",
+    )
+    wire(
+        frame,
+        ["inference.take_delete:click"],
+        take_list.delete,
+        inputs=[*chosen, "inference.current"],
+        outputs=["inference.take", *(f"inference.{name}" for name in ("whole", "player", "status", "current"))],
+        api_name="take_delete",
+    )
     wire(frame, ["inference.pack_ready:click"], inference.pack_model, inputs=[PROJECT],
          outputs=["inference.ready_zip"], api_name="inference_pack_model")  # fmt: skip
 

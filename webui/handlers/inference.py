@@ -142,7 +142,7 @@ def say_busy(studio: Studio, values: Values) -> Updates:
 
 def resume(studio: Studio, values: Values) -> Iterator[Updates]:
     """Resume a take: speak its missing lines."""
-    take = studio.desk.resume(*_chosen_take(studio, values))
+    take = studio.desk.resume(*chosen_take(studio, values))
     yield from follow(studio, take)
 
 
@@ -209,7 +209,7 @@ def stop(studio: Studio, values: Values) -> Updates:
 
 def show_take(studio: Studio, values: Values) -> Updates:
     """Return a take with its settings and its audio."""
-    take = find_take(*_chosen_take(studio, values))
+    take = find_take(*chosen_take(studio, values))
     whole = str(take.wavs[0]) if take.wavs else (_sound(take, 0) if take.sentences else None)
     shown = _shown(take) | {"inference.status": view.join(view.take(take), view.settings(take))}
     # Nothing plays by itself: all sentences count as played.
@@ -218,7 +218,7 @@ def show_take(studio: Studio, values: Values) -> Updates:
 
 def reuse(studio: Studio, values: Values) -> Updates:
     """Load the text, model and settings of a take into the form."""
-    take = find_take(*_chosen_take(studio, values))
+    take = find_take(*chosen_take(studio, values))
     known = forms.fields_of(SpeechSettings)
     updates: Updates = {
         f"{FORM}{name}": _in_form(getattr(take.settings, name), forms.shown(field, getattr(take.settings, name)))
@@ -244,7 +244,7 @@ def reset(studio: Studio, values: Values) -> Updates:
 
 def pack(studio: Studio, values: Values) -> Updates:
     """Return a ZIP file of a take: recordings, texts and settings."""
-    return {"inference.zip": Change(value=str(pack_take(find_take(*_chosen_take(studio, values)))), visible=True)}
+    return {"inference.zip": Change(value=str(pack_take(find_take(*chosen_take(studio, values)))), visible=True)}
 
 
 def pack_model(studio: Studio, values: Values) -> Updates:
@@ -302,7 +302,7 @@ def _clips(project: Project) -> list[tuple[str, str]]:
     return [(f"{clip.seconds:.1f} s · {clip.text[:60]}", clip.clip) for clip in used[:MAX_CLIPS]]
 
 
-def _chosen_take(studio: Studio, values: Values) -> tuple[Project, str]:
+def chosen_take(studio: Studio, values: Values) -> tuple[Project, str]:
     """Project and take of the list.
 
     Raises:

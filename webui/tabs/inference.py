@@ -8,6 +8,7 @@ from gradio.blocks import Block
 from utils.config import SpeechSettings
 from utils.server.settings import MAX_PORT, ServerConfig
 from utils.speech.compare import MAX_MODELS
+from utils.speech.recording_file import RECORDING_FORMATS
 from webui import text
 from webui.fields import fields_of
 from webui.tabs.field import create_field
@@ -156,6 +157,18 @@ def _takes() -> dict[str, Block]:
         parts["reuse"] = gr.Button(text.REUSE_TAKE, size="sm", elem_id="reuse-take")
         parts["resume"] = gr.Button(text.CONTINUE_TAKE, size="sm", elem_id="continue-take")
         parts["pack"] = gr.Button(text.PACK_TAKE, size="sm", elem_id="pack-take")
+    with gr.Row(elem_classes=["bottom"]):
+        parts["take_format"] = gr.Dropdown(
+            list(RECORDING_FORMATS), value="mp3", label=text.TAKE_FORMAT, elem_id="take-format", min_width=90, scale=1
+        )
+        parts["take_file"] = gr.Button(text.TAKE_FILE, size="sm", elem_id="take-file", min_width=120)
+        parts["take_name"] = gr.Textbox(
+            label=text.TAKE_NAME, max_length=80, elem_id="take-name", min_width=140, scale=3
+        )
+        parts["take_rename"] = gr.Button(text.RENAME, size="sm", elem_id="rename-take", min_width=90)
+        parts["take_delete"] = gr.Button(
+            text.DELETE_TAKE, size="sm", variant="stop", elem_id="delete-take", min_width=90
+        )
     parts["zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="take-zip")
     parts["progress"] = gr.HTML(elem_id="takes-progress")
     return parts

@@ -48,7 +48,7 @@ def live_player() -> Markup:
 def label(found: Take) -> str:
     """A take in a list."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.created))
-    words = found.lines[0].text if found.lines else ""
+    words = found.name or (found.lines[0].text if found.lines else "")
     words = words if len(words) <= 40 else words[:39] + "…"
     return f"{when} · {text.model_title(name_of(found))} · {text.TAKE_STATES[found.state]} · {words}"
 
