@@ -136,6 +136,6 @@ def _query(values: Values) -> ClipQuery:
     return ClipQuery(
         words=words if isinstance(words, str) else "",
         kind=kind if isinstance(kind, str) else "",
-        order=order if order in get_args(Order) else "prepared",
+        order=next((known for known in get_args(Order) if known == order), "prepared"),
         page=int(page) if isinstance(page, int | float) and abs(page) < 1e9 else 0,
     )
