@@ -1,7 +1,8 @@
 """Whether the switches cost quality: evaluation losses of stock coqui-tts in fp32 and of ours with all switches.
 
 python -m benchmarks.quality trains the bundled voice from the same base with three seeds each, and lets one scorer, our
-evaluation in float32, score the weights of all. A difference counts only beside the spread between seeds.
+evaluation in float32, score the weights of all. A difference counts only beside the spread between seeds. What was
+measured is written after each training, and --add goes on with a record that was cut off.
 """
 
 import json
@@ -11,23 +12,27 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
+import torch
 import tyro
 
 from utils.config import TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.processor import cpu
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project, assets_folder
 
 ROOT = Path(__file__).resolve().parent.parent
-ALL: dict[str, Any] = {"sdpa": True, "mixed_precision": "auto", "gradient_checkpointing": "full"}
-"""Half precision, and with it split weights, where the processor has units for it."""
+HALF = "auto" if torch.cuda.is_available() or cpu().emulates_bf16 else "bf16"
+"""On a CPU, bf16 even where its instructions are slow: what it does to quality is measured, not its speed."""
+ALL: dict[str, Any] = {"sdpa": True, "mixed_precision": HALF, "gradient_checkpointing": "full"}
 SMALLEST = {"eight_bit_optimizer": True, "gradient_release": True, "split_weights": True}
 ENGINES: dict[str, dict[str, Any]] = {
     "stock, fp32": {},
@@ -55,7 +60,11 @@ class Settings:
     every: int = 50
     """Steps between two evaluations."""
     seeds: tuple[int, ...] = (1, 2, 3)
-    """Seeds that both engines are given."""
+    """Seeds that all engines are given."""
+    jobs: int = 1
+    """Trainings at the same time, each in a process of its own."""
+    add: bool = False
+    """Add trainings to the record that is there, and keep its own."""
     batch_size: int = 4
     """Clips a step."""
     out: Path = ROOT / "benchmarks" / "results" / "quality.json"
@@ -75,13 +84,36 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as scratch:
         _prepare(Path(scratch), settings.base)
-        curves: dict[str, list[list[float]]] = {engine: [] for engine in ENGINES}
-        for number, seed in enumerate(settings.seeds):
-            for engine in ENGINES if number % 2 == 0 else reversed(ENGINES):
-                curve = _apart(settings, engine, seed, Path(scratch))
-                curves[engine].append(curve)
-                print(f"{engine}, seed {seed}: {', '.join(f'{loss:.3f}' for loss in curve)}", flush=True)
-    verdicts = {engine: compare(curves[STOCK], curves[engine]) for engine in ENGINES if engine != STOCK}
+        curves = _earlier(settings) if settings.add else {engine: {} for engine in ENGINES}
+        missing = [(seed, name) for seed, name in product(settings.seeds, ENGINES) if str(seed) not in curves[name]]
+        with ThreadPoolExecutor(settings.jobs) as pool:
+            running = {pool.submit(_apart, settings, name, seed, Path(scratch)): (seed, name) for seed, name in missing}
+            for done in as_completed(running):
+                seed, name = running[done]
+                curves[name][str(seed)] = done.result()
+                print(f"{name}, seed {seed}: {', '.join(f'{loss:.3f}' for loss in done.result())}", flush=True)
+                _write(settings, curves)
+    print(json.dumps(json.loads(settings.out.read_text(encoding="utf-8"))["verdicts"], indent=1))
+
+
+def _earlier(settings: Settings) -> dict[str, dict[str, list[float]]]:
+    """The curves of the record, by engine and seed.
+
+    Raises:
+        SystemExit: they were trained in another way.
+    """
+    record = json.loads(settings.out.read_text(encoding="utf-8"))
+    same = ("base", "learning_rate", "steps", "every", "batch_size")
+    if record["switches"] != ENGINES or any(record["settings"][name] != getattr(settings, name) for name in same):
+        raise SystemExit(f"{settings.out}: other switches or settings: leave --add away, or name another --out")
+    return {name: dict(record["curves"][name]) for name in ENGINES}
+
+
+def _write(settings: Settings, curves: dict[str, dict[str, list[float]]]) -> None:
+    """Write the record; engines are compared over the seeds that all of them have, once there are two."""
+    seeds = sorted(set.intersection(*(set(found) for found in curves.values())))
+    chosen = {name: [found[seed] for seed in seeds] for name, found in curves.items()}
+    rivals = [name for name in ENGINES if name != STOCK and len(seeds) > 1]
     record = {
         "benchmark": "quality",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -89,11 +121,10 @@ def main() -> None:
         "switches": ENGINES,
         "system": log_system_info(),
         "curves": curves,
-        "verdicts": verdicts,
+        "verdicts": {name: compare(chosen[STOCK], chosen[name]) for name in rivals},
     }
     settings.out.parent.mkdir(parents=True, exist_ok=True)
     settings.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(verdicts, indent=1))
 
 
 def compare(stock: list[list[float]], ours: list[list[float]]) -> dict[str, Any]:
