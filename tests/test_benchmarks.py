@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import stock, vocabulary
+from benchmarks import quality, stock, vocabulary
 from benchmarks.full_base import SIZES
 from benchmarks.limits import Limits, num_parameters
 from benchmarks.quality import compare
@@ -38,6 +38,33 @@ def test_the_comparison_wants_learning_and_a_difference_within_the_spread() -> N
     worse = compare(curves(2.0, 2.1, 1.9), curves(2.4, 2.5, 2.3))
     assert worse["counts"] and not worse["within"]
     assert not compare(curves(3.9, 3.9, 3.8), curves(3.9, 3.9, 3.8))["counts"]
+
+
+def test_a_quality_record_goes_on_with_what_it_has_and_only_compares_whole_seeds(tmp_path: Path, monkeypatch) -> None:
+    trained: list[tuple[str, int]] = []
+
+    def train(settings: quality.Settings, engine: str, seed: int, work: Path) -> list[float]:
+        trained.append((engine, seed))
+        if (engine, seed) == ("ours, all switches", 3):
+            raise KeyboardInterrupt
+        return [4.0, 2.0 + seed / 10]
+
+    def run(*flags: str) -> dict[str, Any]:
+        monkeypatch.setattr("sys.argv", ["quality", "--out", str(tmp_path / "record.json"), *flags])
+        quality.main()
+        return dict(json.loads((tmp_path / "record.json").read_text(encoding="utf-8")))
+
+    monkeypatch.setattr(quality, "_apart", train)
+    monkeypatch.setattr(quality, "_prepare", lambda work, base: None)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    monkeypatch.setattr(quality, "_apart", lambda *_: trained.append(("again", 0)) or [4.0, 2.3])
+    record, before = run("--add"), [*trained]
+    assert before.count(("again", 0)) == 2  # what the interruption left of the third seed
+    assert record["verdicts"]["ours, all switches"]["ours"] == pytest.approx(2.2)
+    assert run("--add", "--seeds", "1") and trained == before
+    with pytest.raises(SystemExit, match="other switches or settings"):
+        run("--add", "--steps", "100")
 
 
 def measured(*, seconds: float, cpu_s: float, **other: Any) -> Measurement:
