@@ -88,15 +88,15 @@ check-py312: ## check that the same pins resolve on Python 3.12 (PYTHON312=PATH 
 # The other rows of the table: the same without --only.
 HEADLINES = stock "no switch" "SDPA$$" "SDPA + mixed precision$$" "all three$$" "8-bit AdamW$$" "least memory$$"
 .PHONY: bench
-bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed at batch 4 and 2, memory, loading, quality
+bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed and memory at batch 4 and 2, loading
 	$(BIN)/python -m benchmarks.train_step --size full --device cpu --only $(HEADLINES)
 	$(BIN)/python -m benchmarks.train_step --size full --device cpu --batch-size 2 --only stock "SDPA$$" "mixed precision$$" \
 		--out benchmarks/results/train_step_full_cpu_batch2.json
 	$(BIN)/python -m benchmarks.dataloader --device cpu
-	$(BIN)/python -m benchmarks.quality
 
 .PHONY: bench-all
-bench-all: $(RUNTIME) ## the grid: training steps beside stock coqui-tts by batch size, threads and clip length (hours; it resumes)
+bench-all: $(RUNTIME) ## quality of the switches, and the grid by batch size, threads and clip length (hours; the grid resumes)
+	$(BIN)/python -m benchmarks.quality --jobs 2
 	$(BIN)/python -m benchmarks.grid $(ARGS)
 	$(BIN)/python -m benchmarks.preflight_error
 

@@ -19,7 +19,7 @@ from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 from utils.codec_training.training_state import learning_rate_share, load_progress, save_progress, set_learning_rate
 from utils.errors import UserError
-from utils.model.dvae import build_dvae
+from utils.model.dvae import build_dvae, needed_tensors
 from utils.model.mel import dvae_mel
 from utils.model.shapes import NUM_MELS
 from utils.model.weights import read_weights, write_weights
@@ -334,7 +334,7 @@ def read_dvae(file: Path) -> DiscreteVAE:
     state = read_weights(file)
     dvae = build_dvae(state)
     assert isinstance(dvae, DiscreteVAE)
-    if lacking := sorted(set(dvae.state_dict()) - set(state)):
+    if lacking := sorted(set(needed_tensors(dvae.state_dict())) - set(state)):
         raise UserError(
             what=f"the DVAE cannot be trained on: its file lacks {lacking[0]} and {len(lacking) - 1} more",
             where=str(file),

@@ -106,7 +106,8 @@ def run_base(run: Path) -> Base:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
     project = run.absolute().parent.parent
-    folder = where_it_lies(folder, project, project / "dataset")
+    # Beside the output folder lies a base that was named by a relative path, and was moved with it.
+    folder = where_it_lies(folder, project, project / "dataset", project.parent.parent)
     if not folder.is_dir():
         raise UserError(
             what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
