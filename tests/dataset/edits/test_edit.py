@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,9 @@ def test_the_last_edits_are_undone_one_by_one(project):
     restore(project, second)
     assert num_undoable(project) == 3
     assert [undo(project).kind for _ in range(3)] == ["restored", "excluded", "text"]
-    assert sorted(current_clips(project), key=lambda clip: clip.clip) == sorted(before, key=lambda clip: clip.clip)
+    after = {clip.clip: clip for clip in current_clips(project)}
+    # How the base read the words of the first one is known again after the next preparation.
+    assert after == {clip.clip: replace(clip, read="") if clip.clip == first else clip for clip in before}
     with pytest.raises(UserError, match="no edit to undo"):
         undo(project)
 
@@ -170,8 +173,13 @@ def test_several_clips_are_excluded_together_or_not_at_all(project):
     with pytest.raises(UserError, match="last"):
         exclude(project, *clips)
     assert all(clip.status == "used" for clip in current_clips(project))
+    train = next(clip.clip for clip in current_clips(project) if clip.split == "train")
+    exclude(project, train)
     with pytest.raises(UserError, match="no recording"):
-        restore(project, clips[0], "wavs/none.wav")
+        restore(project, train, "wavs/none.wav")
+    with pytest.raises(UserError, match="already in use"):
+        restore(project, train, next(clip for clip in clips if clip != train))
+    assert [clip.clip for clip in current_clips(project) if clip.status != "used"] == [train]
 
 
 def test_words_the_base_has_not_seen_yet_are_not_shown_as_read(project):

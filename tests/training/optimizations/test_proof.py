@@ -85,6 +85,28 @@ def event(name: str) -> FunctionEvent:
     return FunctionEvent(id=0, name=name, thread=0, start_us=0, end_us=1)
 
 
+def test_operations_that_are_tried_before_compiled_code_runs_do_not_count() -> None:
+    block, region, conditioning = (
+        event(n) for n in ("transformer block", "Torch-Compiled Region: 1/0", "Torch-Compiled Region: 0/0")
+    )
+    eager, template, traced = event("transformer block"), event("ApplyTemplate"), event("PythonDispatchMode")
+    tried, ran, applied, of_eager = (
+        event(n) for n in ("aten::_softmax", "aten::baddbmm", "aten::_softmax", "aten::_softmax")
+    )
+    tried_elsewhere, ran_elsewhere, perceiver = (
+        event(n) for n in ("aten::_softmax", "aten::baddbmm", "MatrixAttention")
+    )
+    parents = [(tried, block), (region, block), (ran, region), (applied, template), (of_eager, eager)]
+    for inner, outer in [*parents, (traced, tried_elsewhere), (ran_elsewhere, conditioning)]:
+        inner.cpu_parent = outer
+    found = StepRecord()
+    blocks = [block, tried, region, ran, template, applied, eager, of_eager]
+    count_kernels([tried_elsewhere, traced, conditioning, ran_elsewhere, perceiver, *blocks], found)
+    assert found.kernels == {"matrix products (CPU)": 1, "explicit softmax": 1}
+    assert found.other_kernels == {"matrix products (CPU)": 2}
+    assert (found.passes, found.compiled, found.hidden) == (2, 1, 0)
+
+
 def test_fused_attention_elsewhere_proves_nothing_of_the_blocks() -> None:
     """The perceiver's one fused call used to be enough for "on"."""
     gpt = make_gpt(sdpa=True)

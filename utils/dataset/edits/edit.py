@@ -325,7 +325,8 @@ def _keep_words(project: Project, places: Mapping[str, Place]) -> None:
     for item in report.clips:
         place = places.get(item.clip) if item.clip else None
         if place and (item.status == "used" or can_be_restored(item)):
-            item = replace(item, text=place[1].text, speaker=place[1].speaker, split=place[0])
+            read = item.read if place[1].text == item.text else ""
+            item = replace(item, text=place[1].text, read=read, speaker=place[1].speaker, split=place[0])
         clips.append(item)
     if clips != report.clips:
         with replacing(project.report) as temporary:

@@ -53,7 +53,11 @@ _BLOCK = "transformer block"
 _COMPILED = "Torch-Compiled Region"
 """Begins the name of what torch.compile made of a function, where it runs."""
 _COMPILING = "(dynamo_timed)"
-"""Ends the names of torch.compile's phases: operations within are tried on tensors without numbers, not run."""
+"""Ends the names of torch.compile's phases, where it records them: operations within are tried on tensors without
+numbers, not run."""
+_DISPATCHED = "PythonDispatchMode"
+_TRIED = {"ApplyTemplate", _DISPATCHED}
+"""What such operations are also a part of."""
 
 
 @dataclass(kw_only=True)
@@ -252,25 +256,34 @@ def kernel_of(operation: str) -> str | None:
 
 def count_kernels(events: Iterable[FunctionEvent], record: StepRecord) -> None:
     """Attention kernels of the blocks, pass by pass, and of all else."""
-    passes: dict[int, Counter[str]] = {}
-    compiled: set[int] = set()
+    events = list(events)
+    passes: dict[int, Counter[str]] = {id(event): Counter() for event in events if event.name == _BLOCK}
+    compiled = {_block_of(event) for event in events if event.name.startswith(_COMPILED)}
+    dispatched = {id(outer) for event in events if event.name == _DISPATCHED for outer in _ancestors(event)}
     for event in events:
-        if event.name == _BLOCK:
-            passes.setdefault(id(event), Counter())
-        around = list(_ancestors(event))
-        block = next((id(outer) for outer in around if outer.name == _BLOCK), None)
-        if block is not None and event.name.startswith(_COMPILED):
-            compiled.add(block)
-        kernel = kernel_of(event.name)
+        kernel, around = kernel_of(event.name), list(_ancestors(event))
         if kernel is None:
             continue
-        if any(outer.name in KERNELS or outer.name.endswith(_COMPILING) for outer in around):
+        if any(outer.name in KERNELS or outer.name in _TRIED or outer.name.endswith(_COMPILING) for outer in around):
             continue  # A part of a kernel that is counted, or an operation that was only tried.
+        block, is_compiled = _block_of(event), any(outer.name.startswith(_COMPILED) for outer in around)
+        if block is None:
+            tried = not is_compiled and None in compiled and id(event) in dispatched
+        else:
+            # Before a pass runs compiled code, it is tried; behind it is the backward pass of such code.
+            tried = is_compiled != (block in compiled)
+        if tried:
+            continue
         seen = record.other_kernels if block is None else passes.setdefault(block, Counter())
         seen[kernel] += 1
-    record.passes, record.compiled = len(passes), len(compiled)
+    record.passes, record.compiled = len(passes), len(compiled - {None})
     record.hidden = sum(not kernels for kernels in passes.values())
     record.kernels = sum(passes.values(), Counter())
+
+
+def _block_of(event: FunctionEvent) -> int | None:
+    """The pass of a block that an operation is a part of."""
+    return next((id(outer) for outer in _ancestors(event) if outer.name == _BLOCK), None)
 
 
 def _ancestors(event: FunctionEvent) -> Iterator[FunctionEvent]:
