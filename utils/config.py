@@ -31,6 +31,7 @@ SentenceGrouping = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 BestBy = Literal["speech", "loss"]
 AttentionKernel = Literal["auto", "torch", "flash-attn", "explicit"]
+GradientCompression = Literal["none", "bf16"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 
@@ -78,6 +79,9 @@ class TrainConfig(Config):
     """Fixes shuffling, conditioning crops and dropout."""
     processes: int = 1
     """Processes that train together on this computer, each with a GPU and a batch of its own; 0 is one for each GPU."""
+    compress_gradients: GradientCompression = "none"
+    """Data type in which several processes send each other their gradients: none, as they are in float32; bf16, in half
+    the bytes, rounded."""
     threads: int | None = None
     """CPU threads that the training process computes with; as many as it may use when not given."""
     num_workers: int | None = None

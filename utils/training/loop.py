@@ -115,6 +115,7 @@ def evaluate(services: Services) -> Losses | None:
     lost: list[str] = []
 
     def batches() -> Iterator[Batch]:
+        lost.clear()  # of an attempt that ran out of memory
         for batch in services.eval_loader:
             lost.extend(batch.lost)
             if lost or services.stop.number is not None:

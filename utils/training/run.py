@@ -199,7 +199,7 @@ def _log_start(state: RunState, services: Services, plan: RunPlan, data: Trainin
         device=str(services.trainer.device),
         processes=services.trainer.accelerator.num_processes,
         global_batch=plan.config.batch_size * services.loaders.batches_per_step,
-        buckets=services.trainer.buckets,
+        buckets=summed.buckets if (summed := services.trainer.gradient_sum) else None,
         total_steps=services.total_steps(state),
         resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
         changed=sorted(plan.resumed.changed) if plan.resumed else [],
