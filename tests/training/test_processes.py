@@ -8,8 +8,10 @@ import os
 import re
 import signal
 import socket
+import time
 from functools import partial
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ import torch
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.checkpoints.layout import MODEL_FILE
-from utils.checkpoints.store import Checkpoints, verify
+from utils.checkpoints.store import Checkpoints, load_checkpoint, verify
 from utils.cli.train import main
 from utils.errors import UserError
 from utils.events import Event, read_events
@@ -79,12 +81,29 @@ def run_out_of_memory(rank: int) -> None:
     gradient_sum.DistributedDataParallel = partial(gradient_sum.DistributedDataParallel, bucket_cap_mb=0.5)
 
 
+HANG_S = 25.0
+"""So long a process does not answer that hangs."""
+
+
+def hang_inside_a_step(rank: int) -> None:
+    """The second process hangs in the forward pass of step 3, when the first one waits for its gradients."""
+    gather = Trainer._gather
+
+    def hung(trainer: Trainer, batches: list) -> Gathered:
+        if rank == 1 and trainer.num_steps == 2:
+            time.sleep(HANG_S)
+        return gather(trainer, batches)
+
+    Trainer._gather = hung
+
+
 FAULTS = {
     "lost": lambda: setattr(batches_module, "_read", unreadable),
+    "hung": lambda: time.sleep(HANG_S),
     "signalled": lambda: os.kill(os.getpid(), signal.SIGTERM),
 }
 """What befalls one process and not the other, after a step."""
-MODEL_FAULTS = {"memory": run_out_of_memory}
+MODEL_FAULTS = {"memory": run_out_of_memory, "hung inside": hang_inside_a_step}
 """What befalls the model of one process."""
 
 
@@ -109,10 +128,10 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fa
     main(flags)
 
 
-def launch(
+def start(
     processes: ForkServerContext, project: Project, *flags: str, fault: str = "", step: int = 0, world: int = WORLD
-) -> list[int]:
-    """Train in two processes, or another number; returns their exit statuses."""
+) -> list[BaseProcess]:
+    """Begin to train in two processes, or another number."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -121,6 +140,11 @@ def launch(
     children = [processes.Process(target=take_part, args=(rank, *arguments)) for rank in range(world)]
     for child in children:
         child.start()
+    return children
+
+
+def ended(children: list[BaseProcess], project: Project) -> list[int]:
+    """Exit statuses of processes that end by themselves."""
     for child in children:
         child.join(TIMEOUT_S)
     waiting = [child for child in children if child.exitcode is None]
@@ -128,6 +152,11 @@ def launch(
         child.kill()
     assert not waiting, f"one process waits for the other: {logs(project)}"
     return [child.exitcode for child in children]
+
+
+def launch(processes: ForkServerContext, project: Project, *flags: str, **how) -> list[int]:
+    """Train in two processes, or another number; returns their exit statuses."""
+    return ended(start(processes, project, *flags, **how), project)
 
 
 def logs(project: Project) -> str:
@@ -172,6 +201,8 @@ def test_two_processes_train_like_one_that_accumulates(processes: ForkServerCont
         losses = [event["loss"] for event in theirs]
         assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=limit)
     assert_same_weights(shared, one.folder)
+    proof = events_of(shared, "optimizations")[-1]["switches"]["compress_gradients"]
+    assert proof["state"] == "off" and "MB in float32 sent" in proof["observed"]
     told = [[share["rank"] for share in event["ranks"]] for event in events_of(shared, "ranks")]
     assert told == [[0, 1]] * 3, "each epoch's"
     for event in events_of(shared, "ranks"):
@@ -199,6 +230,29 @@ def test_out_of_memory_in_one_process_is_answered_by_both(processes: ForkServerC
         mine, theirs = ([event["loss"] for event in events_of(run, kind)] for run in (shared, one.folder))
         assert len(mine) == count and mine == pytest.approx(theirs, rel=0, abs=1e-5)
     assert_same_weights(shared, one.folder)
+
+
+@pytest.mark.parametrize("fault", ["hung inside", pytest.param("hung", marks=pytest.mark.slow)])
+def test_a_process_that_hangs_is_named_and_what_was_trained_is_saved(
+    processes: ForkServerContext, project: Project, fault: str
+) -> None:
+    assert begin(processes, project, "--rank-timeout", "0.1", fault=fault, step=2) == [2, 2], logs(project)
+    assert_saved(project.runs / "shared", step=2, end="failed")
+    error = events_of(project.runs / "shared")[-1]["error"]
+    assert "process 1 of 2 does not answer: it hangs (the others waited up to 0.1 min" in error and "--resume" in error
+
+
+def test_gradients_are_sent_in_bf16_where_that_is_wanted(processes: ForkServerContext, project: Project) -> None:
+    flags = ("--dropout", "0", "--num-epochs", "1", "--learning-rate", str(RATE))
+    assert begin(processes, project, *flags, "--compress-gradients", "bf16") == [0, 0], logs(project)
+    settings = {"num_epochs": 1, "batch_size": 1, "dropout": 0.0, "learning_rate": RATE, "device": "cpu"}
+    one, shared = fine_tune(config_of(project, **settings, grad_accumulation=WORLD)), project.runs / "shared"
+    size = sum(tensor.numel() for tensor in load_checkpoint(one.checkpoint.parent).values())
+    proof = events_of(shared, "optimizations")[-1]["switches"]["compress_gradients"]
+    assert (proof["state"], proof["asked"]) == ("on", "bf16")
+    assert proof["observed"] == f"{2 * size / 1e6:.1f} MB in bfloat16 sent by each process a step"
+    mine, theirs = ([event["loss"] for event in events_of(run, "step")] for run in (shared, one.folder))
+    assert mine != theirs and mine == pytest.approx(theirs, rel=0, abs=2e-3)
 
 
 def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkServerContext, project: Project) -> None:
