@@ -13,7 +13,7 @@ from utils.training.optimizer.precision import PATIENCE
 
 GRACE_S = 5.0
 """When one does not answer, the others have so long to come to the same point."""
-NETWORK_SIGNS = ("gloo", "Gloo", "NCCL", "Connection", "Timed out", "Broken pipe")
+NETWORK_SIGNS = ("gloo", "nccl", "connection", "peer", "socket", "broken pipe", "timed out", "timeout")
 """In messages of sums that another process did not take part in."""
 
 LAST_SAVE = timedelta(minutes=1)
@@ -56,7 +56,7 @@ class Peers:
         try:
             yield
         except RuntimeError as error:
-            if any(sign in str(error) for sign in NETWORK_SIGNS):
+            if any(sign in str(error).lower() for sign in NETWORK_SIGNS):
                 self._meet(timedelta(seconds=GRACE_S))
             raise
         finally:
