@@ -65,8 +65,9 @@ def run_out_of_memory(rank: int) -> None:
 
     def limited(self: XttsGpt, batch: PackedBatch, cond_mels: torch.Tensor) -> GptLosses:
         clips = len(cond_mels)
-        is_first_fault = self.training and rank == 1 and step == 1 and clips > 2
-        if is_first_fault or (not self.training and rank == 0 and clips > 1):
+        if not self.training and rank == 0 and clips > 1:
+            raise MemoryError  # without a message, as Python raises it
+        if self.training and rank == 1 and step == 1 and clips > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         is_second_fault = self.training and rank == 1 and step in pending and clips == 1
         hook = self.conditioning_perceiver.register_full_backward_hook(fail) if is_second_fault else None

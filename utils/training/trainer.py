@@ -26,7 +26,7 @@ from utils.training.data.load import TrainingData, load_data
 from utils.training.data.loaders import Loaders
 from utils.training.optimizations.compiler import mark_step
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
-from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, make_gradient_sum, total_norm
+from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, make_gradient_sum, total_norm, words_of
 from utils.training.optimizer.make import make_schedule, set_schedule
 from utils.training.optimizer.plain_adamw import PlainAdamW
 from utils.training.optimizer.precision import DTYPES, make_accelerator
@@ -280,7 +280,7 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             if self.accelerator.num_processes == 1 or not is_out_of_memory(error):
                 raise
-            failure = str(error)
+            failure = words_of(error)
         *totals, failed = self._summed(*counts.tolist(), bool(failure))
         if failed:
             raise OutOfMemoryInRun(failure)

@@ -35,6 +35,11 @@ class OutOfMemoryInRun(MemoryError):
         """Whether it is this process."""
 
 
+def words_of(error: BaseException) -> str:
+    """What an error says, never empty: Python's own MemoryError says nothing."""
+    return str(error) or type(error).__name__
+
+
 class GradientSum:
     """Wraps a model for training in several processes.
 
@@ -97,7 +102,7 @@ class GradientSum:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            failure = str(error)
+            failure = words_of(error)
         # Outside the handler: the traceback held on to the activations of the failed pass.
         if failure and self._sizes is not None:
             for size in self._sizes[self._num_summed :]:
