@@ -82,8 +82,11 @@ def run_out_of_memory(rank: int) -> None:
     gradient_sum.DistributedDataParallel = partial(gradient_sum.DistributedDataParallel, bucket_cap_mb=0.5)
 
 
-HANG_S = 25.0
-"""So long a process does not answer that hangs."""
+def hang() -> None:
+    """Until the other process has written the run's end."""
+    (events,) = Path().glob("*/runs/shared/events.jsonl")
+    while not list(read_events(events, kind="failed")):
+        time.sleep(0.2)
 
 
 def hang_inside_a_step(rank: int) -> None:
@@ -92,7 +95,7 @@ def hang_inside_a_step(rank: int) -> None:
 
     def hung(trainer: Trainer, batches: list) -> Gathered:
         if rank == 1 and trainer.num_steps == 2:
-            time.sleep(HANG_S)
+            hang()
         return gather(trainer, batches)
 
     Trainer._gather = hung
@@ -100,7 +103,7 @@ def hang_inside_a_step(rank: int) -> None:
 
 FAULTS = {
     "lost": lambda: setattr(batches_module, "_read", unreadable),
-    "hung": lambda: time.sleep(HANG_S),
+    "hung": hang,
     "signalled": lambda: os.kill(os.getpid(), signal.SIGTERM),
 }
 """What befalls one process and not the other, after a step."""
@@ -110,6 +113,7 @@ MODEL_FAULTS = {"memory": run_out_of_memory, "hung inside": hang_inside_a_step}
 
 def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fault_step: int, output: Path) -> None:
     """In a process of its own: the real command as a launcher starts it, with a fault in one of them."""
+    os.chdir(output)
     log_file = os.open(output / f"process-{rank}.log", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
     os.dup2(log_file, 1)
     os.dup2(log_file, 2)
