@@ -31,6 +31,7 @@ SentenceGrouping = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 BestBy = Literal["speech", "loss"]
 AttentionKernel = Literal["auto", "torch", "flash-attn", "explicit"]
+GradientCompression = Literal["none", "bf16"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 
@@ -78,6 +79,11 @@ class TrainConfig(Config):
     """Fixes shuffling, conditioning crops and dropout."""
     processes: int = 1
     """Processes that train together on this computer, each with a GPU and a batch of its own; 0 is one for each GPU."""
+    compress_gradients: GradientCompression = "none"
+    """Data type in which several processes send each other their gradients: none, as they are in float32; bf16, in half
+    the bytes, rounded."""
+    rank_timeout: float = 30.0
+    """Minutes that processes wait for one of them in training; then the run saves, ends and names it."""
     threads: int | None = None
     """CPU threads that the training process computes with; as many as it may use when not given."""
     num_workers: int | None = None
@@ -172,6 +178,8 @@ class TrainConfig(Config):
             found.append(f"dropout is {self.dropout}; use a share from 0 to 0.5")
         if self.checkpoint_minutes < 0:
             found.append(f"checkpoint_minutes is {self.checkpoint_minutes}; use 0 (off) or more")
+        if not 0 < self.rank_timeout < math.inf:
+            found.append(f"rank_timeout is {self.rank_timeout}; use more than 0 minutes, such as 30")
         if self.max_hours is not None and not self.max_hours > 0:
             found.append(f"max_hours is {self.max_hours}; use more than 0, such as 8")
         if self.allow_changes and self.resume is None:

@@ -176,6 +176,14 @@ SWITCHES = (
         ),
     ),
     Switch(
+        field="compress_gradients",
+        label="Compressed gradients",
+        short="compressed gradients",
+        help="Several processes send each other their gradients in bf16, half the bytes, for slow networks.",
+        off="none",
+        on="bf16",
+    ),
+    Switch(
         field="freeze_conditioning",
         label="Frozen conditioning encoder",
         short="frozen conditioning encoder",

@@ -5,9 +5,13 @@ only one of them, too. The others must hear of it, or they would wait for it in 
 """
 
 import os
+import re
 import signal
 import socket
+import time
+from functools import partial
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -16,20 +20,26 @@ import torch
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.checkpoints.layout import MODEL_FILE
-from utils.checkpoints.store import Checkpoints, verify
+from utils.checkpoints.store import Checkpoints, load_checkpoint, verify
 from utils.cli.train import main
 from utils.errors import UserError
 from utils.events import Event, read_events
+from utils.model.gpt import GptLosses, XttsGpt
+from utils.model.packing import PackedBatch
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.training import loop as loop_module
 from utils.training.data import batches as batches_module
+from utils.training.optimizer import gradient_sum
 from utils.training.plan import micro_batches_of, plan_run
 from utils.training.run import fine_tune
+from utils.training.trainer import Gathered, Trainer
 
 WORLD = 2
 STEPS_PER_EPOCH = 3
 """Six clips, one for each process in a step."""
+RATE = 1e-4
+"""Learning rate where runs are compared: at the tiny base's own, AdamW's first steps magnify rounded gradients."""
 TIMEOUT_S = 240
 """Processes that have not ended by then wait for each other."""
 
@@ -38,15 +48,72 @@ def unreadable(*_: object) -> torch.Tensor:
     raise UserError(what="a drive of this process is gone")
 
 
+def run_out_of_memory(rank: int) -> None:
+    """In the second process: in step 1 the forward pass of more than two clips fails, and in step 4 once the last
+    backward pass, half-way, when some buckets are being summed already. In the first: evaluating two clips."""
+    forward, gather, sums = XttsGpt.forward, Trainer._gather, []
+    step, pending = 0, [4]
+
+    def watched(trainer: Trainer, batches: list) -> Gathered:
+        nonlocal step
+        step, sums[:] = trainer.num_steps + 1, [trainer.gradient_sum]
+        return gather(trainer, batches)
+
+    def fail(*_: object) -> None:
+        os.write(1, f"{sums[0]._num_summed} of {len(sums[0]._sizes)} buckets\n".encode())
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def limited(self: XttsGpt, batch: PackedBatch, cond_mels: torch.Tensor) -> GptLosses:
+        clips = len(cond_mels)
+        if not self.training and rank == 0 and clips > 1:
+            raise MemoryError  # without a message, as Python raises it
+        if self.training and rank == 1 and step == 1 and clips > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        is_second_fault = self.training and rank == 1 and step in pending and clips == 1
+        hook = self.conditioning_perceiver.register_full_backward_hook(fail) if is_second_fault else None
+        losses = forward(self, batch, cond_mels)
+        if hook is not None:
+            hook.remove()  # from later passes; this one has it
+            pending.clear()
+        return losses
+
+    Trainer._gather, XttsGpt.forward = watched, limited
+    # As many buckets of a tiny model as of a large one.
+    gradient_sum.DistributedDataParallel = partial(gradient_sum.DistributedDataParallel, bucket_cap_mb=0.5)
+
+
+def hang() -> None:
+    """Until the other process has written the run's end."""
+    (events,) = Path().glob("*/runs/shared/events.jsonl")
+    while not list(read_events(events, kind="failed")):
+        time.sleep(0.2)
+
+
+def hang_inside_a_step(rank: int) -> None:
+    """The second process hangs in the forward pass of step 3, when the first one waits for its gradients."""
+    gather = Trainer._gather
+
+    def hung(trainer: Trainer, batches: list) -> Gathered:
+        if rank == 1 and trainer.num_steps == 2:
+            hang()
+        return gather(trainer, batches)
+
+    Trainer._gather = hung
+
+
 FAULTS = {
     "lost": lambda: setattr(batches_module, "_read", unreadable),
+    "hung": hang,
     "signalled": lambda: os.kill(os.getpid(), signal.SIGTERM),
 }
-"""What befalls one process and not the other."""
+"""What befalls one process and not the other, after a step."""
+MODEL_FAULTS = {"memory": run_out_of_memory, "hung inside": hang_inside_a_step}
+"""What befalls the model of one process."""
 
 
 def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fault_step: int, output: Path) -> None:
-    """In a process of its own: the real command as a launcher starts it, with a fault in the last process."""
+    """In a process of its own: the real command as a launcher starts it, with a fault in one of them."""
+    os.chdir(output)
     log_file = os.open(output / f"process-{rank}.log", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
     os.dup2(log_file, 1)
     os.dup2(log_file, 2)
@@ -59,14 +126,17 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fa
         if rank == world - 1 and services.trainer.num_steps == fault_step:
             FAULTS[fault]()
 
-    loop_module.log_step = then_fault
+    if fault in MODEL_FAULTS:
+        MODEL_FAULTS[fault](rank)
+    else:
+        loop_module.log_step = then_fault
     main(flags)
 
 
-def launch(
+def start(
     processes: ForkServerContext, project: Project, *flags: str, fault: str = "", step: int = 0, world: int = WORLD
-) -> list[int]:
-    """Train in two processes, or another number; returns their exit statuses."""
+) -> list[BaseProcess]:
+    """Begin to train in two processes, or another number."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -75,6 +145,11 @@ def launch(
     children = [processes.Process(target=take_part, args=(rank, *arguments)) for rank in range(world)]
     for child in children:
         child.start()
+    return children
+
+
+def ended(children: list[BaseProcess], project: Project) -> list[int]:
+    """Exit statuses of processes that end by themselves."""
     for child in children:
         child.join(TIMEOUT_S)
     waiting = [child for child in children if child.exitcode is None]
@@ -82,6 +157,11 @@ def launch(
         child.kill()
     assert not waiting, f"one process waits for the other: {logs(project)}"
     return [child.exitcode for child in children]
+
+
+def launch(processes: ForkServerContext, project: Project, *flags: str, **how) -> list[int]:
+    """Train in two processes, or another number; returns their exit statuses."""
+    return ended(start(processes, project, *flags, **how), project)
 
 
 def logs(project: Project) -> str:
@@ -104,9 +184,17 @@ def assert_saved(folder: Path, *, step: int, end: str) -> None:
     assert (event["kind"], event["step"]) == (end, step)
 
 
+def assert_same_weights(run: Path, other: Path) -> None:
+    mine, theirs = (read_weights(next(folder.glob("checkpoints/step-*")) / MODEL_FILE) for folder in (run, other))
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
+
+
 def test_two_processes_train_like_one_that_accumulates(processes: ForkServerContext, project: Project) -> None:
-    assert begin(processes, project, "--dropout", "0", "--eval-batch-size", "1") == [0, 0], logs(project)
-    one = fine_tune(config_of(project, num_epochs=3, batch_size=1, grad_accumulation=WORLD, dropout=0.0, device="cpu"))
+    flags = ("--dropout", "0", "--eval-batch-size", "1", "--learning-rate", str(RATE))
+    assert begin(processes, project, *flags) == [0, 0], logs(project)
+    settings = {"num_epochs": 3, "batch_size": 1, "dropout": 0.0, "learning_rate": RATE, "device": "cpu"}
+    one = fine_tune(config_of(project, **settings, grad_accumulation=WORLD))
     shared = project.runs / "shared"
     started = [events_of(folder, "started")[0] for folder in (shared, one.folder)]
     assert [event["processes"] for event in started] == [WORLD, 1]
@@ -117,17 +205,67 @@ def test_two_processes_train_like_one_that_accumulates(processes: ForkServerCont
         assert [[event[key] for key in keys] for event in mine] == [[event[key] for key in keys] for event in theirs]
         losses = [event["loss"] for event in theirs]
         assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=limit)
-    mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / MODEL_FILE) for run in (shared, one.folder))
-    for name, tensor in theirs.items():
-        torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
+    assert_same_weights(shared, one.folder)
+    proof = events_of(shared, "optimizations")[-1]["switches"]["compress_gradients"]
+    assert proof["state"] == "off" and "MB in float32 sent" in proof["observed"]
+    told = [[share["rank"] for share in event["ranks"]] for event in events_of(shared, "ranks")]
+    assert told == [[0, 1]] * 3, "each epoch's"
+    for event in events_of(shared, "ranks"):
+        assert all(share["audio_per_second"] > 0 and 0 <= share["data_share"] < 1 for share in event["ranks"])
+
+
+def test_out_of_memory_in_one_process_is_answered_by_both(processes: ForkServerContext, project: Project) -> None:
+    """Before the buckets are known and after, and while evaluating: the run is that of one that had enough memory."""
+    settings = {"batch_size": 3, "eval_batch_size": 2, "dropout": 0.0, "learning_rate": RATE}
+    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert begin(processes, project, *flags, "--num-epochs", "5", fault="memory") == [0, 0], logs(project)
+    shared = project.runs / "shared"
+    told = [event for event in events_of(shared, "warning") if event["source"] == "memory"]
+    assert [(event.get("micro_batch"), event.get("eval_batch"), event["ranks"]) for event in told] == [
+        (2, None, [1]),
+        (None, 1, [0]),
+        (1, None, [1]),
+    ]
+    assert "out of memory at step 4 in process 1 of 2: micro-batches have at most 1 clips" in told[-1]["message"]
+    begun, whole = re.findall(r"(\d+) of (\d+) buckets", (project.output / "process-1.log").read_text())[0]
+    assert 0 < int(begun) < int(whole), "the others wait for the rest"
+
+    one = fine_tune(config_of(project, **settings, num_epochs=5, grad_accumulation=WORLD, device="cpu"))
+    for kind, count in (("step", 5), ("eval", 5)):
+        mine, theirs = ([event["loss"] for event in events_of(run, kind)] for run in (shared, one.folder))
+        assert len(mine) == count and mine == pytest.approx(theirs, rel=0, abs=1e-5)
+    assert_same_weights(shared, one.folder)
+
+
+@pytest.mark.parametrize("fault", ["hung inside", pytest.param("hung", marks=pytest.mark.slow)])
+def test_a_process_that_hangs_is_named_and_what_was_trained_is_saved(
+    processes: ForkServerContext, project: Project, fault: str
+) -> None:
+    assert begin(processes, project, "--rank-timeout", "0.1", fault=fault, step=2) == [2, 2], logs(project)
+    assert_saved(project.runs / "shared", step=2, end="failed")
+    error = events_of(project.runs / "shared")[-1]["error"]
+    assert "process 1 of 2 does not answer: it hangs (the others waited up to 0.1 min" in error and "--resume" in error
+
+
+def test_gradients_are_sent_in_bf16_where_that_is_wanted(processes: ForkServerContext, project: Project) -> None:
+    flags = ("--dropout", "0", "--num-epochs", "1", "--learning-rate", str(RATE))
+    assert begin(processes, project, *flags, "--compress-gradients", "bf16") == [0, 0], logs(project)
+    settings = {"num_epochs": 1, "batch_size": 1, "dropout": 0.0, "learning_rate": RATE, "device": "cpu"}
+    one, shared = fine_tune(config_of(project, **settings, grad_accumulation=WORLD)), project.runs / "shared"
+    size = sum(tensor.numel() for tensor in load_checkpoint(one.checkpoint.parent).values())
+    proof = events_of(shared, "optimizations")[-1]["switches"]["compress_gradients"]
+    assert (proof["state"], proof["asked"]) == ("on", "bf16")
+    assert proof["observed"] == f"{2 * size / 1e6:.1f} MB in bfloat16 sent by each process a step"
+    mine, theirs = ([event["loss"] for event in events_of(run, "step")] for run in (shared, one.folder))
+    assert mine != theirs and mine == pytest.approx(theirs, rel=0, abs=2e-3)
 
 
 def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkServerContext, project: Project) -> None:
     """Three micro-batches an epoch, two a step: in each epoch's last step the second process has nothing of its own."""
-    settings = {"num_epochs": 3, "batch_size": 2, "dropout": 0.1, "device": "cpu"}
+    settings = {"num_epochs": 3, "batch_size": 2, "dropout": 0.1, "learning_rate": RATE, "device": "cpu"}
     whole = fine_tune(config_of(project, **settings, grad_accumulation=WORLD))
     folder, resume = project.runs / "shared", ("--resume", str(project.runs / "shared"))
-    flags = ("--batch-size", "2", "--dropout", "0.1")
+    flags = ("--batch-size", "2", "--dropout", "0.1", "--learning-rate", str(RATE))
     assert begin(processes, project, *flags, fault="signalled", step=1) == [0, 143], logs(project)
     assert launch(processes, project, *resume, world=1, fault="signalled", step=4) == [143], logs(project)
     assert launch(processes, project, *resume) == [0, 0], logs(project)
@@ -138,9 +276,7 @@ def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkS
     for key in ("loss", "lr", "audio_s"):
         mine, theirs = ([event[key] for event in events_of(run, "step")] for run in (folder, whole.folder))
         assert mine == pytest.approx(theirs, rel=0, abs=1e-5), key
-    mine, theirs = (read_weights(next(run.glob("checkpoints/step-*")) / MODEL_FILE) for run in (folder, whole.folder))
-    for name, tensor in theirs.items():
-        torch.testing.assert_close(mine[name], tensor, rtol=0, atol=1e-5, msg=name)
+    assert_same_weights(folder, whole.folder)
 
     plan = plan_run(config_of(project, resume=folder, device="cpu"))
     assert micro_batches_of(plan, 1, can_accumulate=True) == WORLD

@@ -15,6 +15,7 @@ from utils.errors import UserError
 from utils.performance_utils import timing, useful_flops
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
+from utils.training.peers import ProcessLost
 from utils.training.restore import files_of
 from utils.training.state import RunState, Services, best_loss_at
 from utils.training.trainer import Losses, StepResult
@@ -36,15 +37,23 @@ def fit(state: RunState, services: Services) -> End:
     """Train until the last epoch, a limit or a request to stop; whatever is trained by then is saved.
 
     Raises:
-        UserError: the numbers went wrong for good, a recording is gone, or the end could not be saved.
+        UserError: the numbers went wrong for good, a recording is gone, a process does not answer, or the end could
+            not be saved.
     """
     try:
-        ended = train_epochs(state, services)
+        with services.peers.limited():
+            ended = train_epochs(state, services)
     except ClipLost:
         # The weights are sound: nothing but the unread clip is missing.
         save(state, services, wait=True)
         # A launcher that sees one process end with a fault ends the others, also in the middle of their save.
         services.trainer.accelerator.wait_for_everyone()
+        raise
+    except ProcessLost:
+        # Weights and place are those of the last step that all have taken.
+        services.trainer.discard()
+        save(state, services, wait=True)
+        services.peers.part()
         raise
     # What is under way may be the end already.
     services.sampling.poll(services.saver.finish())
@@ -62,6 +71,7 @@ def train_epochs(state: RunState, services: Services) -> End:
         host.begin("data")
         for batches in services.loaders.grouped(loader, state.batches_done):
             host.begin("step")
+            services.peers.meet()
             require_readable(services, [fault for batch in batches for fault in batch.lost])
             result = services.recovery.step(batches)
             done = state.batches_done + services.trainer.accelerator.num_processes * len(batches)
@@ -115,6 +125,7 @@ def evaluate(services: Services) -> Losses | None:
     lost: list[str] = []
 
     def batches() -> Iterator[Batch]:
+        lost.clear()  # of an attempt that ran out of memory
         for batch in services.eval_loader:
             lost.extend(batch.lost)
             if lost or services.stop.number is not None:
@@ -227,7 +238,12 @@ def log_switches(services: Services, loader: DataLoader) -> None:
         return
     trainer, before, scaler = services.trainer, services.switches_logged, services.trainer.scaler.is_enabled()
     proof = services.optimizations.report(
-        trainer.gpt, trainer.optimizer, scaler=scaler, loader=loader, release=trainer.release
+        trainer.gpt,
+        trainer.optimizer,
+        scaler=scaler,
+        loader=loader,
+        release=trainer.release,
+        gradient_sum=trainer.gradient_sum,
     )
     services.log.write("optimizations", step=trainer.num_steps, switches=proof)
     services.optimizations.has_news, services.switches_logged = False, proof

@@ -28,6 +28,7 @@ from utils.training.divergence import Divergence
 from utils.training.launch import num_processes
 from utils.training.loop import End, fit
 from utils.training.optimizer.precision import DTYPES
+from utils.training.peers import Peers
 from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
 from utils.training.restore import resume_run, tidy_checkpoints
@@ -179,6 +180,7 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
         resume_command=again,
         progress=progress.steps,
         tracker=PerformanceTracker(peak_flops=peak),
+        peers=Peers(setup.accelerator, config.rank_timeout, again),
         meter=RankMeter(trainer.device, setup.accelerator.process_index),
     )
 
@@ -199,7 +201,7 @@ def _log_start(state: RunState, services: Services, plan: RunPlan, data: Trainin
         device=str(services.trainer.device),
         processes=services.trainer.accelerator.num_processes,
         global_batch=plan.config.batch_size * services.loaders.batches_per_step,
-        buckets=services.trainer.buckets,
+        buckets=summed.buckets if (summed := services.trainer.gradient_sum) else None,
         total_steps=services.total_steps(state),
         resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
         changed=sorted(plan.resumed.changed) if plan.resumed else [],

@@ -20,6 +20,7 @@ FREE = (
         "num_epochs",
         "device",
         "processes",
+        "rank_timeout",
         "threads",
         "num_workers",
         "prefetch_factor",

@@ -19,6 +19,7 @@ from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
 from utils.training.optimizations.switch import Report
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.peers import Peers
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleQueue
 from utils.training.trainer import Trainer
@@ -89,6 +90,8 @@ class Services:
     progress: StepProgress | None
     tracker: PerformanceTracker
     """Throughput of this process."""
+    peers: Peers
+    """The other processes of the run."""
     meter: RankMeter
     """What this process does in an epoch, beside the others."""
     stop: StopRequest = field(default_factory=StopRequest)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LambdaLR
 
 from utils.bases.base import Base
@@ -19,12 +19,14 @@ from utils.events.progress import ProgressFn
 from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel, conditioning_mel
+from utils.performance_utils import is_out_of_memory
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
 from utils.training.data.load import TrainingData, load_data
 from utils.training.data.loaders import Loaders
 from utils.training.optimizations.compiler import mark_step
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, make_gradient_sum, total_norm, words_of
 from utils.training.optimizer.make import make_schedule, set_schedule
 from utils.training.optimizer.plain_adamw import PlainAdamW
 from utils.training.optimizer.precision import DTYPES, make_accelerator
@@ -89,12 +91,13 @@ class Trainer:
         model: the GPT.
         optimizer, schedule: over its parameters; the schedule is stepped with each optimizer step.
         mel: makes the conditioning encoder's input.
-        accelerator: device and processes; it wraps the model where there are several.
+        accelerator: device and processes.
         precision: fp32, bf16 or fp16.
         grad_clip_norm: gradients are scaled down to this L2 norm.
         seed: with the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one
             does, whichever process computes the micro-batch.
         release: lets the optimizer update inside the backward pass.
+        gradient_sum: wraps the model where there are several processes.
         watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
 
@@ -111,9 +114,10 @@ class Trainer:
         seed: int,
         watch: TrainingOptimizer | None = None,
         release: GradientRelease | None = None,
+        gradient_sum: GradientSum | None = None,
     ) -> None:
         self.gpt = model
-        self.model = accelerator.prepare_model(model)
+        self.gradient_sum = gradient_sum
         self.optimizer = optimizer
         self.schedule = schedule
         self.mel = mel
@@ -129,14 +133,6 @@ class Trainer:
         """Of the phases of training steps."""
         self.num_steps = 0
         """Optimizer steps done."""
-
-    @property
-    def buckets(self) -> str | None:
-        """How DistributedDataParallel sums gradients; None in a single process."""
-        model = self.model
-        if not isinstance(model, DistributedDataParallel):
-            return None
-        return "gradients lie in them" if model.gradient_as_bucket_view else "gradients are copied"
 
     @property
     def can_accumulate(self) -> bool:
@@ -180,7 +176,7 @@ class Trainer:
             return self._watch.attempt(self.gpt, lambda: self._gather(batches), self.discard)
 
     def _gather(self, batches: list[Batch]) -> Gathered:
-        self.model.train()
+        self.gpt.train()
         mark_step()
         if self.release is None:
             return self._backward(batches)
@@ -199,7 +195,17 @@ class Trainer:
         codes = sum(batch.packed.num_code_targets for batch in own)
         seconds = sum(batch.audio_seconds for batch in own)
         *counts, audio_seconds = self._summed(texts, codes, codes, seconds)
-        sums, seeded = torch.zeros(3, dtype=torch.float32, device=self.device), -1
+        sums = torch.zeros(3, dtype=torch.float32, device=self.device)
+        passes = partial(self._add_gradients, batches, counts, sums)
+        if self.gradient_sum is None:
+            passes()
+        else:
+            sums = self.gradient_sum.run(passes, sums)
+        return Gathered(sums=sums, counts=counts, audio_seconds=audio_seconds)
+
+    def _add_gradients(self, batches: list[Batch], counts: list[float], sums: Tensor) -> None:
+        """Run all passes of a step; `sums` receives the sums of its losses, [3]."""
+        seeded = -1
         for place, batch in enumerate(batches):
             is_last = place == len(batches) - 1
             # Once for all pieces of a micro-batch: they draw one after another, as they would in one.
@@ -208,21 +214,18 @@ class Trainer:
                 torch.manual_seed(hash((self.seed, self.num_steps, seeded)) & 0x7FFF_FFFF_FFFF_FFFF)
             with (
                 nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt),
-                nullcontext() if is_last else self.accelerator.no_sync(self.model),
+                nullcontext() if is_last or self.gradient_sum is None else self.gradient_sum.model.no_sync(),
             ):
-                losses = self._forward(batch)
+                losses = self._forward(batch, self.gradient_sum.model if self.gradient_sum else self.gpt)
                 self.clock.begin("backward")
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
                 loss = (loss + losses.reading / counts[2]) * (0 if batch.is_filler else 1)
                 # What moves weights at once must not begin with a loss that is not a number.
                 if self.release is None or math.isfinite(float(loss.detach())):
-                    # DistributedDataParallel averages over processes; these are shares of one sum.
-                    self.scaler.scale(loss * self.accelerator.num_processes).backward()
+                    self.scaler.scale(loss).backward()
                 self.clock.begin("")
             if not batch.is_filler:
                 sums += torch.stack(losses).detach()
-        reduced: Tensor = self.accelerator.reduce(sums, reduction="sum")
-        return Gathered(sums=reduced, counts=counts, audio_seconds=audio_seconds)
 
     def discard(self) -> None:
         """Forget gradients that were not applied."""
@@ -268,23 +271,30 @@ class Trainer:
     def evaluate(self, batches: Iterable[Batch]) -> Losses:
         """Mean losses over an evaluation set, without dropout; each process has a part of it."""
         self.gpt.eval()
-        sums, counts = torch.zeros(2, device=self.device), torch.zeros(2)
-        for batch in batches:
-            losses = self._evaluated(batch)
-            sums += torch.stack([losses.text, losses.codes])
-            counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
-        counts = torch.tensor(self._summed(*counts.tolist()))
-        text, codes = (self.accelerator.reduce(sums, reduction="sum").cpu() / counts).tolist()
+        sums, counts, failure = torch.zeros(2, device=self.device), torch.zeros(2), ""
+        try:
+            for batch in batches:
+                losses = self._evaluated(batch)
+                sums += torch.stack([losses.text, losses.codes])
+                counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
+        except (RuntimeError, MemoryError) as error:
+            if self.accelerator.num_processes == 1 or not is_out_of_memory(error):
+                raise
+            failure = words_of(error)
+        *totals, failed = self._summed(*counts.tolist(), bool(failure))
+        if failed:
+            raise OutOfMemoryInRun(failure)
+        text, codes = (self.accelerator.reduce(sums, reduction="sum").cpu() / torch.tensor(totals)).tolist()
         self.clock.take()  # of training steps alone
         return Losses(text=text, codes=codes)
 
     def _evaluated(self, batch: Batch) -> GptLosses:
         def forward() -> GptLosses:
-            return self._forward(batch, model=self.gpt)
+            return self._forward(batch, self.gpt)
 
         return forward() if self._watch is None else self._watch.attempt(self.gpt, forward, lambda: None)
 
-    def _forward(self, batch: Batch, model: torch.nn.Module | None = None) -> GptLosses:
+    def _forward(self, batch: Batch, model: torch.nn.Module) -> GptLosses:
         self.clock.begin("transfer")
         audio = batch.conditioning_audio.to(self.device, non_blocking=True)
         packed = batch.packed.to(self.device)
@@ -293,7 +303,7 @@ class Trainer:
         dtype = DTYPES[self.precision]
         # Each weight is used once in a forward pass: a cache of half-precision copies would only hold memory.
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32, cache_enabled=False):
-            losses: GptLosses = (model or self.model)(packed, mels)
+            losses: GptLosses = model(packed, mels)
             return losses
 
     def _fault(self, losses: Losses, grad_norm: float) -> str:
@@ -316,17 +326,6 @@ class Trainer:
     def any_process(self, *flags: bool) -> list[bool]:
         """For each flag whether it is set in any process, so that all do the same next."""
         return [count > 0 for count in self._summed(*flags)]
-
-
-def total_norm(parameters: Iterable[Tensor]) -> Tensor:
-    """L2 norm of all gradients, a float32 scalar, whatever their own data type."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norms: list[Tensor] = []
-    # All of a data type in one launch.
-    for dtype in {gradient.dtype for gradient in gradients}:
-        of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
-        norms += torch._foreach_norm(of_type, 2, torch.float32)
-    return torch.linalg.vector_norm(torch.stack(norms))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,4 +396,5 @@ def make_trainer(
         seed=config.seed,
         watch=optimizations,
         release=optimizations.release(optimizer),
+        gradient_sum=make_gradient_sum(gpt, accelerator, optimizations.switches.effective.compress_gradients),
     )

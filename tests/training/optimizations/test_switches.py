@@ -32,8 +32,9 @@ def test_plain_settings_ask_for_nothing_that_is_off() -> None:
 
 
 def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
-    found = switches(offload_optimizer=True, cuda_memory_fraction=0.5, compile="reduce-overhead")
-    assert set(found.off) == {"offload_optimizer", "cuda_memory_fraction", "compile"}
+    settings = {"offload_optimizer": True, "cuda_memory_fraction": 0.5, "compress_gradients": "bf16"}
+    found = switches(**settings, compile="reduce-overhead")
+    assert set(found.off) == {*settings, "compile"}
     assert found.optimizer == "fused"
     assert found.effective.cuda_memory_fraction is None and found.effective.compile == "off"
     assert "own memory" in found.off["offload_optimizer"]

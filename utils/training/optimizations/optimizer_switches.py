@@ -88,6 +88,18 @@ def _released(trace: Trace) -> Seen:
     return Seen(release.num_released == release.num_parameters, observed)
 
 
+def _compressing(asked: TrainConfig, device: torch.device) -> str | Off:
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Off("one process sends no gradients")
+    return asked.compress_gradients
+
+
+def _compressed(trace: Trace) -> Seen:
+    sent = trace.gradient_sum.sent if trace.gradient_sum else {}
+    parts = [f"{size / MB:.1f} MB in {str(dtype).removeprefix('torch.')}" for dtype, size in sent.items()]
+    return Seen(set(sent) == {torch.bfloat16}, f"{' and '.join(parts) or 'no gradients'} sent by each process a step")
+
+
 BEHAVIORS = {
     # Applied where the optimizer is made: see `Switches.optimizer`.
     "eight_bit_optimizer": Behavior(observe=_eight_bit, only_ours=NO_OPTIMIZER),
@@ -99,4 +111,9 @@ BEHAVIORS = {
         only_ours="only this project's optimizers update such weights",
     ),
     "gradient_release": Behavior(resolve=_releasing, observe=_released, only_ours=NO_OPTIMIZER),
+    "compress_gradients": Behavior(
+        resolve=_compressing,
+        observe=_compressed,
+        only_ours="only this project's trainer wraps models for several processes; use register_comm_hook",
+    ),
 }

@@ -11,6 +11,7 @@ from utils.model.gpt import XttsGpt
 from utils.model.packing import Layout
 from utils.switches import Switch
 from utils.training.optimizations.proof import StepRecord
+from utils.training.optimizer.gradient_sum import GradientSum
 from utils.training.optimizer.make import OptimizerKind
 from utils.training.optimizer.release import GradientRelease
 
@@ -60,6 +61,8 @@ class Trace:
     """Whether a gradient scaler is active."""
     loader: object
     """The training DataLoader."""
+    gradient_sum: GradientSum | None = None
+    """What sums the gradients of several processes."""
 
     @property
     def device(self) -> torch.device:

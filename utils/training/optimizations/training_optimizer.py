@@ -21,6 +21,7 @@ from utils.training.optimizations.compiler import failure, failures, num_graphs,
 from utils.training.optimizations.proof import StepRecord, record_step
 from utils.training.optimizations.switch import Report, Trace
 from utils.training.optimizations.switches import BEHAVIORS, choose_kernel, report, resolve
+from utils.training.optimizer.gradient_sum import GradientSum
 from utils.training.optimizer.make import make_optimizer
 from utils.training.optimizer.plain_adamw import PlainAdamW
 from utils.training.optimizer.release import GradientRelease
@@ -211,6 +212,7 @@ class TrainingOptimizer:
         scaler: bool,
         loader: object,
         release: GradientRelease | None,
+        gradient_sum: GradientSum | None = None,
     ) -> Report:
         """Each switch: what was asked, what the watched step showed, and why it is off if it is.
 
@@ -219,6 +221,7 @@ class TrainingOptimizer:
             scaler: whether a gradient scaler is active.
             loader: the training DataLoader.
             release: from `release`.
+            gradient_sum: of a trainer in several processes.
         """
         if self.foreign is not None:
             return self.states
@@ -232,6 +235,7 @@ class TrainingOptimizer:
                 release=release,
                 scaler=scaler,
                 loader=loader,
+                gradient_sum=gradient_sum,
             )
         )
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs, GradientAccumulationPlugin, InitProcessGroupKwargs
+from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 
 from utils.config import Device, Precision
 from utils.errors import UserError
@@ -86,11 +86,7 @@ def make_accelerator(device: Device) -> Accelerator:
         mixed_precision="no",
         dynamo_backend="no",
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-        kwargs_handlers=[
-            InitProcessGroupKwargs(timeout=PATIENCE),
-            # Gradients lie in the buckets that are summed: a copy of all of them less. There are no buffers to send.
-            DistributedDataParallelKwargs(gradient_as_bucket_view=True, broadcast_buffers=False),
-        ],
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
     )
     if device not in ("auto", accelerator.device.type):
         raise UserError(
