@@ -16,8 +16,9 @@ from utils.bases.base import XTTS_CROP
 from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.model.packing import STOPS
-from utils.training.data.batches import ClipDataset, Collate, EpochBatches, make_loader
+from utils.training.data.batches import ClipDataset, Collate, make_loader
 from utils.training.data.clips import TrainingClip
+from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
 from utils.training.optimizations.switches import resolve

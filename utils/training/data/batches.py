@@ -3,10 +3,8 @@
 Shapes: B clips, S samples of conditioning audio.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -25,14 +23,7 @@ from utils.jobs.stopping import leave_stops_to_trainer
 from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
 from utils.training.data.clips import TrainingClip
-
-BUCKET_BATCHES = 50
-"""Batches whose clips are sorted by length among themselves."""
-LENGTH_JITTER = 0.15
-"""Share by which lengths are blurred before sorting: a small dataset then still meets in new batches each epoch."""
-
-Place = tuple[int, int]
-"""(epoch, clip): all that a sample's randomness depends on, beside the seed."""
+from utils.training.data.epoch_batches import Place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,82 +132,6 @@ class ClipDataset(Dataset[Sample]):
         size = wanted if wanted <= length else length // 2
         start = int(random.integers(0, length - size + 1)) if self.training else 0
         return start, start + size
-
-
-class EpochBatches:
-    """Which clips form which batch: a new shuffle each epoch, fixed by the seed, clips of like length together.
-
-    Args:
-        lengths: of each clip's row, in positions.
-        batch_size: clips a batch.
-        seed: of the shuffle; None keeps the order.
-        balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
-            Otherwise clips of like length come together: rows of their own then need little padding.
-        rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
-            order of the batches does not depend on it.
-    """
-
-    def __init__(
-        self,
-        lengths: list[int],
-        batch_size: int,
-        *,
-        seed: int | None,
-        balanced: bool = False,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self.lengths = np.array(lengths)
-        self.batch_size = batch_size
-        self.seed = seed
-        self.balanced = balanced
-        self.rank = rank
-        self.world = world
-
-    def __len__(self) -> int:
-        """Batches an epoch, of all processes."""
-        return math.ceil(len(self.lengths) / self.batch_size)
-
-    def longest(self, num_epochs: int) -> int:
-        """Positions of the longest batch of so many epochs, for all processes."""
-        # Counted, in a tenth of a second for an epoch of 72 000 clips: as many of the longest clips are far more.
-        length_of = self.lengths.tolist().__getitem__
-        return max(sum(map(length_of, batch)) for epoch in range(num_epochs) for batch in self.everywhere(epoch))
-
-    def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
-        """The epoch's batches for this process, when all processes together have done `start` of them."""
-        batches = self.everywhere(number)
-        # Processes must compute equally many: the last round is filled up from the beginning. See `Batch.is_filler`.
-        rounds = math.ceil((len(batches) - start) / self.world)
-        for batch in islice(cycle(batches), start + self.rank, start + rounds * self.world, self.world):
-            yield [(number, clip) for clip in batch]
-
-    def spread(self, count: int) -> list[list[Place]]:
-        """The largest batch of an epoch, and `count` others that stand for all: evenly spread over the batches' sizes.
-
-        Fewer batches than that are taken several times.
-        """
-        batches = sorted(self.everywhere(0), key=self._size)
-        chosen = [batches[-1], *(batches[(2 * place + 1) * len(batches) // (2 * count)] for place in range(count))]
-        return [[(0, clip) for clip in batch] for batch in chosen]
-
-    def _size(self, batch: list[int]) -> int:
-        """Positions that are computed: of packed rows those of clips, of others those of as many longest clips."""
-        lengths = self.lengths[batch]
-        return int(lengths.sum() if self.balanced else lengths.max() * len(batch))
-
-    def everywhere(self, number: int) -> list[list[int]]:
-        """The clips of an epoch's batches, each clip once; the same list in all processes, however many."""
-        if self.seed is None:
-            return _chunks(list(range(len(self.lengths))), self.batch_size)
-        random = np.random.default_rng([self.seed, number])
-        order = random.permutation(len(self.lengths))
-        jitter = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, len(self.lengths))
-        blurred = (self.lengths * jitter).tolist().__getitem__
-        buckets = _chunks(order.tolist(), BUCKET_BATCHES * self.batch_size)
-        divide = _dealt if self.balanced else _chunks
-        batches = [batch for bucket in buckets for batch in divide(sorted(bucket, key=blurred), self.batch_size)]
-        return [batches[place] for place in random.permutation(len(batches))]
 
 
 class Collate:
@@ -332,20 +247,6 @@ def make_loader(
         pin_memory=pin_memory,
         persistent_workers=persistent_workers,
     )
-
-
-def _chunks(clips: list[int], size: int) -> list[list[int]]:
-    return [clips[at : at + size] for at in range(0, len(clips), size)]
-
-
-def _dealt(clips: list[int], size: int) -> list[list[int]]:
-    """Clips sorted by length, dealt to batches like cards, each round in the other direction."""
-    count = math.ceil(len(clips) / size)
-    hands: list[list[int]] = [[] for _ in range(count)]
-    for number, turn in enumerate(_chunks(clips, count)):
-        for hand, clip in zip(hands if number % 2 == 0 else hands[::-1], turn, strict=False):
-            hand.append(clip)
-    return hands
 
 
 def _read(clip: TrainingClip, start: int, count: int) -> Tensor:

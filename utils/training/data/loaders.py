@@ -1,7 +1,5 @@
 """A run's batches: which clips, in which layout, by how many processes, for training and for evaluation."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,16 +13,9 @@ from utils.config import TrainConfig
 from utils.model.packing import NO_STATIC_SHAPE, StaticShape, round_up, row_length
 from utils.model.shapes import GptShape
 from utils.performance_utils import LoaderSettings, loader_settings
-from utils.training.data.batches import (
-    Batch,
-    ClipDataset,
-    Collate,
-    EpochBatches,
-    PlacedBatches,
-    make_loader,
-    split_batch,
-)
+from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
 from utils.training.data.clips import TrainingClip
+from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.optimizations.switch import Switches
 
@@ -102,7 +93,7 @@ class Loaders:
 
         The clips, their lengths and the layout that the attention kernel wants decide it.
         """
-        return hashlib.sha256(json.dumps(self._batches.everywhere(epoch)).encode()).hexdigest()[:16]
+        return self._batches.plan_of(epoch)
 
     def train(self, epoch: int, start: int) -> DataLoader:
         """This process's micro-batches of an epoch when all together have done `start`; always the same loader, whose
