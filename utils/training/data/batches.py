@@ -22,6 +22,7 @@ from utils.errors import UserError
 from utils.jobs.stopping import leave_stops_to_trainer
 from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
+from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.epoch_batches import Place
 
@@ -81,7 +82,7 @@ class ClipDataset(Dataset[Sample]):
 
     def __init__(
         self,
-        clips: list[TrainingClip],
+        clips: ClipList,
         *,
         seed: int,
         training: bool,
@@ -92,7 +93,7 @@ class ClipDataset(Dataset[Sample]):
         self.seed = seed
         self.training = training
         self.crop = crop
-        self._peers = _peers(clips) if conditioning == "other" else [np.array([number]) for number in range(len(clips))]
+        self._peers = _Peers(clips.speakers) if conditioning == "other" else None
 
     def __getitem__(self, place: Place) -> Sample:
         """The clip with its crop.
@@ -100,8 +101,9 @@ class ClipDataset(Dataset[Sample]):
         A recording that is missing or shorter than it was is reported in the sample, not raised: an exception loses its
         type on its way out of a worker process.
         """
-        clip, (source, (start, end)) = self.clips[place[1]], self._crop(place)
-        audio, span = torch.zeros(self.crop[1]), (start, end) if source is clip else None
+        number, (source_number, (start, end)) = place[1], self._crop(place)
+        clip, source = self.clips[number], self.clips[source_number]
+        audio, span = torch.zeros(self.crop[1]), (start, end) if source_number == number else None
         try:
             crop = _read(source, start, end - start)
         except UserError as error:
@@ -114,16 +116,18 @@ class ClipDataset(Dataset[Sample]):
     def span(self, place: Place) -> tuple[int, int] | None:
         """Where in the clip itself the crop lies, (start, end) in samples; None where the crop is of another clip."""
         source, span = self._crop(place)
-        return span if source is self.clips[place[1]] else None
+        return span if source == place[1] else None
 
-    def _crop(self, place: Place) -> tuple[TrainingClip, tuple[int, int]]:
+    def _crop(self, place: Place) -> tuple[int, tuple[int, int]]:
         """Which clip a place is conditioned on, and where in it, (start, end) in samples; always the same."""
-        random, peers = np.random.default_rng([self.seed, *place]), self._peers[place[1]]
-        own = int(np.searchsorted(peers, place[1]))
-        # Only where there is a choice: the crops of clips that are conditioned on themselves stay what they were.
-        ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
-        source = self.clips[peers[(own + ahead) % len(peers)]]
-        return source, self._span(source.num_samples, random)
+        random, source = np.random.default_rng([self.seed, *place]), place[1]
+        if self._peers is not None:
+            peers = self._peers.of(source)
+            own = int(np.searchsorted(peers, source))
+            # Only where there is a choice: the crops of clips that are conditioned on themselves stay what they were.
+            ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
+            source = int(peers[(own + ahead) % len(peers)])
+        return source, self._span(self.clips.length(source), random)
 
     def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
         """Where the crop lies; of a clip shorter than the crop, half is used (coqui-tts, get_prompt_slice)."""
@@ -187,13 +191,22 @@ class Collate:
         )
 
 
-def _peers(clips: list[TrainingClip]) -> list[NDArray[np.int64]]:
-    """For each clip the numbers of all clips by its speaker, its own among them, ascending."""
-    numbers: dict[str, list[int]] = {}
-    for number, clip in enumerate(clips):
-        numbers.setdefault(clip.speaker, []).append(number)
-    arrays = {speaker: np.array(own) for speaker, own in numbers.items()}
-    return [arrays[clip.speaker] for clip in clips]
+class _Peers:
+    """Which clips have the same speaker.
+
+    Args:
+        speakers: number of each clip's, [N].
+    """
+
+    def __init__(self, speakers: NDArray[np.int32]) -> None:
+        self._speakers = speakers
+        self._clips = np.argsort(speakers, kind="stable").astype(np.int32)
+        self._starts = np.cumsum([0, *np.bincount(speakers)])
+
+    def of(self, clip: int) -> NDArray[np.int32]:
+        """The numbers of all clips by a clip's speaker, its own among them, ascending."""
+        speaker = self._speakers[clip]
+        return self._clips[self._starts[speaker] : self._starts[speaker + 1]]
 
 
 def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:

@@ -5,7 +5,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+import numpy as np
 from accelerate import Accelerator
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
@@ -14,7 +16,7 @@ from utils.model.packing import NO_STATIC_SHAPE, StaticShape, round_up, row_leng
 from utils.model.shapes import GptShape
 from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
-from utils.training.data.clips import TrainingClip
+from utils.training.data.clip_list import ClipList
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.optimizations.switch import Switches
@@ -152,9 +154,8 @@ class Loaders:
 
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""
-        clips: list[TrainingClip] = self._data.train if training else self._data.evaluate
         return ClipDataset(
-            clips,
+            self._data.train if training else self._data.evaluate,
             seed=self._config.seed,
             training=training,
             crop=self._base.defaults.crop,
@@ -191,20 +192,20 @@ class Loaders:
         return StaticShape(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_STATIC_SHAPE
 
     def _settings(self) -> LoaderSettings:
-        config, files = self._config, {clip.audio for clip in self._data.train}
+        config = self._config
         return loader_settings(
             num_clips=len(self._data.train),
             device=self._device.type,
-            dataset_bytes=sum(file.stat().st_size for file in files),
+            dataset_bytes=self._data.train.audio_bytes,
             num_workers=config.num_workers,
             prefetch_factor=config.prefetch_factor,
             pin_memory=config.pin_memory,
         )
 
 
-def _lengths(clips: list[TrainingClip], shape: GptShape) -> list[int]:
+def _lengths(clips: ClipList, shape: GptShape) -> NDArray[np.int64]:
     """Positions of each clip's row."""
-    return [row_length(len(clip.tokens), len(clip.codes), shape) for clip in clips]
+    return clips.text_lengths + clips.code_lengths + row_length(0, 0, shape)
 
 
 def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
