@@ -131,7 +131,7 @@ def measure_switches(
                     where="preflight",
                     fix="lower batch_size or max_audio_length",
                 )
-            if not {"batch_size", "grad_accumulation"} & set(fixed):
+            if not config.batch_tokens and not {"batch_size", "grad_accumulation"} & set(fixed):
                 best = larger_batches(best, audio_s=audio_s, progress=progress, seen=seen.see)
         except (KeyboardInterrupt, SystemExit):
             _recommend_partly(seen, config, project)

@@ -196,7 +196,7 @@ def _log_start(state: RunState, services: Services, plan: RunPlan, data: Trainin
         precision=services.trainer.precision,
         device=str(services.trainer.device),
         processes=services.trainer.accelerator.num_processes,
-        global_batch=plan.config.batch_size * services.loaders.batches_per_step,
+        global_batch=services.loaders.clips_per_step,
         buckets=services.trainer.buckets,
         total_steps=services.total_steps(state),
         resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,

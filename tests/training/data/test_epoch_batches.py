@@ -52,3 +52,37 @@ def test_a_plan_is_kept_by_checkpoints_in_a_way_that_never_changes() -> None:
     assert EpochBatches([40, 50, 60, 45, 55], 2, seed=1).plan_of(0) == "b9f682ec4215841f"
     long = EpochBatches(np.arange(40, 90).repeat(500), 2, seed=1)
     assert long.plan_of(0) == hashlib.sha256(json.dumps(list(long.everywhere(0))).encode()).hexdigest()[:16]
+
+
+LENGTHS = np.random.default_rng(5).integers(60, 700, 1_234)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_batches_by_positions_hold_as_many_clips_as_fit(balanced: bool) -> None:
+    batches, plans = EpochBatches(LENGTHS, 1, seed=3, max_tokens=4_000, balanced=balanced), []
+    for epoch in range(2):
+        plan = list(batches.everywhere(epoch))
+        assert sorted(chain.from_iterable(plan)) == list(range(len(LENGTHS)))
+        longest = [-(-LENGTHS[batch].max() // 32) * 32 for batch in plan]
+        sizes = [
+            LENGTHS[batch].sum() if balanced else most * len(batch) for batch, most in zip(plan, longest, strict=True)
+        ]
+        assert 0.85 * 4_000 < np.mean(sizes) <= max(sizes) <= 4_000
+        assert batches.count(epoch) == len(plan)
+        assert batches.most_clips(epoch + 1) >= max(map(len, plan))
+        plans.append(plan)
+    assert plans[0] != plans[1]
+    assert plans == [
+        list(EpochBatches(LENGTHS, 9, seed=3, max_tokens=4_000, balanced=balanced)._plan(e)) for e in (0, 1)
+    ]
+    useful = LENGTHS.sum() / sum(LENGTHS[batch].max() * len(batch) for batch in plans[0])
+    assert balanced or useful > 0.85, "clips of like length share a batch"
+
+
+def test_batches_by_positions_are_the_same_for_any_number_of_processes_and_from_any_place() -> None:
+    def batches(world: int, rank: int = 0) -> EpochBatches:
+        return EpochBatches(LENGTHS, 4, seed=3, max_tokens=3_000, rank=rank, world=world)
+
+    whole = list(batches(1).epoch(1))
+    rounds = zip(*(batches(3, rank).epoch(1, start=6) for rank in range(3)), strict=True)
+    assert list(chain.from_iterable(rounds))[: len(whole) - 6] == whole[6:]

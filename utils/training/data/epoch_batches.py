@@ -13,6 +13,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from utils.model.packing import ROW_MULTIPLE, round_up
+
 BUCKET_BATCHES = 50
 """Batches whose clips are sorted by length among themselves."""
 LENGTH_JITTER = 0.15
@@ -89,7 +91,9 @@ class EpochBatches:
     Args:
         lengths: of each clip's row, in positions.
         batch_size: clips a batch.
-        seed: of the shuffle; None keeps the order.
+        max_tokens: positions a batch at most, padding included, whatever the number of clips; 0 counts clips. No clip
+            is longer than that.
+        seed: of the shuffle; None keeps the order, and counts clips.
         balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
             Otherwise clips of like length come together: rows of their own then need little padding.
         rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
@@ -102,28 +106,41 @@ class EpochBatches:
         batch_size: int,
         *,
         seed: int | None,
+        max_tokens: int = 0,
         balanced: bool = False,
         rank: int = 0,
         world: int = 1,
     ) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int32)
         self.batch_size = batch_size
+        self.max_tokens = max_tokens
         self.seed = seed
         self.balanced = balanced
         self.rank = rank
         self.world = world
+        self._counts: dict[int, int] = {}
         # The present epoch's is asked for again by each checkpoint.
         self.everywhere = lru_cache(maxsize=1)(self._plan)
         self.plan_of = lru_cache(maxsize=1)(self._fingerprint)
 
-    def __len__(self) -> int:
-        """Batches an epoch, of all processes."""
-        return math.ceil(len(self.lengths) / self.batch_size)
+    def count(self, number: int) -> int:
+        """Batches of an epoch, of all processes; every epoch has as many, unless positions are counted."""
+        if not self.max_tokens:
+            return math.ceil(len(self.lengths) / self.batch_size)
+        if number not in self._counts:
+            self._counts[number] = len(self.everywhere(number))
+        return self._counts[number]
 
     def longest(self, num_epochs: int) -> int:
         """Positions of the longest batch of so many epochs, for all processes."""
         # Counted, in a tenth of a second for an epoch of 72 000 clips: as many of the longest clips are far more.
         return max(int(self._plan(epoch).sums(self.lengths).max()) for epoch in range(num_epochs))
+
+    def most_clips(self, num_epochs: int) -> int:
+        """Clips of the batch of so many epochs that has most."""
+        if not self.max_tokens:
+            return min(self.batch_size, len(self.lengths))
+        return max(int(self._plan(epoch).counts_as_made.max()) for epoch in range(num_epochs))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
         """The epoch's batches for this process, when all processes together have done `start` of them."""
@@ -157,6 +174,10 @@ class EpochBatches:
         order = random.permutation(count).astype(np.int32)
         jitter = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, count)
         jitter *= self.lengths
+        if self.max_tokens:
+            clips = order if self.balanced else self._in_buckets(order, jitter)
+            starts = _cut(self.lengths[clips], self.max_tokens, is_padded=not self.balanced)
+            return BatchPlan(clips, starts, random.permutation(len(starts) - 1))
         bucket = BUCKET_BATCHES * self.batch_size
         whole = count // bucket * bucket
         clips = _sorted_within(order[:whole].reshape(-1, bucket), jitter)
@@ -169,6 +190,27 @@ class EpochBatches:
             starts[whole // self.batch_size :] = whole + np.cumsum([0, *map(len, hands)])
         placed = random.permutation(len(starts) - 1)
         return BatchPlan(np.concatenate([clips.reshape(-1), rest]), starts, placed)
+
+    def _in_buckets(self, order: NDArray[np.int32], keys: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Clips in buckets of about `BUCKET_BATCHES` batches, by their key within each."""
+        bucket = BUCKET_BATCHES * max(1, int(self.max_tokens // self.lengths.mean()))
+        whole = len(order) // bucket * bucket
+        clips = _sorted_within(order[:whole].reshape(-1, bucket), keys)
+        return np.concatenate([clips.reshape(-1), _sorted_within(order[whole:].reshape(1, -1), keys)[0]])
+
+
+def _cut(lengths: NDArray[np.int32], most: int, *, is_padded: bool) -> NDArray[np.int64]:
+    """Where batches begin, and the number of clips: each as many clips one after the other as `most` positions hold."""
+    starts, total, longest, begin = [0], 0, 0, 0
+    most = most // ROW_MULTIPLE * ROW_MULTIPLE
+    # Clip by clip, as each batch begins where the one before it ends: three seconds for ten million.
+    for place, length in enumerate(lengths.tolist()):
+        total, longest = total + length, max(longest, length)
+        size = round_up(longest, ROW_MULTIPLE) * (place + 1 - begin) if is_padded else total
+        if size > most and place > begin:
+            starts.append(place)
+            total, longest, begin = length, length, place
+    return np.array([*starts, len(lengths)], dtype=np.int64)
 
 
 def _starts_of_equal(count: int, size: int) -> NDArray[np.int64]:
