@@ -48,6 +48,8 @@ WORDS = (
     *("with", "coffee", "bread", "questions", "about", "weather", "prices", "storms"),
 )
 HEADER = "audio_file|text|speaker_name\n"
+MADE_FILE = "made.csv"
+"""Rows of the manifest that a list was made of."""
 MARKER = "measured: "
 
 
@@ -98,7 +100,8 @@ def make_and_start(project: Project, count: int) -> dict[str, Any]:
     for number in range(RECORDINGS):
         sound = torch.rand(1, 13_230 + 22 * number, generator=torch.Generator().manual_seed(number)) - 0.5
         write_wav(wavs / f"{number:04}.wav", sound, 22_050)
-    project.train_csv.write_text(HEADER + "".join(rows(count)), encoding="utf-8")
+    (project.folder / MADE_FILE).write_text("".join(rows(count)), encoding="utf-8")
+    project.train_csv.write_text(HEADER + (project.folder / MADE_FILE).read_text(encoding="utf-8"), encoding="utf-8")
     project.eval_csv.write_text(HEADER + "".join(rows(4)), encoding="utf-8")
     project.language_file.write_text("en", encoding="utf-8")
     time.sleep(SETTLED_S)
@@ -123,10 +126,10 @@ def repeat(project: Project, times: int) -> None:
             for turn in range(times):
                 columns.add(name, column + turn * shift if shift else column)
     shutil.copy(source / ABOUT_FILE, larger / "train")
+    block = (project.folder / MADE_FILE).read_text(encoding="utf-8")
     with project.train_csv.open("w", encoding="utf-8") as csv:
         csv.write(HEADER)
-        for _ in range(times):
-            csv.writelines(rows(count))
+        csv.writelines(block for _ in range(times))
     time.sleep(SETTLED_S)
     about = about_list(making) | csv_state((project.train_csv, project.eval_csv), time.time_ns())
     (larger / ABOUT_FILE).write_text(json.dumps(about), encoding="ascii")

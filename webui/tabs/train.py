@@ -16,7 +16,10 @@ GROUPS = (
     (text.CLIPS_GROUP, ("max_text_length", "conditioning", "use_amharic_g2p")),
     (text.EVALUATION_GROUP, ("eval_batch_size", "best_by", "sample_text", "patience", "max_hours")),
     (text.SAVING_GROUP, ("checkpoint_every", "checkpoint_minutes", "keep_checkpoints")),
-    (text.DEVICE_GROUP, ("device", "processes", "threads", "cuda_memory_fraction", "attention", "max_mel_length")),
+    (
+        text.DEVICE_GROUP,
+        ("device", "processes", "threads", "cuda_memory_fraction", "attention", "batch_tokens", "max_mel_length"),
+    ),
     (text.LOADING_GROUP, ("num_workers", "prefetch_factor", "pin_memory")),
 )
 """All other settings, by what they are about."""

@@ -252,10 +252,10 @@ class ClipList(Sequence[TrainingClip]):
         """Size of all audio files together, each once."""
         if "stamps" not in self.columns:
             return sum(path.stat().st_size for path in {self.path(row) for row in self.columns["kept"].tolist()})
-        # Size and number of the file.
-        stamps = self.columns["stamps"].reshape(-1, STAMP)[self.columns["kept"]]
-        _, first = np.unique(stamps[:, 3], return_index=True)
-        return int(stamps[first, 0].sum())
+        stamps, rows = self.columns["stamps"].reshape(-1, STAMP), self.columns["kept"]
+        # Size and number of each file.
+        _, first = np.unique(stamps[:, 3][rows], return_index=True)
+        return int(stamps[rows[first], 0].sum())
 
 
 def _spans(ends: NDArray[np.int64], rows: NDArray[np.int32]) -> tuple[list[int], list[int]]:

@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 import unicodedata
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -164,8 +165,10 @@ def _are_same(folder: Path, codes: Path, tasks: Sequence[range]) -> list[bool]:
     stamps = clips.columns["stamps"].reshape(-1, STAMP)
     answers = []
     for rows in tasks:
-        now = np.array([fitting(stamp(path)) for path in clips.paths(rows)], dtype=np.int64)
-        answers.append(bool((now == stamps[rows.start : rows.stop]).all()))
+        now = array("q")
+        for path in clips.paths(rows):
+            now.extend(fitting(stamp(path)))
+        answers.append(bool((np.array(now).reshape(-1, STAMP) == stamps[rows.start : rows.stop]).all()))
     return answers
 
 
