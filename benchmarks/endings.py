@@ -28,8 +28,7 @@ from utils.model.gpt import XttsGpt
 from utils.model.packing import pack
 from utils.project.paths import open_project
 from utils.training.data.base import run_base
-from utils.training.data.codes import cache_codes
-from utils.training.data.load import up_to_silence
+from utils.training.data.codes import cache_codes, up_to_silence
 from utils.training.run_folder import REFERENCE_FILE
 
 NUM_SILENT = 3

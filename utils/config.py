@@ -57,6 +57,9 @@ class TrainConfig(Config):
     """Passes over the training clips; the base's default when not given."""
     batch_size: int = 4
     """Clips in one forward pass (micro-batch)."""
+    batch_tokens: int = 0
+    """Positions of a micro-batch at most (conditioning, text and audio codes, with padding), whatever its number of
+    clips; 0 counts clips by `batch_size` instead."""
     grad_accumulation: int = 1
     """Micro-batches summed into one optimizer step."""
     eval_batch_size: int = 4
@@ -170,6 +173,8 @@ class TrainConfig(Config):
 
     def problems(self) -> list[str]:
         found = [f"{name} is {value}; use {least} or more" for name, value, least in self._counts() if value < least]
+        if self.batch_tokens and self.max_mel_length is not None:
+            found.append("batch_tokens and max_mel_length exclude each other: a fixed length is for a fixed batch_size")
         if self.learning_rate is not None and not 0 < self.learning_rate < 1:
             found.append(f"learning_rate is {self.learning_rate}; use a value between 1e-7 and 1e-2")
         if not 0 <= self.weight_decay < 1:
@@ -195,6 +200,7 @@ class TrainConfig(Config):
         minimums = {
             "num_epochs": 1,
             "batch_size": 1,
+            "batch_tokens": 0,
             "grad_accumulation": 1,
             "eval_batch_size": 1,
             "warmup_steps": 0,

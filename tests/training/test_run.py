@@ -93,9 +93,18 @@ def test_a_new_run_touches_no_older_one(project: Project) -> None:
     assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
 
 
-@pytest.mark.parametrize("accumulation", [1, 3])
-def test_a_run_cut_in_mid_epoch_goes_on_as_if_it_had_not_been(project: Project, monkeypatch, accumulation: int) -> None:
-    settings = config_of(project, batch_size=1, grad_accumulation=accumulation, checkpoint_every=1, dropout=0.1)
+@pytest.mark.parametrize(("accumulation", "batch_tokens"), [(1, 0), (3, 0), (1, 320)])
+def test_a_run_cut_in_mid_epoch_goes_on_as_if_it_had_not_been(
+    project: Project, accumulation: int, batch_tokens: int
+) -> None:
+    settings = config_of(
+        project,
+        batch_size=1,
+        batch_tokens=batch_tokens,
+        grad_accumulation=accumulation,
+        checkpoint_every=1,
+        dropout=0.1,
+    )
     whole = fine_tune(settings)
 
     class PowerCut(BaseException):
@@ -164,6 +173,8 @@ def test_every_clip_that_is_not_trained_on_is_listed(project: Project) -> None:
         ({"base": "v2.0.2"}, "no base 'v2.0.2'"),
         ({"max_text_length": 500}, "max_text_length is 500"),
         ({"max_audio_length": 22_050}, "no clip to evaluate with"),
+        ({"batch_tokens": 64}, "batch_tokens is 64 positions, but the clip clip5.wav alone takes"),
+        ({"batch_tokens": 640, "max_mel_length": 300}, "exclude each other"),
         ({"mixed_precision": "fp16", "device": "cpu"}, "fp16 needs a CUDA GPU"),
         ({"resume": Path("nowhere")}, "no run to resume"),
     ],

@@ -13,7 +13,8 @@ from utils.config import Device, TrainConfig
 from utils.model.gpt import ForwardOptions, unwatched
 from utils.model.mel import conditioning_mel
 from utils.project.paths import Project
-from utils.training.data.batches import ClipDataset, Collate, EpochBatches, make_loader
+from utils.training.data.batches import ClipDataset, Collate, make_loader
+from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import load_data
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.make import make_optimizer, make_schedule

@@ -108,7 +108,7 @@ def measure_switches(
     project, settled = plan.project, plan.config
     with jobs.hold("preflight", device=config.device, output=project.output, folder=project.folder):
         data = load_data(settled, project, plan.base, make_accelerator(settled.device), report)
-        audio_s = sum(clip.seconds for clip in data.train)
+        audio_s = data.train.seconds
         if given is None:
             given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
         fixed, seen = {name: getattr(config, name) for name in CHOSEN if name in given}, Printed(project)
@@ -131,7 +131,7 @@ def measure_switches(
                     where="preflight",
                     fix="lower batch_size or max_audio_length",
                 )
-            if not {"batch_size", "grad_accumulation"} & set(fixed):
+            if not config.batch_tokens and not {"batch_size", "grad_accumulation"} & set(fixed):
                 best = larger_batches(best, audio_s=audio_s, progress=progress, seen=seen.see)
         except (KeyboardInterrupt, SystemExit):
             _recommend_partly(seen, config, project)

@@ -31,6 +31,10 @@ STOPS = 4
 Layout = Literal["rows", "packed"]
 
 
+ROW_MULTIPLE = 32
+"""Rows are filled up to a multiple of this many positions."""
+
+
 class StaticShape(NamedTuple):
     """A shape that every batch is filled up to, so that all have one shape; 0 leaves them as they come."""
 
@@ -125,7 +129,7 @@ def pack(
     conditioned_codes: list[tuple[int, int]] | None = None,
     reading: list[Tensor] | None = None,
     layout: Layout = "rows",
-    multiple: int = 32,
+    multiple: int = ROW_MULTIPLE,
     static_shape: StaticShape = NO_STATIC_SHAPE,
 ) -> PackedBatch:
     """Pack clips into one batch.

@@ -18,7 +18,7 @@ from typing import Any
 from utils.bases.base import Base
 from utils.checkpoints.layout import CheckpointFolder, checkpoints_in
 from utils.checkpoints.store import Checkpoints
-from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
 from utils.events import number_of, read_events
 from utils.jobs.json_lines import JsonChild, Message
@@ -127,7 +127,7 @@ def _clips(services: Services, data: TrainingData) -> list[dict[str, Any]]:
     assert services.config.eval_csv
     speaker = data.longest.speaker
     usable = {clip.audio for clip in data.evaluate if clip.speaker == speaker}
-    texts = {clip.text: clip.audio for clip in read_manifest(services.config.eval_csv) if clip.audio in usable}
+    texts = {clip.text: clip.audio for clip in iter_manifest(services.config.eval_csv) if clip.audio in usable}
     return [{"text": text, "audio": str(audio)} for text, audio in texts.items()][:MOST_TEXTS]
 
 

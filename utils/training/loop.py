@@ -75,7 +75,7 @@ def train_epochs(state: RunState, services: Services) -> End:
             require_readable(services, [fault for batch in batches for fault in batch.lost])
             result = services.recovery.step(batches)
             done = state.batches_done + services.trainer.accelerator.num_processes * len(batches)
-            state.batches_done = min(done, services.loaders.batches_per_epoch)
+            state.batches_done = min(done, services.loaders.num_batches(state.epoch))
             host.begin("logging")
             phases = host.take() | services.trainer.clock.take()
             step_s, data_s = phases.pop("step"), phases["data"]

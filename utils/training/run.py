@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -138,8 +137,7 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
         services.log.warn(message, source="resume")
     if plan.added:
         services.log.warn(plan.added, source="language")
-    clips_of = Counter(clip.speaker for clip in data.train)
-    if plan.config.conditioning == "other" and (alone := list(clips_of.values()).count(1)):
+    if plan.config.conditioning == "other" and (alone := data.train.num_alone):
         services.log.warn(
             f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip",
             source="conditioning",
@@ -200,7 +198,7 @@ def _log_start(state: RunState, services: Services, plan: RunPlan, data: Trainin
         precision=services.trainer.precision,
         device=str(services.trainer.device),
         processes=services.trainer.accelerator.num_processes,
-        global_batch=plan.config.batch_size * services.loaders.batches_per_step,
+        global_batch=services.loaders.clips_per_step,
         buckets=summed.buckets if (summed := services.trainer.gradient_sum) else None,
         total_steps=services.total_steps(state),
         resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,

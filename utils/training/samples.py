@@ -13,7 +13,7 @@ from pathlib import Path
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
-from utils.dataset.storage.manifest import read_manifest
+from utils.dataset.storage.manifest import iter_manifest
 from utils.events import Event, EventWriter
 from utils.events.run_log import RunLog
 from utils.jobs.environment import child_environment
@@ -259,4 +259,4 @@ def _sentences(config: TrainConfig, base: Base) -> list[str]:
     if config.sample_text is not None:
         return [sentence.strip() for sentence in config.sample_text.split("|") if sentence.strip()]
     assert config.eval_csv
-    return [read_manifest(config.eval_csv)[0].text] if base.can_speak else []
+    return [next(iter_manifest(config.eval_csv)).text] if base.can_speak else []

@@ -1,6 +1,5 @@
 """A run in training: its state, which a checkpoint holds, and its services, which a checkpoint does not hold."""
 
-import math
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
@@ -114,10 +113,7 @@ class Services:
 
     def total_steps(self, state: RunState) -> int:
         """Steps at the end of the last epoch, from where the run is now."""
-        batches, size = self.loaders.batches_per_epoch, self.loaders.batches_per_step
-        in_this_epoch = math.ceil((batches - state.batches_done) / size)
-        later = (self.num_epochs - state.epoch - 1) * math.ceil(batches / size)
-        return self.trainer.num_steps + (in_this_epoch + later if state.epoch < self.num_epochs else 0)
+        return self.trainer.num_steps + self.loaders.steps_left(state.epoch, state.batches_done)
 
 
 def best_loss_at(step: int, candidate: list[float] | None) -> float | None:

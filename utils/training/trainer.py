@@ -357,12 +357,11 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     require_resumable(plan, data.fingerprint())
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
-    total_steps = (plan.config.num_epochs or 0) * math.ceil(loaders.batches_per_epoch / loaders.batches_per_step)
     return Setup(
         accelerator=accelerator,
         optimizations=optimizations,
         data=data,
-        trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=total_steps),
+        trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=loaders.steps_left(0, 0)),
         loaders=loaders,
     )
 

@@ -20,7 +20,7 @@ GROUPS = (
         text.DEVICE_GROUP,
         (
             *("device", "processes", "rank_timeout", "compress_gradients", "threads", "cuda_memory_fraction"),
-            *("attention", "max_mel_length"),
+            *("attention", "batch_tokens", "max_mel_length"),
         ),
     ),
     (text.LOADING_GROUP, ("num_workers", "prefetch_factor", "pin_memory")),

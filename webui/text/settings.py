@@ -12,6 +12,7 @@ LABELS = {
     "num_epochs": _("Epochs"),
     "attention": _("Attention kernels"),
     "batch_size": _("Batch size"),
+    "batch_tokens": _("Batch size in tokens"),
     "grad_accumulation": _("Gradient accumulation"),
     "learning_rate": _("Learning rate"),
     "max_audio_length": _("Maximum clip length (seconds)"),
@@ -84,6 +85,9 @@ HELPS = {
     "learning_rate": _("Peak value, such as 5e-6. Empty: the base's default, with LoRA up to ten times that."),
     "num_epochs": _("Passes over the training clips. Empty: the base's default."),
     "batch_size": _("Clips per forward pass. A larger batch is faster on a GPU and needs more memory."),
+    "batch_tokens": _(
+        "Limits a batch by its positions (text tokens and audio codes with padding), not by its clips. 0: off."
+    ),
     "grad_accumulation": _("Batches per optimizer step. Increases the effective batch size in the same memory."),
     "max_audio_length": _("Longer clips are dropped. Empty: the base's limit (XTTS v2: 11.6 s)."),
     "max_text_length": _("Longer transcripts are dropped. Empty: the base's limit (XTTS v2: 200 tokens)."),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from utils.dataset.formats.table import read_table
+from utils.dataset.formats import textfile
+from utils.dataset.formats.table import Row, iter_table, read_table
 from utils.errors import UserError
 
 ROWS = [("a.wav", "Hello, you.", "anna"), ("b.wav", "Good bye!", "ben")]
@@ -14,6 +15,19 @@ def _table(folder: Path, content: str | bytes) -> Path:
     path = folder / "metadata.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a table, read whole and read row by row: the same, or the same error."""
+    try:
+        rows = read_table(path)
+    except UserError as error:
+        with pytest.raises(UserError) as streamed:
+            list(iter_table(path))
+        assert (streamed.value.what, streamed.value.where, streamed.value.fix) == (error.what, error.where, error.fix)
+        raise
+    assert list(iter_table(path)) == rows
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -30,17 +44,17 @@ def _table(folder: Path, content: str | bytes) -> Path:
     ids=["pipe", "comma", "semicolon", "tab", "byte order mark", "other order", "more columns"],
 )
 def test_tables_with_a_header(tmp_path: Path, content: str) -> None:
-    rows = read_table(_table(tmp_path, content))
+    rows = read(_table(tmp_path, content))
     assert [(row.audio, row.text, row.speaker) for row in rows] == ROWS
 
 
 def test_a_table_without_speakers_has_one_speaker(tmp_path: Path) -> None:
-    rows = read_table(_table(tmp_path, "audio_file|text\na.wav|Hello.\nb.wav|Bye.\n"))
+    rows = read(_table(tmp_path, "audio_file|text\na.wav|Hello.\nb.wav|Bye.\n"))
     assert [row.speaker for row in rows] == ["speaker", "speaker"]
 
 
 def test_ljspeech_takes_the_normalised_text_where_there_is_one(tmp_path: Path) -> None:
-    rows = read_table(_table(tmp_path, 'LJ1|He paid $5.|He paid five dollars.\nLJ2|"Well," she said.|\nLJ3|Yes.\n'))
+    rows = read(_table(tmp_path, 'LJ1|He paid $5.|He paid five dollars.\nLJ2|"Well," she said.|\nLJ3|Yes.\n'))
     assert [(row.audio, row.text) for row in rows] == [
         ("LJ1", "He paid five dollars."),
         ("LJ2", '"Well," she said.'),
@@ -50,16 +64,16 @@ def test_ljspeech_takes_the_normalised_text_where_there_is_one(tmp_path: Path) -
 
 @pytest.mark.parametrize("text", ["NA", "null", "nan", "007", "1e5", "True", "=SUM(A1)", "#N/A"])
 def test_text_stays_text(tmp_path: Path, text: str) -> None:
-    assert read_table(_table(tmp_path, f"audio_file|text\na.wav|{text}\nb.wav|x\n"))[0].text == text
-    assert read_table(_table(tmp_path, f"a|{text}|{text}\nb|x|x\n"))[0].text == text
+    assert read(_table(tmp_path, f"audio_file|text\na.wav|{text}\nb.wav|x\n"))[0].text == text
+    assert read(_table(tmp_path, f"a|{text}|{text}\nb|x|x\n"))[0].text == text
 
 
 def test_characters_are_composed_as_vocabularies_hold_them(tmp_path: Path) -> None:
-    assert read_table(_table(tmp_path, "audio_file|text\na.wav|cafe\u0301\n"))[0].text == "café"
+    assert read(_table(tmp_path, "audio_file|text\na.wav|cafe\u0301\n"))[0].text == "café"
 
 
 def test_rows_know_their_line(tmp_path: Path) -> None:
-    rows = read_table(_table(tmp_path, 'audio_file|text\n\na.wav|"two\nlines"\nb.wav|x\n'))
+    rows = read(_table(tmp_path, 'audio_file|text\n\na.wav|"two\nlines"\nb.wav|x\n'))
     assert [(row.line, row.text) for row in rows] == [(3, "two lines"), (5, "x")]
 
 
@@ -88,7 +102,7 @@ def test_broken_tables_are_refused_with_the_line(
 ) -> None:
     path = _table(tmp_path, content)
     with pytest.raises(UserError, match=message) as caught:
-        read_table(path)
+        read(path)
     assert caught.value.where.startswith(str(path))
     assert place in caught.value.where
     assert caught.value.fix
@@ -132,7 +146,7 @@ def _without_header(folder: Path, pairs: list[tuple[str, str]]) -> Path:
 def test_speakers_are_not_taken_for_transcripts(tmp_path: Path, kind: str) -> None:
     path = _without_header(tmp_path, SPEAKERS[kind])
     with pytest.raises(UserError, match="speakers, not the normalized text of LJSpeech") as caught:
-        read_table(path)
+        read(path)
     assert caught.value.where.startswith(f"{path}, line ")
     assert caught.value.fix == "begin the file with the line audio_file|text|speaker_name"
 
@@ -140,7 +154,7 @@ def test_speakers_are_not_taken_for_transcripts(tmp_path: Path, kind: str) -> No
 @pytest.mark.parametrize("kind", NORMALIZED)
 def test_normalised_text_of_any_script_is_used(tmp_path: Path, kind: str) -> None:
     pairs = NORMALIZED[kind]
-    assert [row.text for row in read_table(_without_header(tmp_path, pairs))] == [third for _, third in pairs]
+    assert [row.text for row in read(_without_header(tmp_path, pairs))] == [third for _, third in pairs]
 
 
 @pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\f", '""', '" "', " \t "])
@@ -148,7 +162,7 @@ def test_normalised_text_of_any_script_is_used(tmp_path: Path, kind: str) -> Non
 def test_lines_without_content_are_skipped(tmp_path: Path, blank: str, place: int) -> None:
     lines = ["audio_file|text", "a.wav|Hello.", "b.wav|Bye."]
     lines.insert(place, blank)
-    rows = read_table(_table(tmp_path, "\n".join(lines)))
+    rows = read(_table(tmp_path, "\n".join(lines)))
     assert [(row.audio, row.text) for row in rows] == [("a.wav", "Hello."), ("b.wav", "Bye.")]
     assert [row.line for row in rows] == [index for index, line in enumerate(lines, 1) if ".wav" in line]
 
@@ -156,10 +170,26 @@ def test_lines_without_content_are_skipped(tmp_path: Path, blank: str, place: in
 @pytest.mark.parametrize("header", ["text|text.2", "text|text", "text|text.3|text", "text||"])
 def test_of_columns_with_one_name_the_first_counts(tmp_path: Path, header: str) -> None:
     cells = "|".join(["Hello.", "other", "more"][: header.count("|") + 1])
-    rows = read_table(_table(tmp_path, f"audio_file|{header}\na.wav|{cells}\n"))
+    rows = read(_table(tmp_path, f"audio_file|{header}\na.wav|{cells}\n"))
     assert [(row.audio, row.text, row.speaker) for row in rows] == [("a.wav", "Hello.", "speaker")]
 
 
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
-        read_table(tmp_path / "none.csv")
+        read(tmp_path / "none.csv")
+
+
+def test_a_table_larger_than_people_write_is_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _table(tmp_path, "audio_file|text\na.wav|x\nb.wav|y\n")
+    monkeypatch.setattr(textfile, "MAX_BYTES", 10)
+    with pytest.raises(UserError, match="no table of clips"):
+        read_table(path)
+    assert [row.text for row in iter_table(path)] == ["x", "y"]
+
+
+def test_a_fault_far_into_a_file_is_found_at_its_line(tmp_path: Path) -> None:
+    rows = "".join(f"{number}.wav|text {number}\n" for number in range(100_000))
+    path = _table(tmp_path, f"audio_file|text\n{rows}".encode() + b"z.wav|caf\xe9\n")
+    with pytest.raises(UserError, match="not UTF-8") as caught:
+        read(path)
+    assert caught.value.where == f"{path}, line 100002"

@@ -76,7 +76,7 @@ def test_a_kill_while_writing_loses_only_what_was_being_written(base, clips: lis
     with (folder / "index.jsonl").open("a") as index:
         index.write('{"audio": "0123')
     assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "cut").items()} == whole
-    assert len(CodeCache(folder)._index) == 3
+    assert len(CodeCache(folder)) == 3
 
 
 def test_unreadable_clip_is_named(base, tmp_path: Path) -> None:

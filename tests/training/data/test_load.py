@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from utils.config import TrainConfig
-from utils.training.data.load import up_to_silence
+from utils.training.data.codes import up_to_silence
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from utils.model.attention import varlen_attention
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import Layout
 from utils.training.data.batches import Batch
+from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
@@ -60,6 +61,9 @@ def make_loaders(recording: Path, num_clips: int, *, mode: str, layout: Layout =
             codes=np.arange(random.integers(20, 250), dtype=np.int16),
         )
 
+    def listed(count: int) -> ClipList:
+        return ClipList.of([clip() for _ in range(count)])
+
     config = TrainConfig(
         project="a",
         batch_size=4,
@@ -69,7 +73,7 @@ def make_loaders(recording: Path, num_clips: int, *, mode: str, layout: Layout =
         device="cpu",
         conditioning="other",
     )
-    data = TrainingData(train=[clip() for _ in range(num_clips)], evaluate=[clip() for _ in range(12)], dropped=[])
+    data = TrainingData(train=listed(num_clips), evaluate=listed(12), dropped=[])
     switches = replace(resolve(config, torch.device("cpu")), effective=replace(config, compile=mode), layout=layout)
     return Loaders(config, find_base("tiny"), data, make_accelerator("cpu"), switches)
 

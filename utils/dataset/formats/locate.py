@@ -5,7 +5,7 @@
 
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES
@@ -15,19 +15,19 @@ WAVS = "wavs"
 """Folder beside a table where its recordings may lie, as in LJSpeech."""
 
 
-def find_audio(folder: Path, name: str, files: Listing) -> Path:
+def find_audio(folder: Path, name: str, is_file: Callable[[str], bool]) -> Path:
     """The recording a row names: beside the table or in wavs/, with or without its file name ending.
 
     Args:
         folder: where the table lies.
         name: file name or path as the table writes it; Windows separators are understood, and accents that a Mac
             wrote as characters of their own (NFD) where the table has them composed (NFC), or the other way round.
-        files: what lies in the folders.
+        is_file: whether there is a file of this path.
 
     Returns:
         Absolute path of the first candidate that exists; of the name as written when none does.
     """
-    found = next(filter(files.is_file, _candidates(str(folder.absolute()), name)), None)
+    found = next(filter(is_file, _candidates(str(folder.absolute()), name)), None)
     return folder.absolute() / name if found is None else Path(found)
 
 

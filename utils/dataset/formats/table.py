@@ -8,12 +8,13 @@ import csv
 import io
 import math
 import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TextIO
 
 from utils.dataset.formats.normalized import is_normalized
-from utils.dataset.formats.textfile import read_text
+from utils.dataset.formats.textfile import open_text, read_text
 from utils.errors import UserError
 
 AUDIO, TEXT, SPEAKER, WORD_TIMES = "audio_file", "text", "speaker_name", "word_times"
@@ -76,19 +77,84 @@ def read_table(path: Path, encoding: str | None = None) -> list[Row]:
         UserError: the file is missing, empty or not UTF-8, lacks the needed columns, has broken quoting, or half of its
             rows or more are damaged; with the line.
     """
-    content = _read_text(path, encoding)
-    layout = _find_layout(path, content)
-    rows = _read_fields(path, content, layout)[0 if layout.header is None else 1 :]
-    problems = {line: problem for line, fields in rows if (problem := _problem(fields, layout))}
-    if 2 * len(problems) >= max(1, len(rows)):
-        # So many: the table is meant otherwise than it is read here.
-        line, problem = next(iter(problems.items()))
-        quotes = f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}"
-        raise UserError(what=problem, where=f"{path}, line {line}", fix=f"save it as UTF-8 text; {quotes}")
-    whole = [(line, fields) for line, fields in rows if line not in problems]
-    read = _ljspeech_rows(path, whole) if layout.header is None else _named_rows(whole, layout.header)
-    damaged = [Row(line=line, problem=p) for line, p in problems.items()]
+    content = read_text(path, other=encoding)
+    return list(_rows(path, lambda: io.StringIO(content), longest=len(content)))
+
+
+def iter_table(path: Path) -> Iterator[Row]:
+    """As `read_table`, row by row and whatever the table's size; only one without a header is read whole.
+
+    Raises:
+        UserError: as `read_table`; that half of the rows are damaged is known at the end only.
+    """
+    with open_text(path) as lines:
+        yield from _rows(path, lambda: _from_start(lines), longest=path.stat().st_size)
+
+
+def _from_start(lines: TextIO) -> TextIO:
+    lines.seek(0)
+    return lines
+
+
+def _rows(path: Path, lines: Callable[[], Iterable[str]], *, longest: int) -> Iterator[Row]:
+    """The rows of a table.
+
+    Args:
+        path: for messages.
+        lines: the table's lines, from its beginning.
+        longest: more characters than any field has.
+    """
+    layout = _find_layout(path, lines())
+    fields = _read_fields(path, lines(), layout, longest)
+    if layout.header is None:
+        yield from _without_header(path, layout, list(fields))
+        return
+    next(fields, None)
+    num_rows, problems = 0, _Problems(path, layout)
+    for line, cells in fields:
+        num_rows += 1
+        if problem := _problem(cells, layout):
+            problems.add(line, problem)
+            yield Row(line=line, problem=problem)
+        else:
+            yield _named_row(line, cells, layout.header)
+    problems.require_few(num_rows)
+
+
+def _without_header(path: Path, layout: _Layout, rows: list[tuple[int, list[str]]]) -> list[Row]:
+    problems = _Problems(path, layout)
+    damaged = [Row(line=line, problem=found) for line, fields in rows if (found := _problem(fields, layout))]
+    for row in damaged:
+        problems.add(row.line, row.problem)
+    problems.require_few(len(rows))
+    lost = {row.line for row in damaged}
+    read = _ljspeech_rows(path, [(line, fields) for line, fields in rows if line not in lost])
     return sorted([*read, *damaged], key=lambda row: row.line)
+
+
+class _Problems:
+    """Damaged rows of a table."""
+
+    def __init__(self, path: Path, layout: _Layout) -> None:
+        self._path, self._layout = path, layout
+        self._count, self._first = 0, (0, "")
+
+    def add(self, line: int, problem: str) -> None:
+        self._first = self._first if self._count else (line, problem)
+        self._count += 1
+
+    def require_few(self, num_rows: int) -> None:
+        """Do nothing when more than half of the rows are whole.
+
+        Raises:
+            UserError: so many are damaged that the table is meant otherwise than it is read here.
+        """
+        if 2 * self._count >= max(1, num_rows):
+            (line, problem), layout = self._first, self._layout
+            quotes = (
+                f"put text that holds {layout.separator!r} in quotes" if layout.header else f"begin with {_EXPECTED}"
+            )
+            raise UserError(what=problem, where=f"{self._path}, line {line}", fix=f"save it as UTF-8 text; {quotes}")
 
 
 def clean(text: str) -> str:
@@ -96,18 +162,15 @@ def clean(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _read_text(path: Path, encoding: str | None) -> str:
-    text = read_text(path, other=encoding)
-    if not text.strip():
+def _find_layout(path: Path, lines: Iterable[str]) -> _Layout:
+    written = filter(str.strip, lines)
+    # A line of quotes alone is skipped by `_read_fields`, too.
+    first = next((line for line in written if line.strip().strip('"').strip()), None)
+    if first is None:
         raise UserError(
             what="the table is empty", where=str(path), fix=f"give it a header {_EXPECTED} and a row a clip"
         )
-    return text
-
-
-def _find_layout(path: Path, content: str) -> _Layout:
-    # The first line that `_read_fields` does not skip either.
-    first = next((line for line in content.split("\n") if line.strip().strip('"').strip()), "")
+    first = first.rstrip("\n")
     for separator in _SEPARATORS:
         header = _cells(first, separator)
         if {AUDIO, TEXT} <= set(header):
@@ -126,17 +189,16 @@ def _cells(line: str, separator: str) -> list[str]:
     return [cell.strip().strip('"').lower() for cell in line.split(separator)]
 
 
-def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, list[str]]]:
+def _read_fields(path: Path, lines: Iterable[str], layout: _Layout, longest: int) -> Iterator[tuple[int, list[str]]]:
     """Line number and fields of every row, the header too. Strict: pandas would repair broken rows silently."""
-    reader = csv.reader(io.StringIO(content), delimiter=layout.separator, quoting=layout.quoting, strict=True)
-    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader(lines, delimiter=layout.separator, quoting=layout.quoting, strict=True)
     begin = 1
     # Its own limit would stop the whole table for one long text; it holds for the process, so it is put back.
-    before = csv.field_size_limit(len(content) + 1)
+    before = csv.field_size_limit(longest + 1)
     try:
         for fields in reader:
             if any(map(str.strip, fields)) or len(fields) > 1:
-                rows.append((begin, fields))
+                yield begin, fields
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
@@ -146,7 +208,6 @@ def _read_fields(path: Path, content: str, layout: _Layout) -> list[tuple[int, l
         ) from error
     finally:
         csv.field_size_limit(before)
-    return rows
 
 
 def _problem(fields: list[str], layout: _Layout) -> str:
@@ -172,21 +233,16 @@ def _times(cell: str) -> tuple[float, ...]:
     return tuple(map(float, cell.split()))
 
 
-def _named_rows(rows: list[tuple[int, list[str]]], header: list[str]) -> list[Row]:
-    """Rows by column name; of columns with the same name the first counts."""
-    audio, text = header.index(AUDIO), header.index(TEXT)
-    speaker = header.index(SPEAKER) if SPEAKER in header else None
-    times = header.index(WORD_TIMES) if WORD_TIMES in header else None
-    return [
-        Row(
-            line=line,
-            audio=fields[audio].strip(),
-            text=clean(fields[text]),
-            speaker=(clean(fields[speaker]) if speaker is not None else "") or DEFAULT_SPEAKER,
-            word_times=() if times is None else _times(fields[times]),
-        )
-        for line, fields in rows
-    ]
+def _named_row(line: int, fields: list[str], header: list[str]) -> Row:
+    """A row by column name; of columns with the same name the first counts."""
+    cells = dict(zip(reversed(header), reversed(fields), strict=True))
+    return Row(
+        line=line,
+        audio=cells[AUDIO].strip(),
+        text=clean(cells[TEXT]),
+        speaker=clean(cells.get(SPEAKER, "")) or DEFAULT_SPEAKER,
+        word_times=_times(cells.get(WORD_TIMES, "")),
+    )
 
 
 def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:

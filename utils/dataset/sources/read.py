@@ -146,7 +146,7 @@ def _listed(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
         place = f"{table.name}, line {row.line}"
         # What no file can be called is not looked for; the row then stands for itself.
         has_name = bool(row.audio) and len(row.audio) <= _LONGEST_NAME
-        audio = find_audio(folder, row.audio, files) if has_name else table.absolute()
+        audio = find_audio(folder, row.audio, files.is_file) if has_name else table.absolute()
         fault = None
         if row.problem:
             fault = Fault("unreadable row", f"{place}: {row.problem}")

@@ -5,6 +5,7 @@ A fourth column, `word_times`, may say at which second each word begins: `0.00 0
 
 import csv as csv_format
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pandas as pd
 
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.locate import find_audio
-from utils.dataset.formats.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, read_table
+from utils.dataset.formats.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, Row, iter_table, read_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +38,27 @@ def read_manifest(csv: Path) -> list[Clip]:
         UserError: the file is missing, not UTF-8, lacks columns or is broken; with the line.
     """
     folder, files = csv.parent.absolute(), Listing()
-    return [
-        Clip(
-            audio=find_audio(folder, row.audio, files),
-            text=row.text,
-            speaker=row.speaker,
-            word_times=row.word_times,
-        )
-        for row in read_table(csv)
-    ]
+    return [_clip(row, folder, files.is_file) for row in read_table(csv)]
+
+
+def iter_manifest(csv: Path) -> Iterator[Clip]:
+    """The clips of a manifest of any size, in order; whether their files exist is not checked.
+
+    Raises:
+        UserError: as `read_manifest`, when the fault is met.
+    """
+    folder = csv.parent.absolute()
+    # Each file is asked for by itself: the names in a folder of ten million files fill gigabytes.
+    return (_clip(row, folder, os.path.isfile) for row in iter_table(csv))
+
+
+def _clip(row: Row, folder: Path, is_file: Callable[[str], bool]) -> Clip:
+    return Clip(
+        audio=find_audio(folder, row.audio, is_file),
+        text=row.text,
+        speaker=row.speaker,
+        word_times=row.word_times,
+    )
 
 
 def write_manifest(csv: Path, clips: list[Clip], *, folder: Path | None = None) -> None:

@@ -3,10 +3,8 @@
 Shapes: B clips, S samples of conditioning audio.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -24,15 +22,9 @@ from utils.errors import UserError
 from utils.jobs.stopping import leave_stops_to_trainer
 from utils.model.packing import NO_STATIC_SHAPE, Layout, PackedBatch, StaticShape, pack
 from utils.model.shapes import GptShape
+from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
-
-BUCKET_BATCHES = 50
-"""Batches whose clips are sorted by length among themselves."""
-LENGTH_JITTER = 0.15
-"""Share by which lengths are blurred before sorting: a small dataset then still meets in new batches each epoch."""
-
-Place = tuple[int, int]
-"""(epoch, clip): all that a sample's randomness depends on, beside the seed."""
+from utils.training.data.epoch_batches import Place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +82,7 @@ class ClipDataset(Dataset[Sample]):
 
     def __init__(
         self,
-        clips: list[TrainingClip],
+        clips: ClipList,
         *,
         seed: int,
         training: bool,
@@ -101,7 +93,7 @@ class ClipDataset(Dataset[Sample]):
         self.seed = seed
         self.training = training
         self.crop = crop
-        self._peers = _peers(clips) if conditioning == "other" else [np.array([number]) for number in range(len(clips))]
+        self._peers = _Peers(clips.speakers) if conditioning == "other" else None
 
     def __getitem__(self, place: Place) -> Sample:
         """The clip with its crop.
@@ -109,8 +101,9 @@ class ClipDataset(Dataset[Sample]):
         A recording that is missing or shorter than it was is reported in the sample, not raised: an exception loses its
         type on its way out of a worker process.
         """
-        clip, (source, (start, end)) = self.clips[place[1]], self._crop(place)
-        audio, span = torch.zeros(self.crop[1]), (start, end) if source is clip else None
+        number, (source_number, (start, end)) = place[1], self._crop(place)
+        clip, source = self.clips[number], self.clips[source_number]
+        audio, span = torch.zeros(self.crop[1]), (start, end) if source_number == number else None
         try:
             crop = _read(source, start, end - start)
         except UserError as error:
@@ -123,16 +116,18 @@ class ClipDataset(Dataset[Sample]):
     def span(self, place: Place) -> tuple[int, int] | None:
         """Where in the clip itself the crop lies, (start, end) in samples; None where the crop is of another clip."""
         source, span = self._crop(place)
-        return span if source is self.clips[place[1]] else None
+        return span if source == place[1] else None
 
-    def _crop(self, place: Place) -> tuple[TrainingClip, tuple[int, int]]:
+    def _crop(self, place: Place) -> tuple[int, tuple[int, int]]:
         """Which clip a place is conditioned on, and where in it, (start, end) in samples; always the same."""
-        random, peers = np.random.default_rng([self.seed, *place]), self._peers[place[1]]
-        own = int(np.searchsorted(peers, place[1]))
-        # Only where there is a choice: the crops of clips that are conditioned on themselves stay what they were.
-        ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
-        source = self.clips[peers[(own + ahead) % len(peers)]]
-        return source, self._span(source.num_samples, random)
+        random, source = np.random.default_rng([self.seed, *place]), place[1]
+        if self._peers is not None:
+            peers = self._peers.of(source)
+            own = int(np.searchsorted(peers, source))
+            # Only where there is a choice: the crops of clips that are conditioned on themselves stay what they were.
+            ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
+            source = int(peers[(own + ahead) % len(peers)])
+        return source, self._span(self.clips.length(source), random)
 
     def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
         """Where the crop lies; of a clip shorter than the crop, half is used (coqui-tts, get_prompt_slice)."""
@@ -141,82 +136,6 @@ class ClipDataset(Dataset[Sample]):
         size = wanted if wanted <= length else length // 2
         start = int(random.integers(0, length - size + 1)) if self.training else 0
         return start, start + size
-
-
-class EpochBatches:
-    """Which clips form which batch: a new shuffle each epoch, fixed by the seed, clips of like length together.
-
-    Args:
-        lengths: of each clip's row, in positions.
-        batch_size: clips a batch.
-        seed: of the shuffle; None keeps the order.
-        balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
-            Otherwise clips of like length come together: rows of their own then need little padding.
-        rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
-            order of the batches does not depend on it.
-    """
-
-    def __init__(
-        self,
-        lengths: list[int],
-        batch_size: int,
-        *,
-        seed: int | None,
-        balanced: bool = False,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        self.lengths = np.array(lengths)
-        self.batch_size = batch_size
-        self.seed = seed
-        self.balanced = balanced
-        self.rank = rank
-        self.world = world
-
-    def __len__(self) -> int:
-        """Batches an epoch, of all processes."""
-        return math.ceil(len(self.lengths) / self.batch_size)
-
-    def longest(self, num_epochs: int) -> int:
-        """Positions of the longest batch of so many epochs, for all processes."""
-        # Counted, in a tenth of a second for an epoch of 72 000 clips: as many of the longest clips are far more.
-        length_of = self.lengths.tolist().__getitem__
-        return max(sum(map(length_of, batch)) for epoch in range(num_epochs) for batch in self.everywhere(epoch))
-
-    def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
-        """The epoch's batches for this process, when all processes together have done `start` of them."""
-        batches = self.everywhere(number)
-        # Processes must compute equally many: the last round is filled up from the beginning. See `Batch.is_filler`.
-        rounds = math.ceil((len(batches) - start) / self.world)
-        for batch in islice(cycle(batches), start + self.rank, start + rounds * self.world, self.world):
-            yield [(number, clip) for clip in batch]
-
-    def spread(self, count: int) -> list[list[Place]]:
-        """The largest batch of an epoch, and `count` others that stand for all: evenly spread over the batches' sizes.
-
-        Fewer batches than that are taken several times.
-        """
-        batches = sorted(self.everywhere(0), key=self._size)
-        chosen = [batches[-1], *(batches[(2 * place + 1) * len(batches) // (2 * count)] for place in range(count))]
-        return [[(0, clip) for clip in batch] for batch in chosen]
-
-    def _size(self, batch: list[int]) -> int:
-        """Positions that are computed: of packed rows those of clips, of others those of as many longest clips."""
-        lengths = self.lengths[batch]
-        return int(lengths.sum() if self.balanced else lengths.max() * len(batch))
-
-    def everywhere(self, number: int) -> list[list[int]]:
-        """The clips of an epoch's batches, each clip once; the same list in all processes, however many."""
-        if self.seed is None:
-            return _chunks(list(range(len(self.lengths))), self.batch_size)
-        random = np.random.default_rng([self.seed, number])
-        order = random.permutation(len(self.lengths))
-        jitter = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, len(self.lengths))
-        blurred = (self.lengths * jitter).tolist().__getitem__
-        buckets = _chunks(order.tolist(), BUCKET_BATCHES * self.batch_size)
-        divide = _dealt if self.balanced else _chunks
-        batches = [batch for bucket in buckets for batch in divide(sorted(bucket, key=blurred), self.batch_size)]
-        return [batches[place] for place in random.permutation(len(batches))]
 
 
 class Collate:
@@ -272,13 +191,22 @@ class Collate:
         )
 
 
-def _peers(clips: list[TrainingClip]) -> list[NDArray[np.int64]]:
-    """For each clip the numbers of all clips by its speaker, its own among them, ascending."""
-    numbers: dict[str, list[int]] = {}
-    for number, clip in enumerate(clips):
-        numbers.setdefault(clip.speaker, []).append(number)
-    arrays = {speaker: np.array(own) for speaker, own in numbers.items()}
-    return [arrays[clip.speaker] for clip in clips]
+class _Peers:
+    """Which clips have the same speaker.
+
+    Args:
+        speakers: number of each clip's, [N].
+    """
+
+    def __init__(self, speakers: NDArray[np.int32]) -> None:
+        self._speakers = speakers
+        self._clips = np.argsort(speakers, kind="stable").astype(np.int32)
+        self._starts = np.cumsum([0, *np.bincount(speakers)])
+
+    def of(self, clip: int) -> NDArray[np.int32]:
+        """The numbers of all clips by a clip's speaker, its own among them, ascending."""
+        speaker = self._speakers[clip]
+        return self._clips[self._starts[speaker] : self._starts[speaker + 1]]
 
 
 def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_clips: int) -> list[Batch]:
@@ -332,20 +260,6 @@ def make_loader(
         pin_memory=pin_memory,
         persistent_workers=persistent_workers,
     )
-
-
-def _chunks(clips: list[int], size: int) -> list[list[int]]:
-    return [clips[at : at + size] for at in range(0, len(clips), size)]
-
-
-def _dealt(clips: list[int], size: int) -> list[list[int]]:
-    """Clips sorted by length, dealt to batches like cards, each round in the other direction."""
-    count = math.ceil(len(clips) / size)
-    hands: list[list[int]] = [[] for _ in range(count)]
-    for number, turn in enumerate(_chunks(clips, count)):
-        for hand, clip in zip(hands if number % 2 == 0 else hands[::-1], turn, strict=False):
-            hand.append(clip)
-    return hands
 
 
 def _read(clip: TrainingClip, start: int, count: int) -> Tensor:

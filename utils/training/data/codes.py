@@ -7,8 +7,12 @@ A kill between the two leaves codes nobody points to, and a torn last line is sk
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import secrets
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +26,7 @@ from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.config import DATASET_RATE
 from utils.events.progress import ProgressFn
+from utils.files import write_atomic
 from utils.model.dvae import CodeEncoder, fingerprint, load_code_encoder
 from utils.training.data.audio_files import AudioFiles
 from utils.training.data.share import shared
@@ -31,10 +36,12 @@ log = logging.getLogger(__name__)
 
 BATCH_SECONDS = 60
 """Audio encoded at a time: bounds memory, and fills a GPU."""
+_BLOCK = 100_000
+"""Clips that the processes share out at a time."""
 
 
 class CodeCache:
-    """Codes of clips by the hash of their audio file.
+    """Codes of clips by the hash of their audio file; what is added later is known to caches that are opened later.
 
     Args:
         folder: created when absent.
@@ -42,13 +49,46 @@ class CodeCache:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._codes_file = folder / "codes.bin"
+        self.file = folder / "codes.bin"
+        """All codes, int16."""
         self._index_file = folder / "index.jsonl"
+        self._identity_file = folder / "identity"
         self._lock = FileLock(folder / ".lock")
-        self._index = dict(_read_index(self._index_file))
+
+    @cached_property
+    def _index(self) -> "_Index":
+        return _read_index(self._index_file)
+
+    def __len__(self) -> int:
+        return len(self._index.audio)
 
     def __contains__(self, audio: str) -> bool:
-        return audio in self._index
+        return bool(self.find(np.array([int(audio, 16)], dtype=np.uint64))[1][0])
+
+    def find(self, audio: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Where in `file` the codes of clips begin, and how many there are; 0 of those that were never encoded.
+
+        Args:
+            audio: hash of each clip's file, [N].
+        """
+        index = self._index
+        if not len(self):
+            return np.zeros(len(audio), dtype=np.int64), np.zeros(len(audio), dtype=np.int32)
+        # Of several entries about a clip the last one counts.
+        places = np.maximum(np.searchsorted(index.audio, audio, side="right") - 1, 0)
+        is_there = index.audio[places] == audio
+        return np.where(is_there, index.offsets[places], 0), np.where(is_there, index.lengths[places], 0)
+
+    def identity(self) -> str:
+        """What tells this cache from one that was made anew in its place: offsets of one are nothing to another.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        with self._lock:
+            if not self._identity_file.is_file():
+                write_atomic(self._identity_file, secrets.token_hex(8))
+            return self._identity_file.read_text(encoding="ascii")
 
     def codes(self, audio: list[str]) -> list[NDArray[np.int16]]:
         """Codes of some clips, [M] int16 each, read from disk when they are used.
@@ -56,19 +96,18 @@ class CodeCache:
         All are parts of one mapping: a mapping, and its file handle, for each clip would run into the system's limits
         with a thousand clips.
         """
-        count = self._codes_file.stat().st_size // 2
-        whole = np.memmap(self._codes_file, dtype=np.int16, mode="r", shape=(count,))
-        spans = [self._index[name] for name in audio]
-        return [whole[offset : offset + length] for offset, length in spans]
+        count = self.file.stat().st_size // 2
+        whole = np.memmap(self.file, dtype=np.int16, mode="r", shape=(count,))
+        offsets, lengths = self.find(np.array([int(name, 16) for name in audio], dtype=np.uint64))
+        return [whole[at : at + length] for at, length in zip(offsets.tolist(), lengths.tolist(), strict=True)]
 
     def add(self, codes: dict[str, Tensor]) -> None:
         """Append clips: {hash: codes [M] int16}; several processes may."""
         lines = []
-        with self._lock, self._codes_file.open("ab") as file:
+        with self._lock, self.file.open("ab") as file:
             # An odd byte left by a kill would shift every code behind it.
             file.write(b"\0" * (file.tell() % 2))
             for audio, clip in codes.items():
-                self._index[audio] = (file.tell() // 2, len(clip))
                 lines.append(json.dumps({"audio": audio, "offset": file.tell() // 2, "length": len(clip)}))
                 file.write(clip.numpy().tobytes())
         with self._lock, self._index_file.open("a", encoding="ascii") as file:
@@ -103,9 +142,6 @@ def cache_codes(
     Raises:
         UserError: a clip cannot be read, or the base has no DVAE.
     """
-    mel_stats = base.mel_stats()
-    own_folder = folder / fingerprint(base.dvae, mel_stats)
-    cache = CodeCache(own_folder)
     files = files or AudioFiles(folder)
     hashes = {}
     for number, clip in enumerate(clips, start=1):
@@ -114,34 +150,80 @@ def cache_codes(
             progress("reading clips", number, len(clips))
     if accelerator is None or accelerator.is_main_process:
         files.save()
-    missing = [clip for clip in clips if hashes[clip] not in cache]
-    if accelerator is not None:
-        # One process's list for all: another may have looked when the first had encoded some already.
-        (missing,) = broadcast_object_list([missing])
-
-    def encode(own: Sequence[Path]) -> list[None]:
-        encoder = load_code_encoder(base.dvae, mel_stats).to(device)
-        done = total = len(clips) - len(missing)
-        total += len(own)
-        for names, codes in _encoded(own, encoder, torch.device(device)):
-            cache.add({hashes[name]: clip for name, clip in zip(names, codes, strict=True)})
-            done += len(names)
-            if progress is not None:
-                progress("encoding clips", done, total)
-        log.info("encoded %d clips, %d were cached", len(own), len(clips) - len(missing))
-        return []
-
-    if missing:
-        shared(accelerator, missing, encode)
-        cache = CodeCache(own_folder)
+    audio = np.array([int(hashes[clip], 16) for clip in clips], dtype=np.uint64)
+    cache = encode_missing(
+        clips.__getitem__, audio, base, folder, device=device, progress=progress, accelerator=accelerator
+    )
     return dict(zip(clips, cache.codes([hashes[clip] for clip in clips]), strict=True))
 
 
+def encode_missing(
+    path_of: Callable[[int], Path],
+    audio: NDArray[np.uint64],
+    base: Base,
+    folder: Path,
+    *,
+    device: str | torch.device = "cpu",
+    progress: ProgressFn | None = None,
+    accelerator: Accelerator | None = None,
+) -> CodeCache:
+    """The cache with the codes of all clips, whatever their number; those that it lacks are encoded.
+
+    Args:
+        path_of: the recording of a clip, by its number.
+        audio: hash of each clip's file, [N].
+        base, folder, device, progress, accelerator: as of `cache_codes`.
+
+    Raises:
+        UserError: a clip cannot be read, or the base has no DVAE.
+    """
+    mel_stats, cache = base.mel_stats(), cache_of(base, folder)
+    missing = np.flatnonzero(cache.find(audio)[1] == 0)
+    # A recording that several clips name is encoded once.
+    missing = missing[np.sort(np.unique(audio[missing], return_index=True)[1])]
+    if accelerator is not None:
+        # One process's list for all: another may have looked when the first had encoded some already.
+        (missing,) = broadcast_object_list([missing])
+    encoders: list[CodeEncoder] = []
+    done = total = len(audio) - len(missing)
+
+    def encode(own: Sequence[int]) -> list[None]:
+        nonlocal done, total
+        encoders.extend([] if encoders else [load_code_encoder(base.dvae, mel_stats).to(device)])
+        total += len(own)
+        for numbers, codes in _encoded(own, path_of, encoders[0], torch.device(device)):
+            cache.add({f"{int(audio[number]):016x}": clip for number, clip in zip(numbers, codes, strict=True)})
+            done += len(numbers)
+            if progress is not None:
+                progress("encoding clips", done, total)
+        return []
+
+    for at in range(0, len(missing), _BLOCK):
+        shared(accelerator, missing[at : at + _BLOCK].tolist(), encode)
+    log.info("encoded %d clips, %d were cached", len(missing), len(audio) - len(missing))
+    return cache_of(base, folder)
+
+
+def cache_of(base: Base, folder: Path) -> CodeCache:
+    """The cache of a base's DVAE.
+
+    Raises:
+        UserError: the base has no DVAE.
+    """
+    return CodeCache(folder / fingerprint(base.dvae, base.mel_stats()))
+
+
+def up_to_silence(codes: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Codes up to the first of the equal ones at their end, [M] to [m]; see `TrainConfig.trim_end`."""
+    others = np.flatnonzero(codes != codes[-1])
+    return codes[: others[-1] + 2] if len(others) else codes[:1]
+
+
 def _encoded(
-    clips: Sequence[Path], encoder: CodeEncoder, device: torch.device
-) -> Iterator[tuple[list[Path], list[Tensor]]]:
+    clips: Sequence[int], path_of: Callable[[int], Path], encoder: CodeEncoder, device: torch.device
+) -> Iterator[tuple[list[int], list[Tensor]]]:
     """Clips and their codes, some at a time; only as much audio as a batch holds is in memory."""
-    for batch in _batches(clips):
+    for batch in _batches(clips, path_of):
         lengths = [wav.shape[1] for _, wav in batch]
         wavs = torch.zeros(len(batch), max(lengths))
         for row, (_, wav) in enumerate(batch):
@@ -149,12 +231,12 @@ def _encoded(
         yield [clip for clip, _ in batch], encoder(wavs.to(device), lengths)
 
 
-def _batches(clips: Iterable[Path]) -> Iterator[list[tuple[Path, Tensor]]]:
+def _batches(clips: Iterable[int], path_of: Callable[[int], Path]) -> Iterator[list[tuple[int, Tensor]]]:
     """Decoded clips in batches of at most `BATCH_SECONDS` of padded audio."""
-    batch: list[tuple[Path, Tensor]] = []
+    batch: list[tuple[int, Tensor]] = []
     longest = 0
     for clip in clips:
-        wav = load_audio(clip, DATASET_RATE)
+        wav = load_audio(path_of(clip), DATASET_RATE)
         longest = max(longest, wav.shape[1])
         if batch and longest * (len(batch) + 1) > BATCH_SECONDS * DATASET_RATE:
             yield batch
@@ -164,12 +246,26 @@ def _batches(clips: Iterable[Path]) -> Iterator[list[tuple[Path, Tensor]]]:
         yield batch
 
 
-def _read_index(path: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    if not path.is_file():
-        return
-    for line in path.read_text(encoding="ascii", errors="replace").splitlines():
-        try:
-            entry = json.loads(line)
-            yield entry["audio"], (entry["offset"], entry["length"])
-        except (ValueError, KeyError, TypeError):
-            continue
+class _Index(NamedTuple):
+    audio: NDArray[np.uint64]
+    """Hashes, ascending; of equal ones the last stands last."""
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+
+
+def _read_index(path: Path) -> _Index:
+    audio, offsets, lengths = array("Q"), array("q"), array("i")
+    if path.is_file():
+        with path.open(encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                try:
+                    entry = json.loads(line)
+                    found = int(entry["audio"], 16), int(entry["offset"]), int(entry["length"])
+                    np.array([found[0]], dtype=np.uint64)
+                except (ValueError, KeyError, TypeError, OverflowError):
+                    continue
+                for column, value in zip((audio, offsets, lengths), found, strict=True):
+                    column.append(value)
+    hashes = np.array(audio, dtype=np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    return _Index(hashes[order], np.array(offsets, dtype=np.int64)[order], np.array(lengths, dtype=np.int32)[order])

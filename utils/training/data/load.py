@@ -2,22 +2,27 @@
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
-from numpy.typing import NDArray
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events.progress import ProgressFn
 from utils.project.paths import Project
-from utils.training.data.audio_files import AudioFiles
-from utils.training.data.clips import TrainingClip, limits_of, select_clips, within_limits
-from utils.training.data.codes import cache_codes
+from utils.training.data.audio_files import AudioFiles, start_time
+from utils.training.data.clip_list import ClipList
+from utils.training.data.clips import TrainingClip, limits_of
+from utils.training.data.codes import cache_of, encode_missing
+from utils.training.data.list_build import Drops, Reading, write_code_spans, write_rows, write_tokens
+from utils.training.data.list_store import PARTS, about_list, csv_state, find_list, finish_list, list_key, new_list
+from utils.training.data.share import by_main
 
 log = logging.getLogger(__name__)
 
@@ -26,30 +31,35 @@ log = logging.getLogger(__name__)
 class TrainingData:
     """The clips of a run."""
 
-    train: list[TrainingClip]
-    evaluate: list[TrainingClip]
-    dropped: list[dict[str, Any]]
+    train: ClipList
+    evaluate: ClipList
+    dropped: Drops
     """{clip, reason} of every clip of both manifests that is not used."""
+    digest: str = ""
+    """Their fingerprint, where it is known already."""
 
     @property
     def longest(self) -> TrainingClip:
         """The longest training clip: the run's reference recording."""
-        return max(self.train, key=lambda clip: clip.num_samples)
+        return self.train[int(self.train.num_samples.argmax())]
 
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
-        digest = hashlib.sha256()
-        for clip in (*self.train, *self.evaluate):
-            digest.update(f"{clip.audio.name} {clip.num_samples}".encode("utf-8", "surrogateescape"))
-            digest.update(clip.tokens.numpy().tobytes())
-            digest.update(clip.codes.tobytes())
-        return digest.hexdigest()[:12]
+        return self.digest or fingerprint_of(self.train, self.evaluate)
+
+
+def fingerprint_of(*lists: ClipList) -> str:
+    """See `TrainingData.fingerprint`."""
+    digest = hashlib.sha256()
+    for clips in lists:
+        clips.add_to(digest)
+    return digest.hexdigest()[:12]
 
 
 def load_data(
     config: TrainConfig, project: Project, base: Base, accelerator: Accelerator, progress: ProgressFn | None = None
 ) -> TrainingData:
-    """Read, check, tokenize and encode the clips of both manifests.
+    """The clips of both manifests: read, checked, tokenized and encoded, or as they were found before.
 
     Args:
         config: settled settings.
@@ -59,55 +69,104 @@ def load_data(
         progress: called with (phase, done, in all).
 
     Raises:
-        UserError: see `select_clips` and `cache_codes`; or no clip is left to train or evaluate on.
+        UserError: see `write_rows`, `write_tokens` and `encode_missing`; or no clip is left to train or evaluate on.
+        OSError: the disk is full or not writable.
     """
     assert config.train_csv and config.eval_csv and config.language
-    tokenizer, limits = base.tokenizer(), limits_of(config)
-    folder = project.dataset / "codes"
-    files = AudioFiles(folder)
-    kept: dict[str, list[TrainingClip]] = {}
-    dropped: list[dict[str, Any]] = []
-    for purpose, csv in (("train on", config.train_csv), ("evaluate with", config.eval_csv)):
-        selection = select_clips(csv, tokenizer, config.language, progress)
-        files.look([clip.audio for clip in selection.clips], accelerator, progress)
-        kept[purpose], lost = within_limits(selection, limits, files, progress)
-        if not kept[purpose]:
-            first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
-            raise UserError(
-                what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again"
-            )
-        dropped += lost
-    audio: list[Path] = [clip.audio for clips in kept.values() for clip in clips]
-    codes = cache_codes(
-        audio, base, folder, device=accelerator.device, progress=progress, files=files, accelerator=accelerator
+    csvs, root = (config.train_csv, config.eval_csv), project.dataset / "codes"
+    tokenizer, cache = base.tokenizer(), cache_of(base, root)
+    reading = Reading(
+        vocab=tokenizer.path,
+        amharic_g2p=tokenizer.amharic_g2p,
+        language=tokenizer.check_language(config.language),
+        limits=limits_of(config),
     )
-    if config.trim_end:
-        codes = {path: up_to_silence(clip) for path, clip in codes.items()}
-    train, evaluate = ([replace(clip, codes=codes[clip.audio]) for clip in clips] for clips in kept.values())
+    facts = {
+        "csvs": [str(csv.absolute()) for csv in csvs],
+        "language": reading.language,
+        "amharic_g2p": reading.amharic_g2p,
+        "limits": [reading.limits.max_audio_length, reading.limits.max_text_length],
+        "trim_end": config.trim_end,
+        "cache": str(cache.file.absolute()),
+    }
+    key, lists = list_key(facts, tokenizer.path), root / "lists"
+    folder = by_main(accelerator, lambda: find_list(lists, key, csvs, cache))
+    if folder is None:
+        folder = _make_list(config, base, reading, root, key, accelerator, progress)
+    train, evaluate = (ClipList.open(folder / name, cache.file) for name in PARTS)
+    about = about_list(folder)
     if config.reading_weight:
         _log_word_times(train, config.train_csv)
-    for drop in dropped:
+    for drop in about["dropped"]:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
-    return TrainingData(train=train, evaluate=evaluate, dropped=dropped)
+    return TrainingData(train=train, evaluate=evaluate, dropped=about["dropped"], digest=about["fingerprint"])
 
 
-def up_to_silence(codes: NDArray[np.int16]) -> NDArray[np.int16]:
-    """Codes up to the first of the equal ones at their end, [M] to [m]; see `TrainConfig.trim_end`."""
-    others = np.flatnonzero(codes != codes[-1])
-    return codes[: others[-1] + 2] if len(others) else codes[:1]
+def _make_list(
+    config: TrainConfig,
+    base: Base,
+    reading: Reading,
+    root: Path,
+    key: str,
+    accelerator: Accelerator,
+    progress: ProgressFn | None,
+) -> Path:
+    """Make the columns of both manifests; all processes read and encode, the main one writes."""
+    assert config.train_csv and config.eval_csv
+    csvs, files = (config.train_csv, config.eval_csv), AudioFiles(root)
+    with ExitStack() as stack:
+        making = by_main(accelerator, lambda: stack.enter_context(new_list(root / "lists", key)))
+        state, dropped = csv_state(csvs, start_time(root)), Drops()
+        for name, purpose, csv in zip(PARTS, ("train on", "evaluate with"), csvs, strict=True):
+            lost = write_rows(csv, making / name, reading.limits, files, accelerator, progress)
+            unread, count = by_main(accelerator, partial(write_tokens, making / name, reading, csv.name, progress))
+            lost += unread
+            if not count:
+                first = f"; the first was dropped because {lost[0]['reason']}" if lost else ""
+                raise UserError(
+                    what=f"there is no clip to {purpose}{first}", where=str(csv), fix="prepare the dataset again"
+                )
+            dropped += lost
+        drafts = [ClipList.open(making / name, None) for name in PARTS]
+        cache = encode_missing(
+            lambda number: _path_of(drafts, number),
+            np.concatenate([clips.contents for clips in drafts]),
+            base,
+            root,
+            device=accelerator.device,
+            progress=progress,
+            accelerator=accelerator,
+        )
+
+        def finish() -> Path:
+            for name in PARTS:
+                write_code_spans(making / name, cache, is_trimmed=config.trim_end)
+            lists = (ClipList.open(making / name, cache.file) for name in PARTS)
+            about = state | {"cache": cache.identity(), "dropped": dropped, "fingerprint": fingerprint_of(*lists)}
+            return finish_list(making, key, about)
+
+        return by_main(accelerator, finish)
 
 
-def _log_word_times(clips: list[TrainingClip], csv: Path) -> None:
+def _path_of(lists: Sequence[ClipList], number: int) -> Path:
+    """The recording of a clip that is counted through several lists."""
+    for clips in lists:
+        if number < len(clips):
+            return clips.path(int(clips.columns["kept"][number]))
+        number -= len(clips)
+    raise IndexError(number)
+
+
+def _log_word_times(clips: ClipList, csv: Path) -> None:
     """Log how many clips have word times, which the guided attention loss needs.
 
     Raises:
         UserError: none does.
     """
-    timed = sum(len(clip.reading) > 0 for clip in clips)
-    if not timed:
+    if not clips.num_timed:
         raise UserError(
             what="no clip has word times that fit its text, so reading_weight would do nothing",
             where=str(csv),
             fix="add the column word_times: the second at which each word begins, with spaces between; or leave it 0",
         )
-    log.info("guided attention: %d of %d clips have word times", timed, len(clips))
+    log.info("guided attention: %d of %d clips have word times", clips.num_timed, len(clips))

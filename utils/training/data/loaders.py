@@ -1,30 +1,25 @@
 """A run's batches: which clips, in which layout, by how many processes, for training and for evaluation."""
 
-import hashlib
-import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+import numpy as np
 from accelerate import Accelerator
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
-from utils.model.packing import NO_STATIC_SHAPE, StaticShape, round_up, row_length
+from utils.errors import UserError
+from utils.model.packing import NO_STATIC_SHAPE, ROW_MULTIPLE, StaticShape, round_up, row_length
 from utils.model.shapes import GptShape
 from utils.performance_utils import LoaderSettings, loader_settings
-from utils.training.data.batches import (
-    Batch,
-    ClipDataset,
-    Collate,
-    EpochBatches,
-    PlacedBatches,
-    make_loader,
-    split_batch,
-)
-from utils.training.data.clips import TrainingClip
+from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
+from utils.training.data.clip_list import ClipList
+from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.optimizations.switch import Switches
 
@@ -63,11 +58,13 @@ class Loaders:
         self._batches = EpochBatches(
             _lengths(data.train, base.gpt_shape()),
             config.batch_size,
+            max_tokens=config.batch_tokens,
             seed=config.seed,
             balanced=switches.layout == "packed",
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
+        self._require_room()
         # In the order of the manifest.
         self._eval_batches = EpochBatches(_lengths(data.evaluate, base.gpt_shape()), config.eval_batch_size, seed=None)
         self._static_shapes = {True: self._training_shape(), False: self._shape_of(self._eval_batches, num_epochs=1)}
@@ -87,10 +84,23 @@ class Loaders:
             persistent_workers=self.settings.persistent_workers,
         )
 
+    def num_batches(self, epoch: int) -> int:
+        """Micro-batches of training in an epoch, of all processes."""
+        return self._batches.count(epoch)
+
+    def steps_left(self, epoch: int, batches_done: int) -> int:
+        """Optimizer steps to the end of the last epoch, from where so many micro-batches of an epoch are done."""
+        assert self._config.num_epochs
+        done = {epoch: batches_done}
+        left = (self.num_batches(one) - done.get(one, 0) for one in range(epoch, self._config.num_epochs))
+        return sum(math.ceil(count / self.batches_per_step) for count in left)
+
     @property
-    def batches_per_epoch(self) -> int:
-        """Micro-batches of training an epoch, of all processes."""
-        return len(self._batches)
+    def clips_per_step(self) -> int:
+        """Clips of an optimizer step, of all processes; with batches by positions on average."""
+        if not self._config.batch_tokens:
+            return self._config.batch_size * self.batches_per_step
+        return round(len(self._data.train) / self.num_batches(0) * self.batches_per_step)
 
     @property
     def batches_per_step(self) -> int:
@@ -102,7 +112,7 @@ class Loaders:
 
         The clips, their lengths and the layout that the attention kernel wants decide it.
         """
-        return hashlib.sha256(json.dumps(self._batches.everywhere(epoch)).encode()).hexdigest()[:16]
+        return self._batches.plan_of(epoch)
 
     def train(self, epoch: int, start: int) -> DataLoader:
         """This process's micro-batches of an epoch when all together have done `start`; always the same loader, whose
@@ -130,7 +140,7 @@ class Loaders:
                 replace(
                     batch,
                     number=rank + place * step,
-                    is_filler=start + rank + place * world >= self.batches_per_epoch,
+                    is_filler=start + rank + place * world >= self.num_batches(self._positions.epoch),
                 )
                 for place, batch in enumerate(group)
             ]
@@ -159,11 +169,26 @@ class Loaders:
         )
         return partial(_split, self._dataset(training=training), self._collate(static_shape, training=training))
 
+    def _require_room(self) -> None:
+        """Do nothing when a batch has room for each clip.
+
+        Raises:
+            UserError: a clip is longer than `batch_tokens`.
+        """
+        room, lengths = self._config.batch_tokens, self._batches.lengths
+        needed = round_up(int(lengths.max()), ROW_MULTIPLE)
+        if 0 < room < needed:
+            name = self._data.train[int(lengths.argmax())].audio.name
+            raise UserError(
+                what=f"batch_tokens is {room} positions, but the clip {name} alone takes {needed}",
+                where="training settings",
+                fix=f"use {needed} or more, or lower max_audio_length",
+            )
+
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""
-        clips: list[TrainingClip] = self._data.train if training else self._data.evaluate
         return ClipDataset(
-            clips,
+            self._data.train if training else self._data.evaluate,
             seed=self._config.seed,
             training=training,
             crop=self._base.defaults.crop,
@@ -194,26 +219,26 @@ class Loaders:
         mode, longest = self._switches.effective.compile, int(batches.lengths.max())
         if mode in CUDA_GRAPHS:
             # They are recorded for one shape. Batches are balanced: the longest is little longer than the others.
-            clips, total = min(batches.batch_size, len(batches.lengths)), batches.longest(num_epochs)
+            clips, total = batches.most_clips(num_epochs), batches.longest(num_epochs)
             return StaticShape(clips=clips, longest=longest, total=round_up(total, SHAPE_STEP))
         # The variable-length kernel takes the longest clip as a number, which code is compiled for.
         return StaticShape(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_STATIC_SHAPE
 
     def _settings(self) -> LoaderSettings:
-        config, files = self._config, {clip.audio for clip in self._data.train}
+        config = self._config
         return loader_settings(
             num_clips=len(self._data.train),
             device=self._device.type,
-            dataset_bytes=sum(file.stat().st_size for file in files),
+            dataset_bytes=self._data.train.audio_bytes,
             num_workers=config.num_workers,
             prefetch_factor=config.prefetch_factor,
             pin_memory=config.pin_memory,
         )
 
 
-def _lengths(clips: list[TrainingClip], shape: GptShape) -> list[int]:
+def _lengths(clips: ClipList, shape: GptShape) -> NDArray[np.int64]:
     """Positions of each clip's row."""
-    return [row_length(len(clip.tokens), len(clip.codes), shape) for clip in clips]
+    return clips.text_lengths + clips.code_lengths + row_length(0, 0, shape)
 
 
 def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:

@@ -1,0 +1,88 @@
+"""The order of clips is what it always was: runs of earlier versions resume in the middle of their epochs."""
+
+import hashlib
+import json
+import math
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from utils.training.data.epoch_batches import EpochBatches
+
+
+def as_it_was(lengths: list[int], size: int, *, seed: int, epoch: int, balanced: bool) -> list[list[int]]:
+    """Batches of an epoch as version 2 made them, clip by clip."""
+
+    def chunks(clips: list[int], length: int) -> list[list[int]]:
+        return [clips[at : at + length] for at in range(0, len(clips), length)]
+
+    def dealt(clips: list[int], length: int) -> list[list[int]]:
+        count = math.ceil(len(clips) / length)
+        hands: list[list[int]] = [[] for _ in range(count)]
+        for number, turn in enumerate(chunks(clips, count)):
+            for hand, clip in zip(hands if number % 2 == 0 else hands[::-1], turn, strict=False):
+                hand.append(clip)
+        return hands
+
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(lengths))
+    blurred = np.array(lengths) * random.uniform(0.85, 1.15, len(lengths))
+    buckets = chunks(order.tolist(), 50 * size)
+    divide = dealt if balanced else chunks
+    batches = list(chain.from_iterable(divide(sorted(bucket, key=blurred.__getitem__), size) for bucket in buckets))
+    return [batches[place] for place in random.permutation(len(batches))]
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize(("count", "size"), [(1, 4), (199, 4), (200, 4), (403, 4), (777, 3), (1003, 7)])
+def test_batches_and_their_order_are_those_of_earlier_versions(count: int, size: int, balanced: bool) -> None:
+    lengths = np.random.default_rng(count).integers(40, 90, count).tolist()
+    batches = EpochBatches(lengths, size, seed=9, balanced=balanced)
+    for epoch in (0, 3):
+        then = as_it_was(lengths, size, seed=9, epoch=epoch, balanced=balanced)
+        assert list(batches.everywhere(epoch)) == then
+        assert batches.plan_of(epoch) == hashlib.sha256(json.dumps(then).encode()).hexdigest()[:16]
+    assert batches.longest(1) == max(
+        sum(lengths[clip] for clip in batch) for batch in as_it_was(lengths, size, seed=9, epoch=0, balanced=balanced)
+    )
+
+
+def test_a_plan_is_kept_by_checkpoints_in_a_way_that_never_changes() -> None:
+    assert EpochBatches([40, 50, 60, 45, 55], 2, seed=1).plan_of(0) == "b9f682ec4215841f"
+    long = EpochBatches(np.arange(40, 90).repeat(500), 2, seed=1)
+    assert long.plan_of(0) == hashlib.sha256(json.dumps(list(long.everywhere(0))).encode()).hexdigest()[:16]
+
+
+LENGTHS = np.random.default_rng(5).integers(60, 700, 1_234)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_batches_by_positions_hold_as_many_clips_as_fit(balanced: bool) -> None:
+    batches, plans = EpochBatches(LENGTHS, 1, seed=3, max_tokens=4_000, balanced=balanced), []
+    for epoch in range(2):
+        plan = list(batches.everywhere(epoch))
+        assert sorted(chain.from_iterable(plan)) == list(range(len(LENGTHS)))
+        longest = [-(-LENGTHS[batch].max() // 32) * 32 for batch in plan]
+        sizes = [
+            LENGTHS[batch].sum() if balanced else most * len(batch) for batch, most in zip(plan, longest, strict=True)
+        ]
+        assert 0.85 * 4_000 < np.mean(sizes) <= max(sizes) <= 4_000
+        assert batches.count(epoch) == len(plan)
+        assert batches.most_clips(epoch + 1) >= max(map(len, plan))
+        plans.append(plan)
+    assert plans[0] != plans[1]
+    assert plans == [
+        list(EpochBatches(LENGTHS, 9, seed=3, max_tokens=4_000, balanced=balanced)._plan(e)) for e in (0, 1)
+    ]
+    useful = LENGTHS.sum() / sum(LENGTHS[batch].max() * len(batch) for batch in plans[0])
+    assert balanced or useful > 0.85, "clips of like length share a batch"
+
+
+def test_batches_by_positions_are_the_same_for_any_number_of_processes_and_from_any_place() -> None:
+    def batches(world: int, rank: int = 0) -> EpochBatches:
+        return EpochBatches(LENGTHS, 4, seed=3, max_tokens=3_000, rank=rank, world=world)
+
+    whole = list(batches(1).epoch(1))
+    rounds = zip(*(batches(3, rank).epoch(1, start=6) for rank in range(3)), strict=True)
+    assert list(chain.from_iterable(rounds))[: len(whole) - 6] == whole[6:]
