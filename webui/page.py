@@ -23,6 +23,10 @@ class Page(gr.Blocks):
     studio: Studio
     """The app's state behind it."""
 
+    def kinds(self) -> set[str]:
+        """Which components are on it, as gradio calls them."""
+        return {block.get_block_name() for block in self.blocks.values()}
+
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
     ) -> list[Any]:
