@@ -30,7 +30,9 @@ LISTED = re.compile(r"m\.f=(\[[^\]]*\])")
 SEEN = re.compile(r"(return new URL\(\w+,\w+\)\.href\},\w+=)\{\}")
 """Where the page's loader notes which files it has asked for."""
 ENTRY = re.compile(r'<script type="module" crossorigin src="\./assets/([\w.-]+\.js)"></script>')
-SHEET = re.compile(r'\s*<link rel="stylesheet" crossorigin href="\./assets/([\w.-]+\.css)">')
+SHEET = re.compile(r'<link rel="stylesheet" crossorigin href="\./assets/([\w.-]+\.css)">')
+"""The page's general style sheet: it comes before those of the components, which overrule it, and gradio's script looks
+for it by its name."""
 LOADER = """(() => {
   const base = new URL('./assets/', document.baseURI).href, sources = %s
   window.studioAssets = { at: name => base + name, seen: Object.fromEntries(%s.map(name => [base + name, true])) }
@@ -109,9 +111,8 @@ class Bundle:
         if not ENTRY.search(page):
             return page
         script, sheet = self.files
-        page = SHEET.sub("", page)
-        link = f'<link rel="stylesheet" href="./assets/{sheet}">'
-        begin = f'{link}\n<script src="./assets/{script}"></script>\n'
+        page = SHEET.sub(lambda found: f'{found[0]}\n<link rel="stylesheet" href="./assets/{sheet}">', page)
+        begin = f'<script src="./assets/{script}"></script>\n'
         return ENTRY.sub(lambda found: f'{begin}<script type="module">import "./assets/{found[1]}"</script>', page)
 
 
@@ -124,7 +125,8 @@ def chosen(folder: Path, kinds: Iterable[str]) -> tuple[list[str], list[str]]:
     """
     page = (folder.parent / "index.html").read_text(encoding="utf-8")
     scripts: dict[str, None] = {}
-    sheets: dict[str, None] = dict.fromkeys(SHEET.findall(page))
+    general = SHEET.findall(page)
+    sheets: dict[str, None] = {}
 
     def add(name: str) -> None:
         if name not in scripts and (folder / name).is_file():
@@ -153,7 +155,7 @@ def chosen(folder: Path, kinds: Iterable[str]) -> tuple[list[str], list[str]]:
         found = re.search(rf"[{{,]{kind}:\{{[^{{}}]*?(\bcomponent:.*?import\.meta)", _read(folder, str(table)))
         if found:
             follow(str(table), found[1])
-    return list(scripts), list(sheets)
+    return list(scripts), [name for name in sheets if name not in general]
 
 
 def joined(folder: Path, scripts: Iterable[str], sheets: Iterable[str]) -> str:
