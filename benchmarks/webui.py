@@ -252,7 +252,16 @@ def _start(output: Path, browser: Any) -> dict[str, float]:
     if page:
         session = page.context.new_cdp_session(page)
         session.send("Network.enable")
-        session.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+        # What comes out of the page's own script asks nobody.
+        sent: set[str] = set()
+        session.on(
+            "Network.requestWillBeSent",
+            lambda event: sent.add(event["requestId"]) if event["request"]["url"].startswith("http") else None,
+        )
+        session.on(
+            "Network.loadingFinished",
+            lambda event: sizes.append(event["encodedDataLength"]) if event["requestId"] in sent else None,
+        )
     with running_app(output) as app:
         answered = time.monotonic() - app.started
         measured = {"answer_s": round(answered, 2), "cpu_s": round(_cpu_s(app.process), 2)}

@@ -10,7 +10,7 @@ from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.events import wire_events
 from webui.events.wiring import Frame
-from webui.page import Page
+from webui.page import Page, without_server
 from webui.registry import Registry
 from webui.security import Access
 from webui.studio import Studio
@@ -46,7 +46,7 @@ def create_ui(
     """
     registry = Registry()
     kept = (LOOK_S, KEPT_S)
-    with Page(title=text.TITLE, analytics_enabled=False, fill_width=True, delete_cache=kept) as page:
+    with without_server(), Page(title=text.TITLE, analytics_enabled=False, fill_width=True, delete_cache=kept) as page:
         gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
         registry.add("project", create_project_bar(is_empty=not list_projects(output)))
         with gr.Tabs():
@@ -63,6 +63,6 @@ def create_ui(
             output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes, access=access
         )
         wire_events(Frame(page=page, registry=registry, studio=studio))
-    page.queue(max_size=MAX_WAITING)
+        page.queue(max_size=MAX_WAITING)
     page._queue.sleep_when_free = QUEUE_LOOK_S
     return page

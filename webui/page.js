@@ -18,8 +18,11 @@
   })
   // No answer at all is what a server that stopped, or a lost network, gives; gradio's polls go on and end it.
   const ask = window.fetch
+  let asked = 0
   window.fetch = async (...given) => {
-    const isOwn = new URL(given[0]?.url ?? given[0], location.href).host === location.host
+    const address = new URL(given[0]?.url ?? given[0], location.href), isOwn = address.host === location.host
+    const isAsked = address.pathname.endsWith('/run/predict')
+    asked += isAsked
     try {
       const answer = await ask(...given)
       if (isOwn) document.body.classList.remove('offline')
@@ -27,6 +30,8 @@
     } catch (error) {
       if (isOwn && error instanceof TypeError) document.body.classList.add('offline')
       throw error
+    } finally {
+      asked -= isAsked
     }
   }
 
@@ -66,6 +71,8 @@
     for (const element of document.querySelectorAll('[aria-label], [role="status"]')) mend(element)
     if (!isOpened && tabs().length) {
       isOpened = true
+      // Also where gradio's own start does not come to its end.
+      setTimeout(mounted, MOUNT_MS)
       if (params().get('tab')) open(params().get('tab'))
     }
   }
@@ -85,8 +92,36 @@
     return may
   }
 
+  // gradio mounts one part after the other, each of which pushes the others: the page is seen when that is over, and
+  // what a tab holds when the first answers have filled it. Spinners run on, in nobody's way.
+  const QUIET_MS = 80, MOUNT_MS = 1500, ANSWER_MS = 15000, SPINNER = '[data-testid="status-tracker"]'
+  const root = document.documentElement
+  let isMounted = false, shown = 0
+  root.classList.add('filling', 'unanswered')
+  const showWhenQuiet = () => {
+    if (!root.classList.contains('unanswered')) return
+    if (document.querySelector('input[type=password]')) root.classList.remove('filling', 'unanswered')
+    if (!isMounted) return
+    clearTimeout(shown)
+    shown = setTimeout(() => {
+      // The line of the activity is filled by the same answer as all the rest.
+      const isFilled = !asked && document.querySelector('#activity .prose > *')
+      root.classList.remove('filling', isFilled ? 'unanswered' : 'filling')
+      if (!isFilled) showWhenQuiet()
+    }, QUIET_MS)
+  }
+  const mounted = () => {
+    if (isMounted) return
+    isMounted = true
+    setTimeout(() => root.classList.remove('filling'), MOUNT_MS)
+    setTimeout(() => { clearTimeout(shown); root.classList.remove('unanswered') }, ANSWER_MS)
+    showWhenQuiet()
+  }
+  const isSpinner = ({ target }) => (target.closest ? target : target.parentElement)?.closest(SPINNER)
+
   let isDue = false
-  new MutationObserver(() => {
+  new MutationObserver(changes => {
+    if (root.classList.contains('unanswered') && !changes.every(isSpinner)) showWhenQuiet()
     if (isDue) return
     isDue = true
     requestAnimationFrame(() => { isDue = false; look(); watchRun() })
@@ -95,7 +130,7 @@
   window.studioPage = {
     notify,
     notifies: () => localStorage.studioNotify === 'on' && 'Notification' in window && Notification.permission === 'granted',
-    wanted: name => params().get('project') || name,
+    wanted: name => { mounted(); return params().get('project') || name },
     show: name => {
       const isStep = project !== null && project !== name
       project = name || null

@@ -1,12 +1,14 @@
 """Gradio's page, with cheaper polls."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gradio as gr
 from gradio.block_function import BlockFunction
 from gradio.blocks import Block
+from gradio.routes import App
 from gradio.state_holder import SessionState
 
 from webui.studio import Studio
@@ -22,6 +24,10 @@ class Page(gr.Blocks):
 
     studio: Studio
     """The app's state behind it."""
+
+    def kinds(self) -> set[str]:
+        """Which components are on it, as gradio calls them."""
+        return {block.get_block_name() for block in self.blocks.values()}
 
     async def postprocess_data(
         self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
@@ -43,6 +49,18 @@ class Page(gr.Blocks):
         _keep_ids(changed.outputs, state)
         by_id = {block._id: value for block, value in zip(changed.outputs, values, strict=True)}
         return [by_id.get(block._id, gr.skip()) for block in block_fn.outputs]
+
+
+@contextmanager
+def without_server() -> Iterator[None]:
+    """For composing a page: gradio would make its server three times, a third of a second in all, before the launch
+    makes the one that serves."""
+    before = App.create_app
+    App.create_app = staticmethod(lambda *_, **__: None)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        App.create_app = staticmethod(before)  # type: ignore[method-assign]
 
 
 def _keep_ids(blocks: Iterable[Block], state: SessionState | None) -> None:

@@ -59,7 +59,7 @@ def test_others_are_left_to_gradio(folder, asked: dict[str, str]) -> None:
 def test_the_running_page_and_its_scripts_are_compressed(tmp_path) -> None:
     with running_app(tmp_path) as address:
         page = httpx.get(address, headers={"accept-encoding": "gzip"})
-        script = re.search(r'src="./(assets/index-[^"]+\.js)"', page.text)
+        script = re.search(r'"./(assets/index-[^"]+\.js)"', page.text)
         assert script
         answer = httpx.get(address + script[1], headers={"accept-encoding": "gzip"})
     assert page.headers["content-encoding"] == "gzip" and page.num_bytes_downloaded < len(page.content) / 4

@@ -31,6 +31,12 @@ AXE = """async () => {
     const found = await axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })
     return found.violations.map(({ id, impact, nodes }) => ({ id, impact, nodes: nodes.map(node => node.html) }))
 }"""
+SHIFTS = """window.shift = 0
+new PerformanceObserver(list => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shift += entry.value
+}).observe({ type: 'layout-shift', buffered: true })"""
+MAX_SHIFT = 0.05
+"""How far what is seen moves while the page is filled; 0.1 to 0.9 without the page's care for it."""
 KEYS = "() => [...document.querySelectorAll('[role=status]')].map(e => e.textContent).filter(t => /^common\\./.test(t))"
 
 
@@ -83,6 +89,19 @@ def test_every_tab_shows_its_action_and_the_console_stays_empty(browser: Browser
     assert page.evaluate(KEYS) == []
     assert said == []
     page.close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_moves_while_the_page_is_filled(browser: Browser, address: str, size: str) -> None:
+    for name in ("data", "train", "inference", "system"):
+        page = browser.new_page(viewport=SIZES[size])
+        page.add_init_script(SHIFTS)
+        page.goto(f"{address}?project=maria&tab={name}")
+        expect(page.locator("#project-bar")).to_be_visible()
+        expect(page.locator("html:not(.filling):not(.unanswered)")).to_be_attached()
+        page.wait_for_timeout(2_000)
+        assert page.evaluate("window.shift") < MAX_SHIFT, name
+        page.close()
 
 
 def test_project_and_tab_stand_in_the_address(browser: Browser, address: str) -> None:

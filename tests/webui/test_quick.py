@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+from gradio.routes import App
 
 from webui.interface import create_ui
 from webui.page import Page
@@ -50,6 +51,17 @@ def test_other_answers_are_gradios_own(page) -> None:
 
 def test_the_queue_sleeps_while_nothing_waits(tmp_path: Path) -> None:
     assert create_ui(tmp_path)._queue.sleep_when_free >= 0.01
+
+
+def test_no_server_is_made_before_the_one_that_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    original = App.create_app
+    monkeypatch.setattr(App, "create_app", staticmethod(lambda *a, **k: made.append(a) or original(*a, **k)))
+    page = create_ui(tmp_path)
+    assert made == [] and page.config["dependencies"] and page._queue.max_size
+    page.launch(prevent_thread_lock=True, quiet=True, _frontend=False)
+    page.close()
+    assert len(made) == 1
 
 
 def test_gradio_is_loaded_without_the_stubs_of_editors() -> None:
