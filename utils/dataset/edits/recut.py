@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
 from utils.dataset.storage.report import BY_HAND, ClipReport
@@ -130,6 +129,9 @@ def check_is_current(clip: ClipReport) -> None:
 
 def recording_seconds(path: Path) -> float | None:
     """Length in seconds of a recording that soundfile reads; None for all others, which need PyAV or are not there."""
+    # Imported late: the page opens without it.
+    import soundfile
+
     if not path.is_file():
         return None
     try:
@@ -140,6 +142,8 @@ def recording_seconds(path: Path) -> float | None:
 
 def _peaks(path: Path, begin_s: float, end_s: float) -> tuple[float, ...]:
     """Largest amplitudes of a part of a file in NUM_PEAKS equal stretches; empty where it cannot be read."""
+    import soundfile
+
     try:
         with soundfile.SoundFile(path) as sound:
             if sound.format == "RAW":
