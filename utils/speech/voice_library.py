@@ -83,7 +83,9 @@ class VoiceLibrary:
         found = self.find(name)
         if found is None:
             known = ", ".join(voice.name for voice in self.all()[:8]) or "none yet"
-            raise UserError(what=f"the library has no voice {name!r}", fix=f"use one that it has: {known}")
+            raise UserError(
+                what=f"the library has no voice {name!r}", where="voice library", fix=f"use one that it has: {known}"
+            )
         return found
 
     @disk_errors()
