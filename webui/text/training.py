@@ -88,9 +88,6 @@ NO_PROOFS = _("Available after the first steps of a run.")
 MEMORY_PANEL = _("Memory usage")
 MEMORY_PLOT = _("Memory usage, last minutes")
 MEMORY, SYSTEM_MEMORY = _("Memory"), _("System memory")
-PREDICT_FIT, FIT_TITLE = _("Will it fit?"), _("Memory before the start")
-NEEDED_BY_RUN, FITS = _("this training, by calculation"), _("It should fit.")
-MEMORY_LIMIT = _("limit")
 MINUTES, GIGABYTES = _("minutes"), _("GB")
 AUDIO_A_SECOND = _("seconds of audio per second")
 USED_BY_RUN, USED_BY_OTHERS = _("this run"), _("everything else")
@@ -300,35 +297,6 @@ def no_gpu(why: str) -> str:
     if why:
         return _("There is no GPU: {reason}. Training runs on the CPU.").format(reason=why)
     return _("There is no GPU. Training runs on the CPU.")
-
-
-def held_by(holders: str) -> str:
-    """Which processes hold the most memory."""
-    return _("Largest processes: {holders}").format(holders=holders)
-
-
-def device_memory(device: str) -> str:
-    """Whose memory a training takes."""
-    return _("GPU memory") if device == "cuda" else SYSTEM_MEMORY
-
-
-def needed_of(needed: str, budget: str, total: str) -> str:
-    """What a training would take of a device."""
-    return _("needs about {needed}; {budget} can be planned for, the limit is {total}").format(
-        needed=needed, budget=budget, total=total
-    )
-
-
-def needed_of_host(needed: str, budget: str) -> str:
-    """What a training would take of the machine's memory besides."""
-    return _("System memory for the optimizer: {needed} of {budget}").format(needed=needed, budget=budget)
-
-
-def fits_not(device: str) -> str:
-    """What helps a training that does not fit."""
-    if device == "cuda":
-        return _("It probably does not fit: use a smaller batch, gradient checkpointing or 8-bit AdamW, or Recommend.")
-    return _("It probably does not fit: close other programs, use a smaller batch or LoRA, or Recommend.")
 
 
 def memory_peak(most: str) -> str:
