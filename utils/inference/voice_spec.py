@@ -26,8 +26,8 @@ def find_voice(synthesizer: Synthesizer, spec: VoiceSpec, *, library: VoiceLibra
     if spec is None:
         return synthesizer.default_voice()
     if isinstance(spec, str) and library is not None:
-        parts = voice_parts(spec)
-        voices = [(library.find(name), name, weight) for name, weight in parts]
+        named = voice_parts(spec)
+        voices = [(library.find(name), name, weight) for name, weight in named]
         return mixed([(_one(synthesizer, found.path if found else name), weight) for found, name, weight in voices])
     if not isinstance(spec, str | Path):
         if not spec:

@@ -111,6 +111,8 @@ def mixed(voices: Sequence[tuple[Voice, float]]) -> Voice:
     total = sum(weight for _, weight in voices)
     if not voices or total <= 0 or any(weight < 0 for _, weight in voices):
         raise UserError(what="a mixture of voices needs weights above 0", fix="write it like anna:0.7,ben:0.3")
+    if len(voices) == 1:
+        return voices[0][0]
     shares = torch.tensor([weight / total for _, weight in voices])
     latents = torch.stack([voice.latents for voice, _ in voices])
     embeddings = torch.stack([voice.embedding for voice, _ in voices])
