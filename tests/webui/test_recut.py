@@ -97,6 +97,13 @@ def test_a_clip_that_another_tab_cut_is_followed_and_not_cut_again(studio, proje
     updates = data.show(studio, seen)
     assert updates["data.clip"] == "wavs/b.wav"
     assert "value" not in updates["data.transcript"].properties, "what is being typed stays"
+    # Once the cut is undone, what it was made from is shown again.
+    cut = on_page(updates)
+    report = Report.load(project.report)
+    kept = [clip for clip in report.clips if clip.id != "id-b"]
+    replace(report, clips=kept).save(project.report)
+    assert data.show(studio, cut)["data.clip"] == "wavs/a.wav"
+    report.save(project.report)
     # Who looks at the old clip on purpose is left there.
     old = on_page(shown(studio, "a"))
     assert data.show(studio, old)["data.clip"] == "wavs/a.wav"

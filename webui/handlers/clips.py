@@ -22,6 +22,8 @@ FIXED = ("clip", "fix", "project", "output")
 CUT = ("data.start_s", "data.end_s", "data.at_s", "data.text_before", "data.text_after", *recut.EDGES)
 TYPED = ("data.transcript", *CUT)
 """Fields of a clip that a person may be filling in."""
+_FROM = "\nfrom "
+"""Before the id of the clip that the one shown was made from."""
 CLOSED: Updates = {"data.clip_box": Change(visible=False), "data.clip": "", "data.shown": ""}
 """No clip is shown."""
 
@@ -115,7 +117,7 @@ def refreshed(project: Project, clips: Sequence[ClipReport], clip: object, shown
         shown: whose clip that was, and its words on disk then; see `_mark`.
     """
     named = [item for item in clips if clip and item.clip == clip]
-    found = max(named, key=lambda item: item.status == "used", default=None)
+    found = max(named, key=lambda item: item.status == "used", default=None) or _cut_from(clips, clip, shown)
     if found is None or _project_of(shown) != project.name:
         # Clips are named after their sound: another project with the same recordings has one of this name, too.
         return CLOSED
@@ -136,7 +138,14 @@ def can_be_accepted(found: ClipReport) -> bool:
 
 def _mark(project: Project, found: ClipReport) -> str:
     """Which words the fields of a clip were filled with, and whether it was cut since."""
-    return f"{project.name}\n{found.text}" + ("\nreplaced" if found.reason == "replaced" else "")
+    parent = f"{_FROM}{found.made_from[0]}" if found.made_from else ""
+    return f"{project.name}\n{found.text}" + ("\nreplaced" if found.reason == "replaced" else "") + parent
+
+
+def _cut_from(clips: Sequence[ClipReport], clip: object, shown: object) -> ClipReport | None:
+    """What the clip that is shown was made from, once that cut was undone and the clip is no more."""
+    parent = shown.rpartition(_FROM)[2] if clip and isinstance(shown, str) and _FROM in shown else ""
+    return next((item for item in clips if parent and item.id == parent), None)
 
 
 def _project_of(shown: object) -> str:
