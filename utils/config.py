@@ -308,6 +308,8 @@ class SynthesizeConfig(SpeechSettings):
     """Wav file to write: 24 000 Hz, mono, 16 bit."""
     reference: Path | None = None
     """Recording whose voice to speak with; the model's reference.wav when not given."""
+    voice: str = ""
+    """A voice of the library (`python -m utils.cli.voices`) or of the model, or a mixture such as anna:0.7,ben:0.3."""
     precision: SpeechPrecision = "auto"
     """Data type of the weights: fp32 (the reference), fp16 or bf16, int8 (fastest on a CPU); auto takes 16 bits."""
     device: Device = "auto"
@@ -322,4 +324,6 @@ class SynthesizeConfig(SpeechSettings):
             found.append("text is empty; give the words to speak")
         if (self.project is None) == (self.model is None):
             found.append("give either a project or a model")
+        if self.voice.strip() and self.reference is not None:
+            found.append("both a voice and a reference are given; give one of them")
         return found

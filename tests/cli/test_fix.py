@@ -52,6 +52,18 @@ def test_a_transcript_and_its_speaker_are_written_anew(project: Project) -> None
     assert "What is really said." in _texts(project)
 
 
+def test_the_edges_of_a_clip_are_moved_and_restored(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    clip = _clip(project, 2)
+    _fix(project, "recut", clip.id, "--start", "0.25", "--end", "2.0")
+    (made,) = (found for found in Report.load(project.report).used if found.made_from == (clip.id,))
+    assert (made.start_s, made.end_s, made.text) == (0.25, 2.0, clip.text)
+    with pytest.raises(SystemExit, match="2"):
+        _fix(project, "recut", made.id, "--start", "2", "--end", "1")
+    assert "is not a part of demo-02" in capsys.readouterr().err
+    _fix(project, "restore", clip.id)
+    assert _clip(project, 2).status == "used"
+
+
 def test_a_clip_is_trimmed(project: Project) -> None:
     clip = _clip(project, 2)
     _fix(project, "trim", clip.id, "--start", "0.5", "--end", "2.0")

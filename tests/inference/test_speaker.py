@@ -9,9 +9,8 @@ import torch
 
 from utils.errors import UserError
 from utils.inference.speaker import Speaker
-from utils.inference.voice_spec import mixed
 from utils.inference.word_check import WordCheck
-from utils.model.voices import Voice
+from utils.model.voices import Voice, mixed
 
 TEXT = "One. [pause 0.5] And then there were two of them."
 

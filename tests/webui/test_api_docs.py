@@ -13,6 +13,7 @@ SETTINGS = (
     "/train_preflight",
     "/data_prepare",
     "/train_command",
+    "/train_fit",
     "/train_queue",
     "/preset_save",
     "/preset_apply",

@@ -1,4 +1,4 @@
-"""Fix single clips of a dataset: python -m utils.cli.fix exclude --project NAME --clip ID; accept, split, merge ...
+"""Fix single clips of a dataset: python -m utils.cli.fix exclude --project NAME --clip ID; accept, recut ...
 
 Ids stand in report.html and report.json; the name of a clip's wav does as well.
 """
@@ -41,7 +41,7 @@ class Accept(_Clip):
 
 @dataclass(frozen=True, kw_only=True)
 class Restore(_Clip):
-    """Take back exclusion, acceptance, trimming, splitting or merging."""
+    """Take back exclusion, acceptance, trimming, moved edges, splitting or merging."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,19 @@ class Trim(_Clip):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recut(_Clip):
+    """Move the edges of a clip within its recording, outwards too."""
+
+    start: float
+    """Where the clip begins, in seconds of the recording."""
+    end: float
+    """Where it ends, in seconds of the recording."""
+
+    def config(self, **own: Any) -> FixConfig:
+        return super().config(start_s=self.start, end_s=self.end)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Split(_Clip):
     """Make two clips of one."""
 
@@ -94,6 +107,7 @@ Fix = (
     | Annotated[Restore, tyro.conf.subcommand("restore")]
     | Annotated[Text, tyro.conf.subcommand("text")]
     | Annotated[Trim, tyro.conf.subcommand("trim")]
+    | Annotated[Recut, tyro.conf.subcommand("recut")]
     | Annotated[Split, tyro.conf.subcommand("split")]
     | Annotated[Merge, tyro.conf.subcommand("merge")]
 )

@@ -8,6 +8,7 @@ from utils.cli.common import progress_report, run_command
 from utils.config import OUTPUT_RATE, SynthesizeConfig
 from utils.errors import UserError
 from utils.project.paths import open_project
+from utils.speech.voice_library import VoiceLibrary
 
 if TYPE_CHECKING:
     from utils.bases.base import Base
@@ -35,6 +36,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     from utils.audio.write import write_wav
     from utils.inference.engine import Synthesizer
     from utils.inference.sampling import Sampling
+    from utils.inference.voice_spec import find_voice
     from utils.inference.word_check import WordCheck
     from utils.jobs.device import wanted_device
 
@@ -49,7 +51,10 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     device = wanted_device(config.device).split(":")[0]
     check = WordCheck(config.transcriber, device=device) if config.transcriber else None
     synthesizer = Synthesizer(base, device=device, precision=config.precision, word_check=check)
-    voice = synthesizer.voice(config.reference) if config.reference else synthesizer.default_voice()
+    if config.reference:
+        voice = synthesizer.voice(config.reference)
+    else:
+        voice = find_voice(synthesizer, config.voice.strip() or None, library=VoiceLibrary(config.output))
     started = time.perf_counter()
     wav = synthesizer.speak(
         config.text,

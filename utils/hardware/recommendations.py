@@ -93,7 +93,7 @@ def recommend(
     assert use_case in USE_CASES, use_case
     machine = machine or this_machine()
     gpu = machine.gpu if machine.has_usable_gpu else None
-    budget, about_budget = _gpu_budget(gpu) if gpu else _cpu_budget(machine)
+    budget, about_budget = memory_budget(machine, gpu)
     precision, about_precision = _gpu_precision(gpu, use_case) if gpu else _cpu_precision(machine.cpu, use_case)
     start = Step(
         device="cuda" if gpu else "cpu",
@@ -215,6 +215,11 @@ def _choose(plans: list[_Plan], budget: int, machine: Machine, model: ModelSize,
             if min(plan.min_batch, largest) <= batch_size <= largest and needed.total <= budget and has_host:
                 return plan, batch_size
     return plans[-1], 1
+
+
+def memory_budget(machine: Machine, gpu: Gpu | None) -> tuple[int, str]:
+    """Bytes that a training may plan for on a GPU, or on the CPU without one, and why."""
+    return _gpu_budget(gpu) if gpu else _cpu_budget(machine)
 
 
 def _gpu_budget(gpu: Gpu) -> tuple[int, str]:

@@ -20,9 +20,10 @@ from utils.inference.vocoder import Vocoder
 from utils.inference.voice_cache import VoiceCache, model_key
 from utils.inference.word_check import WordCheck
 from utils.model.gpt import ForwardOptions
-from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice
+from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
+from utils.speech.voice_library import VOICE_SUFFIX, opened
 from utils.text.marks import read_marks
 from utils.text.split import pause_after, split_quick, split_sentences, split_text
 
@@ -98,9 +99,15 @@ class Synthesizer:
     def voice(self, reference: Path) -> Voice:
         """The voice of a recording, on the model's device; make it once and speak with it many times.
 
+        Args:
+            reference: a recording, or several with their weights as `utils.speech.voice_library` keeps them.
+
         Raises:
-            UserError: the recording is not readable or too short.
+            UserError: a recording is not readable or too short.
         """
+        if reference.suffix == VOICE_SUFFIX and reference.is_file():
+            with opened(reference) as recordings:
+                return mixed([(self.voice(recording), weight) for recording, weight in recordings])
         if self._voices is None or not reference.is_file():
             return self._new_voice(reference)
         if not self._voice_key:

@@ -3,32 +3,32 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
-
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
-from utils.model.voices import Voice
-
-DEFAULT_VOICE = "default"
-"""Names the model's own voice."""
+from utils.model.voices import Voice, mixed
+from utils.speech.voice_library import DEFAULT_VOICE, VoiceLibrary, voice_parts
 
 VoiceSpec = str | Path | Sequence[str | Path] | None
 
 
-def find_voice(synthesizer: Synthesizer, spec: VoiceSpec) -> Voice:
+def find_voice(synthesizer: Synthesizer, spec: VoiceSpec, *, library: VoiceLibrary | None = None) -> Voice:
     """The voice that is meant.
 
     Args:
         synthesizer: whose voice.
         spec: None or "default": the model's own; a voice's name; a recording; several, which count alike; or
             "anna:0.7,ben:0.3", names or recordings with their weights.
+        library: whose voices have names, too; they go before those that came with the model.
 
     Raises:
         UserError: there is no such voice, a recording is not usable, or the weights are not above 0.
     """
     if spec is None:
         return synthesizer.default_voice()
+    if isinstance(spec, str) and library is not None:
+        named = voice_parts(spec)
+        voices = [(library.find(name), name, weight) for name, weight in named]
+        return mixed([(_one(synthesizer, found.path if found else name), weight) for found, name, weight in voices])
     if not isinstance(spec, str | Path):
         if not spec:
             raise UserError(what="the list of recordings is empty", fix="give one at least")
@@ -40,27 +40,6 @@ def find_voice(synthesizer: Synthesizer, spec: VoiceSpec) -> Voice:
     if len(weighted) == 1 and weighted[0][1] is None:
         return _one(synthesizer, spec)
     return mixed([(_one(synthesizer, name), 1.0 if weight is None else weight) for name, weight in weighted])
-
-
-def mixed(voices: Sequence[tuple[Voice, float]]) -> Voice:
-    """The weighted mean of voices: of their latents, and of their embeddings, which keep their mean length.
-
-    Raises:
-        UserError: the weights are not above 0.
-    """
-    total = sum(weight for _, weight in voices)
-    if not voices or total <= 0 or any(weight < 0 for _, weight in voices):
-        raise UserError(what="a mixture of voices needs weights above 0", fix="write it like anna:0.7,ben:0.3")
-    shares = torch.tensor([weight / total for _, weight in voices])
-    latents = torch.stack([voice.latents for voice, _ in voices])
-    embeddings = torch.stack([voice.embedding for voice, _ in voices])
-    lengths = embeddings.norm(dim=2, keepdim=True)
-    mean = (shares.view(-1, 1, 1, 1).to(embeddings) * embeddings / lengths).sum(0)
-    length = (shares.view(-1, 1, 1, 1).to(lengths) * lengths).sum(0)
-    return Voice(
-        latents=(shares.view(-1, 1, 1, 1).to(latents) * latents).sum(0),
-        embedding=F.normalize(mean, dim=1) * length,
-    )
 
 
 def _weighted(part: str) -> tuple[str, float | None]:

@@ -3,11 +3,13 @@
 Shapes: N samples, P = 32 latents, D model width, E speaker embedding width.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.audio.decode import load_audio
@@ -98,3 +100,26 @@ def make_voice(gpt: XttsGpt, decoder: nn.Module, mel_stats: Tensor, wav: Tensor,
     speaker_encoder: Any = decoder.speaker_encoder
     embedding = speaker_encoder(audio, l2_norm=True).unsqueeze(-1)
     return Voice(latents=latents, embedding=embedding)
+
+
+def mixed(voices: Sequence[tuple[Voice, float]]) -> Voice:
+    """The weighted mean of voices: of their latents, and of their embeddings, which keep their mean length.
+
+    Raises:
+        UserError: the weights are not above 0.
+    """
+    total = sum(weight for _, weight in voices)
+    if not voices or total <= 0 or any(weight < 0 for _, weight in voices):
+        raise UserError(what="a mixture of voices needs weights above 0", fix="write it like anna:0.7,ben:0.3")
+    if len(voices) == 1:
+        return voices[0][0]
+    shares = torch.tensor([weight / total for _, weight in voices])
+    latents = torch.stack([voice.latents for voice, _ in voices])
+    embeddings = torch.stack([voice.embedding for voice, _ in voices])
+    lengths = embeddings.norm(dim=2, keepdim=True)
+    mean = (shares.view(-1, 1, 1, 1).to(embeddings) * embeddings / lengths).sum(0)
+    length = (shares.view(-1, 1, 1, 1).to(lengths) * lengths).sum(0)
+    return Voice(
+        latents=(shares.view(-1, 1, 1, 1).to(latents) * latents).sum(0),
+        embedding=F.normalize(mean, dim=1) * length,
+    )

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from utils.bases.catalog import known_bases
@@ -11,17 +10,19 @@ from utils.config import DATASET_RATE
 from utils.errors import UserError, disk_errors
 from utils.project.paths import check_name
 from utils.project.projects import find_project, list_projects
-from utils.server.ticket import DEFAULT_VOICE, UnknownModelError
+from utils.server.ticket import UnknownModelError
 from utils.speech.models import SpeakingModel, find_model, speaking_models
+from utils.speech.voice_library import (
+    DEFAULT_VOICE,
+    MAX_VOICES,
+    VOICE_S,
+    VOICE_SUFFIX,
+    NamedVoice,
+    VoiceLibrary,
+)
 
-VOICES_FOLDER = ".voices"
-"""Of uploaded voices, in the output folder; no project can have this name."""
-MAX_VOICES = 1_000
-"""Uploaded ones."""
 MAX_LISTS = 100
 """Lists of models' voices and languages that are kept."""
-VOICE_S = 60
-"""So much of an uploaded recording is kept; models hear 30 s at most."""
 
 
 def list_models(output: Path) -> list[tuple[str, SpeakingModel]]:
@@ -112,44 +113,11 @@ _lists: dict[tuple[str, int], list[str]] = {}
 """By file and when it changed."""
 
 
-@dataclass(frozen=True)
-class Recording:
-    """An uploaded voice."""
-
-    name: str
-    path: Path
-
-    @property
-    def created(self) -> int:
-        """In seconds since 1970."""
-        return int(self.path.stat().st_mtime)
-
-
-class Recordings:
-    """Uploaded voices: one recording each.
-
-    Args:
-        output: the folder that holds all projects.
-    """
-
-    def __init__(self, output: Path) -> None:
-        self.folder = output / VOICES_FOLDER
-
-    def all(self) -> list[Recording]:
-        """By name."""
-        files = sorted(self.folder.glob("*.wav")) if self.folder.is_dir() else []
-        return [Recording(path.stem, path) for path in files]
-
-    def find(self, name: str) -> Recording | None:
-        """The voice of a name."""
-        try:
-            path = self.folder / f"{check_name(name, kind='voice')}.wav"
-        except UserError:
-            return None
-        return Recording(path.stem, path) if path.is_file() else None
+class Recordings(VoiceLibrary):
+    """The voices of an output folder, and those that clients of the server upload."""
 
     @disk_errors()
-    def add(self, name: str, upload: Path) -> Recording:
+    def add(self, name: str, upload: Path) -> NamedVoice:
         """Keep a recording as a voice, in place of an older one of the same name.
 
         Raises:
@@ -172,12 +140,6 @@ class Recordings:
         write_wav(path, wav, DATASET_RATE)
         # A voice is known by when its file changed: twice within one tick of the clock are two.
         os.utime(path, ns=(time.time_ns(), time.time_ns()))
-        return Recording(name, path)
-
-    @disk_errors()
-    def remove(self, name: str) -> bool:
-        """Forget a voice; whether it was there."""
-        found = self.find(name)
-        if found is not None:
-            found.path.unlink(missing_ok=True)
-        return found is not None
+        # A mixture of that name, made on the page, gives way as a recording would.
+        path.with_suffix(VOICE_SUFFIX).unlink(missing_ok=True)
+        return NamedVoice(name, path)

@@ -19,10 +19,10 @@ from starlette.routing import Route
 from utils.errors import UserError
 from utils.hardware import disk_free
 from utils.project.uploads import KEPT_FREE_BYTES
-from utils.server.catalog import Recording, find_listed, list_models, model_voices
+from utils.server.catalog import find_listed, list_models, model_voices
 from utils.server.faults import ApiError, as_api_error
 from utils.server.talk import Desk, check_format, read_json
-from utils.server.ticket import DEFAULT_VOICE
+from utils.speech.voice_library import DEFAULT_VOICE, NamedVoice
 
 OWNER = "xtts-finetuning-studio"
 OWN_FIELDS = ("language", "seed", "temperature", "top_k", "top_p", "repetition_penalty", "split", "stream")
@@ -121,7 +121,7 @@ def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
     return fields | own
 
 
-def _keep(desk: Desk, name: str, upload: UploadFile) -> Recording:
+def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:
     """Store an upload under a name of its own, look at it as at any recording, and keep what models hear of it."""
     suffix = Path(upload.filename or "").suffix[:8]
     with tempfile.NamedTemporaryFile(prefix="voice-", suffix=suffix) as file:
@@ -149,7 +149,7 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
 
 
-def _voice(recording: Recording) -> dict[str, Any]:
+def _voice(recording: NamedVoice) -> dict[str, Any]:
     name = recording.name
     return {
         "id": name,

@@ -11,12 +11,12 @@ import torch
 from utils.config import SpeechPrecision
 from utils.inference.batch import Batch
 from utils.inference.loaded import LoadedModel, Models
-from utils.inference.voice_spec import mixed
-from utils.model.voices import Voice
+from utils.model.voices import Voice, mixed
 from utils.server.catalog import model_folder
 from utils.server.speaking import Speaking
-from utils.server.ticket import DEFAULT_VOICE, UnknownVoiceError, voice_parts
+from utils.server.ticket import UnknownVoiceError
 from utils.speech.models import SpeakingModel
+from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
 
 MAX_VOICES = 64
 """Voices of recordings that are kept for a model, 0.1 MB each at full size."""

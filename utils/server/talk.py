@@ -19,7 +19,8 @@ from utils.server.catalog import Recordings, find_listed, list_models
 from utils.server.encode import FORMATS, encode_whole, usable_formats
 from utils.server.faults import ApiError, as_api_error
 from utils.server.service import SpeechService
-from utils.server.ticket import SpeechRequest, Ticket, voice_parts
+from utils.server.ticket import SpeechRequest, Ticket
+from utils.speech.voice_library import voice_parts
 
 BODY_TIMEOUT_S = 30.0
 """A client may take so long to send what it asks."""

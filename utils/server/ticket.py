@@ -1,6 +1,5 @@
 """A request for speech and the way back to who asked: thread-safe, without torch."""
 
-import math
 import threading
 import time
 from collections import deque
@@ -12,17 +11,13 @@ from types import MappingProxyType
 from utils.config import OUTPUT_RATE, SpeechSettings
 from utils.errors import UserError
 from utils.speech.models import SpeakingModel
+from utils.speech.voice_library import DEFAULT_VOICE
 
 BUFFER_S = 60.0
 """Speech that waits for a slow listener; beyond it, no further sentence of the request begins."""
 SAMPLE_BYTES = 2
-MOST_VOICES = 8
-"""In a mixture."""
 MOST_CODES = 10_000
 """No model has as many codes to choose among."""
-
-DEFAULT_VOICE = "default"
-"""The model's own voice."""
 
 
 class UnknownModelError(UserError):
@@ -62,7 +57,7 @@ class SpeechRequest(SpeechSettings):
     seed: int | None = None
     """Fixes the speech, whatever else is spoken; drawn anew when not given."""
     voice: str = DEFAULT_VOICE
-    """Name of a voice of the model, or of an uploaded one; or a mixture, see `voice_parts`."""
+    """Name of a voice of the model, or an uploaded one; or a mixture: anna:0.7,ben:0.3."""
     stream: bool = True
     """Give sound as soon as there is some. Otherwise faulty sentences are spoken again before anything is heard."""
 
@@ -71,26 +66,6 @@ class SpeechRequest(SpeechSettings):
         if self.top_k > MOST_CODES:
             found.append(f"top_k is {self.top_k}; use {MOST_CODES} or less")
         return found
-
-
-def voice_parts(voice: str) -> list[tuple[str, float]]:
-    """Names and weights of a voice: "anna", or a mixture such as "anna:0.7,ben:0.3".
-
-    Raises:
-        UserError: a weight is not above 0, or there are too many.
-    """
-    found = []
-    for part in filter(None, (part.strip() for part in voice.split(","))):
-        name, _, weight = part.rpartition(":")
-        try:
-            found.append((name.strip(), float(weight)) if name else (part, 1.0))
-        except ValueError:
-            found.append((part, 1.0))
-    if len(found) > MOST_VOICES or not all(0 < weight < math.inf for _, weight in found):
-        raise UserError(
-            what=f"a mixture of {len(found)} voices", fix=f"use up to {MOST_VOICES}, weighted above 0: anna:0.7,ben:0.3"
-        )
-    return found or [(DEFAULT_VOICE, 1.0)]
 
 
 class Ticket:

@@ -18,7 +18,7 @@ from utils.files import write_atomic
 from utils.server.catalog import find_listed, model_languages, model_voices
 from utils.server.faults import ApiError
 from utils.server.talk import Desk, read_json
-from utils.server.ticket import DEFAULT_VOICE
+from utils.speech.voice_library import DEFAULT_VOICE
 from utils.text.languages import plain_code
 
 LANGUAGES = {

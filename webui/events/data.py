@@ -1,14 +1,15 @@
 """Events of tab 1."""
 
 from webui.events.wiring import Frame, Handler, wire
-from webui.handlers import clip_list, clips, data
+from webui.handlers import clip_list, clips, data, recut
 
-BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "trim", "split", "merge"))
+BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "trim", "recut", "split", "merge"))
 CHOSEN = ("data.clip", "data.shown")
-CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", *BUTTONS, *CHOSEN, *clips.TYPED)
+CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", "data.waveform", *BUTTONS, *CHOSEN, *clips.TYPED)
 SHOWN = (*data.UPLOADS, "data.report", "data.lengths", *clip_list.LIST, *CLIP)
 CUTS: dict[str, tuple[Handler, tuple[str, ...]]] = {
     "trim": (clips.trim, ("data.start_s", "data.end_s")),
+    "recut": (clips.move_edges, recut.EDGES),
     "split": (clips.split, ("data.at_s", "data.text_before", "data.text_after")),
     "merge": (clips.merge, ()),
     "accept": (clips.accept, ()),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import compare, evaluation, inference, server, take_list
+from webui.handlers import compare, evaluation, inference, server, take_list, voices
 
 PROJECT = "project.project"
 TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
@@ -12,6 +12,8 @@ LISTS = (
     "inference.offered",
     "inference.models",
     "inference.clip",
+    "inference.voice_clips",
+    *voices.LISTS,
     "inference.comparison",
     "inference.take",
     "inference.listed",
@@ -26,6 +28,7 @@ def wire_inference(frame: Frame) -> None:
     _wire_lists(frame)
     shown = [*_wire_speaking(frame), _wire_comparing(frame)]
     _wire_takes(frame)
+    _wire_voices(frame)
     _wire_server(frame)
     # What goes on is spoken to its end, and found among the takes: another project's page does not show it.
     frame.trigger(f"{PROJECT}:change")(None, cancels=shown)
@@ -48,7 +51,7 @@ def _wire_lists(frame: Frame) -> None:
         ["inference.voice:change"],
         inference.choose_voice,
         inputs=["inference.voice"],
-        outputs=["inference.recording", "inference.clip", "inference.speaker"],
+        outputs=[f"inference.{name}" for name in inference.VOICE_FIELDS],
         api_name="inference_voice",
         public=False,
         queue=False,
@@ -174,6 +177,23 @@ def _wire_takes(frame: Frame) -> None:
     )
     wire(frame, ["inference.pack_ready:click"], inference.pack_model, inputs=[PROJECT],
          outputs=["inference.ready_zip"], api_name="inference_pack_model")  # fmt: skip
+
+
+def _wire_voices(frame: Frame) -> None:
+    for name, handler, inputs in (
+        ("make", voices.make, [PROJECT, "inference.voice_clips", "inference.recording", "inference.voice_name"]),
+        ("mix", voices.mix, ["inference.voice_mixture", "inference.voice_name"]),
+        ("rename", voices.rename, ["inference.kept_voice", "inference.voice_name"]),
+        ("delete", voices.delete, ["inference.kept_voice"]),
+    ):
+        wire(
+            frame,
+            [f"inference.voice_{name}:click"],
+            handler,
+            inputs=inputs,
+            outputs=voices.OUTPUTS,
+            api_name=f"voice_{name}",
+        )
 
 
 def _wire_server(frame: Frame) -> None:

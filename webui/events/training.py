@@ -8,7 +8,7 @@ from utils.switches import CHECKBOXES
 from webui import text
 from webui.events.wiring import Frame, wire
 from webui.fields import KINDS
-from webui.handlers import presets, training
+from webui.handlers import fit, presets, training
 
 RUN = ("project.project", "train.run")
 SWITCHES = (*(f"train.{switch.field}" for switch in CHECKBOXES), *(f"train.{kind}" for kind in KINDS.values()))
@@ -89,6 +89,14 @@ def wire_training(frame: Frame) -> None:
         inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
         outputs=["train.command"],
         api_name="train_command",
+    )
+    wire(
+        frame,
+        ["train.predict:click"],
+        fit.predict,
+        inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
+        outputs=["train.fit"],
+        api_name="train_fit",
     )
     queue = ["train.queue", "train.queue_group", "train.queued"]
     wire(

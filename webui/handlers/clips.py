@@ -1,6 +1,7 @@
-"""Tab 1, single clips: listen, edit the transcript, exclude, restore."""
+"""Tab 1, single clips: listen, edit the transcript, exclude, restore, cut."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +13,17 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from webui import forms, text
 from webui.change import ROW, TOAST, Change, Updates, Values
+from webui.handlers import recut
 from webui.studio import Studio
 from webui.views import report as view
 
 FIXED = ("clip", "fix", "project", "output")
 """Settings of a fix that the page gives itself."""
-TYPED = ("data.transcript", "data.start_s", "data.end_s", "data.at_s", "data.text_before", "data.text_after")
+CUT = ("data.start_s", "data.end_s", "data.at_s", "data.text_before", "data.text_after", *recut.EDGES)
+TYPED = ("data.transcript", *CUT)
 """Fields of a clip that a person may be filling in."""
+_FROM = "\nfrom "
+"""Before the id of the clip that the one shown was made from."""
 CLOSED: Updates = {"data.clip_box": Change(visible=False), "data.clip": "", "data.shown": ""}
 """No clip is shown."""
 
@@ -73,11 +78,18 @@ def fix(kind: FixKind, studio: Studio, values: Values) -> Updates:
     return _start_fix(project, kind, _chosen(project, values), forms.by_field(values, "data."))
 
 
+def move_edges(studio: Studio, values: Values) -> Updates:
+    """Move the start and end of a clip within its recording, in a job of its own."""
+    project = studio.project(values["project.project"])
+    return _start_fix(project, "recut", _chosen(project, values), recut.form(values))
+
+
 accept, trim, split, merge = (partial(fix, kind) for kind in ("accept", "trim", "split", "merge"))
 
 
 def _start_fix(project: Project, kind: FixKind, clip: str, form: Values) -> Updates:
-    if all(clip not in (item.clip, item.id) for item in edit.current_clips(project)):
+    found = _find(project, clip)
+    if found is None:
         # Reported here, not by a process that takes seconds to start.
         raise UserError(what=text.no_clip(clip), where=project.name, fix=text.NO_CLIP_FIX)
     config = forms.settings(
@@ -89,6 +101,7 @@ def _start_fix(project: Project, kind: FixKind, clip: str, form: Values) -> Upda
         clip=clip,
         fix=kind,
     )
+    recut.check(found, config)
     require_idle(project)
     jobs.start("fix", config)
     return {TOAST: text.FIX_STARTED}
@@ -103,10 +116,16 @@ def refreshed(project: Project, clips: Sequence[ClipReport], clip: object, shown
         clip: path of the one that is shown; empty when none is.
         shown: whose clip that was, and its words on disk then; see `_mark`.
     """
-    found = next((item for item in clips if item.clip == clip), None) if clip else None
+    named = [item for item in clips if clip and item.clip == clip]
+    found = max(named, key=lambda item: item.status == "used", default=None) or _cut_from(clips, clip, shown)
     if found is None or _project_of(shown) != project.name:
         # Clips are named after their sound: another project with the same recordings has one of this name, too.
         return CLOSED
+    cut = next((item for item in clips if found.id in item.made_from), None)
+    if found.reason == "replaced" and cut is not None and shown == _mark(project, replace(found, reason="")):
+        # It was cut while it was shown: what was made of it takes its place, with what is being typed.
+        updates = _shown(project, cut)
+        return updates | ({"data.transcript": Change(interactive=True)} if cut.text == found.text else {})
     updates = _shown(project, found)
     is_same = shown == _mark(project, found)
     return {key: value for key, value in updates.items() if key not in TYPED} if is_same else updates
@@ -118,8 +137,15 @@ def can_be_accepted(found: ClipReport) -> bool:
 
 
 def _mark(project: Project, found: ClipReport) -> str:
-    """Which words the fields of a clip were filled with."""
-    return f"{project.name}\n{found.text}"
+    """Which words the fields of a clip were filled with, and whether it was cut since."""
+    parent = f"{_FROM}{found.made_from[0]}" if found.made_from else ""
+    return f"{project.name}\n{found.text}" + ("\nreplaced" if found.reason == "replaced" else "") + parent
+
+
+def _cut_from(clips: Sequence[ClipReport], clip: object, shown: object) -> ClipReport | None:
+    """What the clip that is shown was made from, once that cut was undone and the clip is no more."""
+    parent = shown.rpartition(_FROM)[2] if clip and isinstance(shown, str) and _FROM in shown else ""
+    return next((item for item in clips if parent and item.id == parent), None)
 
 
 def _project_of(shown: object) -> str:
@@ -160,7 +186,9 @@ def require_idle(project: Project) -> None:
 
 
 def _find(project: Project, clip: str) -> ClipReport | None:
-    return next((item for item in edit.current_clips(project) if item.clip == clip), None)
+    named = [item for item in edit.current_clips(project) if clip and clip in (item.clip, item.id)]
+    # A clip that was cut at other times may have the same sound once silence was removed, and then shares its wav.
+    return max(named, key=lambda item: item.status == "used", default=None)
 
 
 def _neighbor(studio: Studio, values: Values, step: int) -> Updates:
@@ -218,4 +246,5 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.at_s": round(found.seconds / 2, 2),
         "data.text_before": before,
         "data.text_after": after,
+        **recut.shown(project, found, can_be_cut=can_be_cut, has_sound=has_sound),
     }

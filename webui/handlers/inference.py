@@ -16,6 +16,7 @@ from utils.speech.pack import pack_ready, pack_take
 from utils.speech.takes import Take, find_take, list_takes
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
+from webui.handlers import voices
 from webui.handlers.speech_form import FORM, chosen_model, chosen_voice, read_settings, read_text
 from webui.sound import address
 from webui.studio import Studio
@@ -35,6 +36,7 @@ SPEAK_INPUTS = (
     "inference.speaker",
     "inference.random_seed",
     f"{FORM}*",
+    "inference.library_voice",
 )
 HIDDEN_OF_PROJECT = (
     "inference.zip",
@@ -49,6 +51,8 @@ OF_PROJECT = (
 """What the tab shows of one project's takes and comparisons, beside the lists to choose from."""
 QUICK: SentenceGrouping = get_args(SentenceGrouping)[2]
 """The page plays while it speaks: it starts with a short piece."""
+VOICE_FIELDS = ("recording", "clip", "speaker", "library_voice")
+"""What is asked for one kind of voice only; their names begin with it."""
 MAX_CLIPS, MAX_TAKES = 300, 50
 STOP_TIMEOUT_S = 20.0
 """So long a stopped take may go on with the code that is being computed, or with loading."""
@@ -74,6 +78,8 @@ def models(studio: Studio, values: Values) -> Updates:
         "inference.listed": project.name,
         "inference.models": Change(choices=choices, **_nothing(is_another, [])),
         "inference.clip": Change(choices=_clips(project), **_nothing(is_another)),
+        "inference.voice_clips": Change(choices=_clips(project), **_nothing(is_another, [])),
+        **voices.listed(studio),
         "inference.comparison": Change(choices=comparison_choices(project), **_nothing(is_another)),
         "inference.take": Change(choices=takes, **_nothing(is_another)),
     }
@@ -101,7 +107,7 @@ def _nothing_of_project() -> Updates:
 def choose_voice(studio: Studio, values: Values) -> Updates:
     """Show the field of the selected kind of voice."""
     kind = values["inference.voice"]
-    return {f"inference.{name}": Change(visible=kind == name) for name in ("recording", "clip", "speaker")}
+    return {f"inference.{name}": Change(visible=name.startswith(str(kind))) for name in VOICE_FIELDS}
 
 
 def speak(studio: Studio, values: Values) -> Iterator[Updates]:

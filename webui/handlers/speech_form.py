@@ -8,6 +8,7 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import project_language
 from utils.speech.desk import MAX_CHARACTERS, checked_texts
+from utils.speech.voice_library import VoiceLibrary
 from webui import forms, text
 from webui.change import Values
 
@@ -71,12 +72,26 @@ def chosen_voice(project: Project, values: Values) -> tuple[Path | None, str, st
         path = Path(given)
         return path, path.name, ""
     if kind == "clip":
-        path = _dataset_clip(project, values["inference.clip"])
+        path = dataset_clip(project, values["inference.clip"])
         return path, path.name, ""
+    if kind == "library":
+        found = VoiceLibrary(project.output).get(chosen_name(values.get("inference.library_voice")))
+        return found.path, found.name, ""
     return None, "", str(values["inference.speaker"] or "") if kind == "speaker" else ""
 
 
-def _dataset_clip(project: Project, value: object) -> Path:
+def chosen_name(value: object) -> str:
+    """Name of a chosen voice of the library.
+
+    Raises:
+        UserError: none is.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(what=text.NO_LIBRARY_VOICE, where=text.LIBRARY_VOICE, fix=text.NO_LIBRARY_VOICE_FIX)
+    return value.strip()
+
+
+def dataset_clip(project: Project, value: object) -> Path:
     """A recording of the dataset.
 
     Raises:

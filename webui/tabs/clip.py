@@ -13,6 +13,7 @@ def create_clip_editor() -> dict[str, Block]:
         parts["clip_sound"] = gr.Audio(
             label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
         )
+        parts["waveform"] = gr.HTML(visible=False, elem_id="clip-waveform", min_height=0)
         parts["transcript"] = gr.Textbox(
             label=text.TRANSCRIPT, info=text.TRANSCRIPT_HELP, lines=2, max_lines=6, elem_id="clip-text"
         )
@@ -38,6 +39,14 @@ def create_clip_editor() -> dict[str, Block]:
 
 def _cut() -> dict[str, Block]:
     parts: dict[str, Block] = {}
+    gr.Markdown(text.RECUT_HELP)
+    with gr.Row(elem_classes=["bottom"]):
+        for name, label, elem_id in (
+            ("recording_start_s", text.EDGE_START, "edge-start"),
+            ("recording_end_s", text.EDGE_END, "edge-end"),
+        ):
+            parts[name] = gr.Number(None, label=label, minimum=0, step=0.05, elem_id=elem_id, min_width=110)
+        parts["recut"] = gr.Button(text.RECUT_CLIP, size="sm", elem_id="clip-recut", min_width=140)
     gr.Markdown(text.CUT_HELP)
     with gr.Row(elem_classes=["bottom"]):
         parts["start_s"] = gr.Number(0, label=text.PART_START, minimum=0, step=0.05, elem_id="cut-start", min_width=110)

@@ -12,6 +12,7 @@ from utils.speech.recording_file import RECORDING_FORMATS
 from webui import text
 from webui.fields import fields_of
 from webui.tabs.field import create_field
+from webui.tabs.voices import create_voice_library
 from webui.views.inference import live_player
 
 SET = "set_"
@@ -29,7 +30,7 @@ def create_inference_tab() -> dict[str, Block]:
     """Lay out the tab."""
     with gr.Row(equal_height=False):
         with gr.Column(scale=5, min_width=320):
-            parts = _model_and_voice() | _text() | _settings()
+            parts = _model_and_voice() | create_voice_library() | _text() | _settings()
         with gr.Column(scale=6, min_width=320):
             parts |= _take() | _takes()
     with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
@@ -75,6 +76,9 @@ def _model_and_voice() -> dict[str, Block]:
     )
     parts["speaker"] = gr.Dropdown(
         [], value=None, allow_custom_value=True, label=text.SPEAKER, info=text.SPEAKER_HELP, visible=False
+    )
+    parts["library_voice"] = gr.Dropdown(
+        [], value=None, allow_custom_value=True, label=text.LIBRARY_VOICE, visible=False, elem_id="library-voice"
     )
     return parts
 

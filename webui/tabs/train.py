@@ -143,7 +143,9 @@ def _optimizations() -> dict[str, Block]:
                 elem_id="use-case",
             )
             parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend", min_width=190)
+            parts["predict"] = gr.Button(text.PREDICT_FIT, elem_id="predict-fit", min_width=150)
         parts["recommended"] = gr.HTML(elem_id="recommended")
+        parts["fit"] = gr.HTML(elem_id="memory-fit", min_height=0)
         with gr.Accordion(text.MORE_OPTIMIZATIONS, open=False, elem_id="more-optimizations"):
             with gr.Row(elem_classes=["fields"]):
                 parts["recompute"] = gr.Dropdown(

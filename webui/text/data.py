@@ -72,7 +72,9 @@ TRANSCRIPT_HELP = _("The words spoken in the clip, as training uses them.")
 SAVE_CLIP, EXCLUDE_CLIP = _("Save transcript"), _("Exclude")
 RESTORE_CLIP, UNDO_EDIT = _("Restore clip"), _("Undo edit")
 ACCEPT_CLIP = _("Keep this clip")
-CUT_TITLE = _("Trim, split or merge this clip")
+CUT_TITLE = _("Move the edges, trim, split or merge")
+RECUT_HELP = _("Start and end of the clip, in seconds of its recording, which is not changed.")
+EDGE_START, EDGE_END, RECUT_CLIP = _("Start (s)"), _("End (s)"), _("Move the edges")
 CUT_HELP = _("Times are seconds in the current clip. The recording is not changed, and every edit can be undone.")
 PART_START, PART_END = _("From (s)"), _("To (s)")
 TRIM_CLIP = _("Trim to this part")
@@ -207,6 +209,26 @@ def accepting(count: int, later: int) -> str:
     """When a job began that keeps clips."""
     said = ngettext("Keeping {count} clip ...", "Keeping {count} clips ...", count).format(count=count)
     return said + " " + _("{count} more are left: select it again afterwards.").format(count=later) if later else said
+
+
+def clip_edges(start_s: float, end_s: float, recording_s: float | None) -> str:
+    """Which part of its recording a clip is."""
+    if recording_s is None:
+        return _("Cut at {start:.2f} to {end:.2f} s; the recording itself cannot be shown.").format(
+            start=start_s, end=end_s
+        )
+    return _("Cut at {start:.2f} to {end:.2f} s of {length:.2f} s.").format(
+        start=start_s, end=end_s, length=recording_s
+    )
+
+
+def removed_silence(before_s: float, after_s: float) -> str:
+    """How much silence was removed from a clip's edges."""
+    if max(before_s, after_s) < 0.005:
+        return _("No silence was removed.")
+    return _("Silence removed: {before:.2f} s at the start, {after:.2f} s at the end.").format(
+        before=before_s, after=after_s
+    )
 
 
 def reason(name: str) -> str:

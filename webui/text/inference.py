@@ -14,12 +14,29 @@ VOICES = [
     (_("upload or record"), "recording"),
     (_("a clip of the dataset"), "clip"),
     (_("a speaker of the model"), "speaker"),
+    (_("my voices"), "library"),
 ]
 RECORDING = _("Reference audio")
 VOICE_CLIP = _("Clip of the dataset")
 CLIP_HELP = _("Clips of the dataset, longest first.")
 SPEAKER = _("Speaker of the model")
 SPEAKER_HELP = _("Listed after the model is loaded for the first time. You can also enter a name.")
+LIBRARY_VOICE = _("Voice of the library")
+NO_LIBRARY_VOICE = _("no voice of the library is selected")
+NO_LIBRARY_VOICE_FIX = _("select one, or make one first")
+LIBRARY_TITLE = _("My voices")
+LIBRARY_HELP = _("Voices with a name, for all projects and for the speech API.")
+VOICE_NAME, VOICE_NAME_HELP = _("Name of the voice"), _("Letters, digits, '_' and '-'.")
+NO_VOICE_NAME, NO_VOICE_NAME_FIX = _("the voice has no name"), _("enter one")
+VOICE_CLIPS = _("Clips of one speaker")
+VOICE_CLIPS_HELP = _("One or several of the dataset. Without any, the reference audio above is used.")
+MAKE_VOICE = _("Make a voice")
+NOTHING_FOR_VOICE = _("there is no recording to make a voice of")
+NOTHING_FOR_VOICE_FIX = _("select clips of the dataset, or upload or record reference audio")
+VOICE_MIXTURE, MIX_VOICES = _("Or a mixture of voices, with their weights"), _("Mix voices")
+NO_MIXTURE, NO_MIXTURE_FIX = _("no voices to mix are named"), _("write them with their weights, like anna:0.7, ben:0.3")
+KEPT_VOICE = _("Voice to rename or delete")
+RENAME_VOICE, DELETE_VOICE = _("Rename to the name above"), _("Delete this voice")
 SPEAK_TEXT = _("Text")
 SPEAK_TEXT_HELP = _("Any length. The text is generated sentence by sentence, and playback starts within the first.")
 SPEAK_TEXT_EXAMPLE = _("Enter the text to speak.")
@@ -258,3 +275,18 @@ def no_line(number: object) -> str:
 def use_up_to(most: int) -> str:
     """Which lines there are."""
     return _("use 1 to {most}").format(most=most)
+
+
+def voice_made(name: str) -> str:
+    """When a voice was added to the library."""
+    return _("Voice {name} made.").format(name=name)
+
+
+def voice_renamed(name: str, new_name: str) -> str:
+    """When a voice got another name."""
+    return _("Voice {name} is now {new_name}.").format(name=name, new_name=new_name)
+
+
+def voice_deleted(name: str) -> str:
+    """When a voice was deleted."""
+    return _("Voice {name} deleted.").format(name=name)

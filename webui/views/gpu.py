@@ -1,7 +1,10 @@
 """The memory panel: each GPU with what this run and others use, or the system memory if there is no GPU."""
 
+from collections.abc import Mapping, Sequence
+
 from utils.events import Event, number_of
 from utils.hardware import Gpu
+from utils.hardware.holders import NUM_HOLDERS
 from utils.jobs import Job
 from webui import text
 from webui.markup import Markup, join, tag
@@ -24,10 +27,10 @@ def panel(reading: MachineSample, job: Job | None, memory: Event | None) -> Mark
     title = tag("div", text.MEMORY_PANEL, class_="panel-title")
     if not reading.gpus:
         return tag("div", title, _no_gpu(reading, job, memory), class_="panel")
-    return tag("div", title, *(_gpu(gpu, job, memory) for gpu in reading.gpus), class_="panel")
+    return tag("div", title, *(_gpu(gpu, job, memory, reading.names) for gpu in reading.gpus), class_="panel")
 
 
-def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
+def _gpu(gpu: Gpu, job: Job | None, memory: Event | None, names: Mapping[int, str]) -> Markup:
     own = _own_bytes(gpu, job, memory)
     others = max(0, gpu.used_bytes - own)
     facts = [f"GPU {gpu.index}: {gpu.name}", gigabytes(gpu.total_bytes)]
@@ -39,7 +42,9 @@ def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
         ("others", others / gpu.total_bytes, text.USED_BY_OTHERS),
     ]
     caption = text.gpu_use(gigabytes(own) if own else None, gigabytes(others), gigabytes(gpu.free_bytes))
-    return join(heading, bar(text.MEMORY, pieces, caption), _of_run(memory) if own else None)
+    return join(
+        heading, bar(text.MEMORY, pieces, caption), _of_run(memory) if own else None, _held(gpu.processes, names, job)
+    )
 
 
 def _own_bytes(gpu: Gpu, job: Job | None, memory: Event | None) -> int:
@@ -68,8 +73,26 @@ def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Ma
         message("hint", text.no_gpu(reading.survey.reason)),
         bar(text.SYSTEM_MEMORY, pieces, caption),
         _of_run(memory) if job else None,
+        _held(
+            {held.pid: held.num_bytes for held in reading.holders},
+            {held.pid: held.name for held in reading.holders},
+            job,
+        ),
         tag("div", text.web_process(gigabytes(machine.process_bytes)), class_="small"),
     )
+
+
+def _held(processes: Mapping[int, int | None], names: Mapping[int, str], job: Job | None) -> Markup | None:
+    """The processes that hold the memory, the largest first; this run's by that name."""
+    if not processes:
+        return None
+    largest = sorted(processes.items(), key=lambda item: item[1] or 0, reverse=True)[:NUM_HOLDERS]
+    words = []
+    for pid, num_bytes in largest:
+        is_run = job is not None and pid == job.pid
+        name = text.USED_BY_RUN if is_run else names.get(pid, "?")
+        words.append(f"{name} ({pid})" + (f" {gigabytes(num_bytes)}" if num_bytes else ""))
+    return tag("div", text.held_by(", ".join(words)), class_="small")
 
 
 def _of_run(memory: Event | None) -> Markup | None:
@@ -91,12 +114,15 @@ def history(monitor: Monitor) -> Markup:
     """Memory in use over the last minutes: a line for each GPU, or one for the machine."""
     readings = monitor.history()
     curves: dict[str, list[tuple[float, float]]] = {}
+    limits: dict[str, int] = {}
     for reading in readings:
         # Fine enough for the eye, and equal to what was sent before while nothing changes.
         minutes = round((reading.time - readings[-1].time) / 60, 2)
         used = {f"GPU {gpu.index}": gpu.used_bytes for gpu in reading.gpus}
         if not used:
             used = {text.SYSTEM_MEMORY: reading.memory.total_bytes - reading.memory.available_bytes}
+            limits[text.SYSTEM_MEMORY] = reading.memory.total_bytes
+        limits |= {f"GPU {gpu.index}": gpu.total_bytes for gpu in reading.gpus}
         for name, num_bytes in used.items():
             curves.setdefault(name, []).append((minutes, round(num_bytes / 1e9, 2)))
     peak = max((point for points in curves.values() for point in points), key=lambda point: point[1], default=None)
@@ -105,9 +131,18 @@ def history(monitor: Monitor) -> Markup:
         [
             Curve(name=name, points=points, color=COLORS[number % len(COLORS)])
             for number, (name, points) in enumerate(curves.items())
+        ]
+        + [
+            Curve(name=f"{name}: {text.MEMORY_LIMIT}", points=_level(points, limits[name]), color="warn", is_faint=True)
+            for name, points in curves.items()
         ],
         x_title=text.MINUTES,
         y_title=text.GIGABYTES,
         marks=[Mark(name=text.memory_peak(gigabytes(peak[1] * 1e9)), point=peak)] if peak else [],
         starts_at_zero=True,
     )
+
+
+def _level(points: Sequence[tuple[float, float]], num_bytes: int) -> list[tuple[float, float]]:
+    """A line at a height, as long as a curve."""
+    return [(at, round(num_bytes / 1e9, 2)) for at in (points[0][0], points[-1][0])]

@@ -52,6 +52,7 @@ FIXES: dict[str, Callable[[Project], Report]] = {
     "exclude": lambda project: fixes.exclude(project, _clip(project, 2).id),
     "text": lambda project: fixes.edit_text(project, _clip(project, 2).clip, "Another text.", speaker="x"),
     "trim": lambda project: fixes.trim(project, _clip(project, 2).id, start_s=0.5, end_s=2.0),
+    "recut": lambda project: fixes.recut(project, _clip(project, 2).id, start_s=0.3, end_s=2.2),
     "split": _split,
     "merge": lambda project: fixes.merge_with_next(project, _clip(project, 1).id),
 }
@@ -62,7 +63,7 @@ def test_a_fix_outlives_every_later_preparation(project: Project, source: Path, 
     before = _rows(project)
     FIXES[fix](project)
     fixed = _rows(project)
-    assert fixed != before or fix == "trim"
+    assert fixed != before or fix in ("trim", "recut")
     for _ in range(2):
         prepare(config(source, project.output))
         assert _rows(project) == fixed
@@ -106,7 +107,7 @@ def test_halves_of_a_split_joined_again_are_the_clip_that_was_split(project: Pro
     assert _rows(project) == rows
 
 
-@pytest.mark.parametrize("fix", ["exclude", "trim", "split", "merge"])
+@pytest.mark.parametrize("fix", ["exclude", "trim", "recut", "split", "merge"])
 def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: str) -> None:
     before = _rows(project)
     FIXES[fix](project)
@@ -122,6 +123,12 @@ def test_restoring_takes_a_fix_back(project: Project, source: Path, fix: str) ->
         (lambda p: fixes.exclude(p, "nothing"), "the dataset has no clip 'nothing'"),
         (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=1.2), "would be dropped.*too short"),
         (lambda p: fixes.trim(p, _clip(p, 2).id, start_s=1, end_s=99), "is not within demo-02"),
+        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=1, end_s=99), "is not a part of demo-02"),
+        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=2, end_s=1), "is not a part of demo-02"),
+        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=-1, end_s=1), "is not a part of demo-02"),
+        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=0, end_s=float("nan")), "is not a part of demo-02"),
+        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=0, end_s=_clip(p, 2).seconds), "has these edges already"),
+        (lambda p: fixes.recut(p, _clip(p, 2).id, start_s=1, end_s=1.2), "would be dropped.*too short"),
         (lambda p: fixes.edit_text(p, _clip(p, 2).id, "..."), "would be dropped.*empty text"),
         (lambda p: fixes.split(p, _clip(p, 2).id, at_s=1, texts=("One.", "🙂")), "would be dropped"),
     ],

@@ -26,8 +26,12 @@ from utils.project.paths import Project
 MAX_TEXT = 2_000
 """Characters; far more than any base can read."""
 
-FixKind = Literal["accept", "exclude", "restore", "text", "trim", "split", "merge"]
-NEEDED: dict[FixKind, tuple[str, ...]] = {"trim": ("start_s", "end_s"), "split": ("at_s",)}
+FixKind = Literal["accept", "exclude", "restore", "text", "trim", "recut", "split", "merge"]
+NEEDED: dict[FixKind, tuple[str, ...]] = {
+    "trim": ("start_s", "end_s"),
+    "recut": ("start_s", "end_s"),
+    "split": ("at_s",),
+}
 """Which times a fix needs."""
 
 
@@ -54,8 +58,8 @@ class FixConfig(Config):
     clip: str
     """Id of the clip, or the path of its wav below the dataset."""
     fix: FixKind
-    """What to do: use it whatever its flags, exclude it, undo, write another transcript, keep a part, cut in two, join
-    it with the next."""
+    """What to do: use it whatever its flags, exclude it, undo, write another transcript, keep a part, move its edges
+    within the recording, cut in two, join it with the next."""
     output: Path = Path("output")
     """The folder that holds all projects."""
     text: str = ""
@@ -63,9 +67,9 @@ class FixConfig(Config):
     speaker: str | None = None
     """Who says it; as before when not given."""
     start_s: float | None = None
-    """Where the part to keep begins, in seconds of the clip."""
+    """Where the part to keep begins, in seconds of the clip; of its recording where the edges are moved."""
     end_s: float | None = None
-    """Where the part to keep ends, in seconds of the clip."""
+    """Where the part to keep ends, in the same seconds."""
     at_s: float | None = None
     """Where to cut in two, in seconds of the clip."""
     text_before: str = ""
@@ -76,8 +80,9 @@ class FixConfig(Config):
     """Further clips to accept."""
 
     def problems(self) -> list[str]:
+        whole = "recording" if self.fix == "recut" else "clip"
         found = [
-            f"{name} is not given; {self.fix} needs it, in seconds of the clip"
+            f"{name} is not given; {self.fix} needs it, in seconds of the {whole}"
             for name in NEEDED.get(self.fix, ())
             if getattr(self, name) is None
         ]

@@ -1,4 +1,4 @@
-"""Edit single clips: exclude, accept, restore, edit text, trim, split, merge; edits survive later preparations.
+"""Edit single clips: exclude, accept, restore, edit text, trim, re-cut, split, merge; edits survive all preparations.
 
 report.json stores each edit with its clip, by an id from the recording's content. Trimmed, split and merged clips are
 cut from the recordings again with the dataset's settings; later preparations repeat that.
@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from utils.audio.decode import duration
 from utils.config import DATASET_RATE
 from utils.dataset.build import as_recording, build
 from utils.dataset.clips.existing import read_existing
 from utils.dataset.edits import edit
 from utils.dataset.edits.edit import FixConfig
+from utils.dataset.edits.recut import check_edges, check_is_current, has_edges
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Fault, Report, Span, clock
@@ -41,6 +43,9 @@ def apply(config: FixConfig) -> Report:
         case "trim":
             assert config.start_s is not None and config.end_s is not None, "checked by FixConfig.problems"
             return trim(project, clip, start_s=config.start_s, end_s=config.end_s)
+        case "recut":
+            assert config.start_s is not None and config.end_s is not None, "checked by FixConfig.problems"
+            return recut(project, clip, start_s=config.start_s, end_s=config.end_s)
         case "split":
             assert config.at_s is not None, "checked by FixConfig.problems"
             return split(project, clip, at_s=config.at_s, texts=(config.text_before, config.text_after))
@@ -70,10 +75,10 @@ def accept(project: Project, *clips: str) -> Report:
 def restore(project: Project, clip: str) -> Report:
     """Take back what was done to a clip by hand: exclusion, trimming, splitting, merging, acceptance; its text stays.
 
-    Clips that a fix made of it are taken out again.
+    Clips that a fix made of it are taken out again. A clip that was cut several times goes back by one cut.
     """
     found = _find(_load(project), clip)
-    if found.made_from:
+    if found.made_from and found.reason != "replaced":
         names = ", ".join(found.made_from)
         raise UserError(what="this clip was made from other clips", where=clip, fix=f"restore those clips: {names}")
     return _rebuild(project, lambda clips: _restored(clips, found))
@@ -104,6 +109,36 @@ def trim(project: Project, clip: str, *, start_s: float, end_s: float) -> Report
     _check_time(found, start_s, end_s)
     part = _part(found, start_s, end_s, found.text)
     return _replace_clips(project, [found], [part], f"trimmed to {clock(start_s)}-{clock(end_s)}")
+
+
+def recut(project: Project, clip: str, *, start_s: float, end_s: float) -> Report:
+    """Move the edges of a clip, outwards too; its words and its speaker stay.
+
+    Args:
+        project: whose dataset.
+        clip: id, or path of the wav.
+        start_s: where the clip begins, in seconds of its recording.
+        end_s: where it ends.
+
+    Raises:
+        UserError: no such clip, it is not in use, its recording is missing, or the times are not within that.
+    """
+    clips = _load(project)
+    found = _find(clips, clip)
+    source = Path(found.source)
+    length = duration(source) if source.is_file() else None
+    check_edges(found, start_s, end_s, length_s=length)
+    end = end_s if length is None else min(end_s, length)
+    replaced = (clip for clip in clips if clip.source == found.source and clip.reason == "replaced" and not clip.joined)
+    if any(has_edges(clip, start_s, end, length_s=length) for clip in replaced):
+        raise UserError(
+            what="an earlier cut of this clip had these edges",
+            where=found.name,
+            fix="undo the edits since then, by restoring the clip",
+        )
+    moved = replace(as_recording(found), start_s=round(start_s, 4), end_s=round(end, 4), made_from=(found.id,))
+    moved = replace(moved, text=found.text, speaker=found.speaker)
+    return _replace_clips(project, [found], [moved], f"cut anew at {clock(start_s)}-{clock(end)}")
 
 
 def split(project: Project, clip: str, *, at_s: float, texts: tuple[str, str]) -> Report:
@@ -162,6 +197,7 @@ def merge_with_next(project: Project, clip: str) -> Report:
 
 def _part(clip: ClipReport, start_s: float, end_s: float, text: str) -> Recording:
     """A part of a clip, in times of its recording."""
+    check_is_current(clip)
     if clip.joined:
         raise UserError(what="the clip was merged from several", where=clip.name, fix="restore its parts and cut those")
     begin = clip.start_s + clip.trimmed_s
@@ -189,14 +225,17 @@ def _replace_clips(project: Project, old: Sequence[ClipReport], new: list[Record
 
 
 def _restored(clips: list[ClipReport], found: ClipReport) -> list[ClipReport]:
-    made = [clip for clip in clips if found.id in clip.made_from]
-    together = {found.id, *(parent for clip in made for parent in clip.made_from)}
-    unmade = {id(clip) for clip in made}
+    unmade = _made_of(clips, found.id)
+    back = {found.id, *(parent for clip in clips if clip.id in unmade for parent in clip.made_from)} - unmade
     return [
-        replace(_back(clip), accepted=False) if clip.id in together and not clip.made_from else clip
-        for clip in clips
-        if id(clip) not in unmade
+        replace(_back(clip), accepted=False) if clip.id in back else clip for clip in clips if clip.id not in unmade
     ]
+
+
+def _made_of(clips: list[ClipReport], parent: str) -> set[str]:
+    """Ids of the clips that fixes made of one, and of those made of these."""
+    made = {clip.id for clip in clips if parent in clip.made_from}
+    return made.union(*(_made_of(clips, each) for each in made))
 
 
 def _back(clip: ClipReport) -> ClipReport:
@@ -227,7 +266,8 @@ def _load(project: Project) -> list[ClipReport]:
 def _find(clips: list[ClipReport], name: str) -> ClipReport:
     """The clip with this id or wav."""
     wanted = name.replace("\\", "/").strip()
-    for clip in clips:
+    # Clips cut at other times may have the same sound once silence was removed, and then share the wav.
+    for clip in sorted(clips, key=lambda clip: clip.status != "used"):
         if clip.id and wanted in (clip.id, clip.clip, Path(clip.clip).name):
             return clip
     raise UserError(

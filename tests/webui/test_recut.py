@@ -1,0 +1,109 @@
+"""Tab 1, the edges of a clip, without a page: what is drawn, which job a click starts, and what is refused before."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.webui.test_clips_handlers import NAME, on_page, shown
+from utils.dataset.edits.edit import FixConfig
+from utils.dataset.storage.report import Report
+from utils.errors import UserError
+from webui.handlers import clips, data
+
+RATE = 22_050
+
+
+@pytest.fixture
+def recording(project, tmp_path: Path) -> Iterator[Path]:
+    """Five seconds, of which clip a is second 1 to 4 without half a second of silence."""
+    path = tmp_path / "take.wav"
+    soundfile.write(path, np.sin(np.arange(5 * RATE) / 20) * 0.5, RATE)
+    change(project, "id-a", source=str(path), start_s=1.0, end_s=4.5, trimmed_s=0.3)
+    yield path
+
+
+def change(project, name: str, **values: Any) -> None:
+    report = Report.load(project.report)
+    found = [replace(clip, **values) if clip.id == name else clip for clip in report.clips]
+    replace(report, clips=found).save(project.report)
+
+
+def test_a_chosen_clip_is_drawn_with_its_edges(studio, recording):
+    updates = shown(studio, "a")
+    drawn = updates["data.waveform"].properties
+    assert drawn["visible"] and "<svg" in drawn["value"] and drawn["value"].count('class="edge"') == 2
+    assert "Cut at 1.00 to 4.50 s of 5.00 s." in drawn["value"]
+    assert "Silence removed: 0.30 s at the start, 0.20 s at the end." in drawn["value"]
+    assert drawn["value"].count('class="around"') == drawn["value"].count('class="removed"') == 2
+    assert (updates["data.recording_start_s"], updates["data.recording_end_s"]) == (1.0, 4.5)
+    assert shown(studio, "b")["data.waveform"].properties["visible"] is False, "there is no sound to draw"
+
+
+def test_edges_are_moved_by_a_job(studio, project, started, recording):
+    clips.move_edges(
+        studio, {**NAME, "data.clip": "wavs/a.wav", "data.recording_start_s": "0,5", "data.recording_end_s": 4.8}
+    )
+    wanted = FixConfig(project="maria", output=project.output, clip="wavs/a.wav", fix="recut", start_s=0.5, end_s=4.8)
+    assert started == [("fix", wanted)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        (3, 2, "is not a part of take.wav, which is 5.00 s long"),
+        (1, 99, "is not a part of take.wav"),
+        (-1, 2, "is not a part of take.wav"),
+        (1, 4.5, "has these edges already"),
+        (None, 4, "start_s is not given"),
+        ("nan", 4, "nan"),
+        (1e300, 1e301, "1e.*300"),
+        (["1"], {"a": 1}, "2 settings are not usable"),
+        ("<b>", 4, "<b>"),
+        (True, 4, r"From \(s\) is True"),
+    ],
+)
+def test_bad_edges_are_refused_before_a_process_starts(studio, started, recording, start, end, said):
+    with pytest.raises(UserError, match=said):
+        clips.move_edges(
+            studio,
+            {**NAME, "data.clip": "wavs/a.wav", "data.recording_start_s": start, "data.recording_end_s": end},
+        )
+    assert started == []
+
+
+def test_without_the_recording_edges_are_not_moved(studio, started, recording):
+    recording.unlink()
+    form = {"data.recording_start_s": 1.5, "data.recording_end_s": 4}
+    with pytest.raises(UserError, match=r"the recording of take.wav .* is missing"):
+        clips.move_edges(studio, {**NAME, "data.clip": "wavs/a.wav", **form})
+    assert started == []
+
+
+def test_a_clip_that_another_tab_cut_is_followed_and_not_cut_again(studio, project, started, recording):
+    seen = on_page(shown(studio, "a"))
+    change(project, "id-a", status="dropped", reason="replaced", detail="cut anew at 0:00.50-0:04.00", split="")
+    change(project, "id-b", made_from=("id-a",), text="One two three four")
+    project.train_csv.write_text("audio_file|text|speaker_name\nwavs/b.wav|One two three four|one\n")
+    for handler in (clips.move_edges, clips.trim, clips.merge):
+        times = {"data.recording_start_s": 1.5, "data.recording_end_s": 4, "data.start_s": 0, "data.end_s": 1}
+        with pytest.raises(UserError, match="no longer in use: cut anew"):
+            handler(studio, {**seen, **times})
+    assert started == []
+    updates = data.show(studio, seen)
+    assert updates["data.clip"] == "wavs/b.wav"
+    assert "value" not in updates["data.transcript"].properties, "what is being typed stays"
+    # Once the cut is undone, what it was made from is shown again.
+    cut = on_page(updates)
+    report = Report.load(project.report)
+    kept = [clip for clip in report.clips if clip.id != "id-b"]
+    replace(report, clips=kept).save(project.report)
+    assert data.show(studio, cut)["data.clip"] == "wavs/a.wav"
+    report.save(project.report)
+    # Who looks at the old clip on purpose is left there.
+    old = on_page(shown(studio, "a"))
+    assert data.show(studio, old)["data.clip"] == "wavs/a.wav"

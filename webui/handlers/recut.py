@@ -1,0 +1,43 @@
+"""Tab 1, the edges of a clip: its waveform, and moving its start and end within the recording."""
+
+from pathlib import Path
+
+from utils.dataset.edits.edit import FixConfig
+from utils.dataset.edits.recut import check_edges, check_is_current, outline, recording_seconds
+from utils.dataset.storage.report import ClipReport
+from utils.project.paths import Project
+from webui.change import Change, Updates, Values
+from webui.views.waveform import waveform
+
+EDGES = ("data.recording_start_s", "data.recording_end_s")
+"""Fields of the edges, in seconds of the recording."""
+
+
+def shown(project: Project, found: ClipReport, *, can_be_cut: bool, has_sound: bool) -> Updates:
+    """Waveform and edges of the chosen clip."""
+    drawn = outline(project.dataset, found) if has_sound else None
+    end = found.end_s if drawn is None or found.end_s is not None else drawn.stop_s
+    return {
+        "data.waveform": Change(value=waveform(drawn), visible=drawn is not None),
+        "data.recut": Change(interactive=can_be_cut and not found.joined),
+        "data.recording_start_s": round(found.start_s, 3),
+        "data.recording_end_s": None if end is None else round(end, 3),
+    }
+
+
+def form(values: Values) -> Values:
+    """The times of a fix, from the fields of the edges."""
+    return {"start_s": values.get(EDGES[0]), "end_s": values.get(EDGES[1])}
+
+
+def check(found: ClipReport, config: FixConfig) -> None:
+    """Do nothing when a clip can be cut so, as far as the page can see: its process takes seconds to start.
+
+    Raises:
+        UserError: the clip is no more in use, its recording is missing, or the edges are not within that.
+    """
+    if config.fix in ("trim", "split", "merge"):
+        check_is_current(found)
+    elif config.fix == "recut":
+        assert config.start_s is not None and config.end_s is not None, "checked by FixConfig.problems"
+        check_edges(found, config.start_s, config.end_s, length_s=recording_seconds(Path(found.source)))

@@ -1,0 +1,76 @@
+"""Tab 3, the library of voices: make one from clips or a recording, mix, rename, delete."""
+
+from pathlib import Path
+
+from utils.errors import UserError
+from utils.speech.voice_library import VoiceLibrary
+from webui import text
+from webui.change import TOAST, Change, Updates, Values
+from webui.handlers.speech_form import chosen_name, dataset_clip
+from webui.studio import Studio
+
+LISTS = ("inference.library_voice", "inference.kept_voice")
+OUTPUTS = (*LISTS, "inference.voice_name")
+
+
+def make(studio: Studio, values: Values) -> Updates:
+    """Make a voice: of the chosen clips of the dataset, else of the uploaded recording."""
+    project = studio.project(values["project.project"])
+    recordings = [dataset_clip(project, clip) for clip in _listed(values["inference.voice_clips"])]
+    given = values["inference.recording"]
+    if not recordings and isinstance(given, str) and given:
+        recordings = [Path(given)]
+    if not recordings:
+        raise UserError(what=text.NOTHING_FOR_VOICE, where=text.LIBRARY_TITLE, fix=text.NOTHING_FOR_VOICE_FIX)
+    made = _library(studio).make(_name(values["inference.voice_name"]), recordings)
+    return _after(studio, made.name, text.voice_made(made.name))
+
+
+def mix(studio: Studio, values: Values) -> Updates:
+    """Make a voice between others of the library, with the weights given."""
+    mixture = values["inference.voice_mixture"]
+    if not isinstance(mixture, str) or not mixture.strip():
+        raise UserError(what=text.NO_MIXTURE, where=text.VOICE_MIXTURE, fix=text.NO_MIXTURE_FIX)
+    made = _library(studio).mix(_name(values["inference.voice_name"]), mixture)
+    return _after(studio, made.name, text.voice_made(made.name))
+
+
+def rename(studio: Studio, values: Values) -> Updates:
+    """Give the chosen voice another name."""
+    chosen = chosen_name(values["inference.kept_voice"])
+    renamed = _library(studio).rename(chosen, _name(values["inference.voice_name"]))
+    return _after(studio, renamed.name, text.voice_renamed(chosen, renamed.name))
+
+
+def delete(studio: Studio, values: Values) -> Updates:
+    """Delete the chosen voice. Takes that spoke with it keep their copy."""
+    library = _library(studio)
+    found = library.get(chosen_name(values["inference.kept_voice"]))
+    library.remove(found.name)
+    return _after(studio, None, text.voice_deleted(found.name))
+
+
+def listed(studio: Studio) -> Updates:
+    """The lists of voices; what is chosen stays."""
+    names = [voice.name for voice in _library(studio).all()]
+    return {key: Change(choices=names) for key in LISTS}
+
+
+def _after(studio: Studio, chosen: str | None, said: str) -> Updates:
+    names = [voice.name for voice in _library(studio).all()]
+    lists = {key: Change(choices=names, value=chosen) for key in LISTS}
+    return {**lists, "inference.voice_name": "", TOAST: said}
+
+
+def _library(studio: Studio) -> VoiceLibrary:
+    return VoiceLibrary(studio.output)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(what=text.NO_VOICE_NAME, where=text.VOICE_NAME, fix=text.NO_VOICE_NAME_FIX)
+    return value.strip()
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,37 @@
+"""Texts about memory: who holds it, and whether a training fits."""
+
+from webui.text.catalog import _
+from webui.text.training import SYSTEM_MEMORY
+
+PREDICT_FIT, FIT_TITLE = _("Will it fit?"), _("Memory before the start")
+NEEDED_BY_RUN, FITS = _("this training, by calculation"), _("It should fit.")
+MEMORY_LIMIT = _("limit")
+
+
+def held_by(holders: str) -> str:
+    """Which processes hold the most memory."""
+    return _("Largest processes: {holders}").format(holders=holders)
+
+
+def device_memory(device: str) -> str:
+    """Whose memory a training takes."""
+    return _("GPU memory") if device == "cuda" else SYSTEM_MEMORY
+
+
+def needed_of(needed: str, budget: str, total: str) -> str:
+    """What a training would take of a device."""
+    return _("needs about {needed}; {budget} can be planned for, the limit is {total}").format(
+        needed=needed, budget=budget, total=total
+    )
+
+
+def needed_of_host(needed: str, budget: str) -> str:
+    """What a training would take of the machine's memory besides."""
+    return _("System memory for the optimizer: {needed} of {budget}").format(needed=needed, budget=budget)
+
+
+def fits_not(device: str) -> str:
+    """What helps a training that does not fit."""
+    if device == "cuda":
+        return _("It probably does not fit: use a smaller batch, gradient checkpointing or 8-bit AdamW, or Recommend.")
+    return _("It probably does not fit: close other programs, use a smaller batch or LoRA, or Recommend.")

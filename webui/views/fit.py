@@ -1,0 +1,24 @@
+"""Whether the form's training fits in memory, by calculation, before it starts."""
+
+from utils.hardware.fit import MemoryFit
+from webui import text
+from webui.markup import Markup, tag
+from webui.views.parts import bar, gigabytes, message
+
+
+def fit(found: MemoryFit, *, planned_for: str) -> Markup:
+    """A bar of what others hold and what the run would need, with the limit, and the answer in words."""
+    needed = found.needed.total
+    pieces = [
+        ("others", found.used_bytes / found.total_bytes, text.USED_BY_OTHERS),
+        ("own", min(needed, found.total_bytes - found.used_bytes) / found.total_bytes, text.NEEDED_BY_RUN),
+    ]
+    caption = text.needed_of(gigabytes(needed), gigabytes(found.budget_bytes), gigabytes(found.total_bytes))
+    said = message("good", text.FITS) if found.fits else message("warning", text.fits_not(found.device))
+    host = None
+    if found.needed.host:
+        amounts = gigabytes(found.needed.host), gigabytes(found.host_budget_bytes)
+        host = tag("div", text.needed_of_host(*amounts), class_="small")
+    title = tag("div", text.FIT_TITLE, class_="panel-title")
+    about = tag("div", planned_for, " ", str(found.needed), class_="small")
+    return tag("div", title, bar(text.device_memory(found.device), pieces, caption), host, said, about, class_="panel")
