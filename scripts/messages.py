@@ -2,8 +2,8 @@
 
     python -m scripts.messages
 
-A translation is a .po file made from it (msginit, Poedit), compiled to webui/text/locale/LANGUAGE/LC_MESSAGES/.
-Neither dates nor line numbers are written, so the template changes only when a text does.
+Each translation beside it (es.po) gets the template's texts: new ones empty, those that are gone dropped. What lacks a
+translation is printed. Neither dates nor line numbers are written, so the files change only when a text does.
 """
 
 import ast
@@ -14,6 +14,7 @@ from pathlib import Path
 from utils.jobs.observations import SENTENCES
 from utils.schedules import SHAPES
 from utils.switches import SWITCHES
+from webui.text.catalog import read_po
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "webui" / "text"
@@ -38,6 +39,31 @@ NUM_TEXTS = {"_": 1, "ngettext": 2}
 
 def main() -> None:
     TEMPLATE.write_text(template(PACKAGE, ENGINE), encoding="utf-8", newline="\n")
+    for path in sorted(PACKAGE.glob("*.po")):
+        path.write_text(merged(TEMPLATE, path), encoding="utf-8", newline="\n")
+        found = faults(TEMPLATE, path)
+        print(f"{path.name}: {len(found)} to be translated", *found, sep="\n  ")
+
+
+def merged(template: Path, translation: Path) -> str:
+    """A translation with the texts of a template, in its order; those without a translation are empty."""
+    known = read_po(translation)
+    head = "".join(f"{_quoted(line)}\n" for line in known[("",)][0].splitlines(keepends=True))
+    entries = [_entry(ids, [], known.get(ids, tuple("" for _ in ids))) for ids in read_po(template) if ids != ("",)]
+    return "\n".join([f'msgid ""\nmsgstr ""\n{head}', *entries])
+
+
+def faults(template: Path, translation: Path) -> list[str]:
+    """Texts of a template that a translation lacks, and those whose placeholders differ."""
+    known = read_po(translation)
+    found = []
+    for ids in read_po(template):
+        texts = known.get(ids, ())
+        if len(texts) < len(ids) or not all(texts):
+            found.append(f"missing: {ids[0]}")
+        elif ids != ("",) and any(_fields(text) != _fields(ids[-1]) for text in texts):
+            found.append(f"other placeholders: {ids[0]}")
+    return found
 
 
 def template(package: Path, engine: Mapping[str, Iterable[str]] | None = None) -> str:
@@ -76,18 +102,20 @@ def texts_of(path: Path) -> list[tuple[str, ...]]:
     return found
 
 
-def _entry(texts: tuple[str, ...], files: list[str]) -> str:
+def _entry(texts: tuple[str, ...], files: list[str], translations: tuple[str, ...] = ("", "")) -> str:
     lines = [f"#: {name}" for name in files]
-    lines += ["#, python-brace-format"] if any(map(_has_fields, texts)) else []
+    lines += ["#, python-brace-format"] if any(map(_fields, texts)) else []
     if len(texts) == 1:
-        lines += [f"msgid {_quoted(texts[0])}", 'msgstr ""']
+        lines += [f"msgid {_quoted(texts[0])}", f"msgstr {_quoted(translations[0])}"]
     else:
-        lines += [f"msgid {_quoted(texts[0])}", f"msgid_plural {_quoted(texts[1])}", 'msgstr[0] ""', 'msgstr[1] ""']
+        lines += [f"msgid {_quoted(texts[0])}", f"msgid_plural {_quoted(texts[1])}"]
+        lines += [f"msgstr[{number}] {_quoted(text)}" for number, text in enumerate(translations)]
     return "\n".join(lines) + "\n"
 
 
-def _has_fields(text: str) -> bool:
-    return any(field is not None for _, field, _, _ in string.Formatter().parse(text))
+def _fields(text: str) -> list[tuple[str, str]]:
+    """The placeholders of a text with their formats, sorted: a translation may have them in another order."""
+    return sorted((field, form or "") for _, field, form, _ in string.Formatter().parse(text) if field is not None)
 
 
 def _quoted(text: str) -> str:

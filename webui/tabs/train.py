@@ -128,8 +128,8 @@ def _optimizations() -> dict[str, Block]:
             with gr.Row(elem_classes=["switch"], equal_height=True):
                 parts[name] = gr.Checkbox(
                     value=switch.is_on(TrainConfig),
-                    label=switch.label,
-                    info=switch.help,
+                    label=text.label(switch.field or switch.name),
+                    info=text.help_of(switch.field or switch.name, switch.help),
                     elem_id=f"switch-{name}".replace("_", "-"),
                     min_width=180,
                 )
