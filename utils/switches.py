@@ -144,14 +144,13 @@ SWITCHES = (
             lambda config: (
                 config.split_weights
                 and (
-                    config.grad_accumulation > 1
-                    or config.mixed_precision == "fp16"
-                    or config.offload_optimizer
-                    or config.lora_rank > 0
+                    config.mixed_precision == "fp16"
+                    or (config.lora_rank == 0 and (config.grad_accumulation > 1 or config.offload_optimizer))
                 )
             ),
-            "split_weights keeps weights and gradients in bf16, which rules out grad_accumulation above 1, "
-            "mixed_precision fp16, offload_optimizer and LoRA; leave these out, or split_weights",
+            "split_weights keeps weights in bf16, and without LoRA their gradients, too, which rules out "
+            "mixed_precision fp16, and without LoRA grad_accumulation above 1 and offload_optimizer; leave these out, "
+            "or split_weights",
         ),
     ),
     Switch(

@@ -29,7 +29,7 @@ def chosen(result: Recommendation) -> str:
 
 PASCAL, VOLTA, TURING, AMPERE, HOPPER = (6, 1), (7, 0), (7, 5), (8, 6), (9, 0)
 BY_MEMORY = {
-    4: "8x1 full bf16 lora",
+    4: "16x1 full bf16 split_weights lora",
     6: "16x1 full bf16 eight_bit_optimizer gradient_release split_weights",
     8: "16x1 full bf16 eight_bit_optimizer",
     11: "4x2 selective bf16",
@@ -100,7 +100,7 @@ BY_CPU = [
     (BF16, 48, "production", "4x2 none bf16"),
     (PLAIN, 48, "production", "4x2 none fp32"),
     (BF16, 12, "production", "4x2 selective bf16"),
-    (BF16, 7, "production", "4x2 full bf16 lora"),
+    (BF16, 7, "production", "4x2 full bf16 split_weights lora"),
     (BF16, 48, "debugging", "2x4 none fp32"),
     (BF16, 48, "limited memory", "2x4 full bf16"),
 ]
@@ -182,6 +182,7 @@ def test_the_estimate_is_the_stated_bytes_a_parameter():
     assert state(eight_bit_optimizer=True, gradient_release=True) == pytest.approx(2.67, abs=0.005)  # 6, and one layer
     assert state(eight_bit_optimizer=True, gradient_release=True, split_weights=True) == pytest.approx(2.66, abs=0.005)
     assert state(lora=True) < 2.2
+    assert state(lora=True, split_weights=True) == pytest.approx(state(lora=True) - 0.87, abs=0.01)
     assert "7.1" not in str(estimate(Step(device="cuda", batch_size=1)))  # parts, and that they are calculated
     assert "by calculation" in str(estimate(Step(device="cuda", batch_size=1)))
 

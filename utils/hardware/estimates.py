@@ -132,7 +132,7 @@ class MemoryEstimate:
     activations: int
     overhead: int
     host: int = 0
-    """Bytes of the machine's memory that the offloaded optimizer takes besides."""
+    """Bytes of the machine's memory that an offloaded optimizer, or halves of frozen weights, take besides."""
 
     @property
     def total(self) -> int:
@@ -148,7 +148,10 @@ def estimate(step: Step, model: ModelSize = XTTS_V2) -> MemoryEstimate:
     """Memory of a training step on a batch of the longest clips."""
     trained = _trained(step, model)
     moments = trained * (2 if step.eight_bit_optimizer else 8)
-    weights = 4 * (model.num_parameters + (trained if step.lora else 0))
+    # With LoRA, the lower halves of split weights stay in the machine's memory; tables that are looked up are whole.
+    halves = 2 * model.num_parameters if step.lora and step.split_weights and step.device == "cuda" else 0
+    tables = 2 * (model.text_rows + model.audio_rows) * model.width if halves else 0
+    weights = 4 * (model.num_parameters + (trained if step.lora else 0)) - halves + tables
     return MemoryEstimate(
         weights=weights,
         gradients=_gradients(step, model, trained),
@@ -156,7 +159,7 @@ def estimate(step: Step, model: ModelSize = XTTS_V2) -> MemoryEstimate:
         copies=_copies(step, model),
         activations=step.batch_size * activations(step, model),
         overhead=CUDA_OVERHEAD if step.device == "cuda" else CPU_OVERHEAD,
-        host=12 * trained + OFFLOAD_BUFFERS if step.offload_optimizer else 0,
+        host=(12 * trained + OFFLOAD_BUFFERS if step.offload_optimizer else 0) + halves - tables,
     )
 
 
@@ -177,7 +180,7 @@ def activations(step: Step, model: ModelSize = XTTS_V2) -> int:
 
 
 def _gradients(step: Step, model: ModelSize, trained: int) -> int:
-    size = 2 if step.split_weights else 4
+    size = 2 if step.split_weights and not step.lora else 4
     if not step.gradient_release:
         # Those of the embeddings stay in float32 with split weights: a few in a hundred.
         return size * trained

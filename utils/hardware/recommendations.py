@@ -169,7 +169,7 @@ def _ladder(start: Step, machine: Machine, gpu: Gpu | None, use_case: UseCase) -
         yield _Plan(
             step=checkpointed, min_batch=1, why=f"{whole} but the conditioning encoder; activations are recomputed"
         )
-    lora = replace(start, lora=True, freeze_conditioning=True)
+    lora = replace(start, lora=True, freeze_conditioning=True, split_weights=start.mixed_precision == "bf16")
     why = "LoRA: gradients and moments of all parameters would not fit, so small matrices beside them are trained"
     if not frugal:
         yield _Plan(step=lora, min_batch=4, why=why)

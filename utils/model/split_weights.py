@@ -5,6 +5,9 @@ a weight more, and the time to make them. Here the copy is the upper half of the
 Both halves together are the float32 weight exactly, in the same 4 bytes. `state_dict` gives, and `load_state_dict`
 takes, float32: what is saved does not show that a weight was split.
 
+A weight that does not learn is read nowhere but in its upper half. Its other half is needed where the model is saved,
+so it stays in the machine's memory when the model moves to a GPU. With LoRA these are nearly all weights.
+
 A weight in the middle between two bfloat16 values, one of 65,536, is rounded up where a cast takes the even one.
 """
 
@@ -14,27 +17,40 @@ import torch
 from torch import Tensor, nn
 
 from utils.model.gpt import Conv1D
+from utils.model.lora import AddedRows, has_lora
 
 REST = "weight_rest"
-"""Buffer of a layer whose weight is split."""
+"""Buffer of a layer whose weight is split and learns; an attribute where it does not learn."""
 
 
 def split_weights(model: nn.Module) -> None:
-    """Split, in place, the weights of all layers that autocast computes in half precision."""
+    """Split, in place, the weights of all layers that autocast computes in half precision; with LoRA, of frozen ones.
+
+    Args:
+        model: frozen, and with its LoRA additions, where it is to be.
+    """
+    is_low_rank = has_lora(model)
     for layer in model.modules():
-        if isinstance(layer, nn.Linear | nn.Conv1d | Conv1D):
-            weight = layer.weight
+        # Layers that LoRA adds to are of transformers' own class of the same name.
+        is_product = isinstance(layer, nn.Linear | nn.Conv1d) or type(layer).__name__ == Conv1D.__name__
+        if not is_product or isinstance(layer, AddedRows):
+            continue
+        weight = layer.get_parameter("weight")
+        if not (is_low_rank and weight.requires_grad):
             rest = torch.empty_like(weight, dtype=torch.int16)
             upper = torch.empty_like(weight, dtype=torch.bfloat16)
             split_into(weight.detach(), upper, rest)
             weight.data = upper
-            layer.register_buffer(REST, rest, persistent=False)
+            if weight.requires_grad:
+                layer.register_buffer(REST, rest, persistent=False)
+            else:
+                setattr(layer, REST, rest)
             layer.register_state_dict_post_hook(_give_whole)
             layer.register_load_state_dict_pre_hook(_take_whole)
 
 
 def rests_of(model: nn.Module) -> dict[Tensor, Tensor]:
-    """The lower halves of a model's split weights, int16, by parameter."""
+    """The lower halves of a model's split weights that learn, int16, by parameter."""
     layers = [layer for layer in model.modules() if REST in layer._buffers]
     return {layer.get_parameter("weight"): layer.get_buffer(REST) for layer in layers}
 
@@ -55,7 +71,7 @@ def split_into(whole: Tensor, upper: Tensor, rest: Tensor) -> None:
 
 def _give_whole(layer: nn.Module, state: dict[str, Tensor], prefix: str, metadata: Any) -> None:
     # On the processor: a GPU that needs this has no room for all weights once more.
-    state[f"{prefix}weight"] = join(layer.get_parameter("weight").detach().cpu(), layer.get_buffer(REST).cpu())
+    state[f"{prefix}weight"] = join(layer.get_parameter("weight").detach().cpu(), getattr(layer, REST).cpu())
 
 
 def _take_whole(layer: nn.Module, state: dict[str, Tensor], prefix: str, *others: Any) -> None:
@@ -63,5 +79,5 @@ def _take_whole(layer: nn.Module, state: dict[str, Tensor], prefix: str, *others
     if weight is not None and weight.shape == layer.get_parameter("weight").shape:
         upper, rest = torch.empty_like(weight, dtype=torch.bfloat16), torch.empty_like(weight, dtype=torch.int16)
         split_into(weight.detach().float(), upper, rest)
-        layer.get_buffer(REST).copy_(rest)
+        getattr(layer, REST).copy_(rest)
         state[f"{prefix}weight"] = upper

@@ -11,7 +11,8 @@ from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt
-from utils.model.split_weights import join, rests_of, split_into, split_weights
+from utils.model.lora import add_lora, merged_state
+from utils.model.split_weights import REST, join, rests_of, split_into, split_weights
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.training.optimizations.switches import resolve
@@ -123,14 +124,51 @@ def test_a_run_learns_as_without_it_and_resumes_to_the_bit(project: Project) -> 
     assert all(torch.equal(mine[name], theirs[name]) and mine[name].dtype == torch.float32 for name in theirs)
 
 
+def test_with_lora_frozen_weights_are_split_and_what_is_saved_is_what_it_was(project: Project) -> None:
+    settings = {"mixed_precision": "bf16", "lora_rank": 2, "grad_accumulation": 2, "schedule": "constant"}
+    whole = run(project, num_epochs=2, **settings)
+    split = run(project, num_epochs=2, split_weights=True, **settings)
+    assert split.epoch_losses == pytest.approx(whole.epoch_losses, rel=1e-3)
+    seen = told(split)["split_weights"]
+    assert seen["state"] == "on" and "million weights in two halves" in seen["observed"]
+    saved, base = read_weights(split.checkpoint), load_gpt(find_base("tiny")).state_dict()
+    added = {"c_attn.weight", "c_proj.weight", "c_fc.weight"}
+    for name, tensor in base.items():
+        assert saved[name].dtype == torch.float32
+        assert torch.equal(saved[name], tensor) == (".".join(name.split(".")[-2:]) not in added), name
+    cut = run(project, num_epochs=1, split_weights=True, **settings)
+    resumed = read_weights(run(project, num_epochs=2, split_weights=True, resume=cut.folder, **settings).checkpoint)
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in resumed.items())
+
+
+def test_the_lower_halves_of_weights_that_do_not_learn_stay_when_the_model_moves() -> None:
+    gpt = load_gpt(find_base("tiny")).requires_grad_(False)
+    add_lora(gpt, 2)
+    before = merged_state(gpt)
+    split_weights(gpt)
+    assert not rests_of(gpt)
+    halves = [parameter for parameter in gpt.parameters() if parameter.dtype == torch.bfloat16]
+    assert halves and not any(parameter.requires_grad for parameter in halves)
+    moved = gpt.to("meta")
+    assert all(parameter.is_meta for parameter in moved.parameters())
+    rests = [value for module in moved.modules() for name, value in vars(module).items() if name == REST]
+    assert len(rests) == len(halves) and all(value.device == CPU for value in rests)
+    assert before.keys() == merged_state(load_gpt(find_base("tiny"))).keys()
+
+
 @pytest.mark.parametrize(
     "settings",
-    [{"grad_accumulation": 2}, {"mixed_precision": "fp16"}, {"offload_optimizer": True}, {"lora_rank": 8}],
+    [
+        {"grad_accumulation": 2},
+        {"mixed_precision": "fp16"},
+        {"offload_optimizer": True},
+        {"mixed_precision": "fp16", "lora_rank": 8},
+    ],
     ids=str,
 )
 def test_what_it_rules_out_is_refused(settings: dict) -> None:
     config = TrainConfig(project="a", split_weights=True, **{"mixed_precision": "auto"} | settings)
-    with pytest.raises(UserError, match="split_weights keeps weights and gradients in bf16"):
+    with pytest.raises(UserError, match="split_weights keeps weights in bf16"):
         config.validate(where="test")
 
 
@@ -142,6 +180,8 @@ def test_it_is_off_with_the_reason_where_products_are_not_in_bf16(monkeypatch: p
     monkeypatch.setenv("WORLD_SIZE", "2")
     found = resolve(TrainConfig(project="a", split_weights=True, mixed_precision="bf16"), CPU)
     assert "several processes" in found.off["split_weights"]
+    found = resolve(TrainConfig(project="a", split_weights=True, mixed_precision="bf16", lora_rank=8), CPU)
+    assert found.effective.split_weights
 
 
 def test_a_layer_without_a_weight_in_what_is_loaded_keeps_its_own() -> None:

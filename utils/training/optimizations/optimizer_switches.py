@@ -6,7 +6,7 @@ import torch
 
 from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
-from utils.model.split_weights import rests_of, split_weights
+from utils.model.split_weights import split_weights
 from utils.training.optimizations.switch import MB, Behavior, Off, Seen, Trace
 from utils.training.optimizer.adamw8bit import AdamW8bit
 from utils.training.optimizer.offload import OffloadedAdamW
@@ -51,7 +51,7 @@ def _offloaded(trace: Trace) -> Seen:
 def _splitting(asked: TrainConfig, device: torch.device) -> bool | Off:
     if choose_precision(asked.mixed_precision, device) != "bf16":
         return Off("products are not in bf16 here: there are no copies to do without")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not asked.lora_rank:
         return Off("several processes would sum their gradients in bf16")
     return True
 
@@ -62,11 +62,13 @@ def _split(gpt: XttsGpt, effective: TrainConfig) -> None:
 
 
 def _halves(trace: Trace) -> Seen:
-    rests = rests_of(trace.model)
-    halves = sum(weight.numel() for weight in rests if weight.dtype == torch.bfloat16)
-    whole = sum(parameter.numel() for parameter in trace.model.parameters())
-    observed = f"{halves / 1e6:.2f} of {whole / 1e6:.2f} million weights in two halves of 16 bits"
-    return Seen(len(rests) > 0 and trace.record.product_dtype == torch.bfloat16, observed)
+    halves = [weight for weight in trace.model.parameters() if weight.dtype == torch.bfloat16]
+    split, whole = (sum(weight.numel() for weight in some) for some in (halves, trace.model.parameters()))
+    frozen = sum(weight.numel() for weight in halves if not weight.requires_grad)
+    observed = f"{split / 1e6:.2f} of {whole / 1e6:.2f} million weights in two halves of 16 bits"
+    if frozen and trace.device.type == "cuda":
+        observed += f"; the lower halves of {frozen / 1e6:.2f} million that do not learn in the machine's memory"
+    return Seen(split > 0 and trace.record.product_dtype == torch.bfloat16, observed)
 
 
 def _releasing(asked: TrainConfig, device: torch.device) -> bool | Off:

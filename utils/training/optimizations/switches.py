@@ -316,7 +316,6 @@ BEHAVIORS = {
         observe=_compiled,
         only_ours="only this project's own GPT is compiled by it; call torch.compile(model) yourself",
     ),
-    **OPTIMIZER_BEHAVIORS,
     "freeze_conditioning": Behavior(
         apply=_freeze,
         observe=_frozen,
@@ -327,6 +326,8 @@ BEHAVIORS = {
         observe=_lora,
         only_ours="only this project's own GPT takes these additions; use peft.get_peft_model for other models",
     ),
+    # Behind what freezes weights: those that do not learn are split in another way.
+    **OPTIMIZER_BEHAVIORS,
     "cuda_memory_fraction": Behavior(resolve=_fraction, set_up=_limit_memory, observe=_limited),
     "tf32": Behavior(asked=lambda trace: _has_tf32(trace.device), observe=_tf32),
     "loader": Behavior(asked=_asked_of_loader, observe=_loader),
