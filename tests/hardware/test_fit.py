@@ -53,9 +53,11 @@ def test_what_is_offloaded_must_fit_beside() -> None:
 
 def test_processes_are_named_without_their_arguments(tmp_path: Path) -> None:
     script = tmp_path / "speaks.py"
-    script.write_text("import sys; sys.stdin.read()")
-    process = subprocess.Popen([sys.executable, str(script), "--key", "secret"], stdin=subprocess.PIPE)
+    script.write_text("import sys; print(flush=True); sys.stdin.read()")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, str(script), "--key", "secret"], **pipes)
     try:
+        process.stdout.readline()
         name = process_name(process.pid)
         assert name.startswith("python") and name.endswith(" speaks.py") and "secret" not in name
         assert process_names([process.pid, 2**22 + 1]) == {process.pid: name}
