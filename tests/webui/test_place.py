@@ -56,6 +56,14 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def _no_page_left(browser: Browser) -> Iterator[None]:
+    """A test that fails leaves no page that goes on asking the server beside the next test."""
+    yield
+    for context in browser.contexts:
+        context.close()
+
+
 def opened(browser: Browser, address: str, size: str, said: list[str]) -> Page:
     page = browser.new_page(viewport=SIZES[size])
     page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
@@ -136,10 +144,10 @@ def test_a_project_that_is_gone_leaves_the_page_with_one_that_is_there(browser: 
 def test_speak_pressed_again_says_why_it_waits_and_stop_shows_the_end(browser: Browser, address: str) -> None:
     said: list[str] = []
     page = opened(browser, f"{address}?project=maria&tab=inference", "desk", said)
-    expect(page.locator("#speak")).to_be_visible()
+    expect(page.locator("html:not(.filling):not(.unanswered)")).to_be_attached()
+    expect(page.get_by_role("combobox", name=text.MODEL, exact=True)).not_to_have_value("")
     page.locator("#speak-text textarea").fill("This is a long text, which takes its time. " * 200)
     status = page.locator("#take-status")
-    # The list of models may not be there yet: then there is nothing to speak with.
     while text.TAKE_STATES["speaking"] not in status.inner_text():
         page.locator("#speak").click()
         page.wait_for_timeout(1_000)
@@ -164,7 +172,8 @@ def test_nothing_serious_keeps_people_out(browser: Browser, address: str, size: 
     page.evaluate(script)
     for name in (text.DATA_TAB, text.TRAIN_TAB, text.INFERENCE_TAB, text.SYSTEM_TAB):
         tab(page, name).click()
-        # Colors move to where they belong within half a second.
+        # What waits for an answer is pale; colors move to where they belong within half a second.
+        expect(page.locator(".pending:visible, .generating:visible")).to_have_count(0)
         page.wait_for_timeout(1_500)
         found = page.evaluate(AXE)
         serious = [fault for fault in found if fault["impact"] in ("serious", "critical")]
