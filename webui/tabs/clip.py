@@ -31,9 +31,13 @@ def create_clip_editor() -> dict[str, Block]:
         with gr.Accordion(text.CUT_TITLE, open=False, elem_id="clip-cut"):
             parts |= _cut()
         # Which clip is shown; hidden rather than a State, so that scripts can name one too.
-        parts["clip"] = gr.Textbox("", visible="hidden", label=text.CLIP, elem_id="clip-name")
+        parts["clip"] = gr.Textbox(
+            "", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-name"
+        )
         # Whose it is, and with which words the fields were filled.
-        parts["shown"] = gr.Textbox("", visible="hidden", label=text.CLIP, elem_id="clip-shown")
+        parts["shown"] = gr.Textbox(
+            "", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-shown"
+        )
     return parts | {"fix_progress": gr.HTML(elem_id="fix-progress")}
 
 

@@ -67,7 +67,7 @@ def _input() -> dict[str, Block]:
 def _report() -> dict[str, Block]:
     return {
         # Hidden rather than a State: its change must reach the page, which then asks for the report.
-        "revision": gr.Textbox("", visible="hidden", elem_id="revision", label=text.DATASET),
+        "revision": gr.Textbox("", visible="hidden", elem_classes=["internal"], elem_id="revision", label=text.DATASET),
         "report": gr.HTML(elem_id="report"),
         "lengths": gr.HTML(elem_id="lengths"),
     }
@@ -118,5 +118,7 @@ def _clips() -> dict[str, Block]:
                     ("accept_found", text.ACCEPT_FOUND),
                 ):
                     parts[name] = gr.Button(words, size="sm", elem_id=name.replace("_", "-"), min_width=120)
-        parts["page"] = gr.Number(0, precision=0, visible="hidden", label=text.CLIPS, elem_id="clips-page")
+        parts["page"] = gr.Number(
+            0, precision=0, visible="hidden", elem_classes=["internal"], label=text.CLIPS, elem_id="clips-page"
+        )
     return parts | create_clip_editor()

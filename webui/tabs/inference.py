@@ -51,9 +51,9 @@ def _model_and_voice() -> dict[str, Block]:
             [], value=None, allow_custom_value=True, label=text.MODEL, info=text.MODEL_HELP, elem_id="speak-model"
         ),
         # What was offered first when the list was read: it gives way to something newer, a person's choice does not.
-        "offered": gr.Textbox("", visible="hidden", label=text.MODEL),
+        "offered": gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.MODEL),
         # The project whose choices the tab shows: those of another are forgotten.
-        "listed": gr.Textbox("", visible="hidden", label=text.PROJECT),
+        "listed": gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.PROJECT),
         "refresh": gr.Button(text.REFRESH_MODELS, size="sm"),
         "voice": gr.Radio(text.VOICES, value="own", label=text.VOICE, info=text.VOICE_HELP, elem_id="voice"),
     }
@@ -139,10 +139,12 @@ def _take() -> dict[str, Block]:
         "worker": gr.HTML(elem_id="speech-worker"),
         "status": gr.HTML(text.NOTHING_SPOKEN, elem_id="take-status"),
         # Which take, and how many of its sentences were played: what plays next follows from these.
-        "current": gr.Textbox("", visible="hidden", label=text.TAKE),
-        "heard": gr.Number(0, precision=0, visible="hidden", label=text.NOW_PLAYING),
+        "current": gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.TAKE),
+        "heard": gr.Number(0, precision=0, visible="hidden", elem_classes=["internal"], label=text.NOW_PLAYING),
         # For scripts, which ask sentence by sentence; the page plays what `webui.sound` serves.
-        "player": gr.Audio(label=text.NOW_PLAYING, visible="hidden", interactive=False, type="filepath"),
+        "player": gr.Audio(
+            label=text.NOW_PLAYING, visible="hidden", elem_classes=["internal"], interactive=False, type="filepath"
+        ),
         "live": gr.HTML(live_player(), elem_id="player"),
         "whole": gr.Audio(
             label=text.WHOLE_TAKE, interactive=False, type="filepath", elem_id="whole", buttons=["download"]
@@ -250,7 +252,7 @@ def _compare() -> dict[str, Block]:
                 buttons=["download"],
             )
     with gr.Tab(text.BLIND):
-        parts["trial"] = gr.Textbox("", visible="hidden", label=text.BLIND)
+        parts["trial"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.BLIND)
         with gr.Row():
             parts["a"] = gr.Audio(label=text.HEARD_A, interactive=False, type="filepath", elem_id="heard-a", buttons=[])
             parts["b"] = gr.Audio(label=text.HEARD_B, interactive=False, type="filepath", elem_id="heard-b", buttons=[])

@@ -68,7 +68,7 @@ def _settings() -> dict[str, Block]:
                 with gr.Row(elem_classes=["fields"]):
                     for name in names:
                         parts[SET + name] = create_field(known[name], min_width=150)
-    parts["origins"] = gr.Textbox("", visible="hidden", label="origins")
+    parts["origins"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label="origins")
     parts |= _presets()
     with gr.Accordion(text.COMMAND_LINE, open=False, elem_id="command-line"):
         parts["show_command"] = gr.Button(text.SHOW_COMMAND, elem_id="show-command")
