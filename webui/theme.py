@@ -20,6 +20,9 @@ def create_theme() -> gr.themes.Base:
     plain |= {"body_text_color_subdued": "*neutral_600", "body_text_color_subdued_dark": "*neutral_300"}
     plain |= {"checkbox_border_color": "*neutral_500", "checkbox_border_color_dark": "*neutral_400"}
     plain |= {"input_border_width": "1px", "input_border_color": "*neutral_300"}
+    # In light as in dark, what belongs together stands on a ground of its own.
+    plain |= {"body_background_fill": "*neutral_100", "block_border_width": "1px", "block_shadow": "none"}
+    plain |= {"block_border_color": "*neutral_200", "block_border_color_dark": "*neutral_700"}
     return gr.themes.Soft(primary_hue=primary_hue(), font=FONT, font_mono=FONT_MONO).set(**plain)  # type: ignore[arg-type]
 
 
