@@ -1,0 +1,40 @@
+"""Pictures of every tab for docs/images, from an app that runs: one on a desk and one on a phone, light and dark.
+
+    python app.py --port 7860
+    python -m scripts.screenshots http://127.0.0.1:7860/?project=demo
+
+Needs a browser as the browser tests do. Nothing is clicked but tabs: start the app where its folders have short names.
+"""
+
+import io
+import sys
+from itertools import product
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import ViewportSize
+
+from tests.webui.browser import running_browser
+
+FOLDER = Path(__file__).parents[1] / "docs" / "images" / "tabs"
+SIZES: dict[str, ViewportSize] = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+TABS = ("data", "train", "inference", "system")
+SETTLED_MS = 4_000
+"""Plots are drawn and figures polled by then."""
+
+
+def main(address: str) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with running_browser() as browser:
+        for (size, viewport), theme, tab in product(SIZES.items(), ("light", "dark"), TABS):
+            page = browser.new_page(viewport=viewport, reduced_motion="reduce")
+            page.goto(f"{address}&tab={tab}&__theme={theme}")
+            page.wait_for_selector("html:not(.filling):not(.unanswered)")
+            page.wait_for_timeout(SETTLED_MS)
+            picture = Image.open(io.BytesIO(page.screenshot()))
+            picture.convert("RGB").save(FOLDER / f"{tab}-{size}-{theme}.webp", quality=70, method=6)
+            page.context.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
