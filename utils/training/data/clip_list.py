@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from utils.audio.shards import is_shard
 from utils.config import DATASET_RATE
 from utils.training.data.clips import TrainingClip
 from utils.training.data.columns import ENDS, map_column, part, part_sizes, ragged
@@ -152,15 +154,26 @@ class ClipList(Sequence[TrainingClip]):
         return Path(os.fsdecode(next(self.paths(range(row, row + 1)))))
 
     def paths(self, rows: range) -> Iterator[bytes]:
-        """The audio files of some rows of the manifest, one after the other, as the system names them."""
+        """The audio of some rows of the manifest, one after the other, as the system names files."""
         ends, folders = self.columns["names" + ENDS], self.columns["folders"][rows.start : rows.stop].tolist()
         start = int(ends[rows.start - 1]) if rows.start else 0
         names = self.columns["names"][start : ends[rows.stop - 1]].tobytes()
-        prefixes = [os.fsencode(os.path.join(folder, "")) for folder in self._folders]  # noqa: PTH118
         begin = 0
         for end, folder in zip((ends[rows.start : rows.stop] - start).tolist(), folders, strict=True):
-            yield prefixes[folder] + names[begin:end]
+            yield self._prefixes[folder] + names[begin:end]
             begin = end
+
+    def files(self, rows: range) -> Iterator[bytes | Path]:
+        """The files in which the audio of some rows is: for those in a shard its `Path`."""
+        shards = [path if is_shard(path) else None for path in map(Path, self._folders)]
+        for folder, path in zip(
+            self.columns["folders"][rows.start : rows.stop].tolist(), self.paths(rows), strict=True
+        ):
+            yield shards[folder] or path
+
+    @cached_property
+    def _prefixes(self) -> list[bytes]:
+        return [os.fsencode(os.path.join(folder, "")) for folder in self._folders]  # noqa: PTH118
 
     def length(self, number: int) -> int:
         """Samples of a clip at 22 050 Hz."""
