@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.data.test_clip_list import start
 from tests.training.test_ends import after, events_of
 from tests.training.test_resume import assert_same_end, cut_run, steps_of
 from tests.training.test_run import config_of
@@ -37,10 +38,13 @@ def packed(project: Project) -> Project:
     return project
 
 
-def settings_of(project: Project, **more) -> TrainConfig:
+def csvs_of(project: Project) -> dict[str, Path]:
     folder = project.dataset / "shards"
-    csvs = {"train_csv": folder / project.train_csv.name, "eval_csv": folder / project.eval_csv.name}
-    return config_of(project, batch_size=1, dropout=0.1, **(csvs | more))
+    return {"train_csv": folder / project.train_csv.name, "eval_csv": folder / project.eval_csv.name}
+
+
+def settings_of(project: Project, **more) -> TrainConfig:
+    return config_of(project, batch_size=1, dropout=0.1, **csvs_of(project), **more)
 
 
 def shard(project: Project) -> Path:
@@ -87,14 +91,15 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_a_shard_that_is_missing_or_broken_is_refused_at_the_start(
     packed: Project, monkeypatch: pytest.MonkeyPatch, fault: str, known: bool
 ) -> None:
+    csvs = csvs_of(packed)
     if known:
         monkeypatch.setattr(stamps, "_RACY_NS", -1)
-        fine_tune(settings_of(packed, num_epochs=1))
+        start(packed, **csvs)
         time.sleep(0.05)  # so that the clock of the file system has moved on
     spoil, said = FAULTS[fault]
     spoil(shard(packed))
     with pytest.raises(UserError, match=said) as refused:
-        fine_tune(settings_of(packed, num_epochs=1))
+        start(packed, **csvs)
     assert shard(packed).stem in refused.value.where
 
 
@@ -129,10 +134,10 @@ def test_a_shard_is_checked_once(packed: Project, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         "utils.training.data.audio_files.check_shard", lambda path: checked.append(path.name) or check_shard(path)
     )
-    fine_tune(settings_of(packed, num_epochs=1))
+    start(packed, **csvs_of(packed))
     assert checked == ["recording.000000.tar", "recording.000001.tar", "recording.000000.tar"]
-    fine_tune(settings_of(packed, num_epochs=1))
-    fine_tune(settings_of(packed, num_epochs=1, max_text_length=100))
+    start(packed, **csvs_of(packed))
+    start(packed, **csvs_of(packed), max_text_length=100)
     assert len(checked) == 3
 
 

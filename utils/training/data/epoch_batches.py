@@ -19,6 +19,8 @@ BUCKET_BATCHES = 50
 """Batches whose clips are sorted by length among themselves."""
 LENGTH_JITTER = 0.15
 """Share by which lengths are blurred before sorting: a small dataset then still meets in new batches each epoch."""
+BLOCK = 1_000
+"""Clips that follow one another in the manifest and stay together where the shuffle has a window: those of a shard."""
 _WRITTEN_AT_ONCE = 10_000
 """Batches whose fingerprint is taken at a time: bounds memory."""
 
@@ -94,6 +96,8 @@ class EpochBatches:
         max_tokens: positions a batch at most, padding included, whatever the number of clips; 0 counts clips. No clip
             is longer than that.
         seed: of the shuffle; None keeps the order, and counts clips.
+        window: blocks of clips are shuffled, then clips one after the other among about so many: those that are read at
+            a time then lie in few shards. 0 shuffles all among all.
         balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
             Otherwise clips of like length come together: rows of their own then need little padding.
         rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
@@ -107,6 +111,7 @@ class EpochBatches:
         *,
         seed: int | None,
         max_tokens: int = 0,
+        window: int = 0,
         balanced: bool = False,
         rank: int = 0,
         world: int = 1,
@@ -115,6 +120,7 @@ class EpochBatches:
         self.batch_size = batch_size
         self.max_tokens = max_tokens
         self.seed = seed
+        self.window = window if window < len(self.lengths) else 0
         self.balanced = balanced
         self.rank = rank
         self.world = world
@@ -171,13 +177,13 @@ class EpochBatches:
         if self.seed is None:
             return BatchPlan(np.arange(count, dtype=np.int32), _starts_of_equal(count, self.batch_size))
         random = np.random.default_rng([self.seed, number])
-        order = random.permutation(count).astype(np.int32)
+        order = self._shuffled(count, random).astype(np.int32)
         jitter = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, count)
         jitter *= self.lengths
         if self.max_tokens:
             clips = order if self.balanced else self._in_buckets(order, jitter)
             starts = _cut(self.lengths[clips], self.max_tokens, is_padded=not self.balanced)
-            return BatchPlan(clips, starts, random.permutation(len(starts) - 1))
+            return BatchPlan(clips, starts, self._order(len(starts) - 1, random))
         bucket = BUCKET_BATCHES * self.batch_size
         whole = count // bucket * bucket
         clips = _sorted_within(order[:whole].reshape(-1, bucket), jitter)
@@ -188,8 +194,22 @@ class EpochBatches:
             hands = _dealt(rest.tolist(), self.batch_size)
             rest = np.array([clip for hand in hands for clip in hand], dtype=np.int32)
             starts[whole // self.batch_size :] = whole + np.cumsum([0, *map(len, hands)])
-        placed = random.permutation(len(starts) - 1)
+        placed = self._order(len(starts) - 1, random)
         return BatchPlan(np.concatenate([clips.reshape(-1), rest]), starts, placed)
+
+    def _shuffled(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """All clips in the order in which they are dealt to batches."""
+        if not self.window:
+            return random.permutation(count)
+        block = min(BLOCK, self.window)
+        blocks = random.permutation(math.ceil(count / block))[:, None] * block + np.arange(block)
+        return blocks[blocks < count][_shuffled_within(count, self.window, random)]
+
+    def _order(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+        """The order in which so many batches are trained on."""
+        if not self.window:
+            return random.permutation(count)
+        return _shuffled_within(count, self.window * count / len(self.lengths), random)
 
     def _in_buckets(self, order: NDArray[np.int32], keys: NDArray[np.float64]) -> NDArray[np.int32]:
         """Clips in buckets of about `BUCKET_BATCHES` batches, by their key within each."""
@@ -197,6 +217,11 @@ class EpochBatches:
         whole = len(order) // bucket * bucket
         clips = _sorted_within(order[:whole].reshape(-1, bucket), keys)
         return np.concatenate([clips.reshape(-1), _sorted_within(order[whole:].reshape(1, -1), keys)[0]])
+
+
+def _shuffled_within(count: int, window: float, random: np.random.Generator) -> NDArray[np.int64]:
+    """Places in an order in which none is further from its own than the window."""
+    return np.argsort(np.arange(count) + random.uniform(0, window, count), kind="stable")
 
 
 def _cut(lengths: NDArray[np.int32], most: int, *, is_padded: bool) -> NDArray[np.int64]:

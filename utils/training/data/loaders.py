@@ -60,6 +60,7 @@ class Loaders:
             config.batch_size,
             max_tokens=config.batch_tokens,
             seed=config.seed,
+            window=config.shuffle_window,
             balanced=switches.layout == "packed",
             rank=accelerator.process_index,
             world=accelerator.num_processes,
