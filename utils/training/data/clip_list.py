@@ -262,9 +262,7 @@ class ClipList(Sequence[TrainingClip]):
 
     @property
     def audio_bytes(self) -> int:
-        """Size of all audio files together, each once."""
-        if "stamps" not in self.columns:
-            return sum(path.stat().st_size for path in {self.path(row) for row in self.columns["kept"].tolist()})
+        """Size of all audio files together, each once, of a list on disk."""
         stamps, rows = self.columns["stamps"].reshape(-1, STAMP), self.columns["kept"]
         # Size and number of each file.
         _, first = np.unique(stamps[:, 3][rows], return_index=True)

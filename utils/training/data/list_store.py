@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 PARTS = ("train", "evaluate")
 """Folder of each manifest's columns."""
-_FORMAT = 1
+_FORMAT = 2
 _KEPT = 4
 """Lists of other settings that are kept."""
 _UNFINISHED = ".making-"

@@ -230,7 +230,7 @@ class Loaders:
         return loader_settings(
             num_clips=len(self._data.train),
             device=self._device.type,
-            dataset_bytes=self._data.train.audio_bytes,
+            dataset_bytes=self._data.audio_bytes,
             num_workers=config.num_workers,
             prefetch_factor=config.prefetch_factor,
             pin_memory=config.pin_memory,
