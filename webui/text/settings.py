@@ -102,7 +102,7 @@ HELPS = {
     "rank_timeout": _("Training saves and ends when one of several processes has not answered for so long."),
     "threads": _("CPU threads that training computes with. Empty: all that it may use."),
     "num_workers": _("Processes that load training data. Empty: chosen for this machine."),
-    "shuffle_window": _("Clips are shuffled among about so many, to read few shards at a time. 0: among all."),
+    "shuffle_window": _("So many clips are shuffled at a time, to read few shards at once. 0: all."),
     "checkpoint_every": _("Save a checkpoint every so many optimizer steps. 0 disables it."),
     "checkpoint_minutes": _("Save a checkpoint after so many minutes, to limit what a crash can lose. 0 disables it."),
     "keep_checkpoints": _("In addition to the last and the best one."),

@@ -43,7 +43,7 @@ class TrainingData:
     @property
     def longest(self) -> TrainingClip:
         """The longest training clip: the run's reference recording."""
-        return self.train[int(self.train.num_samples.argmax())]
+        return self.train[self.train.longest]
 
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
