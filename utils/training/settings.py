@@ -32,7 +32,10 @@ FREE = (
 """Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""
 FIXED = ("base", "lora_rank")
 """Settings that say what is trained: a run with others is another run."""
-BOUND = ("batch_size", "batch_tokens", "seed", "train_csv", "language", "max_audio_length", "max_text_length")
+BOUND = (
+    *("batch_size", "batch_tokens", "seed", "shuffle_window", "train_csv", "language"),
+    *("max_audio_length", "max_text_length"),
+)
 """Settings that decide which clips form which batch: an epoch that was begun with others has to begin anew."""
 
 LORA_RATE, LORA_MOST = 10, 1e-3

@@ -23,7 +23,7 @@ GROUPS = (
             *("attention", "batch_tokens", "max_mel_length"),
         ),
     ),
-    (text.LOADING_GROUP, ("num_workers", "prefetch_factor", "pin_memory")),
+    (text.LOADING_GROUP, ("num_workers", "prefetch_factor", "pin_memory", "shuffle_window")),
 )
 """All other settings, by what they are about."""
 MORE = tuple(switch.field for switch in SWITCHES if switch.place == "more")

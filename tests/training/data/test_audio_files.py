@@ -110,7 +110,7 @@ def test_a_changed_clip_gets_new_codes_and_an_unchanged_one_is_not_opened(clip: 
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"gone\.wav cannot be opened"):
+    with pytest.raises(UserError, match=r"gone\.wav is missing"):
         AudioFiles(tmp_path / "codes").facts(tmp_path / "gone.wav")
 
 

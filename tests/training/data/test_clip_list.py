@@ -16,7 +16,7 @@ from utils.config import TrainConfig
 from utils.dataset.storage import stamps
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.training.data import list_build, load
+from utils.training.data import clip_list, list_build, load
 from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData, load_data
@@ -162,7 +162,7 @@ def test_a_list_in_memory_and_one_in_another_process_hold_the_same(project: Proj
     clips = start(project).train
     assert plain(ClipList.of(list(clips))) == plain(clips) == plain(pickle.loads(pickle.dumps(clips)))
     assert len(pickle.dumps(clips)) < 1_000, "its place is sent, not the clips"
-    assert ClipList.of([replace(clips[1])]).text_lengths.tolist() == [len(clips[1].tokens)]
+    assert ClipList.of([replace(clips[1])]).positions(3).tolist() == [len(clips[1].tokens) + len(clips[1].codes) + 3]
 
 
 def test_speakers_are_counted(project: Project) -> None:
@@ -186,3 +186,13 @@ def test_processes_read_texts_as_one_does(project: Project, monkeypatch: pytest.
     monkeypatch.setattr(list_build, "WORTH_PROCESSES", 1)
     monkeypatch.setattr(list_build, "ROWS_A_TASK", 2)
     assert plain(start(project).train) == plain(one.train)
+
+
+def test_pages_that_are_given_back_are_read_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = start(project).train
+    as_it_is = plain(found), found.positions(7).tolist(), found.longest, found.seconds, found.is_whole
+    monkeypatch.setattr(clip_list, "_READ_BEFORE_RELEASE", 1)
+    monkeypatch.setattr(clip_list, "_LOOKED_AT_ONCE", 2)
+    assert (plain(found), found.positions(7).tolist(), found.longest, found.seconds, found.is_whole) == as_it_is
+    assert found.positions(7).tolist() == [len(clip.tokens) + len(clip.codes) + 7 for clip in found]
+    assert found[found.longest].num_samples == max(clip.num_samples for clip in found)

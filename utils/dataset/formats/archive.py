@@ -49,7 +49,7 @@ def unpack(path: Path, into: Path) -> Path:
         with zipfile.ZipFile(path) as archive:
             members = _check(path, archive)
             into.mkdir(parents=True, exist_ok=True)
-            _check_room(path, into, sum(member.file_size for member in members))
+            check_room(path, into, sum(member.file_size for member in members))
             unfinished = into / f".{target.name}"
             shutil.rmtree(unfinished, ignore_errors=True)
             try:
@@ -60,7 +60,7 @@ def unpack(path: Path, into: Path) -> Path:
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise _refused(path, f"cannot be unpacked: {error}") from error
+        raise refused(path, f"cannot be unpacked: {error}") from error
     return target
 
 
@@ -72,39 +72,48 @@ def _check(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """
     members = archive.infolist()
     if len(members) > MAX_MEMBERS:
-        raise _refused(path, f"holds {len(members)} files, more than {MAX_MEMBERS}")
+        raise refused(path, f"holds {len(members)} files, more than {MAX_MEMBERS}")
     for member in members:
-        name = member.filename.replace("\\", "/")
-        if name.startswith("/") or re.match(r"^[a-zA-Z]:", name) or ".." in PurePosixPath(name).parts or "\0" in name:
-            raise _refused(path, f"names a file outside itself: {member.filename!r}")
+        check_name(path, member.filename)
         if stat.S_ISLNK(member.external_attr >> 16):
-            raise _refused(path, f"holds a link: {member.filename!r}")
+            raise refused(path, f"holds a link: {member.filename!r}")
         if member.flag_bits & 1:
-            raise _refused(path, "is encrypted")
+            raise refused(path, "is encrypted")
     total, packed = sum(member.file_size for member in members), sum(member.compress_size for member in members)
     if total > MAX_BYTES:
-        raise _refused(path, f"unpacks to {total / 2**30:.0f} GB, more than {MAX_BYTES / 2**30:.0f}")
+        raise refused(path, f"unpacks to {total / 2**30:.0f} GB, more than {MAX_BYTES / 2**30:.0f}")
     if total > _SMALL and total > MAX_RATIO * max(1, packed):
-        raise _refused(path, f"unpacks to {total / max(1, packed):.0f} times its size, more than {MAX_RATIO}")
+        raise refused(path, f"unpacks to {total / max(1, packed):.0f} times its size, more than {MAX_RATIO}")
     wanted = [m for m in members if not m.is_dir() and PurePosixPath(m.filename).suffix.lower() in _WANTED]
-    names = {_inside(member).as_posix().casefold() for member in wanted}
+    names = {inside(member.filename).as_posix().casefold() for member in wanted}
     if len(names) < len(wanted):
-        raise _refused(path, "holds two files of the same name")
+        raise refused(path, "holds two files of the same name")
     # What a Mac adds to archives: __MACOSX/._take1.wav holds no sound.
     paths = [(member, PurePosixPath(member.filename)) for member in wanted]
     return [member for member, path in paths if "__MACOSX" not in path.parts and not path.name.startswith("._")]
 
 
-def _inside(member: zipfile.ZipInfo) -> PurePosixPath:
+def check_name(path: Path, name: str) -> None:
+    """Do nothing where an archive may name a file so.
+
+    Raises:
+        UserError: the name leads out of the archive.
+    """
+    plain = name.replace("\\", "/")
+    if plain.startswith("/") or re.match(r"^[a-zA-Z]:", plain) or ".." in PurePosixPath(plain).parts or "\0" in plain:
+        raise refused(path, f"names a file outside itself: {name!r}")
+
+
+def inside(name: str) -> PurePosixPath:
     """A member's path as every system can have it."""
-    parts = [part for part in PurePosixPath(member.filename.replace("\\", "/")).parts if part not in ("", ".")]
+    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("", ".")]
     # Windows drops dots and spaces at the end of names, and has a few names that no file can have.
     safe = [_BAD_CHARACTERS.sub("_", unicodedata.normalize("NFC", part)).rstrip(". ") or "_" for part in parts]
     return PurePosixPath(*map(unreserved, safe))
 
 
 def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> None:
-    target = folder / _inside(member)
+    target = folder / inside(member.filename)
     target.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with archive.open(member) as source, target.open("xb") as file:
@@ -112,16 +121,22 @@ def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, fold
         while block := source.read(_BLOCK):
             written += len(block)
             if written > member.file_size:
-                raise _refused(path, f"holds more than it declares in {member.filename!r}")
+                raise refused(path, f"holds more than it declares in {member.filename!r}")
             file.write(block)
 
 
-def _check_room(path: Path, folder: Path, needed: int) -> None:
+def check_room(path: Path, folder: Path, needed: int) -> None:
+    """Do nothing where a folder's disk has room for so many bytes.
+
+    Raises:
+        UserError: it has not.
+    """
     free = shutil.disk_usage(folder).free
     if needed > free - _KEPT_FREE:
         what = f"unpacks to {needed / 2**30:.1f} GB, but the disk has {free / 2**30:.1f} GB left"
-        raise _refused(path, what, fix="free some space and run again")
+        raise refused(path, what, fix="free some space and run again")
 
 
-def _refused(path: Path, what: str, *, fix: str = "unpack it yourself and use the folder, or remove it") -> UserError:
+def refused(path: Path, what: str, *, fix: str = "unpack it yourself and use the folder, or remove it") -> UserError:
+    """The error for an archive that is not unpacked; `what` continues the sentence that its name begins."""
     return UserError(what=f"{path.name} {what}", where=str(path), fix=fix)

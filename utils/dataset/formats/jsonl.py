@@ -34,6 +34,12 @@ def parse_jsonl(content: str) -> list[Row]:
     return [_row(number, line) for number, line in enumerate(content.split("\n"), start=1) if line.strip()]
 
 
+def words_of(values: dict[str, Any]) -> tuple[str, str]:
+    """What an object says was spoken, and by whom; empty where it does not."""
+    text = _named(values, _NORMALIZED) or _named(values, _TEXT)
+    return _text(text), _text(_named(values, _SPEAKER))
+
+
 def _row(number: int, line: str) -> Row:
     try:
         values = json.loads(line)
@@ -44,10 +50,10 @@ def _row(number: int, line: str) -> Row:
     audio = _named(values, _AUDIO)
     if isinstance(audio, dict):
         audio = audio.get("path")
-    text = _named(values, _NORMALIZED) or _named(values, _TEXT)
+    text, speaker = words_of(values)
     if not isinstance(audio, str) or not audio:
-        return Row(line=number, text=_text(text), problem=f"it has no {_AUDIO[0]} with a file name")
-    row = Row(line=number, audio=audio, text=_text(text), speaker=_text(_named(values, _SPEAKER)) or DEFAULT_SPEAKER)
+        return Row(line=number, text=text, problem=f"it has no {_AUDIO[0]} with a file name")
+    row = Row(line=number, audio=audio, text=text, speaker=speaker or DEFAULT_SPEAKER)
     return _with_times(row, values)
 
 

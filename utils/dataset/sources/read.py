@@ -1,13 +1,14 @@
 """Read the user's inputs as a list of source clips: tables, recordings with texts or subtitles, archives."""
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from utils.audio.decode import AUDIO_SUFFIXES, duration
 from utils.audio.recognizer import NEEDS_WEIGHTS
 from utils.dataset.formats.archive import unpack
+from utils.dataset.formats.corpora import corpora_in, is_corpus, unpack_corpus
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
 from utils.dataset.formats.listing import Listing, real_path
 from utils.dataset.formats.locate import (
@@ -79,10 +80,13 @@ def require_inputs(paths: Iterable[Path]) -> None:
 def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     # Of this moment: an archive may have been unpacked since, and folders change between two calls.
     source, reading = path.expanduser(), replace(reading, files=Listing())
-    if source.is_dir():
-        found = _folder(source, reading)
+    if is_corpus(source):
+        found = _archive(source.absolute(), reading, unpack_corpus)
+    elif source.is_dir():
+        # A tar beside recordings is somebody's copy of them.
+        found = _folder(source, reading) or _corpora(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() == ".zip":
-        found = _archive(source.absolute(), reading)
+        found = _archive(source.absolute(), reading, unpack)
     elif source.is_file() and source.suffix.lower() in (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES):
         found = _alone(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() in TABLES:
@@ -95,7 +99,23 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     return found
 
 
-def _archive(path: Path, reading: ReadOptions) -> list[Recording]:
+def _corpora(folder: Path, reading: ReadOptions) -> list[Recording]:
+    """What the tars and Parquet files directly in a folder hold; one that cannot be read is reported."""
+    found: list[Recording] = []
+    refused: list[UserError] = []
+    corpora = corpora_in(folder)
+    for path in corpora:
+        try:
+            found += _archive(path, reading, unpack_corpus)
+        except UserError as error:
+            refused.append(error)
+            found.append(_refused(path, error))
+    if refused and len(refused) == len(corpora):
+        raise refused[0]
+    return found
+
+
+def _archive(path: Path, reading: ReadOptions, unpack: Callable[[Path, Path], Path]) -> list[Recording]:
     """What an archive holds; of one in which nothing can be used, nothing stays unpacked."""
     folder, found = unpack(path, reading.long_audio.kept), list[Recording]()
     try:

@@ -6,17 +6,19 @@ R rows of a manifest, N of them clips that train. A clip becomes an object when 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from utils.audio.shards import is_shard
 from utils.config import DATASET_RATE
 from utils.training.data.clips import TrainingClip
-from utils.training.data.columns import ENDS, map_column, part, part_sizes, ragged
+from utils.training.data.columns import ENDS, map_column, part, part_sizes, ragged, release
 
 ROW_KINDS = {
     **ragged("names", "u1"),
@@ -40,8 +42,13 @@ ABOUT_FILE = "about.json"
 
 _HASHED_AT_ONCE = 50_000
 """Clips whose numbers are in memory as objects."""
+_LOOKED_AT_ONCE = 200_000
+"""Clips whose numbers are in memory as arrays."""
+_READ_BEFORE_RELEASE = 500
+"""Clips that are read before the pages that they touched are given back."""
 
 Columns = dict[str, NDArray[Any]]
+Result = TypeVar("Result")
 
 
 class ClipList(Sequence[TrainingClip]):
@@ -66,6 +73,7 @@ class ClipList(Sequence[TrainingClip]):
     ) -> None:
         self.columns, self._folders, self._speakers, self._codes = columns, folders, speakers, codes
         self._source = source
+        self._num_read = 0
 
     @classmethod
     def open(cls, folder: Path, codes: Path | None) -> "ClipList":
@@ -132,6 +140,9 @@ class ClipList(Sequence[TrainingClip]):
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
         number = range(len(self))[number]
+        self._num_read += 1
+        if self._num_read % _READ_BEFORE_RELEASE == 0:
+            self.release()
         columns, row = self.columns, int(self.columns["kept"][number])
         return TrainingClip(
             audio=self.path(row),
@@ -152,15 +163,26 @@ class ClipList(Sequence[TrainingClip]):
         return Path(os.fsdecode(next(self.paths(range(row, row + 1)))))
 
     def paths(self, rows: range) -> Iterator[bytes]:
-        """The audio files of some rows of the manifest, one after the other, as the system names them."""
+        """The audio of some rows of the manifest, one after the other, as the system names files."""
         ends, folders = self.columns["names" + ENDS], self.columns["folders"][rows.start : rows.stop].tolist()
         start = int(ends[rows.start - 1]) if rows.start else 0
         names = self.columns["names"][start : ends[rows.stop - 1]].tobytes()
-        prefixes = [os.fsencode(os.path.join(folder, "")) for folder in self._folders]  # noqa: PTH118
         begin = 0
         for end, folder in zip((ends[rows.start : rows.stop] - start).tolist(), folders, strict=True):
-            yield prefixes[folder] + names[begin:end]
+            yield self._prefixes[folder] + names[begin:end]
             begin = end
+
+    def files(self, rows: range) -> Iterator[bytes | Path]:
+        """The files in which the audio of some rows is: for those in a shard its `Path`."""
+        shards = [path if is_shard(path) else None for path in map(Path, self._folders)]
+        for folder, path in zip(
+            self.columns["folders"][rows.start : rows.stop].tolist(), self.paths(rows), strict=True
+        ):
+            yield shards[folder] or path
+
+    @cached_property
+    def _prefixes(self) -> list[bytes]:
+        return [os.fsencode(os.path.join(folder, "")) for folder in self._folders]  # noqa: PTH118
 
     def length(self, number: int) -> int:
         """Samples of a clip at 22 050 Hz."""
@@ -204,23 +226,51 @@ class ClipList(Sequence[TrainingClip]):
         of_rows = ["names" + ENDS, "speakers", "samples", "native", "contents", "settled"]
         of_rows += ["tokens" + ENDS, "readings" + ENDS]
         counts = {len(columns[name]) for name in of_rows} | {len(columns["stamps"]) // STAMP}
-        ends = self.columns["code_starts"] + self.columns["code_counts"]
         return (
             counts == {rows}
             and len(columns["code_starts"]) == len(columns["code_counts"]) == len(self) > 0
             and all(columns[name + ENDS][-1] == len(columns[name]) for name in ("names", "tokens", "readings"))
-            and int(ends.max()) <= len(self._codes)
+            and max(self._in_parts(self._code_end)) <= len(self._codes)
         )
 
-    @property
-    def text_lengths(self) -> NDArray[np.int64]:
-        """Text tokens of each clip, [N]."""
-        return part_sizes(self.columns["tokens" + ENDS])[self.columns["kept"]]
+    def _code_end(self, clips: slice) -> int:
+        """Where the last codes of some clips end."""
+        return int((self.columns["code_starts"][clips] + self.columns["code_counts"][clips]).max())
+
+    def _in_parts(self, look: Callable[[slice], Result]) -> list[Result]:
+        """What is found in one part of the clips after another, with the pages of one part in memory."""
+        found = []
+        for at in range(0, len(self), _LOOKED_AT_ONCE):
+            found.append(look(slice(at, min(at + _LOOKED_AT_ONCE, len(self)))))
+            self.release()
+        return found
+
+    def release(self) -> None:
+        """Give back the memory of the pages that were looked at."""
+        release((*self.columns.values(), self._codes))
+
+    def positions(self, more: int) -> NDArray[np.int16]:
+        """Text tokens and codes of each clip together, and so many positions more, [N]; no model has 32,767."""
+        columns, found = self.columns, np.empty(len(self), dtype=np.int16)
+
+        def fill(clips: slice) -> None:
+            rows, ends = columns["kept"][clips], columns["tokens" + ENDS]
+            tokens = ends[rows] - np.where(rows > 0, ends[rows - 1], 0)
+            found[clips] = np.minimum(tokens + columns["code_counts"][clips] + more, np.iinfo(np.int16).max)
+
+        self._in_parts(fill)
+        return found
 
     @property
-    def code_lengths(self) -> NDArray[np.int64]:
-        """Codes of each clip, [N]."""
-        return self.columns["code_counts"]
+    def longest(self) -> int:
+        """Number of the longest clip, the first of several."""
+
+        def of(clips: slice) -> tuple[int, int]:
+            samples = self.columns["samples"][self.columns["kept"][clips]]
+            place = int(samples.argmax())
+            return int(samples[place]), -(clips.start + place)
+
+        return -max(self._in_parts(of))[1]
 
     @property
     def num_samples(self) -> NDArray[np.int64]:
@@ -230,7 +280,8 @@ class ClipList(Sequence[TrainingClip]):
     @property
     def seconds(self) -> float:
         """Duration of all clips together."""
-        return float(self.num_samples.sum()) / DATASET_RATE
+        samples, rows = self.columns["samples"], self.columns["kept"]
+        return sum(self._in_parts(lambda clips: int(samples[rows[clips]].sum()))) / DATASET_RATE
 
     @property
     def speakers(self) -> NDArray[np.int32]:
@@ -249,9 +300,7 @@ class ClipList(Sequence[TrainingClip]):
 
     @property
     def audio_bytes(self) -> int:
-        """Size of all audio files together, each once."""
-        if "stamps" not in self.columns:
-            return sum(path.stat().st_size for path in {self.path(row) for row in self.columns["kept"].tolist()})
+        """Size of all audio files together, each once, of a list on disk."""
         stamps, rows = self.columns["stamps"].reshape(-1, STAMP), self.columns["kept"]
         # Size and number of each file.
         _, first = np.unique(stamps[:, 3][rows], return_index=True)

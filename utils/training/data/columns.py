@@ -3,6 +3,7 @@
 A column of texts, or of lists of numbers, is two: `NAME` holds them one after the other, `NAME_ends` where each ends.
 """
 
+import mmap
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -75,6 +76,16 @@ def map_column(path: Path, kind: str) -> NDArray[Any]:
     count = path.stat().st_size // np.dtype(kind).itemsize
     # No file of no bytes can be mapped.
     return np.asarray(np.memmap(path, dtype=kind, mode="r", shape=(count,))) if count else np.zeros(0, dtype=kind)
+
+
+def release(columns: Iterable[NDArray[Any]]) -> None:
+    """Take the pages of mapped columns out of this process's memory; they are mapped again when they are used."""
+    for column in columns:
+        base: Any = column
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
 
 
 def part(columns: Mapping[str, NDArray[Any]], name: str, row: int) -> NDArray[Any]:

@@ -6,9 +6,10 @@ N clips, K batches of an epoch.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,15 +20,60 @@ BUCKET_BATCHES = 50
 """Batches whose clips are sorted by length among themselves."""
 LENGTH_JITTER = 0.15
 """Share by which lengths are blurred before sorting: a small dataset then still meets in new batches each epoch."""
+BLOCK = 1_000
+"""Clips that follow one another in the manifest and stay together where the shuffle has a window: those of a shard."""
 _WRITTEN_AT_ONCE = 10_000
 """Batches whose fingerprint is taken at a time: bounds memory."""
 
+Lengths = NDArray[np.signedinteger[Any]]
 Place = tuple[int, int]
 """(epoch, clip): all that a sample's randomness depends on, beside the seed."""
 
 
-class BatchPlan(Sequence[list[int]]):
-    """The clips of an epoch's batches, each clip once.
+class Plan(Sequence[list[int]], ABC):
+    """The clips of an epoch's batches, each clip once."""
+
+    @abstractmethod
+    def _batch(self, place: int) -> list[int]:
+        """The clips of a batch, which exists."""
+
+    @abstractmethod
+    def sums(self, lengths: Lengths) -> NDArray[np.int64]:
+        """Positions of each batch's clips together, [K]."""
+
+    @abstractmethod
+    def padded(self, lengths: Lengths) -> NDArray[np.int64]:
+        """Positions of as many of each batch's longest clip as it has clips, [K]."""
+
+    @property
+    @abstractmethod
+    def counts_as_made(self) -> NDArray[np.int64]:
+        """Clips of each batch, in no order that matters, [K]."""
+
+    @overload
+    def __getitem__(self, place: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[list[int]]: ...
+    def __getitem__(self, place: int | slice) -> list[int] | list[list[int]]:
+        places = range(len(self))[place]
+        return self._batch(places) if isinstance(places, int) else list(map(self._batch, places))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return map(self._batch, range(len(self)))
+
+    def fingerprint(self) -> str:
+        """16 hex digits of which clips form which batches, in which order."""
+        digest = hashlib.sha256(b"[")
+        # That of `json.dumps(list(self))`, which checkpoints of earlier versions hold.
+        for at in range(0, len(self), _WRITTEN_AT_ONCE):
+            text = json.dumps(self[at : at + _WRITTEN_AT_ONCE])[1:-1]
+            digest.update((", " * (at > 0) + text).encode())
+        digest.update(b"]")
+        return digest.hexdigest()[:16]
+
+
+class BatchPlan(Plan):
+    """Batches that are all in memory.
 
     Args:
         clips: batch after batch, [N].
@@ -43,46 +89,59 @@ class BatchPlan(Sequence[list[int]]):
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    @overload
-    def __getitem__(self, place: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[list[int]]: ...
-    def __getitem__(self, place: int | slice) -> list[int] | list[list[int]]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
-        place = range(len(self))[place]
+    def _batch(self, place: int) -> list[int]:
         batch = place if self._order is None else self._order[place]
         return self._clips[self._starts[batch] : self._starts[batch + 1]].tolist()
 
-    def __iter__(self) -> Iterator[list[int]]:
-        return map(self.__getitem__, range(len(self)))
+    def of(self, clips: NDArray[np.int32]) -> "BatchPlan":
+        """The same with the clips that have these places."""
+        return BatchPlan(clips[self._clips], self._starts, self._order)
 
-    def sums(self, lengths: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Positions of each batch's clips together, [K]."""
+    def sums(self, lengths: Lengths) -> NDArray[np.int64]:
         return self._ordered(np.add.reduceat(lengths[self._clips], self._starts[:-1], dtype=np.int64))
 
-    def padded(self, lengths: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Positions of as many of each batch's longest clip as it has clips, [K]."""
+    def padded(self, lengths: Lengths) -> NDArray[np.int64]:
         longest = np.maximum.reduceat(lengths[self._clips], self._starts[:-1])
         return self._ordered(longest * self.counts_as_made)
 
     @property
     def counts_as_made(self) -> NDArray[np.int64]:
-        """Clips of each batch, in no order that matters, [K]."""
         return np.diff(self._starts)
-
-    def fingerprint(self) -> str:
-        """16 hex digits of which clips form which batches, in which order."""
-        digest = hashlib.sha256(b"[")
-        # That of `json.dumps(list(self))`, which checkpoints of earlier versions hold.
-        for at in range(0, len(self), _WRITTEN_AT_ONCE):
-            text = json.dumps(self[at : at + _WRITTEN_AT_ONCE])[1:-1]
-            digest.update((", " * (at > 0) + text).encode())
-        digest.update(b"]")
-        return digest.hexdigest()[:16]
 
     def _ordered(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         return values if self._order is None else values[self._order]
+
+
+class WindowedPlan(Plan):
+    """Batches of one stretch of clips after another; those of two stretches are in memory.
+
+    Args:
+        make: the batches of a stretch.
+        starts: the first batch of each stretch, and K.
+    """
+
+    def __init__(self, make: Callable[[int], BatchPlan], starts: NDArray[np.int64]) -> None:
+        self._made, self._starts = lru_cache(maxsize=2)(make), starts
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def _batch(self, place: int) -> list[int]:
+        stretch = int(np.searchsorted(self._starts, place, side="right")) - 1
+        return self._made(stretch)[place - int(self._starts[stretch])]
+
+    def sums(self, lengths: Lengths) -> NDArray[np.int64]:
+        return np.concatenate([plan.sums(lengths) for plan in self._stretches()])
+
+    def padded(self, lengths: Lengths) -> NDArray[np.int64]:
+        return np.concatenate([plan.padded(lengths) for plan in self._stretches()])
+
+    @property
+    def counts_as_made(self) -> NDArray[np.int64]:
+        return np.concatenate([plan.counts_as_made for plan in self._stretches()])
+
+    def _stretches(self) -> Iterator[BatchPlan]:
+        return map(self._made, range(len(self._starts) - 1))
 
 
 class EpochBatches:
@@ -94,6 +153,8 @@ class EpochBatches:
         max_tokens: positions a batch at most, padding included, whatever the number of clips; 0 counts clips. No clip
             is longer than that.
         seed: of the shuffle; None keeps the order, and counts clips.
+        window: blocks of clips are shuffled, then each so many clips in that order among themselves: those that are
+            read at a time then lie in few shards, and the plan of few is in memory. 0 shuffles all among all.
         balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
             Otherwise clips of like length come together: rows of their own then need little padding.
         rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
@@ -107,14 +168,16 @@ class EpochBatches:
         *,
         seed: int | None,
         max_tokens: int = 0,
+        window: int = 0,
         balanced: bool = False,
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        self.lengths = np.asarray(lengths, dtype=np.int32)
+        self.lengths = np.asarray(lengths)
         self.batch_size = batch_size
         self.max_tokens = max_tokens
         self.seed = seed
+        self.window = window if window < len(self.lengths) else 0
         self.balanced = balanced
         self.rank = rank
         self.world = world
@@ -165,18 +228,45 @@ class EpochBatches:
     def _fingerprint(self, number: int) -> str:
         return self.everywhere(number).fingerprint()
 
-    def _plan(self, number: int) -> BatchPlan:
+    def _plan(self, number: int) -> Plan:
         """The batches of an epoch; the same in all processes, however many."""
         count = len(self.lengths)
         if self.seed is None:
             return BatchPlan(np.arange(count, dtype=np.int32), _starts_of_equal(count, self.batch_size))
-        random = np.random.default_rng([self.seed, number])
+        if self.window:
+            return self._windowed(self.seed, number)
+        return self._shuffled(self.lengths, np.random.default_rng([self.seed, number]))
+
+    def _windowed(self, seed: int, number: int) -> Plan:
+        """Blocks of clips in another order, and in that order stretches of clips that are shuffled among themselves."""
+        count, block = len(self.lengths), min(BLOCK, self.window)
+        blocks = np.random.default_rng([seed, number]).permutation(math.ceil(count / block)) * block
+        ends = np.cumsum(np.minimum(count - blocks, block))
+        # Whole batches: an epoch then has as many of them as without a window.
+        size = max(self.window // self.batch_size, 1) * self.batch_size
+
+        def make(stretch: int) -> BatchPlan:
+            places = np.arange(stretch * size, min((stretch + 1) * size, count))
+            of = np.searchsorted(ends, places, side="right")
+            # The last place of a block is its end less one.
+            clips = (blocks[of] + np.minimum(count - blocks[of], block) - (ends[of] - places)).astype(np.int32)
+            return self._shuffled(self.lengths[clips], np.random.default_rng([seed, number, stretch])).of(clips)
+
+        stretches = range(math.ceil(count / size))
+        if self.max_tokens:
+            return WindowedPlan(make, np.cumsum([0, *(len(make(stretch)) for stretch in stretches)]))
+        most = math.ceil(count / self.batch_size)
+        return WindowedPlan(make, np.minimum(np.arange(len(stretches) + 1) * (size // self.batch_size), most))
+
+    def _shuffled(self, lengths: Lengths, random: np.random.Generator) -> BatchPlan:
+        """Batches of clips of these lengths."""
+        count = len(lengths)
         order = random.permutation(count).astype(np.int32)
         jitter = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, count)
-        jitter *= self.lengths
+        jitter *= lengths
         if self.max_tokens:
             clips = order if self.balanced else self._in_buckets(order, jitter)
-            starts = _cut(self.lengths[clips], self.max_tokens, is_padded=not self.balanced)
+            starts = _cut(lengths[clips], self.max_tokens, is_padded=not self.balanced)
             return BatchPlan(clips, starts, random.permutation(len(starts) - 1))
         bucket = BUCKET_BATCHES * self.batch_size
         whole = count // bucket * bucket
@@ -199,7 +289,7 @@ class EpochBatches:
         return np.concatenate([clips.reshape(-1), _sorted_within(order[whole:].reshape(1, -1), keys)[0]])
 
 
-def _cut(lengths: NDArray[np.int32], most: int, *, is_padded: bool) -> NDArray[np.int64]:
+def _cut(lengths: Lengths, most: int, *, is_padded: bool) -> NDArray[np.int64]:
     """Where batches begin, and the number of clips: each as many clips one after the other as `most` positions hold."""
     starts, total, longest, begin = [0], 0, 0, 0
     most = most // ROW_MULTIPLE * ROW_MULTIPLE

@@ -17,7 +17,7 @@ import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 from utils import text
 from utils.dataset.storage.stamps import is_settled, stamp
 from utils.files import file_hash
-from utils.training.data.audio_files import fitting
+from utils.training.data.audio_files import file_stamp
 from utils.training.data.clip_list import ABOUT_FILE, STAMP, ClipList
 from utils.training.data.codes import CodeCache
 from utils.training.data.many import in_ranges
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 PARTS = ("train", "evaluate")
 """Folder of each manifest's columns."""
-_FORMAT = 1
+_FORMAT = 2
 _KEPT = 4
 """Lists of other settings that are kept."""
 _UNFINISHED = ".making-"
@@ -163,11 +163,13 @@ def _are_same(folder: Path, codes: Path, tasks: Sequence[range]) -> list[bool]:
     """Whether the recordings of rows have the stamps they had, in whichever process."""
     clips = ClipList.open(folder, codes)
     stamps = clips.columns["stamps"].reshape(-1, STAMP)
+    # The rows of a shard follow one another.
+    stamped = lru_cache(maxsize=1)(file_stamp)
     answers = []
     for rows in tasks:
         now = array("q")
-        for path in clips.paths(rows):
-            now.extend(fitting(stamp(path)))
+        for path in clips.files(rows):
+            now.extend(stamped(path))
         answers.append(bool((np.array(now).reshape(-1, STAMP) == stamps[rows.start : rows.stop]).all()))
     return answers
 

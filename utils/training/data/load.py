@@ -37,11 +37,13 @@ class TrainingData:
     """{clip, reason} of every clip of both manifests that is not used."""
     digest: str = ""
     """Their fingerprint, where it is known already."""
+    audio_bytes: int = 0
+    """Size of the training clips' files together, each once."""
 
     @property
     def longest(self) -> TrainingClip:
         """The longest training clip: the run's reference recording."""
-        return self.train[int(self.train.num_samples.argmax())]
+        return self.train[self.train.longest]
 
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
@@ -99,7 +101,13 @@ def load_data(
         _log_word_times(train, config.train_csv)
     for drop in about["dropped"]:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
-    return TrainingData(train=train, evaluate=evaluate, dropped=about["dropped"], digest=about["fingerprint"])
+    return TrainingData(
+        train=train,
+        evaluate=evaluate,
+        dropped=about["dropped"],
+        digest=about["fingerprint"],
+        audio_bytes=about["audio_bytes"],
+    )
 
 
 def _make_list(
@@ -141,8 +149,9 @@ def _make_list(
         def finish() -> Path:
             for name in PARTS:
                 write_code_spans(making / name, cache, is_trimmed=config.trim_end)
-            lists = (ClipList.open(making / name, cache.file) for name in PARTS)
-            about = state | {"cache": cache.identity(), "dropped": dropped, "fingerprint": fingerprint_of(*lists)}
+            train, evaluate = (ClipList.open(making / name, cache.file) for name in PARTS)
+            about = state | {"cache": cache.identity(), "dropped": dropped}
+            about |= {"fingerprint": fingerprint_of(train, evaluate), "audio_bytes": train.audio_bytes}
             return finish_list(making, key, about)
 
         return by_main(accelerator, finish)

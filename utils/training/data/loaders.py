@@ -6,19 +6,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-import numpy as np
 from accelerate import Accelerator
-from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.packing import NO_STATIC_SHAPE, ROW_MULTIPLE, StaticShape, round_up, row_length
-from utils.model.shapes import GptShape
 from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
-from utils.training.data.clip_list import ClipList
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.optimizations.switch import Switches
@@ -56,17 +52,20 @@ class Loaders:
         self._conditioning = config.conditioning
         self.global_micro_batches = global_micro_batches
         self._batches = EpochBatches(
-            _lengths(data.train, base.gpt_shape()),
+            data.train.positions(row_length(0, 0, base.gpt_shape())),
             config.batch_size,
             max_tokens=config.batch_tokens,
             seed=config.seed,
+            window=config.shuffle_window,
             balanced=switches.layout == "packed",
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
         self._require_room()
         # In the order of the manifest.
-        self._eval_batches = EpochBatches(_lengths(data.evaluate, base.gpt_shape()), config.eval_batch_size, seed=None)
+        self._eval_batches = EpochBatches(
+            data.evaluate.positions(row_length(0, 0, base.gpt_shape())), config.eval_batch_size, seed=None
+        )
         self._static_shapes = {True: self._training_shape(), False: self._shape_of(self._eval_batches, num_epochs=1)}
         """The static shape of every batch, by whether it trains."""
         self._positions = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
@@ -229,16 +228,11 @@ class Loaders:
         return loader_settings(
             num_clips=len(self._data.train),
             device=self._device.type,
-            dataset_bytes=self._data.train.audio_bytes,
+            dataset_bytes=self._data.audio_bytes,
             num_workers=config.num_workers,
             prefetch_factor=config.prefetch_factor,
             pin_memory=config.pin_memory,
         )
-
-
-def _lengths(clips: ClipList, shape: GptShape) -> NDArray[np.int64]:
-    """Positions of each clip's row."""
-    return clips.text_lengths + clips.code_lengths + row_length(0, 0, shape)
 
 
 def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
