@@ -1,7 +1,8 @@
 """Memory and time of reading conditioning audio from shards, by hours of data: python -m benchmarks.shards.
 
 Ten hours are packed: rows with a text of their own, of 200 recordings of 4 s. More hours are the same shards under
-further names (hard links) and their rows again. Each size starts in a process of its own, finds its list, and reads batches.
+further names (hard links) and their rows again. Each size starts in a process of its own, finds its list, and reads
+batches.
 """
 
 import json

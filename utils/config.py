@@ -81,8 +81,8 @@ class TrainConfig(Config):
     seed: int = 1
     """Fixes shuffling, conditioning crops and dropout."""
     shuffle_window: int = 0
-    """Shuffle blocks of 1,000 clips of the manifest, then so many clips at a time, to read few shards at once; 0 shuffles
-    all among all."""
+    """Shuffle blocks of 1,000 clips of the manifest, then so many clips at a time, to read few shards at once; 0
+    shuffles all among all."""
     processes: int = 1
     """Processes that train together on this computer, each with a GPU and a batch of its own; 0 is one for each GPU."""
     compress_gradients: GradientCompression = "none"
