@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from webui.assets import HEADERS, LEVEL, PREFIX
+from webui.text.catalog import language
 
 NAME = "studio"
 STATIC = re.compile(r'(\bfrom|\bimport)"\./([\w.-]+\.js)"')
@@ -30,10 +31,14 @@ LISTED = re.compile(r"m\.f=(\[[^\]]*\])")
 SEEN = re.compile(r"(return new URL\(\w+,\w+\)\.href\},\w+=)\{\}")
 """Where the page's loader notes which files it has asked for."""
 ENTRY = re.compile(r'<script type="module" crossorigin src="\./assets/([\w.-]+\.js)"></script>')
+LANGUAGE = re.compile(r'(<html[^>]*?\blang=)"\w+"')
 SHEET = re.compile(r'<link rel="stylesheet" crossorigin href="\./assets/([\w.-]+\.css)">')
 """The page's general style sheet: it comes before those of the components, which overrule it, and gradio's script looks
 for it by its name."""
 LOADER = """(() => {
+  // gradio's own words follow the browser, and shall follow the page.
+  const spoken = document.documentElement.lang
+  if (!navigator.language.startsWith(spoken)) Object.defineProperty(navigator, 'language', { get: () => spoken })
   const base = new URL('./assets/', document.baseURI).href, sources = %s
   window.studioAssets = { at: name => base + name, seen: Object.fromEntries(%s.map(name => [base + name, true])) }
   const imports = { 'studio/': base }
@@ -107,9 +112,10 @@ class Bundle:
         return send_page
 
     def rewritten(self, page: str) -> str:
-        """The page, asking for the two files; without gradio's own script in it, unchanged."""
+        """The page, asking for the two files and naming its language; without gradio's own script in it, unchanged."""
         if not ENTRY.search(page):
             return page
+        page = LANGUAGE.sub(rf'\1"{language()}"', page, count=1)
         script, sheet = self.files
         page = SHEET.sub(lambda found: f'{found[0]}\n<link rel="stylesheet" href="./assets/{sheet}">', page)
         begin = f'<script src="./assets/{script}"></script>\n'

@@ -1,6 +1,7 @@
 """Compose the page: project bar, tabs, then the events between them."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import gradio as gr
@@ -21,6 +22,7 @@ from webui.tabs.project import create_project_bar
 from webui.tabs.system import create_system_tab
 from webui.tabs.train import create_train_tab
 from webui.temporary import KEPT_S, LOOK_S
+from webui.views.menu import language_menu
 
 MAX_WAITING = 64
 """So many requests may wait for their turn; more are refused at once instead of piling up."""
@@ -44,25 +46,35 @@ def create_ui(
         quota_bytes: all uploads of one project together may take so much.
         access: who may use it, for tab 4 to show; its `launch_options` are what holds.
     """
-    registry = Registry()
     kept = (LOOK_S, KEPT_S)
+    lay_out = partial(_lay_out, is_empty=not list_projects(output))
     with without_server(), Page(title=text.TITLE, analytics_enabled=False, fill_width=True, delete_cache=kept) as page:
-        gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
-        registry.add("project", create_project_bar(is_empty=not list_projects(output)))
-        with gr.Tabs():
-            with gr.Tab(text.DATA_TAB, id="data"):
-                registry.add("data", create_data_tab())
-                registry.add("language", create_language_panel())
-            with gr.Tab(text.TRAIN_TAB, id="train"):
-                registry.add("train", create_train_tab())
-            with gr.Tab(text.INFERENCE_TAB, id="inference") as inference_tab:
-                registry.add("inference", create_inference_tab() | {"tab": inference_tab})
-            with gr.Tab(text.SYSTEM_TAB, id="system") as system_tab:
-                registry.add("system", create_system_tab() | {"tab": system_tab})
+        registry = lay_out()
         page.studio = studio = Studio(
             output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes, access=access
         )
         wire_events(Frame(page=page, registry=registry, studio=studio))
         page.queue(max_size=MAX_WAITING)
     page._queue.sleep_when_free = QUEUE_LOOK_S
+    page.lay_out = lay_out
     return page
+
+
+def _lay_out(*, is_empty: bool) -> Registry:
+    """All components of the page by id, in the language that is spoken."""
+    registry = Registry()
+    with gr.Row(elem_id="top"):
+        gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
+        gr.HTML(language_menu(), elem_id="page-language", min_height=0)
+    registry.add("project", create_project_bar(is_empty=is_empty))
+    with gr.Tabs():
+        with gr.Tab(text.DATA_TAB, id="data"):
+            registry.add("data", create_data_tab())
+            registry.add("language", create_language_panel())
+        with gr.Tab(text.TRAIN_TAB, id="train"):
+            registry.add("train", create_train_tab())
+        with gr.Tab(text.INFERENCE_TAB, id="inference") as inference_tab:
+            registry.add("inference", create_inference_tab() | {"tab": inference_tab})
+        with gr.Tab(text.SYSTEM_TAB, id="system") as system_tab:
+            registry.add("system", create_system_tab() | {"tab": system_tab})
+    return registry

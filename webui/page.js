@@ -12,6 +12,12 @@
   const tabs = () => [...document.querySelectorAll('[role="tab"][data-tab-id]')]
   const open = name => tabs().find(tab => tab.dataset.tabId === name && tab.getAttribute('aria-selected') !== 'true')?.click()
 
+  document.addEventListener('change', event => {
+    if (event.target.id !== 'page-language-choice') return
+    document.cookie = `studio_language=${event.target.value}; path=/; max-age=31536000; SameSite=Lax`
+    location.reload()
+  })
+
   document.addEventListener('click', event => {
     const tab = event.target.closest?.('[role="tab"][data-tab-id]')
     if (tab && event.isTrusted) go({ tab: tab.dataset.tabId }, true)

@@ -1,7 +1,8 @@
-"""Gradio's page, with cheaper polls."""
+"""Gradio's page, with cheaper polls, in several languages."""
 
 import copy
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +13,7 @@ from gradio.routes import App
 from gradio.state_holder import SessionState
 
 from webui.studio import Studio
+from webui.text.catalog import SOURCE, language
 
 
 class Page(gr.Blocks):
@@ -24,6 +26,42 @@ class Page(gr.Blocks):
 
     studio: Studio
     """The app's state behind it."""
+    lay_out: Callable[[], Any]
+    """Puts all components on a page, in the language that is spoken."""
+    _said: dict[str, dict[str, Any]]
+    """gradio's description of the page by language."""
+    _lock = threading.Lock()
+
+    @property
+    def config(self) -> Any:
+        """gradio's description of the page in the language that is spoken.
+
+        Another language than the source is laid out when it is first asked for. Its components are those of the page
+        in other words: what was made first in one was made first in the other.
+
+        Raises:
+            RuntimeError: the layouts differ in more than their words.
+        """
+        code = language()
+        if code not in self._said and hasattr(self, "lay_out"):
+            with self._lock:
+                if code not in self._said:
+                    self._said[code] = self._in_other_words()
+        return self._said.get(code) or self._said.get(SOURCE) or {}
+
+    @config.setter
+    def config(self, found: Any) -> None:
+        self._said = {SOURCE: found}
+
+    def _in_other_words(self) -> dict[str, Any]:
+        with without_server(), Page(analytics_enabled=False) as other:
+            self.lay_out()
+        source, words = self._said[SOURCE], other._said[SOURCE]["components"]
+        components = source["components"]
+        if [one["type"] for one in words] != [one["type"] for one in components[: len(words)]]:
+            raise RuntimeError("a page in another language has other components")
+        said = [one | {"props": two["props"]} for one, two in zip(components, words, strict=False)]
+        return {**source, "components": [*said, *components[len(words) :]]}
 
     def kinds(self) -> set[str]:
         """Which components are on it, as gradio calls them."""

@@ -7,6 +7,7 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.speech.takes import TAKE_FILE, Take, has_owner, read_take, take_folders
 from webui.markup import Markup
+from webui.text.catalog import language
 from webui.views import inference as view
 
 MAX_KEPT = 10_000
@@ -29,7 +30,7 @@ class TakeWatch:
     """The newest takes of projects, for who asks every two seconds."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[tuple[int, int], ShownTake]] = {}
+        self._known: dict[tuple[str, Path], tuple[tuple[int, int], ShownTake]] = {}
 
     def newest(self, project: Project, limit: int) -> list[ShownTake]:
         """At most so many takes, the newest first; folders that hold none are skipped."""
@@ -46,13 +47,14 @@ class TakeWatch:
     def _shown(self, folder: Path) -> ShownTake:
         file = (folder / TAKE_FILE).stat()
         now = (file.st_size, file.st_mtime_ns)
-        known = self._known.get(folder)
+        key = language(), folder
+        known = self._known.get(key)
         if known is not None and known[0] == now and (known[1].live is None or has_owner(known[1].live)):
             return known[1]
         shown = _show(read_take(folder))
         if len(self._known) >= MAX_KEPT:
             self._known.clear()
-        self._known[folder] = now, shown
+        self._known[key] = now, shown
         return shown
 
 

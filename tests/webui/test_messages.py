@@ -1,7 +1,5 @@
 """The catalog of the page's texts: all of them are translated, and its template is current."""
 
-import json
-import os
 import subprocess
 import sys
 
@@ -44,7 +42,7 @@ def texts(value):
     for one in value if isinstance(value, (list, tuple)) else [value]:
         yield from texts(one) if isinstance(one, (list, tuple)) else [one] if isinstance(one, str) else []
 
-for name, value in vars(text).items():
+for name, value in text.TEXTS["en"].items():
     if name.isupper() and name not in NOT_TEXTS:
         bare = [one for one in texts(value) if not one.startswith("«") and one not in PLAIN]
         assert not bare, (name, bare)
@@ -77,7 +75,6 @@ def test_every_text_of_the_page_passes_through_the_catalogue() -> None:
         text=True,
         check=True,
         timeout=60,
-        env=os.environ | {"LANGUAGE": "en"},
     )
     assert printed.stdout.split("\n") == ["«2 files were added.» «base tiny» «on: 1 name»", ""]
 
@@ -100,23 +97,6 @@ def test_a_template_has_each_text_once_escaped_with_its_files(tmp_path) -> None:
 
 
 SPANISH = messages.PACKAGE / "es.po"
-LAYOUT = """
-import json, sys
-from pathlib import Path
-from webui import text
-from webui.interface import create_ui
-
-def strings(value):
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
-        yield from strings(one)
-    if isinstance(value, str):
-        yield value
-
-page = create_ui(Path(sys.argv[1]))
-words = [part["props"].get(key) for part in page.config["components"]
-         for key in ("label", "info", "placeholder", "headers")]
-print(json.dumps([sorted(set(strings(words))), text.uploaded(1), text.uploaded(2)]))
-"""
 
 
 def test_every_text_has_a_spanish_translation_with_the_same_placeholders() -> None:
@@ -140,38 +120,3 @@ def test_a_missing_translation_and_a_wrong_placeholder_are_named(tmp_path) -> No
     translation.write_text(messages.merged(template, translation))
     assert catalog.load(translation).gettext("gone?") == "gone?"
     assert catalog.load(translation).ngettext("{n} clip", "{n} clips", 2) == "{n} clips"
-
-
-@pytest.mark.parametrize(
-    ("environment", "found"),
-    [
-        ({}, None),
-        ({"LANG": "C.UTF-8"}, None),
-        ({"LANG": "es_MX.UTF-8"}, "es.po"),
-        ({"LANG": "es_ES.UTF-8", "LANGUAGE": "en"}, None),
-        ({"LANGUAGE": "xx:es:en"}, "es.po"),
-        ({"LANGUAGE": "../es"}, None),
-        ({"LC_ALL": "de_DE.UTF-8"}, None),
-    ],
-)
-def test_the_environment_chooses_the_first_language_that_is_here(environment, found) -> None:
-    path = catalog.wanted(environment)
-    assert (path.name if path else None) == found
-
-
-def test_the_whole_layout_is_spanish_where_the_server_is(tmp_path) -> None:
-    printed = subprocess.run(
-        [sys.executable, "-c", LAYOUT, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        env=os.environ | {"LANGUAGE": "es"},
-    )
-    words, one, two = json.loads(printed.stdout.splitlines()[-1])
-    assert (one, two) == ("Se ha añadido 1 archivo.", "Se han añadido 2 archivos.")
-    translated = {ids[0]: texts[0] for ids, texts in catalog.read_po(SPANISH).items()}
-    differing = {english for english, spanish in translated.items() if english != spanish}
-    engine = {text for texts in messages.ENGINE.values() for text in texts}
-    assert not differing & set(filter(None, words)) - engine
-    assert len(set(translated.values()) & set(words)) > 150

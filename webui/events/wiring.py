@@ -16,10 +16,12 @@ import gradio as gr
 from utils.errors import UserError
 from webui import text
 from webui.change import ROW, TOAST, Change, Updates, Values
+from webui.languages import speaking_as_asked
 from webui.markup import lines
 from webui.pages import EVERY_S, SharedAnswers
 from webui.registry import Registry
 from webui.studio import Studio
+from webui.text.catalog import language
 
 Handler = Callable[[Studio, Values], Updates | Iterator[Updates]]
 """Returns new values, or gives them piece by piece while it works."""
@@ -89,16 +91,22 @@ def wire(
         given = dict(zip(keys, values, strict=False))
         if with_row:
             given[ROW] = getattr(values[-1], "row_value", None)
-        with errors_shown():
+        with speaking_as_asked(), errors_shown():
             updates = handler(frame.studio, given)
             assert isinstance(updates, dict), handler
             return _components(frame, updates, shown)
 
     def call_in_pieces(*values: Any) -> Iterator[dict[Any, Any]]:
-        with errors_shown():
-            for updates in handler(frame.studio, dict(zip(keys, values, strict=True))):
+        pieces = iter(handler(frame.studio, dict(zip(keys, values, strict=True))))
+        while True:
+            # Not around the `yield`: the next piece may be asked for in another thread.
+            with speaking_as_asked(), errors_shown():
+                updates = next(pieces, None)
+                if updates is None:
+                    return
                 assert isinstance(updates, dict), handler
-                yield _components(frame, updates, shown)
+                found = _components(frame, updates, shown)
+            yield found
 
     function = call_in_pieces if inspect.isgeneratorfunction(handler) else call
     bind = after.success if after else partial(gr.on, triggers=[frame.trigger(trigger) for trigger in triggers])
@@ -160,7 +168,8 @@ def wire_poll(
         pages, page = frame.studio.pages, str(getattr(request, "session_hash", ""))
         question = pages.begin(page)
         make = partial(_printed, handler, frame.studio, dict(zip(keys, given, strict=True)))
-        updates, prints = answers.get(repr(given), make, fresh=fresh)
+        with speaking_as_asked():
+            updates, prints = answers.get((language(), repr(given)), make, fresh=fresh)
         every_s = pages.interval(page)
         prints = {**prints, _INTERVAL: str(every_s)}
         new = {

@@ -12,20 +12,20 @@ from webui.tabs.field import create_field
 MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length", "schedule")
 """What most people change; all others lie behind folds."""
 GROUPS = (
-    (text.LEARNING_GROUP, ("warmup_steps", "weight_decay", "grad_clip_norm", "dropout", "seed")),
-    (text.CLIPS_GROUP, ("max_text_length", "conditioning", "use_amharic_g2p")),
-    (text.EVALUATION_GROUP, ("eval_batch_size", "best_by", "sample_text", "patience", "max_hours")),
-    (text.SAVING_GROUP, ("checkpoint_every", "checkpoint_minutes", "keep_checkpoints")),
+    ("LEARNING_GROUP", ("warmup_steps", "weight_decay", "grad_clip_norm", "dropout", "seed")),
+    ("CLIPS_GROUP", ("max_text_length", "conditioning", "use_amharic_g2p")),
+    ("EVALUATION_GROUP", ("eval_batch_size", "best_by", "sample_text", "patience", "max_hours")),
+    ("SAVING_GROUP", ("checkpoint_every", "checkpoint_minutes", "keep_checkpoints")),
     (
-        text.DEVICE_GROUP,
+        "DEVICE_GROUP",
         (
             *("device", "processes", "rank_timeout", "compress_gradients", "threads", "cuda_memory_fraction"),
             *("attention", "batch_tokens", "max_mel_length"),
         ),
     ),
-    (text.LOADING_GROUP, ("num_workers", "prefetch_factor", "pin_memory", "shuffle_window")),
+    ("LOADING_GROUP", ("num_workers", "prefetch_factor", "pin_memory", "shuffle_window")),
 )
-"""All other settings, by what they are about."""
+"""All other settings, by the text that says what they are about."""
 MORE = tuple(switch.field for switch in SWITCHES if switch.place == "more")
 """Further optimizations, behind a fold."""
 SET = "set_"
@@ -64,7 +64,7 @@ def _settings() -> dict[str, Block]:
     with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"):
         for title, names in GROUPS:
             with gr.Column(elem_classes=["setting-group"]):
-                gr.Markdown(f"#### {title}")
+                gr.Markdown(f"#### {getattr(text, title)}")
                 with gr.Row(elem_classes=["fields"]):
                     for name in names:
                         parts[SET + name] = create_field(known[name], min_width=150)

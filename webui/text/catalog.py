@@ -1,34 +1,40 @@
-"""The translations of the page's words: gettext, chosen once from the language of the server's environment.
+"""The translations of the page's words: gettext, in the language of who asks.
 
 Every visible text of this package passes through `_`, or `ngettext` where it counts something. `messages.pot` lists
-them (`make messages`); a translation is LANGUAGE.po beside it, read where its language is asked for. A text without
-one is English.
+them (`make messages`); a translation is LANGUAGE.po beside it. A text without one is English.
 """
 
 import ast
+import functools
 import gettext
 import io
-import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
-VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
-"""Where the environment names languages, in gettext's order."""
-SOURCE_LANGUAGES = ("en", "C", "POSIX")
+SOURCE = "en"
+"""The language of the code's own texts, and of who asks for none."""
+PAGE_LANGUAGES = {SOURCE: "English", "es": "Español"}
+"""What the page speaks: its code, and how it calls itself."""
+_language: ContextVar[str] = ContextVar("language", default=SOURCE)
 
 
-def wanted(environment: Mapping[str, str], package: Path = PACKAGE) -> Path | None:
-    """The translation that an environment asks for: the first of its languages that is here; None for English."""
-    asked = next(filter(None, map(environment.get, VARIABLES)), "")
-    for name in asked.split(":"):
-        language = name.split(".")[0].split("_")[0]
-        if language in SOURCE_LANGUAGES:
-            return None
-        if language.isalpha() and (package / f"{language}.po").is_file():
-            return package / f"{language}.po"
-    return None
+def language() -> str:
+    """The language that is spoken here and now."""
+    return _language.get()
+
+
+@contextmanager
+def speaking(code: str) -> Iterator[None]:
+    """Texts are in this language within; other threads and requests are not concerned."""
+    before = _language.set(code)
+    try:
+        yield
+    finally:
+        _language.reset(before)
 
 
 def read_po(path: Path) -> dict[tuple[str, ...], tuple[str, ...]]:
@@ -75,8 +81,21 @@ def load(path: Path) -> gettext.NullTranslations:
     return gettext.GNUTranslations(io.BytesIO(head + tables + strings))
 
 
-_path = wanted(os.environ)
-_translations = load(_path) if _path else gettext.NullTranslations()
-_, ngettext = _translations.gettext, _translations.ngettext
-engine_text = _translations.gettext
-"""For texts that the engine brings: `make messages` knows where they stand, as they are no literals here."""
+@functools.cache
+def _translations(code: str) -> gettext.NullTranslations:
+    return gettext.NullTranslations() if code == SOURCE else load(PACKAGE / f"{code}.po")
+
+
+def _(message: str) -> str:
+    """A text in the language that is spoken."""
+    return _translations(language()).gettext(message)
+
+
+def ngettext(singular: str, plural: str, number: int) -> str:
+    """A text that counts something, in the language that is spoken."""
+    return _translations(language()).ngettext(singular, plural, number)
+
+
+def engine_text(message: str) -> str:
+    """As `_`, for texts that the engine brings: `make messages` knows where they stand, as they are not literals."""
+    return _translations(language()).gettext(message)

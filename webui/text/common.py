@@ -6,6 +6,7 @@ from webui.text.catalog import _
 
 TITLE = "XTTS Fine-tuning Studio"
 INTRO = _("Turn recordings into a voice: prepare a dataset, train, listen.")
+PAGE_LANGUAGE = _("Language of the page")
 YES, NO, ON, OFF = _("yes"), _("no"), _("on"), _("off")
 FOLDER = _("Folder")
 DATA_TAB = _("1 Data processing")

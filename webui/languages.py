@@ -1,0 +1,53 @@
+"""The language of a request: what the menu of the page has kept in a cookie, or what its browser prefers."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+from gradio.context import LocalContext
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from webui.text.catalog import PAGE_LANGUAGES, SOURCE, speaking
+
+COOKIE = "studio_language"
+"""Written by page.js."""
+
+
+def language_of(headers: Mapping[str, str]) -> str:
+    """The page's language for who sends these headers.
+
+    Scripts send neither a cookie nor `Accept-Language`, and are answered in English.
+    """
+    chosen = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    if chosen in PAGE_LANGUAGES:
+        return chosen
+    weights: dict[str, float] = {}
+    for wanted in headers.get("accept-language", "").lower().split(","):
+        tag, _, weight = wanted.partition(";q=")
+        code = tag.strip().split("-")[0]
+        try:
+            weights[code] = max(float(weight or 1), weights.get(code, 0))
+        except ValueError:
+            continue
+    # What is asked for first wins among equals; "*" and "not at all" ask for nothing.
+    offered = (code for code in sorted(weights, key=weights.__getitem__, reverse=True) if weights[code] > 0)
+    return next((code for code in offered if code in PAGE_LANGUAGES), SOURCE)
+
+
+def speaking_as_asked() -> AbstractContextManager[None]:
+    """Answers an event in the language of who caused it: for handlers that gradio calls."""
+    event = LocalContext.request.get(None)
+    request = event.request if event is not None else None
+    return speaking(language_of(request.headers) if request is not None else SOURCE)
+
+
+class Speaking:
+    """Serves each request in its language."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with speaking(language_of(Headers(scope=scope)) if scope["type"] == "http" else SOURCE):
+            await self.app(scope, receive, send)
