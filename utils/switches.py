@@ -183,6 +183,30 @@ SWITCHES = (
         on="bf16",
     ),
     Switch(
+        field="shard",
+        label="Sharded weights",
+        short="sharded weights",
+        help="Several processes each keep a part of weights, gradients and AdamW's moments instead of all.",
+        fault=(
+            lambda config: (
+                config.shard
+                and (
+                    config.eight_bit_optimizer
+                    or config.offload_optimizer
+                    or config.split_weights
+                    or config.gradient_release
+                    or config.lora_rank > 0
+                    or config.compile != "off"
+                    or config.compress_gradients != "none"
+                    or config.mixed_precision == "fp16"
+                )
+            ),
+            "shard cuts the weights of plain AdamW in float32 among the processes, which rules out "
+            "eight_bit_optimizer, offload_optimizer, split_weights, gradient_release, lora_rank, compile, "
+            "compress_gradients and mixed_precision fp16; leave these out, or shard",
+        ),
+    ),
+    Switch(
         field="freeze_conditioning",
         label="Frozen conditioning encoder",
         short="frozen conditioning encoder",

@@ -31,7 +31,8 @@ from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.precision import make_accelerator
 from utils.training.run import fine_tune
 from utils.training.settings import settle
-from utils.training.trainer import TEXT_WEIGHT, make_trainer
+from utils.training.setup import make_trainer
+from utils.training.trainer import TEXT_WEIGHT
 
 GEORGIAN = str.maketrans("abcdefghijklmnopqrstuvwxyz", "აბცდეფგჰიჯკლმნოპქრსტუვწხყზ")
 

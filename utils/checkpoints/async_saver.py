@@ -36,6 +36,8 @@ class Snapshot:
     state: dict[str, Any]
     best_loss: float | None
     """Evaluation loss of these weights when they are the best so far."""
+    parts: Path | None = None
+    """Moments that all processes have written, where weights are cut among them."""
 
     @property
     def num_bytes(self) -> int:
@@ -54,6 +56,7 @@ class Snapshot:
             },
             state=self.state,
             best_loss=self.best_loss,
+            parts=self.parts,
         )
 
 
@@ -126,6 +129,22 @@ class Saver:
             self._thread.start()
         self.waited_s += time.perf_counter() - begun
 
+    def fail(self, snapshot: Snapshot, error: OSError) -> None:
+        """Report a save that failed before there was something to write."""
+        self._join()
+        self._tried = time.monotonic()
+        self._outcomes.append(
+            Outcome(
+                snapshot=snapshot,
+                last=None,
+                best=None,
+                error=self._checkpoints.not_saved(snapshot.step, error),
+                save_s=0.0,
+                waited_s=0.0,
+                num_bytes=0,
+            )
+        )
+
     def poll(self) -> list[Path]:
         """Tell what came of saves since the last call.
 
@@ -159,7 +178,7 @@ class Saver:
         """Runs beside training: touches nothing of this object but the list of outcomes."""
         last, best, error = None, None, None
         try:
-            last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state)
+            last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state, parts=snapshot.parts)
             if snapshot.best_loss is not None:
                 best = self._checkpoints.link_best(last)
         except Exception as fault:  # noqa: BLE001 - raised by poll, in the thread of training

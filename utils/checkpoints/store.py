@@ -1,6 +1,7 @@
 """Checkpoints: written aside, synced, renamed, and marked complete, so that a kill never leaves a half-written one.
 
-checkpoints/step-00000012/ holds model.safetensors (the GPT), optimizer.safetensors, state.json and complete.json;
+checkpoints/step-00000012/ holds model.safetensors (the GPT), optimizer.safetensors (or optimizer/, a part from each
+process), state.json and complete.json;
 checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss, or of the one that
 speaks best once that was measured: the same file by another name where the file system has hard links. left-* are those
 that a resume from an earlier one went past.
@@ -26,6 +27,7 @@ from utils.checkpoints.layout import (
     LAST,
     LEFT,
     MODEL_FILE,
+    OPTIMIZER_PARTS,
     REMOVING,
     STATE_FILE,
     checkpoints_of,
@@ -68,19 +70,28 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
 
-    def write_last(self, step: int, files: Mapping[str, Tensors], state: dict[str, Any]) -> Path:
+    def parts_folder(self, step: int) -> Path:
+        """Where processes write their parts of the moments before `write_last`; a leftover is cleared away."""
+        return self.folder / f"{ASIDE}parts-{step:08d}"
+
+    def write_last(
+        self, step: int, files: Mapping[str, Tensors], state: dict[str, Any], *, parts: Path | None = None
+    ) -> Path:
         """Write a checkpoint to resume from; what exceeds the number to keep is removed after it is complete.
 
         Args:
             step: optimizer steps done.
             files: tensors by file, from `utils.training.restore.files_of`.
             state: JSON values: where the run is.
+            parts: the moments, whole, in `parts_folder`; they go into the checkpoint.
 
         Raises:
             NotSaved: the disk is full or fails; earlier checkpoints stay.
         """
 
         def fill(folder: Path) -> None:
+            if parts is not None:
+                parts.rename(folder / OPTIMIZER_PARTS)
             _write_state(folder, state, step)
             for name, tensors in files.items():
                 write_weights(folder / name, tensors)
@@ -193,11 +204,12 @@ class Checkpoints:
             # A complete one counts where it is: the folder whose place it was to take may be gone already.
             if not is_complete(aside):
                 shutil.rmtree(aside, ignore_errors=True)
-            raise self._not_saved(step, error) from error
+            raise self.not_saved(step, error) from error
         self._prune(prefix, final)
         return final
 
-    def _not_saved(self, step: int, error: OSError) -> NotSaved:
+    def not_saved(self, step: int, error: OSError) -> NotSaved:
+        """What people read when a checkpoint could not be written."""
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return NotSaved(
             what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the checkpoint "
@@ -315,9 +327,11 @@ def _write_state(folder: Path, state: dict[str, Any], step: int) -> None:
 def _mark_complete(folder: Path, known: Mapping[str, str]) -> None:
     """Sync every file, then write their sizes and hashes as the last one."""
     marks = {}
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.rglob("*")):
         sync(file)
-        marks[file.name] = {"size": file.stat().st_size, "sha256": known.get(file.name) or file_hash(file)}
+        if file.is_file():
+            name = file.relative_to(folder).as_posix()
+            marks[name] = {"size": file.stat().st_size, "sha256": known.get(name) or file_hash(file)}
     (folder / COMPLETE_FILE).write_text(json.dumps(marks), encoding="utf-8")
     sync(folder / COMPLETE_FILE)
     sync(folder)

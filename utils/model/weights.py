@@ -96,7 +96,12 @@ def write_pickle(path: Path, content: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
 
-def load_in_parts(module: nn.Module, read: Callable[[], State], check: Callable[[State], None]) -> None:
+def load_in_parts(
+    module: nn.Module,
+    read: Callable[[], State],
+    check: Callable[[State], None],
+    place: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor,
+) -> None:
     """Give a module all weights that `read` gives, holding little of the file at a time.
 
     What was read of a mapped file counts as this process' memory until the mapping goes. A large file is therefore read
@@ -106,6 +111,7 @@ def load_in_parts(module: nn.Module, read: Callable[[], State], check: Callable[
         module: all names and sizes are its own.
         read: gives the same tensors each time.
         check: raises where they are not the module's.
+        place: makes of each what the module takes.
     """
     state = read()
     check(state)
@@ -115,7 +121,7 @@ def load_in_parts(module: nn.Module, read: Callable[[], State], check: Callable[
         while rest and size < PART_BYTES:
             names.append(next(iter(rest)))
             size += rest.pop(names[-1])
-        module.load_state_dict({name: state[name] for name in names}, strict=False)
+        module.load_state_dict({name: place(name, state[name]) for name in names}, strict=False)
         if rest:
             del state
             state = read()

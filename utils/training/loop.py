@@ -11,10 +11,12 @@ from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 
 from utils.checkpoints.async_saver import Snapshot
+from utils.checkpoints.layout import OPTIMIZER_FILE
 from utils.errors import UserError
 from utils.performance_utils import timing, useful_flops
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
+from utils.training.optimizer.sharding import gathered, save_parts
 from utils.training.peers import ProcessLost
 from utils.training.restore import files_of
 from utils.training.state import RunState, Services, best_loss_at
@@ -50,14 +52,15 @@ def fit(state: RunState, services: Services) -> End:
         services.trainer.accelerator.wait_for_everyone()
         raise
     except ProcessLost:
-        # Weights and place are those of the last step that all have taken.
+        # Weights and place are those of the last step that all have taken; of cut ones a part is lost with it.
         services.trainer.discard()
-        save(state, services, wait=True)
+        if not services.is_sharded:
+            save(state, services, wait=True)
         services.peers.part()
         raise
     # What is under way may be the end already.
     services.sampling.poll(services.saver.finish())
-    if services.saver.saved_step != services.trainer.num_steps:
+    if writer_says(services, services.saver.saved_step != services.trainer.num_steps):
         save(state, services, wait=True)
     require_saved(services)
     return ended
@@ -279,7 +282,12 @@ def is_save_due(services: Services) -> bool:
     every, minutes = services.config.checkpoint_every, services.config.checkpoint_minutes
     by_steps = every > 0 and services.trainer.num_steps % every == 0
     by_time = minutes > 0 and services.saver.minutes_since >= minutes
-    return by_steps or by_time or services.saver.wants_retry
+    return by_steps or writer_says(services, by_time or services.saver.wants_retry)
+
+
+def writer_says(services: Services, flag: bool) -> bool:
+    """What the process that writes finds; where weights are cut, all of them know it, as they save together."""
+    return any(services.trainer.any_process(flag and services.is_writer)) if services.is_sharded else flag
 
 
 def save(state: RunState, services: Services, *, wait: bool = False) -> None:
@@ -287,19 +295,34 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
 
     Weights of the best evaluation become the best on disk with it, also when an earlier save of them failed.
     """
-    if not services.is_writer:
+    if not (services.is_writer or services.is_sharded):
         return
     values = state.to_json()
     values |= {"trainer": services.trainer.state(), "recovery": services.recovery.state()}
     values |= {"skipped": services.divergence.num_skipped, "plan": services.loaders.plan_of(state.epoch)}
     values |= {"global_micro_batches": services.loaders.global_micro_batches}
+    step, trainer = services.trainer.num_steps, services.trainer
+    files, parts, failure = files_of(trainer.gpt, trainer.optimizer), None, None
+    if services.is_sharded:
+        parts, moments = services.checkpoints.parts_folder(step), files.pop(OPTIMIZER_FILE)
+        files = {name: gathered(tensors, keep=services.is_writer) for name, tensors in files.items()}
+        try:
+            save_parts(parts, moments)
+        except OSError as error:
+            failure = error
+    if not services.is_writer:
+        return
     snapshot = Snapshot(
-        step=services.trainer.num_steps,
-        files=files_of(services.trainer.gpt, services.trainer.optimizer),
+        step=step,
+        files=files,
         state=values | {"settings": services.settings},
-        best_loss=best_loss_at(services.trainer.num_steps, state.candidate),
+        best_loss=best_loss_at(step, state.candidate),
+        parts=parts,
     )
-    services.saver.save(snapshot, wait=wait)
+    if failure is None:
+        services.saver.save(snapshot, wait=wait)
+    else:
+        services.saver.fail(snapshot, failure)
 
 
 def require_saved(services: Services) -> None:

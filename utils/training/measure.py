@@ -28,7 +28,8 @@ from utils.performance_utils import is_out_of_memory
 from utils.training.data.batches import Batch
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.plan import plan_run
-from utils.training.trainer import Setup, Trainer, set_up
+from utils.training.setup import Setup, set_up
+from utils.training.trainer import Trainer
 
 MAX_OVERFLOWS = 16
 """fp16 begins with a scale of 2^16, which each overflow halves."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
-from utils.checkpoints.layout import OPTIMIZER_FILE
+from utils.checkpoints.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS
 from utils.checkpoints.resume import find_resume
 from utils.checkpoints.store import read_state, whole_checkpoint
 from utils.config import TrainConfig
@@ -174,7 +174,7 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
         run=wanted.run,
         checkpoint=checkpoint,
         state=state,
-        is_best=not (checkpoint / OPTIMIZER_FILE).is_file(),
+        is_best=not any((checkpoint / name).exists() for name in (OPTIMIZER_FILE, OPTIMIZER_PARTS)),
         skipped=skipped,
         changed=changed,
     )

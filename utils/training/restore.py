@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from utils.checkpoints.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE
+from utils.checkpoints.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE, OPTIMIZER_PARTS
 from utils.checkpoints.store import NotSaved, Tensors, read_state
 from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
@@ -15,6 +15,7 @@ from utils.model.weights import State, load_in_parts, read_weights
 from utils.training.optimizer.adamw8bit import AdamW8bit, is_quantized
 from utils.training.optimizer.make import extend_schedule
 from utils.training.optimizer.offload import OffloadedAdamW
+from utils.training.optimizer.sharding import part_of, read_parts
 from utils.training.plan import Resumed
 from utils.training.settings import BOUND
 from utils.training.state import RunState, Services, best_loss_at
@@ -61,7 +62,13 @@ def restore_model(folder: Path, model: nn.Module) -> None:
                 what="the checkpoint's weights are of another model", where=str(folder), fix="name another checkpoint"
             )
 
-    load_in_parts(model, lambda: read_weights(folder / MODEL_FILE), require_same)
+    own = dict(model.named_parameters())
+    load_in_parts(
+        model,
+        lambda: read_weights(folder / MODEL_FILE),
+        require_same,
+        place=lambda name, tensor: part_of(tensor, own[name]),
+    )
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -85,7 +92,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         UserError: the file is missing, or of a model in which other parameters learned.
     """
     parameters = dict(model.named_parameters())
-    moments = read_weights(folder / OPTIMIZER_FILE)
+    moments = _read_moments(folder, parameters)
     if other := next((key for key in moments if key.rsplit("/", 1)[0] not in parameters), None):
         raise UserError(
             what=f"the checkpoint's optimizer belongs to a model with other parameters, such as {other}",
@@ -104,7 +111,22 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         name, field = key.rsplit("/", 1)
         parameter = parameters[name]
         stays = on_host or (isinstance(optimizer, AdamW8bit) and field == "step")
-        optimizer.state[parameter][field] = tensor if stays else tensor.to(parameter.device)
+        placed = part_of(tensor, parameter) if tensor.ndim else tensor
+        optimizer.state[parameter][field] = placed if stays else placed.to(parameter.device)
+
+
+def _read_moments(folder: Path, parameters: dict[str, nn.Parameter]) -> State:
+    """The moments of a checkpoint, in one file or in parts; parts are cut as the parameters are, or put together."""
+    if not (folder / OPTIMIZER_PARTS).is_dir():
+        return read_weights(folder / OPTIMIZER_FILE)
+
+    def like(key: str) -> Tensor | None:
+        name, field = key.rsplit("/", 1)
+        if name not in parameters:
+            return None
+        return torch.zeros(()) if field == "step" else part_of(torch.zeros(parameters[name].shape), parameters[name])
+
+    return read_parts(folder / OPTIMIZER_PARTS, like)
 
 
 def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunState, list[str]]:

@@ -34,8 +34,8 @@ from utils.training.restore import resume_run, tidy_checkpoints
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
 from utils.training.settings import as_json, portable
+from utils.training.setup import Setup, set_up
 from utils.training.state import RunState, Services
-from utils.training.trainer import Setup, set_up
 
 log = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
 from utils.training.optimizations.switch import Report
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.optimizer.sharding import is_sharded
 from utils.training.peers import Peers
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleQueue
@@ -110,6 +111,11 @@ class Services:
     def is_writer(self) -> bool:
         """Whether this is the process that writes the run's files."""
         return self.trainer.accelerator.is_main_process
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the weights are cut among the processes, which then save together."""
+        return is_sharded(self.trainer.gpt)
 
     def total_steps(self, state: RunState) -> int:
         """Steps at the end of the last epoch, from where the run is now."""

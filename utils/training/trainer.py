@@ -12,26 +12,18 @@ from accelerate import Accelerator
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from utils.bases.base import Base
-from utils.bases.loading import load_gpt
-from utils.config import TrainConfig
-from utils.events.progress import ProgressFn
-from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
-from utils.model.mel import LogMel, conditioning_mel
+from utils.model.mel import LogMel
 from utils.performance_utils import is_out_of_memory
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
-from utils.training.data.load import TrainingData, load_data
-from utils.training.data.loaders import Loaders
 from utils.training.optimizations.compiler import mark_step
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
-from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, make_gradient_sum, total_norm, words_of
-from utils.training.optimizer.make import make_schedule, set_schedule
+from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, total_norm, words_of
+from utils.training.optimizer.make import set_schedule
 from utils.training.optimizer.plain_adamw import PlainAdamW
-from utils.training.optimizer.precision import DTYPES, make_accelerator
+from utils.training.optimizer.precision import DTYPES
 from utils.training.optimizer.release import GradientRelease
-from utils.training.plan import RunPlan, micro_batches_of, require_resumable
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
@@ -97,7 +89,7 @@ class Trainer:
         seed: with the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one
             does, whichever process computes the micro-batch.
         release: lets the optimizer update inside the backward pass.
-        gradient_sum: wraps the model where there are several processes.
+        gradient_sum: holds the model where there are several processes.
         watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
 
@@ -214,7 +206,7 @@ class Trainer:
                 torch.manual_seed(hash((self.seed, self.num_steps, seeded)) & 0x7FFF_FFFF_FFFF_FFFF)
             with (
                 nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt),
-                nullcontext() if is_last or self.gradient_sum is None else self.gradient_sum.model.no_sync(),
+                nullcontext() if is_last or self.gradient_sum is None else self.gradient_sum.more_follow(),
             ):
                 losses = self._forward(batch, self.gradient_sum.model if self.gradient_sum else self.gpt)
                 self.clock.begin("backward")
@@ -273,10 +265,11 @@ class Trainer:
         self.gpt.eval()
         sums, counts, failure = torch.zeros(2, device=self.device), torch.zeros(2), ""
         try:
-            for batch in batches:
-                losses = self._evaluated(batch)
-                sums += torch.stack([losses.text, losses.codes])
-                counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
+            with nullcontext() if self.gradient_sum is None else self.gradient_sum.evaluating():
+                for batch in batches:
+                    losses = self._evaluated(batch)
+                    sums += torch.stack([losses.text, losses.codes])
+                    counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
         except (RuntimeError, MemoryError) as error:
             if self.accelerator.num_processes == 1 or not is_out_of_memory(error):
                 raise
@@ -326,74 +319,3 @@ class Trainer:
     def any_process(self, *flags: bool) -> list[bool]:
         """For each flag whether it is set in any process, so that all do the same next."""
         return [count > 0 for count in self._summed(*flags)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """A plan on its device: all that computes."""
-
-    accelerator: Accelerator
-    optimizations: TrainingOptimizer
-    data: TrainingData
-    trainer: Trainer
-    loaders: Loaders
-
-
-def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
-    """Read and encode the clips, and put the model on the device, which this process must have claimed.
-
-    Args:
-        plan: of the run.
-        progress: called while the clips are read.
-
-    Raises:
-        UserError: a fault of the clips, or the run cannot be resumed with them.
-    """
-    accelerator = make_accelerator(plan.config.device)
-    optimizations = TrainingOptimizer.from_config(plan.config, accelerator.device)
-    switched = optimizations.switches.effective
-    can_accumulate = not (switched.gradient_release or (switched.split_weights and not switched.lora_rank))
-    global_micro_batches = micro_batches_of(plan, accelerator.num_processes, can_accumulate=can_accumulate)
-    data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
-    require_resumable(plan, data.fingerprint())
-    loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
-    return Setup(
-        accelerator=accelerator,
-        optimizations=optimizations,
-        data=data,
-        trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=loaders.steps_left(0, 0)),
-        loaders=loaders,
-    )
-
-
-def make_trainer(
-    config: TrainConfig, base: Base, accelerator: Accelerator, optimizations: TrainingOptimizer, *, total_steps: int
-) -> Trainer:
-    """The model on its device with optimizer and schedule.
-
-    Args:
-        config: settled settings.
-        base: what to start from.
-        accelerator: device and processes.
-        optimizations: the switches; they are applied here.
-        total_steps: that the schedule is to last for.
-    """
-    assert config.learning_rate
-    if accelerator.device.type == "cpu":
-        keep_freed_memory()
-    gpt = optimizations.optimize_model(load_gpt(base))
-    gpt.options.reading_weight = config.reading_weight
-    optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
-    return Trainer(
-        model=gpt,
-        optimizer=optimizer,
-        schedule=make_schedule(optimizer, config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
-        mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
-        accelerator=accelerator,
-        precision=optimizations.switches.effective.mixed_precision,
-        grad_clip_norm=config.grad_clip_norm,
-        seed=config.seed,
-        watch=optimizations,
-        release=optimizations.release(optimizer),
-        gradient_sum=make_gradient_sum(gpt, accelerator, optimizations.switches.effective.compress_gradients),
-    )

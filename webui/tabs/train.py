@@ -19,8 +19,8 @@ GROUPS = (
     (
         "DEVICE_GROUP",
         (
-            *("device", "processes", "rank_timeout", "compress_gradients", "threads", "cuda_memory_fraction"),
-            *("attention", "batch_tokens", "max_mel_length"),
+            *("device", "processes", "rank_timeout", "compress_gradients", "shard"),
+            *("threads", "cuda_memory_fraction", "attention", "batch_tokens", "max_mel_length"),
         ),
     ),
     ("LOADING_GROUP", ("num_workers", "prefetch_factor", "pin_memory", "shuffle_window")),

@@ -11,6 +11,7 @@ from utils.training.optimizations.switch import MB, Behavior, Off, Seen, Trace
 from utils.training.optimizer.adamw8bit import AdamW8bit
 from utils.training.optimizer.offload import OffloadedAdamW
 from utils.training.optimizer.precision import choose_precision
+from utils.training.optimizer.sharding import is_sharded, own_bytes
 from utils.training.optimizer.triton import triton_problem
 
 NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
@@ -102,6 +103,26 @@ def _compressed(trace: Trace) -> Seen:
     return Seen(set(sent) == {torch.bfloat16}, f"{' and '.join(parts) or 'no gradients'} sent by each process a step")
 
 
+def _sharding(asked: TrainConfig, device: torch.device) -> bool | Off:
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Off("one process keeps everything")
+    if choose_precision(asked.mixed_precision, device) == "fp16":
+        return Off("fp16 is scaled by each process for itself; use bf16 or fp32")
+    return True
+
+
+def _sharded(trace: Trace) -> Seen:
+    states = trace.optimizer.state.values()
+    moments = [value for state in states for name, value in state.items() if name != "step"]
+    parts = []
+    is_cut = is_sharded(trace.model)
+    for what, tensors in (("weights", list(trace.model.parameters())), ("moments", moments)):
+        own, whole = own_bytes(tensors)
+        is_cut &= own < whole
+        parts.append(f"{own / MB:.1f} of {whole / MB:.1f} MB of {what}")
+    return Seen(is_cut, f"{' and '.join(parts)} in the first process")
+
+
 BEHAVIORS = {
     # Applied where the optimizer is made: see `Switches.optimizer`.
     "eight_bit_optimizer": Behavior(observe=_eight_bit, only_ours=NO_OPTIMIZER),
@@ -117,5 +138,11 @@ BEHAVIORS = {
         resolve=_compressing,
         observe=_compressed,
         only_ours="only this project's trainer wraps models for several processes; use register_comm_hook",
+    ),
+    # Cut where the trainer is made, before its optimizer.
+    "shard": Behavior(
+        resolve=_sharding,
+        observe=_sharded,
+        only_ours="only this project's trainer cuts models; use torch.distributed.fsdp.fully_shard",
     ),
 }

@@ -2,16 +2,19 @@
 
 DistributedDataParallel sums each bucket of gradients as soon as it is full. A process that runs out of memory half-way
 would leave the others waiting in the next bucket: it adds zeros to all that it did not come to, and then all of them
-discard the step together.
+discard the step together. Weights that are cut among processes: see `utils.training.optimizer.sharding`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -40,7 +43,41 @@ def words_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class GradientSum:
+class GradientSum(ABC):
+    """How several processes take a step together."""
+
+    model: nn.Module
+    """What is called for a forward pass in training."""
+    buckets: str
+    """Where gradients lie, for the run's log."""
+    sent: dict[torch.dtype, int]
+    """Bytes of the newest step by the data type that they were sent in, where that is known."""
+
+    @abstractmethod
+    def run(self, passes: Callable[[], None], sums: Tensor) -> Tensor:
+        """Run the passes of a step, in all processes.
+
+        Args:
+            passes: forward and backward; all but the last within `more_follow`.
+            sums: of losses, filled by the passes, [N].
+
+        Returns:
+            The sums over all processes, [N]; the gradients are summed as well.
+
+        Raises:
+            OutOfMemoryInRun: a process is out of memory; the gradients are to be discarded, then all may try again.
+        """
+
+    def more_follow(self) -> AbstractContextManager[None]:
+        """Around a pass after which the step has another one."""
+        return nullcontext()
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Around passes without gradients, of which each process may have another number."""
+        return nullcontext()
+
+
+class BucketSum(GradientSum):
     """Wraps a model for training in several processes.
 
     Until it has seen a whole backward pass with the buckets as they are, it sums them after the pass: a process that
@@ -56,7 +93,7 @@ class GradientSum:
     def __init__(self, gpt: nn.Module, accelerator: Accelerator, compression: GradientCompression) -> None:
         self._device = accelerator.device
         on_gpu = self._device.type == "cuda"
-        self.model = DistributedDataParallel(
+        self.model: DistributedDataParallel = DistributedDataParallel(
             gpt,
             device_ids=[self._device] if on_gpu else None,
             # Gradients lie in the buckets that are summed: a copy of all of them less. There are no buffers to send.
@@ -72,27 +109,14 @@ class GradientSum:
         """Buckets of this backward pass that wait for its end."""
         self._num_summed = 0
         """Buckets of this backward pass that are being summed."""
-        self.sent: dict[torch.dtype, int] = {}
-        """Bytes of the newest step by the data type that they were sent in."""
+        self.sent = {}
+        self.buckets = "gradients lie in them" if self.model.gradient_as_bucket_view else "gradients are copied"
 
-    @property
-    def buckets(self) -> str:
-        """Where gradients lie."""
-        return "gradients lie in them" if self.model.gradient_as_bucket_view else "gradients are copied"
+    def more_follow(self) -> AbstractContextManager[None]:
+        """They are summed with those of the last pass."""
+        return self.model.no_sync()
 
     def run(self, passes: Callable[[], None], sums: Tensor) -> Tensor:
-        """Run the passes of a step, in all processes.
-
-        Args:
-            passes: forward and backward; all but the last backward without sums (`model.no_sync`).
-            sums: of losses, filled by the passes, [N].
-
-        Returns:
-            The sums over all processes, [N]; the gradients are summed as well.
-
-        Raises:
-            OutOfMemoryInRun: a process is out of memory; the gradients are to be discarded, then all may try again.
-        """
         # torch lays the buckets out anew once, together: not in a pass that one process may not come to.
         if self.model.reducer._rebuild_buckets():
             self._sizes = None
@@ -141,11 +165,6 @@ class GradientSum:
         return future.then(lambda done: buffer)
 
 
-def make_gradient_sum(gpt: nn.Module, accelerator: Accelerator, compression: GradientCompression) -> GradientSum | None:
-    """See `GradientSum`; None where there is one process."""
-    return GradientSum(gpt, accelerator, compression) if accelerator.num_processes > 1 else None
-
-
 def total_norm(parameters: Iterable[Tensor]) -> Tensor:
     """L2 norm of all gradients, a float32 scalar, whatever their own data type."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -154,4 +173,5 @@ def total_norm(parameters: Iterable[Tensor]) -> Tensor:
     for dtype in {gradient.dtype for gradient in gradients}:
         of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
         norms += torch._foreach_norm(of_type, 2, torch.float32)
-    return torch.linalg.vector_norm(torch.stack(norms))
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
