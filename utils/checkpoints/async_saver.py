@@ -17,6 +17,7 @@ import torch
 from utils.checkpoints.store import Checkpoints, NotSaved, Tensors, num_bytes
 from utils.events.run_log import RunLog
 from utils.hardware import memory
+from utils.project.disk import size_of
 
 MEMORY_SHARE = 0.7
 """A copy may take this share of the memory that is free."""
@@ -41,7 +42,7 @@ class Snapshot:
 
     @property
     def num_bytes(self) -> int:
-        return sum(map(num_bytes, self.files.values()))
+        return sum(map(num_bytes, self.files.values())) + (size_of(self.parts) if self.parts else 0)
 
     def copied(self) -> "Snapshot":
         """The same in memory of its own, on the CPU."""
@@ -177,6 +178,7 @@ class Saver:
     def _write(self, snapshot: Snapshot, begun: float, waited_s: float | None) -> None:
         """Runs beside training: touches nothing of this object but the list of outcomes."""
         last, best, error = None, None, None
+        size = snapshot.num_bytes
         try:
             last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state, parts=snapshot.parts)
             if snapshot.best_loss is not None:
@@ -192,7 +194,7 @@ class Saver:
                 error=error,
                 save_s=save_s,
                 waited_s=save_s if waited_s is None else waited_s,
-                num_bytes=snapshot.num_bytes,
+                num_bytes=size,
             )
         )
 
