@@ -219,6 +219,7 @@ def of_the_way(cells: list[dict[str, Any]], model: str, figure: str) -> float:
 def draw(cells: dict[str, Any], path: Path) -> None:
     """Words, endings and voice by minutes of speech: a line a model through the means, a dot a cell."""
     from matplotlib.figure import Figure
+    from PIL import Image
 
     titles = {
         "near_miss": "right among near misses",
@@ -240,6 +241,9 @@ def draw(cells: dict[str, Any], path: Path) -> None:
         axes.set(title=title, xlabel="minutes of speech", xticks=minutes)
     axes.legend()
     figure.savefig(path, dpi=100)
+    with Image.open(path) as picture:
+        few = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
 
 
 def _value(scores: dict[str, float], name: str) -> float:

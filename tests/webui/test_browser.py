@@ -1,6 +1,6 @@
 """The page in a real browser, only with mouse and keyboard: from a new project to a voice that is heard.
 
-Screenshots for the docs: XTTS_STUDIO_SCREENSHOTS=docs/images make test ARGS="tests/webui/test_browser.py".
+Pictures of each stage: XTTS_STUDIO_SCREENSHOTS=FOLDER make test ARGS="tests/webui/test_browser.py".
 """
 
 import os
@@ -85,7 +85,7 @@ def page(browser: Browser, address: str, faults: list[str]) -> Page:
 
 
 def shot(page: Page, name: str) -> None:
-    """A picture for the docs, when they are asked for."""
+    """A picture, when they are asked for."""
     folder = os.environ.get("XTTS_STUDIO_SCREENSHOTS")
     if folder:
         page.wait_for_timeout(1_500)
