@@ -119,6 +119,7 @@ def saved(checkpoint: Path) -> dict[str, torch.Tensor]:
     return found
 
 
+@pytest.mark.slow
 def test_a_damaged_part_is_found_before_the_run_goes_on(processes: ForkServerContext, project: Project) -> None:
     flags = ("--num-epochs", "2", "--keep-checkpoints", "1", "--shard")
     assert begin(processes, project, *flags) == [0, 0], logs(project)
@@ -134,6 +135,7 @@ def test_a_damaged_part_is_found_before_the_run_goes_on(processes: ForkServerCon
     assert any("a newer checkpoint is damaged and was skipped" in message for message in told)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_killed_process_ends_the_run_with_its_newest_checkpoint_whole(
     processes: ForkServerContext, project: Project
