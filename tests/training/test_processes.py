@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -29,6 +30,7 @@ from utils.model.packing import PackedBatch
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.training import loop as loop_module
+from utils.training import setup
 from utils.training.data import batches as batches_module
 from utils.training.optimizer import gradient_sum
 from utils.training.plan import micro_batches_of, plan_run
@@ -107,8 +109,26 @@ FAULTS = {
     "signalled": lambda: os.kill(os.getpid(), signal.SIGTERM),
 }
 """What befalls one process and not the other, after a step."""
-MODEL_FAULTS = {"memory": run_out_of_memory, "hung inside": hang_inside_a_step}
-"""What befalls the model of one process."""
+
+
+def differ(name: str) -> Callable[[int], None]:
+    """The second process has another checkout or dataset."""
+
+    def change(rank: int) -> None:
+        if rank == 1:
+            require = setup.require_alike
+            setup.require_alike = lambda accelerator, facts: require(accelerator, facts | {name: "another"})
+
+    return change
+
+
+MODEL_FAULTS = {
+    "memory": run_out_of_memory,
+    "hung inside": hang_inside_a_step,
+    "other code": differ("code"),
+    "other clips": differ("clips"),
+}
+"""What befalls the model of one process, or what it was made from."""
 
 
 def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fault_step: int, output: Path) -> None:
@@ -245,6 +265,15 @@ def test_a_process_that_hangs_is_named_and_what_was_trained_is_saved(
     assert_saved(project.runs / "shared", step=2, end="failed")
     error = events_of(project.runs / "shared")[-1]["error"]
     assert "process 1 of 2 does not answer: it hangs (the others waited up to 0.1 min" in error and "--resume" in error
+
+
+@pytest.mark.parametrize("fault", ["other code", "other clips"])
+def test_processes_that_differ_are_refused_before_they_train(
+    processes: ForkServerContext, project: Project, fault: str
+) -> None:
+    assert begin(processes, project, fault=fault) == [2, 2], logs(project)
+    assert f"process 1 of 2 has {fault} than process 0" in logs(project)
+    assert not list(project.runs.glob("*"))
 
 
 def test_gradients_are_sent_in_bf16_where_that_is_wanted(processes: ForkServerContext, project: Project) -> None:

@@ -1,12 +1,17 @@
 """A run's plan on its device: the clips, the model with its optimizer, and what reads the batches."""
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
+import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
+from utils.errors import UserError
 from utils.events.progress import ProgressFn
 from utils.hardware import keep_freed_memory
 from utils.model.mel import conditioning_mel
@@ -18,6 +23,8 @@ from utils.training.optimizer.precision import make_accelerator
 from utils.training.optimizer.sharding import make_gradient_sum
 from utils.training.plan import RunPlan, micro_batches_of, require_resumable
 from utils.training.trainer import Trainer
+
+PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +55,7 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     global_micro_batches = micro_batches_of(plan, accelerator.num_processes, can_accumulate=can_accumulate)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     require_resumable(plan, data.fingerprint())
+    require_alike(accelerator, {"settings": repr(plan.config), "clips": data.fingerprint(), "code": _code()})
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
     return Setup(
         accelerator=accelerator,
@@ -56,6 +64,37 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
         trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=loaders.steps_left(0, 0)),
         loaders=loaders,
     )
+
+
+def require_alike(accelerator: Accelerator, facts: dict[str, str]) -> None:
+    """Do nothing where all processes have the same; asked by all of them, before any trains.
+
+    Args:
+        accelerator: the processes.
+        facts: what has to be the same, by its name.
+
+    Raises:
+        UserError: raised in all processes: computers with another checkout or dataset would train another model each.
+    """
+    if accelerator.num_processes == 1:
+        return
+    everywhere: list[dict[str, str]] = gather_object([facts])
+    for name, value in everywhere[0].items():
+        others = [rank for rank, found in enumerate(everywhere) if found[name] != value]
+        if others:
+            raise UserError(
+                what=f"process {', '.join(map(str, others))} of {len(everywhere)} has other {name} than process 0",
+                where="training in several processes",
+                fix="give all computers the same checkout, packages, dataset and command",
+            )
+
+
+def _code() -> str:
+    """Changes with the code that trains."""
+    found = hashlib.sha256(torch.__version__.encode())
+    for file in sorted(PACKAGE.rglob("*.py")):
+        found.update(file.read_bytes())
+    return found.hexdigest()
 
 
 def make_trainer(
