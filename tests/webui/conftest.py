@@ -1,15 +1,23 @@
-"""A project with a dataset of four clips, an app that knows it, and what would have been started for it."""
+"""A browser; a project with a dataset of four clips, an app that knows it, and what would have been started for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
+from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils import jobs
 from utils.project.paths import Project
 from webui.studio import Studio
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.webui.app import ROOT, running_app
-from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from webui import text
 
@@ -60,12 +59,6 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(output: Path) -> Iterator[str]:
     with running_app(output) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

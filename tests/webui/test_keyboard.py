@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Browser, FileChooser, Locator, Page, expect
 
 from tests.webui.app import ROOT, running_app
-from tests.webui.browser import running_browser
 from webui import text
 from webui.text.catalog import PAGE_LANGUAGES, speaking
 
@@ -36,12 +35,6 @@ RING = """() => {
 def address(tmp_path: Path) -> Iterator[str]:
     with running_app(tmp_path) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as opened:
-        yield opened
 
 
 def reach(page: Page, target: Locator) -> None:

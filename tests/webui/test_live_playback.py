@@ -19,7 +19,6 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from tests.webui.app import free_port, running_app
-from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils.audio.write import write_wav
 from utils.speech.live_sound import LiveSound
@@ -45,12 +44,6 @@ RATE = 24_000
 SENTENCE = "The early bird catches the worm, and the second mouse that comes along quietly takes the cheese"
 SLOW_MS = 180_000
 TAKE = address("maria", "take")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as opened:
-        yield opened
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import torch
 from playwright.sync_api import Browser, Page, expect
 
 from tests.webui.app import running_app
-from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils.audio.write import write_wav
 from utils.config import DATASET_RATE
@@ -48,12 +47,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             write_wav(sound, torch.zeros(1, DATASET_RATE), DATASET_RATE)
     with running_app(output) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(autouse=True)

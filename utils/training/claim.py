@@ -12,7 +12,7 @@ from utils import jobs
 from utils.config import Device
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.training.optimizer.precision import PATIENCE
+from utils.training.optimizer.precision import PATIENCE, world_size
 
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK")
 """Variables of torchrun and of MPI's launchers, which accelerate knows as well."""
@@ -52,13 +52,9 @@ def claimed(device: Device, project: Project) -> Iterator[None]:
         yield
 
 
-def _world() -> int:
-    return int(os.environ.get("WORLD_SIZE", 1))
-
-
 def _store() -> Store | None:
     """Where the processes of a run meet before they have a process group, which would use the devices."""
-    if _world() == 1:
+    if world_size() == 1:
         return None
     store: Store = next(iter(rendezvous("env://", timeout=PATIENCE)))[0]
     return store
@@ -66,7 +62,7 @@ def _store() -> Store | None:
 
 def _of_all(store: Store, refusal: UserError | None) -> UserError | None:
     """This process's refusal, or else that of another."""
-    world, rank = _world(), int(os.environ["RANK"])
+    world, rank = world_size(), int(os.environ["RANK"])
     # Runs one after another in the same processes meet in the same store: each has its own round.
     # Those that a launcher starts again, or in another number, count anew.
     start = f"{world}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"

@@ -297,10 +297,6 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
     """
     if not (services.is_writer or services.is_sharded):
         return
-    values = state.to_json()
-    values |= {"trainer": services.trainer.state(), "recovery": services.recovery.state()}
-    values |= {"skipped": services.divergence.num_skipped, "plan": services.loaders.plan_of(state.epoch)}
-    values |= {"global_micro_batches": services.loaders.global_micro_batches}
     step, trainer = services.trainer.num_steps, services.trainer
     files, parts, failure = files_of(trainer.gpt, trainer.optimizer), None, None
     if services.is_sharded:
@@ -312,6 +308,10 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
             failure = error
     if not services.is_writer:
         return
+    values = state.to_json()
+    values |= {"trainer": trainer.state(), "recovery": services.recovery.state()}
+    values |= {"skipped": services.divergence.num_skipped, "plan": services.loaders.plan_of(state.epoch)}
+    values |= {"global_micro_batches": services.loaders.global_micro_batches}
     snapshot = Snapshot(
         step=step,
         files=files,

@@ -96,6 +96,5 @@ def ngettext(singular: str, plural: str, number: int) -> str:
     return _translations(language()).ngettext(singular, plural, number)
 
 
-def engine_text(message: str) -> str:
-    """As `_`, for texts that the engine brings: `make messages` knows where they stand, as they are not literals."""
-    return _translations(language()).gettext(message)
+engine_text = _
+"""For texts that the engine brings: `make messages` knows where they stand, as they are not literals."""

@@ -1,7 +1,5 @@
 """The switches of the optimizer: how its moments, weights and gradients are kept, and how a step shows it."""
 
-import os
-
 import torch
 
 from utils.config import TrainConfig
@@ -10,7 +8,7 @@ from utils.model.split_weights import split_weights
 from utils.training.optimizations.switch import MB, Behavior, Off, Seen, Trace
 from utils.training.optimizer.adamw8bit import AdamW8bit
 from utils.training.optimizer.offload import OffloadedAdamW
-from utils.training.optimizer.precision import choose_precision
+from utils.training.optimizer.precision import choose_precision, world_size
 from utils.training.optimizer.sharding import is_sharded, own_bytes
 from utils.training.optimizer.triton import triton_problem
 
@@ -52,7 +50,7 @@ def _offloaded(trace: Trace) -> Seen:
 def _splitting(asked: TrainConfig, device: torch.device) -> bool | Off:
     if choose_precision(asked.mixed_precision, device) != "bf16":
         return Off("products are not in bf16 here: there are no copies to do without")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not asked.lora_rank:
+    if world_size() > 1 and not asked.lora_rank:
         return Off("several processes would sum their gradients in bf16")
     return True
 
@@ -73,7 +71,7 @@ def _halves(trace: Trace) -> Seen:
 
 
 def _releasing(asked: TrainConfig, device: torch.device) -> bool | Off:
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if world_size() > 1:
         return Off("several processes sum their gradients before they are applied")
     if choose_precision(asked.mixed_precision, device) == "fp16":
         return Off("fp16 has to see all gradients before any is applied; use bf16 or fp32")
@@ -92,7 +90,7 @@ def _released(trace: Trace) -> Seen:
 
 
 def _compressing(asked: TrainConfig, device: torch.device) -> str | Off:
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if world_size() == 1:
         return Off("one process sends no gradients")
     return asked.compress_gradients
 
@@ -104,7 +102,7 @@ def _compressed(trace: Trace) -> Seen:
 
 
 def _sharding(asked: TrainConfig, device: torch.device) -> bool | Off:
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if world_size() == 1:
         return Off("one process keeps everything")
     if choose_precision(asked.mixed_precision, device) == "fp16":
         return Off("fp16 is scaled by each process for itself; use bf16 or fp32")
