@@ -191,7 +191,9 @@ class SpeechService:
                 self._load_first()
             finally:
                 self._is_ready = True
-        if time.monotonic() - self._looked > POLL_S and (self._shelf.models or self._inbox):
+        # No model is loaded onto a device without a look: it may have been given up a moment ago.
+        is_due = time.monotonic() - self._looked > POLL_S if self._shelf.models else bool(self._inbox)
+        if is_due:
             self._looked = time.monotonic()
             self._mind_trainings()
         self._admit()
