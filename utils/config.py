@@ -256,7 +256,10 @@ class ExportConfig(Config):
     decoder_steps: int | None = None
     """Steps of that; the base's own number when not given, 1000 for XTTS v2."""
     device: Device = "auto"
-    """Computing device of that, for decoders of stock's kind; the starter's takes a minute on the CPU."""
+    """Computing device of that, for decoders of stock's kind; the starter's takes a minute on the CPU. Also of the
+    comparison."""
+    compare: bool = True
+    """Have the base and the exported model speak new texts, and warn where the model speaks worse."""
 
 
 @dataclass(frozen=True, kw_only=True)

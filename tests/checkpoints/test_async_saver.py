@@ -1,5 +1,6 @@
 """Saving beside training: a true copy, one at a time, and a disk that fails costs a warning, not the run."""
 
+import dataclasses
 import errno
 import threading
 from collections.abc import Iterator
@@ -167,6 +168,22 @@ def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: 
     saver.save(snapshot(2), wait=True)
     saver.finish()
     assert saver.failure is not None and "the disk is full" in saver.failure.what and written == []
+
+
+def test_parts_of_a_save_that_failed_do_not_stay_on_the_full_disk(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+    disk, checkpoints = Disk(monkeypatch), Checkpoints(tmp_path / "checkpoints")
+    for step, early in ((1, True), (2, False)):
+        parts = checkpoints.parts_folder(step)
+        parts.mkdir()
+        (parts / "0.safetensors").write_bytes(bytes(100))
+        cut = dataclasses.replace(snapshot(step), parts=parts)
+        disk.error = OSError(errno.ENOSPC, "No space left on device")
+        if early:
+            saver.fail(cut, disk.error)  # the parts themselves did not fit
+        else:
+            saver.save(cut, wait=True)
+        saver.finish()
+        assert saver.failure is not None and names(tmp_path) == []
 
 
 def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(saver: Saver) -> None:

@@ -202,3 +202,17 @@ def test_the_exported_model_says_what_became_of_its_decoder(tmp_path):
     assert "the fitted one; on held-out clips log-mel distance 0.85 → 0.60, similarity 0.41 → 0.70" in shown
     (tmp_path / "about.json").write_text('{"decoder": {"steps": 0, "kept": "the base\'s own: the dataset is gone"}}')
     assert "the dataset is gone" in run.ready_model(tmp_path)
+
+
+def test_the_exported_model_says_how_it_speaks_beside_its_base(tmp_path):
+    shares = {"texts": 20, "base": {"words": 1.0, "flawless": 0.55}, "model": {"words": 0.35, "flawless": 0.05}}
+    (tmp_path / "about.json").write_text(json.dumps({"compared_with_base": shares | {"is_worse": True}}))
+    shown = run.ready_model(tmp_path)
+    assert "20 new texts: right words 35% (base 100%), no defect 5% (base 55%)" in shown
+    assert text.WORSE_THAN_BASE in shown
+    (tmp_path / "about.json").write_text(json.dumps({"compared_with_base": shares | {"is_worse": False}}))
+    assert "right words 35%" in (shown := run.ready_model(tmp_path)) and text.WORSE_THAN_BASE not in shown
+    for nothing in ({"texts": 0, "reason": "the base does not speak"}, None, 3, {"texts": "x", "base": []}):
+        (tmp_path / "about.json").write_text(json.dumps({"compared_with_base": nothing}))
+        shown = run.ready_model(tmp_path)
+        assert text.BESIDE_THE_BASE not in shown and text.WORSE_THAN_BASE not in shown

@@ -209,7 +209,8 @@ class Checkpoints:
         return final
 
     def not_saved(self, step: int, error: OSError) -> NotSaved:
-        """What people read when a checkpoint could not be written."""
+        """What people read when a checkpoint could not be written, of which nothing is left to take up the disk."""
+        shutil.rmtree(self.parts_folder(step), ignore_errors=True)
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return NotSaved(
             what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the checkpoint "

@@ -315,6 +315,6 @@ def _training_examples(
     if not made:
         raise UserError(
             what=f"there is no clip that the decoder could learn the voice from (of {len(clips)})",
-            fix="leave the decoder as it is: --no-tune-decoder",
+            fix="leave the decoder as it is: --tune-decoder False",
         )
     return made

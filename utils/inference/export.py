@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import ADDED_ROWS, Base, spans_of
+from utils.bases.catalog import read_about
 from utils.bases.grow import TUNED_DVAE
 from utils.checkpoints.layout import checkpoint_of, find_run, newest_run
 from utils.checkpoints.store import load_checkpoint
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import disk_errors
 from utils.events.progress import ProgressFn
+from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.model.weights import part, write_pickle
@@ -23,6 +25,7 @@ from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
 
 STOCK = "any XTTS v2 software, such as coqui-tts"
 OURS = "this studio only: the base has a decoder of its own"
+COMPARISON = "compared_with_base"
 READY_FILES = ("model.pth", "config.json", "vocab.json", "speakers_xtts.pth", "reference.wav", "about.json")
 
 
@@ -36,7 +39,7 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
 
     Returns:
         The ready/ folder with `READY_FILES`. Where the base has stock's decoder, stock coqui-tts loads it with
-        Xtts.load_checkpoint; about.json says so under `loads_in`.
+        Xtts.load_checkpoint; about.json says so under `loads_in`, and under `compared_with_base` how it speaks.
 
     Raises:
         UserError: no such run or checkpoint, its base is gone, or a file is damaged.
@@ -50,6 +53,8 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     aside.mkdir()
     try:
         _write_ready(aside, project, run, checkpoint, config, progress or _ignored)
+        found = compare_with_base(run, aside, project, config, progress or _ignored)
+        _write_about(aside, read_about(aside) | {COMPARISON: found})
         _swap(aside, project.ready)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -74,9 +79,13 @@ def _write_ready(
         shutil.copyfile(base.dvae, folder / base.dvae.name)
         write_pickle(folder / "mel_stats.pth", base.mel_stats())
     about = _about(project, run, checkpoint, base, settings) | facts
-    (folder / "about.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
+    _write_about(folder, about)
     _add_own_voice(folder, project.name)
     progress("writing the model", 1, 1)
+
+
+def _write_about(folder: Path, about: dict[str, Any]) -> None:
+    (folder / "about.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def _ignored(phase: str, done: int, total: int | None) -> None:

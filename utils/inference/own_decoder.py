@@ -105,7 +105,7 @@ def _fitted(
     device: str,
     progress: ProgressFn,
 ) -> TunedDecoder:
-    fix = "leave the decoder as it is: --no-tune-decoder"
+    fix = "leave the decoder as it is: --tune-decoder False"
     train_csv, eval_csv = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
     if not train_csv.is_file() or not eval_csv.is_file():
         raise UserError(what="the dataset is gone", where=str(train_csv), fix=fix)

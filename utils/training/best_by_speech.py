@@ -9,8 +9,7 @@ import math
 import os
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from utils.checkpoints.store import Checkpoints
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
 from utils.events import number_of, read_events
-from utils.jobs.json_lines import JsonChild, Message
+from utils.jobs.json_lines import Message, ask_once
 from utils.training.data.load import TrainingData
-from utils.training.samples import POLL_S, speaking_environment
+from utils.training.samples import speaking_environment
 from utils.training.state import Services
 
 SHARE = 0.1
@@ -94,7 +93,13 @@ def choose_best(
             least_texts=LEAST_TEXTS,
             seconds=budget_s,
         )
-        answer = _ask(command, request, is_stopped=lambda: services.stop.number is not None)
+        answer = ask_once(
+            command,
+            asdict(request),
+            env=_environment(),
+            seconds=budget_s,
+            is_stopped=lambda: services.stop.number is not None,
+        )
     spent = {"seconds": time.monotonic() - begun, "budget_s": budget_s}
     if answer["kind"] != "scored":
         if answer["kind"] == "failed":
@@ -142,30 +147,6 @@ def _why_not(base: Base, candidates: list[CheckpointFolder], clips: list[dict[st
     if budget_s < SHORTEST_S:
         return f"a tenth of the training time is {budget_s:.0f} s, it takes {SHORTEST_S:.0f} s or more"
     return ""
-
-
-def _ask(command: Sequence[str], request: ScoreRequest, *, is_stopped: Callable[[], bool]) -> Message:
-    """What the measuring process answers: `scored`, `skipped` or `failed`; it has ended when this returns."""
-    deadline, said = time.monotonic() + request.seconds, deque[str](maxlen=20)
-    try:
-        with JsonChild(command, env=_environment()) as child:
-            child.send(asdict(request))
-            while True:
-                has_ended = child.returncode is not None
-                for message in child.new():
-                    if message["kind"] != "stderr":
-                        return message
-                    said.append(message["line"].rstrip())
-                if is_stopped():
-                    return {"kind": "skipped", "reason": "a stop was requested"}
-                if has_ended:
-                    log.warning("the measuring process said:\n%s", "\n".join(said))
-                    return {"kind": "failed", "reason": f"the measuring process ended (status {child.returncode})"}
-                if time.monotonic() > deadline:
-                    return {"kind": "failed", "reason": f"it took longer than {request.seconds:.0f} s"}
-                time.sleep(POLL_S)
-    except OSError as error:
-        return {"kind": "failed", "reason": str(error)}
 
 
 def _environment() -> dict[str, str]:

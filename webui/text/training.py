@@ -150,6 +150,11 @@ DECODERS = {"default": _("as the base recommends"), "fit": _("fit to the voice")
 TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
 STEP_2_5 = _("Step 2.5 - Optimize (export) model")
 EXPORTED = _("Model exported. Listen to it in tab 3.")
+BESIDE_THE_BASE = _("Speech beside the base")
+WORSE_THAN_BASE = _(
+    "This model speaks worse than its base: words are wrong or sentences end wrongly more often. Listen to it before "
+    "you use it. More recordings help, as do fewer epochs or a lower learning rate."
+)
 ABOUT_WORDS = {
     "language": _("Language"),
     "run": _("Run"),
@@ -240,6 +245,13 @@ def decoder_fit(kept: str, *, before: str, after: str, unlike: str, like: str) -
     return _("{kept}; on held-out clips log-mel distance {before} → {after}, similarity {unlike} → {like}").format(
         kept=kept, before=before, after=after, unlike=unlike, like=like
     )
+
+
+def beside_the_base(texts: int, words: str, base_words: str, flawless: str, base_flawless: str) -> str:
+    """How an exported model and its base spoke the same texts."""
+    return _(
+        "{texts} new texts: right words {words} (base {base_words}), no defect {flawless} (base {base_flawless})"
+    ).format(texts=texts, words=words, base_words=base_words, flawless=flawless, base_flawless=base_flawless)
 
 
 def planned_for(base: str, num_parameters: int | None) -> str:

@@ -302,4 +302,19 @@ def ready_model(folder: Path) -> Markup:
     rows = [(text.FOLDER, str(folder)), *facts]
     if isinstance(fit := about.get("decoder"), dict):
         rows.append((text.DECODER, _decoder(fit)))
-    return tag("div", message("good", text.EXPORTED), table((), rows, label=text.EXPORTED), class_="panel")
+    shares = _shares(about.get("compared_with_base"))
+    warning = ""
+    if shares is not None:
+        rows.append((text.BESIDE_THE_BASE, text.beside_the_base(*shares)))
+        if about["compared_with_base"].get("is_worse") is True:
+            warning = message("error", text.WORSE_THAN_BASE)
+    return tag("div", message("good", text.EXPORTED), warning, table((), rows, label=text.EXPORTED), class_="panel")
+
+
+def _shares(compared: Any) -> tuple[int, str, str, str, str] | None:
+    """Texts, and shares of right words and of no defects, each of the model and the base; None where not measured."""
+    try:
+        values = [f"{compared[who][share]:.0%}" for share in ("words", "flawless") for who in ("model", "base")]
+        return int(compared["texts"]), values[0], values[1], values[2], values[3]
+    except (KeyError, TypeError, ValueError):
+        return None

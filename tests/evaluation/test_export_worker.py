@@ -1,0 +1,103 @@
+"""Comparing a model's speech with its base's: the base itself is no worse, a damaged one is."""
+
+import io
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.sounds import make_project
+from utils.bases.find import find_base
+from utils.config import ExportConfig, TrainConfig
+from utils.evaluation import export_worker
+from utils.evaluation.export_worker import TimeTooShort, answer, compare
+from utils.inference.comparison import is_worse
+from utils.inference.export import export_model
+from utils.jobs.json_lines import Replies
+from utils.model.weights import write_pickle
+from utils.training.run import fine_tune
+
+TEXTS = (
+    "Good morning.",
+    "The kettle is on.",
+    "Where is my hat?",
+    "Rain fell all night.",
+    "She likes green tea.",
+    "Two birds sang.",
+    "Close the old door.",
+    "Come back soon.",
+)
+
+
+@pytest.fixture(scope="module")
+def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the export of a starter that has learned nothing would ask."""
+    project = make_project(tmp_path_factory.mktemp("exported"))
+    run = fine_tune(
+        TrainConfig(
+            base="starter", project=project.name, output=project.output, num_epochs=1, learning_rate=1e-9,
+            best_by="loss", sample_text="",
+        )
+    ).folder  # fmt: skip
+    ready = export_model(ExportConfig(project=project.name, output=project.output, tune_decoder=False, compare=False))
+    return {
+        "run": str(run), "model": str(ready), "texts": list(TEXTS), "language": "en", "device": "cpu",
+        "least_texts": 8, "seconds": 600,
+    }  # fmt: skip
+
+
+def said(request: dict[str, Any], begun: float) -> list[dict[str, Any]]:
+    """All that the process would say."""
+    pipe = io.StringIO()
+    answer(request, begun, Replies(pipe))
+    return [json.loads(line) for line in pipe.getvalue().splitlines() if line]
+
+
+def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of: dict[str, Any], tmp_path: Path) -> None:
+    *progress, found = said(request_of, time.monotonic())
+    assert found["kind"] == "compared" and found["texts"] == 8 and not is_worse(found)
+    assert found["base"] == found["model"], "the same weights, seed and voice"
+    assert found["base"]["words"] == 1.0
+    assert [(one["done"], one["total"]) for one in progress] == [(4, 16), (8, 16), (12, 16), (16, 16)]
+    damaged = shutil.copytree(request_of["model"], tmp_path / "damaged")
+    state = torch.load(damaged / "model.pth", weights_only=True)["model"]
+    name = "gpt.text_embedding.weight"
+    state[name] = state[name][torch.randperm(len(state[name]), generator=torch.Generator().manual_seed(0))]
+    write_pickle(damaged / "model.pth", {"model": state})
+    *_, found = said(request_of | {"model": str(damaged)}, time.monotonic())
+    assert found["model"]["words"] < 0.5 and is_worse(found)
+
+
+def test_short_time_and_unreadable_texts_are_reasons(request_of: dict[str, Any]) -> None:
+    (found,) = said(request_of | {"seconds": 0.001}, time.monotonic())
+    assert found["kind"] == "skipped" and "the time is too short" in found["reason"]
+    (found,) = said(request_of | {"texts": ["漢字", *TEXTS[1:]]}, time.monotonic())
+    assert found == {"kind": "failed", "reason": "the base reads 7 of 8 texts"}
+    *_, found = said(request_of | {"model": request_of["run"] + "-gone"}, time.monotonic())
+    assert found["kind"] == "failed"
+
+
+def test_texts_are_left_out_where_time_is_short(request_of: dict[str, Any], monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(export_worker.time, "monotonic", lambda: now[0])
+
+    def speak(synthesizer, voice, texts, seed):
+        now[0] += len(texts)
+        return [None] * len(texts)
+
+    monkeypatch.setattr(export_worker, "_speak", speak)
+    monkeypatch.setattr(export_worker, "_shares", lambda said, references: {"texts": len(said)})
+    request = request_of | {"texts": [f"{text} {n}" for n in range(2) for text in TEXTS]}
+    # Three seconds a text.
+    replies = Replies(io.StringIO())
+    assert compare(request, 48.0, replies)["texts"] == 16
+    now[0] = 0.0
+    assert compare(request, 30.0, replies)["texts"] == 10
+    now[0] = 0.0
+    with pytest.raises(TimeTooShort):
+        compare(request, 23.0, replies)
+    assert find_base("starter").can_speak

@@ -1,0 +1,176 @@
+"""The process that compares how an exported model and its base speak, without a recognizer or recordings.
+
+It reads one request (`utils.inference.comparison.ComparisonRequest`) and answers once: `compared` with the shares of
+both, `skipped` where the time is too short, or `failed`; the last two with the reason. Before, `progress` says how
+many texts were spoken.
+
+The base speaks each text twice, with two seeds. The first time is the reference of words and endings. The second time
+says how often the base agrees with itself, and what the model is measured by: a base that speaks a language badly
+agrees with nothing, and no model is blamed for it.
+
+Shapes: N samples at 16 000 Hz.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utils.errors import UserError
+from utils.events.console import take_output
+from utils.jobs.json_lines import Message, Replies, Requests
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from utils.inference.batch import Piece
+    from utils.inference.engine import Synthesizer
+
+REFERENCE_SEED, SEED = 1, 2
+"""Of the base's first time, and of the speech that is compared with it."""
+CHUNK = 4
+"""Texts that are spoken side by side, and after which the time that all take is known."""
+USED = 0.9
+"""Of the time given: who waits would end this process before it has answered."""
+
+log = logging.getLogger(__name__)
+
+
+class TimeTooShort(Exception):
+    """Fewer texts than the least number can be spoken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """One text as a model spoke it."""
+
+    wav: "Tensor"
+    """[1, N]."""
+    finished: bool
+
+
+def compare(request: Message, deadline: float, replies: Replies) -> dict[str, Any]:
+    """Shares of texts with the right words, and of texts without a defect, by the base and by the model.
+
+    Args:
+        request: see the module's docstring.
+        deadline: of the monotonic clock.
+        replies: take the progress.
+
+    Raises:
+        TimeTooShort: it does not suffice for the least number of texts.
+        UserError: too few of the texts can be read, or a model is gone or damaged.
+    """
+    # Imported late, here and below: loading takes seconds, in which the end of the exporting process must be heard.
+    import torch
+
+    from utils.bases.base import Base
+    from utils.inference.engine import Synthesizer
+    from utils.training.data.base import run_base
+    from utils.training.run_folder import REFERENCE_FILE
+
+    run, device = Path(request["run"]), request["device"]
+    base = Synthesizer(run_base(run), device=device, precision="auto")
+    texts = list(_readable(base, request["texts"], request["language"]))
+    if len(texts) < request["least_texts"]:
+        raise UserError(what=f"the base reads {len(texts)} of {len(request['texts'])} texts")
+    voice = base.voice(run / REFERENCE_FILE)
+    references: list[Spoken] = []
+    again: list[Spoken] = []
+    begun = time.monotonic()
+    while len(references) < len(texts):
+        chunk = texts[len(references) : len(references) + CHUNK]
+        references += _speak(base, voice, chunk, REFERENCE_SEED)
+        again += _speak(base, voice, chunk, SEED)
+        # The model takes half as long again.
+        each = 1.5 * (time.monotonic() - begun) / len(references)
+        fits = int((deadline - begun) / each)
+        if fits < request["least_texts"]:
+            raise TimeTooShort(f"the time is too short: {each:.0f} s a text, for {len(texts)} texts")
+        texts = texts[: max(fits, len(references))]
+        replies.send("progress", done=len(references), total=2 * len(texts))
+    del base
+    if device != "cpu":
+        torch.cuda.empty_cache()
+    model = Synthesizer(Base(Path(request["model"])), device=device, precision="auto")
+    voice = model.voice(Path(request["model"]) / REFERENCE_FILE)
+    said: list[Spoken] = []
+    for start in range(0, len(texts), CHUNK):
+        said += _speak(model, voice, texts[start : start + CHUNK], SEED)
+        replies.send("progress", done=len(texts) + len(said), total=2 * len(texts))
+    return {"texts": len(texts), "base": _shares(again, references), "model": _shares(said, references)}
+
+
+def _readable(synthesizer: "Synthesizer", texts: Sequence[str], language: str) -> "Iterator[list[Piece]]":
+    """The texts in pieces; those with characters that the base has no tokens for are left out."""
+    for text in texts:
+        try:
+            pieces = synthesizer.pieces(text, language)
+        except UserError:
+            continue
+        if pieces:
+            yield pieces
+
+
+def _speak(synthesizer: "Synthesizer", voice: Any, texts: "list[list[Piece]]", seed: int) -> list[Spoken]:
+    import torch
+
+    from utils.audio.resample import resample
+    from utils.config import OUTPUT_RATE
+    from utils.evaluation.features import RATE
+    from utils.inference.sampling import Sampling
+
+    pieces = [piece for text in texts for piece in text]
+    sounds = synthesizer.sentences(pieces, voice=voice, sampling=Sampling(), seed=seed, guard=False)
+    found = []
+    for text in texts:
+        own = [next(sounds) for _ in text]
+        wav = torch.cat([one.wav for one in own], dim=1).float().cpu()
+        found.append(Spoken(wav=resample(wav, OUTPUT_RATE, RATE), finished=all(one.finished for one in own)))
+    return found
+
+
+def _shares(said: Sequence[Spoken], references: Sequence[Spoken]) -> dict[str, float]:
+    """Shares of texts, from 0 to 1: nearest to their own reference among all, and without any defect."""
+    from utils.evaluation.defects import find_defects
+    from utils.evaluation.features import mfccs, trimmed
+    from utils.evaluation.measure import usual_pace
+    from utils.evaluation.words import rank
+
+    features = [mfccs(trimmed(one.wav)) for one in references]
+    pace = usual_pace([one.wav for one in said], [one.wav for one in references])
+    right = flawless = 0
+    for number, (one, reference) in enumerate(zip(said, references, strict=True)):
+        others = features[:number] + features[number + 1 :]
+        right += rank(mfccs(trimmed(one.wav)), features[number], others) == 1
+        flawless += not find_defects(one.wav, reference.wav, finished=one.finished, pace=pace).names
+    return {"words": right / len(said), "flawless": flawless / len(said)}
+
+
+def answer(request: Message, begun: float, replies: Replies) -> None:
+    """Measure and reply; an export does not fail because this does."""
+    try:
+        found = compare(request, begun + USED * request["seconds"], replies)
+    except TimeTooShort as reason:
+        replies.send("skipped", reason=str(reason))
+    except Exception as error:
+        log.exception("nothing was compared")
+        what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        replies.send("failed", reason=what)
+    else:
+        replies.send("compared", **found)
+
+
+def main() -> None:
+    """Answer one request."""
+    begun = time.monotonic()
+    replies, requests = Replies(take_output()), Requests(sys.stdin)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    answer(next(iter(requests)), begun, replies)
+
+
+if __name__ == "__main__":
+    main()

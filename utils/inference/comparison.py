@@ -1,0 +1,197 @@
+"""Whether an exported model speaks worse than the base that it was made from: another process has both speak."""
+
+import logging
+import math
+import random
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from utils.config import ExportConfig, TrainConfig
+from utils.dataset.storage.manifest import iter_manifest
+from utils.errors import UserError
+from utils.events.progress import ProgressFn
+from utils.jobs.child import hold
+from utils.jobs.device import CPU, wanted_device
+from utils.jobs.json_lines import Message, ask_once
+from utils.project.paths import Project
+from utils.training.data.base import run_base
+from utils.training.samples import speaking_environment
+
+COMMAND = (sys.executable, "-m", "utils.evaluation.export_worker")
+LEAST_TEXTS, MOST_TEXTS = 8, 20
+"""With fewer, chance decides; more only take longer."""
+LONGEST_S = 300.0
+CLEARLY = 2.0
+"""Standard errors between two shares that differ by more than chance: 1 in 44 models no worse than its base does."""
+POOL = 200
+"""Training clips whose texts are put together."""
+SHARES = ("words", "flawless")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonRequest:
+    """What the comparing process is asked."""
+
+    run: Path
+    """The run's folder: its base speaks in the voice of its reference.wav."""
+    model: Path
+    """The exported model; it speaks in the voice of its own."""
+    texts: list[str]
+    language: str
+    device: str
+    least_texts: int
+    seconds: float
+    """Time that it has, from its start."""
+
+
+def compare_with_base(
+    run: Path,
+    model: Path,
+    project: Project,
+    config: ExportConfig,
+    progress: ProgressFn,
+    *,
+    command: Sequence[str] = COMMAND,
+) -> dict[str, Any]:
+    """What about.json says of the speech of a model and its base; the log says it, too, and warns where it is worse.
+
+    Nothing that goes wrong here fails the export: what was not compared is said, with the reason.
+
+    Args:
+        run: the run's folder.
+        model: folder of the exported model, complete.
+        project: where the run's dataset is, unless its settings name another.
+        config: of the export; whether to compare, and the device.
+        progress: called with (phase, texts spoken, in all).
+        command: program and arguments of the comparing process; given for tests.
+
+    Returns:
+        {texts, is_worse, base: shares, model: shares} with shares {words, flawless} from 0 to 1: of texts whose words
+        are right, and that have no defect; or {texts: 0, reason}.
+    """
+    answer = _answer(run, model, project, config, progress, command)
+    if answer["kind"] != "compared":
+        level = logging.WARNING if answer["kind"] == "failed" else logging.INFO
+        log.log(level, "how the model speaks beside its base was not measured: %s", answer["reason"])
+        return {"texts": 0, "reason": answer["reason"]}
+    found = {key: answer[key] for key in ("texts", "base", "model")}
+    found["is_worse"] = is_worse(found)
+    if found["is_worse"]:
+        log.warning("this model speaks clearly worse than its base: %s", comparison_line(found))
+    else:
+        log.info("beside its base the model has %s", comparison_line(found))
+    return found
+
+
+def comparison_line(found: dict[str, Any]) -> str:
+    """The shares of a comparison in words."""
+    model, base = found["model"], found["base"]
+    return (
+        f"the right words in {model['words']:.0%} of {found['texts']} texts (base {base['words']:.0%}), "
+        f"no defect in {model['flawless']:.0%} (base {base['flawless']:.0%})"
+    )
+
+
+def is_worse(found: dict[str, Any]) -> bool:
+    """Whether a share of the model is below the base's by more than chance explains.
+
+    Source: Agresti and Caffo 2000: the difference of two shares after one success and one failure were added to each.
+    """
+
+    def share(who: str, name: str) -> float:
+        value: float = (found["texts"] * found[who][name] + 1) / (found["texts"] + 2)
+        return value
+
+    for name in SHARES:
+        model, base = share("model", name), share("base", name)
+        error = math.sqrt((model * (1 - model) + base * (1 - base)) / (found["texts"] + 2))
+        if base - model > CLEARLY * error:
+            return True
+    return False
+
+
+def new_texts(texts: Iterable[str], eval_texts: Iterable[str]) -> list[str]:
+    """Texts that the fine-tuned model was not trained on.
+
+    The evaluation clips' own come first; where they are too few, halves of training texts are put together. These
+    need no list of sentences in each language, and whoever has learned the clips by heart goes on with the wrong half.
+
+    Args:
+        texts: of the training clips, in their order.
+        eval_texts: of the evaluation clips.
+    """
+    pool = list(dict.fromkeys(texts))[:POOL]
+    known = set(pool)
+    found = dict.fromkeys(text for text in eval_texts if text not in known)
+    random.Random(0).shuffle(pool)
+    for first, second in zip(pool, [*pool[1:], *pool[:1]], strict=True):
+        joined = _halves(first)[0] + _halves(second)[1]
+        if joined not in known:
+            found.setdefault(joined)
+    return list(found)[:MOST_TEXTS]
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """A text divided between two words, or two characters where no spaces divide words; the space is the first's."""
+    words = text.split()
+    if len(words) > 1:
+        return " ".join(words[: len(words) // 2]) + " ", " ".join(words[len(words) // 2 :])
+    return text[: len(text) // 2], text[len(text) // 2 :]
+
+
+def _answer(
+    run: Path, model: Path, project: Project, config: ExportConfig, progress: ProgressFn, command: Sequence[str]
+) -> Message:
+    if not config.compare:
+        return _skipped("it was switched off")
+    if not run_base(run).can_speak:
+        return _skipped("the base does not speak")
+    settings = TrainConfig.load(run / "config.yaml")
+    try:
+        train, held_out = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
+        texts = new_texts(*((clip.text for clip in iter_manifest(csv)) for csv in (train, held_out)))
+        language = settings.language or project.language()
+    except UserError as error:
+        return _skipped(f"the dataset cannot be read: {error.what}")
+    if len(texts) < LEAST_TEXTS:
+        return _skipped(f"{len(texts)} texts are too few, it takes {LEAST_TEXTS}")
+
+    def follow(message: Message) -> None:
+        progress("comparing with the base", message["done"], message["total"])
+
+    with ExitStack() as stack:
+        request = ComparisonRequest(
+            run=run.absolute(),
+            model=model.absolute(),
+            texts=texts,
+            language=language,
+            device=_device(stack, project, config),
+            least_texts=LEAST_TEXTS,
+            seconds=LONGEST_S,
+        )
+        environment = speaking_environment()
+        return ask_once(command, asdict(request), env=environment, seconds=LONGEST_S, on_progress=follow)
+
+
+def _skipped(reason: str) -> Message:
+    return {"kind": "skipped", "reason": reason}
+
+
+def _device(stack: ExitStack, project: Project, config: ExportConfig) -> str:
+    """cuda while it is held, cpu where there is none or another job has it."""
+    if wanted_device(config.device) == CPU or not torch.cuda.is_available():
+        return CPU
+    try:
+        stack.enter_context(hold("export", device=config.device, output=project.output, folder=project.folder))
+    except UserError as error:
+        log.info("the comparison with the base runs on the CPU: %s", error.what)
+        return CPU
+    return "cuda"
