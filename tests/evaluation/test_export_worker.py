@@ -90,13 +90,14 @@ def test_texts_are_left_out_where_time_is_short(request_of: dict[str, Any], monk
         return [None] * len(texts)
 
     monkeypatch.setattr(export_worker, "_speak", speak)
+    monkeypatch.setattr(export_worker, "_is_speech", lambda spoken: True)
     monkeypatch.setattr(export_worker, "_shares", lambda said, references: {"texts": len(said)})
     request = request_of | {"texts": [f"{text} {n}" for n in range(2) for text in TEXTS]}
     # Three seconds a text.
     replies = Replies(io.StringIO())
-    assert compare(request, 48.0, replies)["texts"] == 16
+    assert compare(request, 48.0, replies)["base"] == {"texts": 16}
     now[0] = 0.0
-    assert compare(request, 30.0, replies)["texts"] == 10
+    assert compare(request, 30.0, replies)["model"] == {"texts": 10}
     now[0] = 0.0
     with pytest.raises(TimeTooShort):
         compare(request, 23.0, replies)

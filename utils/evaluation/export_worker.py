@@ -33,6 +33,8 @@ REFERENCE_SEED, SEED = 1, 2
 """Of the base's first time, and of the speech that is compared with it."""
 CHUNK = 4
 """Texts that are spoken side by side, and after which the time that all take is known."""
+SHORTEST_S = 0.1
+"""Less sound is no reference."""
 USED = 0.9
 """Of the time given: who waits would end this process before it has answered."""
 
@@ -99,9 +101,24 @@ def compare(request: Message, deadline: float, replies: Replies) -> dict[str, An
     voice = model.voice(Path(request["model"]) / REFERENCE_FILE)
     said: list[Spoken] = []
     for start in range(0, len(texts), CHUNK):
+        if time.monotonic() > deadline and len(said) >= request["least_texts"]:
+            # A model that does not end its sentences takes longer than its base: what it has spoken counts.
+            break
         said += _speak(model, voice, texts[start : start + CHUNK], SEED)
         replies.send("progress", done=len(texts) + len(said), total=2 * len(texts))
-    return {"texts": len(texts), "base": _shares(again, references), "model": _shares(said, references)}
+    # What the base did not say at all is no reference.
+    kept = [number for number in range(len(said)) if _is_speech(references[number])]
+    if len(kept) < request["least_texts"]:
+        raise UserError(what=f"the base speaks {len(kept)} of {len(said)} texts")
+    wanted = [references[number] for number in kept]
+    base_shares, model_shares = (_shares([one[number] for number in kept], wanted) for one in (again, said))
+    return {"texts": len(kept), "base": base_shares, "model": model_shares}
+
+
+def _is_speech(spoken: Spoken) -> bool:
+    from utils.evaluation.features import RATE, trimmed
+
+    return trimmed(spoken.wav).shape[1] > SHORTEST_S * RATE
 
 
 def _readable(synthesizer: "Synthesizer", texts: Sequence[str], language: str) -> "Iterator[list[Piece]]":

@@ -28,7 +28,7 @@ LEAST_TEXTS, MOST_TEXTS = 8, 20
 """With fewer, chance decides; more only take longer."""
 LONGEST_S = 300.0
 CLEARLY = 2.0
-"""Standard errors between two shares that differ by more than chance: 1 in 44 models no worse than its base does."""
+"""Standard errors between two shares that differ by more than chance: 1 model in 44 like its base has such a share."""
 POOL = 200
 """Training clips whose texts are put together."""
 SHARES = ("words", "flawless")
@@ -128,8 +128,8 @@ def new_texts(texts: Iterable[str], eval_texts: Iterable[str]) -> list[str]:
         texts: of the training clips, in their order.
         eval_texts: of the evaluation clips.
     """
-    pool = list(dict.fromkeys(texts))[:POOL]
-    known = set(pool)
+    known = dict.fromkeys(texts)
+    pool = list(known)[:POOL]
     found = dict.fromkeys(text for text in eval_texts if text not in known)
     random.Random(0).shuffle(pool)
     for first, second in zip(pool, [*pool[1:], *pool[:1]], strict=True):
@@ -159,8 +159,8 @@ def _answer(
         train, held_out = settings.train_csv or project.train_csv, settings.eval_csv or project.eval_csv
         texts = new_texts(*((clip.text for clip in iter_manifest(csv)) for csv in (train, held_out)))
         language = settings.language or project.language()
-    except UserError as error:
-        return _skipped(f"the dataset cannot be read: {error.what}")
+    except (UserError, OSError) as error:
+        return _skipped(f"the dataset cannot be read: {error.what if isinstance(error, UserError) else error}")
     if len(texts) < LEAST_TEXTS:
         return _skipped(f"{len(texts)} texts are too few, it takes {LEAST_TEXTS}")
 

@@ -14,6 +14,7 @@ from utils.checkpoints.store import load_checkpoint
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import disk_errors
 from utils.events.progress import ProgressFn
+from utils.files import write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
@@ -53,11 +54,12 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     aside.mkdir()
     try:
         _write_ready(aside, project, run, checkpoint, config, progress or _ignored)
-        found = compare_with_base(run, aside, project, config, progress or _ignored)
-        _write_about(aside, read_about(aside) | {COMPARISON: found})
         _swap(aside, project.ready)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+    # The model has its place before: what ends this does not cost the export.
+    found = compare_with_base(run, project.ready, project, config, progress or _ignored)
+    _write_about(project.ready, read_about(project.ready) | {COMPARISON: found})
     return project.ready
 
 
@@ -85,7 +87,7 @@ def _write_ready(
 
 
 def _write_about(folder: Path, about: dict[str, Any]) -> None:
-    (folder / "about.json").write_text(json.dumps(about, indent=2, ensure_ascii=False), encoding="utf-8")
+    write_atomic(folder / "about.json", json.dumps(about, indent=2, ensure_ascii=False))
 
 
 def _ignored(phase: str, done: int, total: int | None) -> None:

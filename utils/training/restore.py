@@ -151,6 +151,9 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     services.divergence.num_skipped = saved.get("skipped", 0)
     if "recovery" in saved:
         services.recovery.load_state(saved["recovery"])
+        if services.is_sharded:
+            # Cut weights are gathered in each pass: processes must not split their batches into different numbers.
+            services.recovery.max_clips = None
     state = RunState.from_json(saved, data=data)
     # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would
     # skip clips that were never seen. Another device or kernel makes another plan, too.
