@@ -14,7 +14,8 @@ from utils.checkpoints.layout import checkpoints_of
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation import checkpoint_worker
-from utils.evaluation.checkpoint_worker import Examiner, Heard, TimeTooShort
+from utils.evaluation.checkpoint_worker import Examiner, Heard
+from utils.evaluation.worker import TimeTooShort
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import parse_line
 from utils.training.best_by_speech import COMMAND, ScoreRequest

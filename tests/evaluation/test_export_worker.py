@@ -14,7 +14,8 @@ from tests.sounds import make_project
 from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
 from utils.evaluation import export_worker
-from utils.evaluation.export_worker import TimeTooShort, answer, compare
+from utils.evaluation.export_worker import compare
+from utils.evaluation.worker import Spoken, TimeTooShort, answer
 from utils.inference.comparison import is_worse
 from utils.inference.export import export_model
 from utils.jobs.json_lines import Replies
@@ -53,7 +54,7 @@ def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def said(request: dict[str, Any], begun: float) -> list[dict[str, Any]]:
     """All that the process would say."""
     pipe = io.StringIO()
-    answer(request, begun, Replies(pipe))
+    answer("compared", compare, request, begun, Replies(pipe))
     return [json.loads(line) for line in pipe.getvalue().splitlines() if line]
 
 
@@ -85,13 +86,13 @@ def test_texts_are_left_out_where_time_is_short(request_of: dict[str, Any], monk
     now = [0.0]
     monkeypatch.setattr(export_worker.time, "monotonic", lambda: now[0])
 
-    def speak(synthesizer, voice, texts, seed):
+    def speak(synthesizer, texts, *, voice, seed):
         now[0] += len(texts)
-        return [None] * len(texts)
+        return [Spoken(wav=torch.randn(1, 16_000), finished=True)] * len(texts)
 
-    monkeypatch.setattr(export_worker, "_speak", speak)
+    monkeypatch.setattr(export_worker, "speak", speak)
     monkeypatch.setattr(export_worker, "_is_speech", lambda spoken: True)
-    monkeypatch.setattr(export_worker, "_shares", lambda said, references: {"texts": len(said)})
+    monkeypatch.setattr(export_worker, "_shares", lambda said, references, features: {"texts": len(said)})
     request = request_of | {"texts": [f"{text} {n}" for n in range(2) for text in TEXTS]}
     # Three seconds a text.
     replies = Replies(io.StringIO())

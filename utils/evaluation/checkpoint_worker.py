@@ -6,8 +6,6 @@ their number of texts, `skipped` where the time is too short, or `failed`; both 
 Shapes: N samples at 16 000 Hz.
 """
 
-import logging
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError
-from utils.events.console import take_output
-from utils.jobs.json_lines import Message, Replies, Requests
+from utils.evaluation.worker import TimeTooShort, serve, speak
+from utils.jobs.json_lines import Message, Replies
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,16 +25,8 @@ if TYPE_CHECKING:
 
 SEED = 1
 """The same for every checkpoint, so that they differ by their weights only."""
-USED = 0.9
-"""Of the time given: who waits would end this process before it has answered."""
 SHORTEST_S = 0.3
 """Less sound is nobody's voice."""
-
-log = logging.getLogger(__name__)
-
-
-class TimeTooShort(Exception):
-    """Fewer than two checkpoints can speak the least number of texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,13 +118,8 @@ class Examiner:
 
     def _chunks(self, checkpoint: Path, size: int, limit: int) -> Iterator[list[Heard]]:
         """The texts as a checkpoint speaks them, some side by side at a time."""
-        import torch
-
-        from utils.audio.resample import resample
-        from utils.config import OUTPUT_RATE
         from utils.evaluation.features import RATE, mfccs, trimmed
         from utils.evaluation.words import rank
-        from utils.inference.sampling import Sampling
         from utils.training.run_folder import REFERENCE_FILE
 
         synthesizer, embed = self._with_weights(checkpoint)
@@ -143,19 +128,14 @@ class Examiner:
         for start in range(0, limit, size):
             chunk = self._references[start : min(start + size, limit)]
             texts = [synthesizer.pieces(one.text, self._request["language"]) for one in chunk]
-            pieces = [piece for text in texts for piece in text]
-            sounds = synthesizer.sentences(pieces, voice=voice, sampling=Sampling(), seed=SEED, guard=False)
             found = []
-            for reference, text in zip(chunk, texts, strict=True):
-                own = [next(sounds) for _ in text]
-                wav = resample(torch.cat([one.wav for one in own], dim=1).cpu(), OUTPUT_RATE, RATE)
-                inner = trimmed(wav)
+            for reference, spoken in zip(chunk, speak(synthesizer, texts, voice=voice, seed=SEED), strict=True):
+                inner = trimmed(spoken.wav)
                 others = [one.features for one in self._references if one is not reference]
                 is_right = rank(mfccs(inner), reference.features, others) == 1
                 is_silent = inner.shape[1] <= SHORTEST_S * RATE
                 cosine = 0.0 if is_silent else float(embed(inner) @ embed(reference.wav))
-                finished = all(one.finished for one in own)
-                found.append(Heard(wav=wav, finished=finished, is_right=is_right, cosine=cosine))
+                found.append(Heard(wav=spoken.wav, finished=spoken.finished, is_right=is_right, cosine=cosine))
             yield found
 
     def _with_weights(self, checkpoint: Path) -> "tuple[Synthesizer, Embed]":
@@ -196,27 +176,11 @@ class Examiner:
         return {"step": step, "score": score, **parts, "texts": len(spoken), "seconds": seconds}
 
 
-def answer(request: Message, begun: float, replies: Replies) -> None:
-    """Measure and reply; what fails here is a warning to training, nothing more."""
-    try:
-        scores, texts = Examiner(request).scores(begun + USED * request["seconds"])
-    except TimeTooShort as reason:
-        replies.send("skipped", reason=str(reason))
-    except Exception as error:
-        log.exception("nothing was measured")
-        what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        replies.send("failed", reason=what)
-    else:
-        replies.send("scored", scores=scores, texts=texts)
-
-
-def main() -> None:
-    """Answer one request."""
-    begun = time.monotonic()
-    replies, requests = Replies(take_output()), Requests(sys.stdin)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    answer(next(iter(requests)), begun, replies)
+def measure(request: Message, deadline: float, replies: Replies) -> dict[str, Any]:
+    """See `Examiner.scores`."""
+    scores, texts = Examiner(request).scores(deadline)
+    return {"scores": scores, "texts": texts}
 
 
 if __name__ == "__main__":
-    main()
+    serve("scored", measure)

@@ -11,21 +11,17 @@ agrees with nothing, and no model is blamed for it.
 Shapes: N samples at 16 000 Hz.
 """
 
-import logging
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError
-from utils.events.console import take_output
-from utils.jobs.json_lines import Message, Replies, Requests
+from utils.evaluation.worker import Spoken, TimeTooShort, serve, speak
+from utils.jobs.json_lines import Message, Replies
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from utils.evaluation.features import Features
     from utils.inference.batch import Piece
     from utils.inference.engine import Synthesizer
 
@@ -35,23 +31,6 @@ CHUNK = 4
 """Texts that are spoken side by side, and after which the time that all take is known."""
 SHORTEST_S = 0.1
 """Less sound is no reference."""
-USED = 0.9
-"""Of the time given: who waits would end this process before it has answered."""
-
-log = logging.getLogger(__name__)
-
-
-class TimeTooShort(Exception):
-    """Fewer texts than the least number can be spoken."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spoken:
-    """One text as a model spoke it."""
-
-    wav: "Tensor"
-    """[1, N]."""
-    finished: bool
 
 
 def compare(request: Message, deadline: float, replies: Replies) -> dict[str, Any]:
@@ -66,10 +45,11 @@ def compare(request: Message, deadline: float, replies: Replies) -> dict[str, An
         TimeTooShort: it does not suffice for the least number of texts.
         UserError: too few of the texts can be read, or a model is gone or damaged.
     """
-    # Imported late, here and below: loading takes seconds, in which the end of the exporting process must be heard.
+    # Imported late, here and below: loading takes seconds, in which the end of the exporting process must be noticed.
     import torch
 
     from utils.bases.base import Base
+    from utils.evaluation.features import mfccs, trimmed
     from utils.inference.engine import Synthesizer
     from utils.training.data.base import run_base
     from utils.training.run_folder import REFERENCE_FILE
@@ -85,8 +65,8 @@ def compare(request: Message, deadline: float, replies: Replies) -> dict[str, An
     begun = time.monotonic()
     while len(references) < len(texts):
         chunk = texts[len(references) : len(references) + CHUNK]
-        references += _speak(base, voice, chunk, REFERENCE_SEED)
-        again += _speak(base, voice, chunk, SEED)
+        references += speak(base, chunk, voice=voice, seed=REFERENCE_SEED)
+        again += speak(base, chunk, voice=voice, seed=SEED)
         # The model takes half as long again.
         each = 1.5 * (time.monotonic() - begun) / len(references)
         fits = int((deadline - begun) / each)
@@ -104,14 +84,15 @@ def compare(request: Message, deadline: float, replies: Replies) -> dict[str, An
         if time.monotonic() > deadline and len(said) >= request["least_texts"]:
             # A model that does not end its sentences takes longer than its base: what it has spoken counts.
             break
-        said += _speak(model, voice, texts[start : start + CHUNK], SEED)
+        said += speak(model, texts[start : start + CHUNK], voice=voice, seed=SEED)
         replies.send("progress", done=len(texts) + len(said), total=2 * len(texts))
     # What the base did not say at all is no reference.
     kept = [number for number in range(len(said)) if _is_speech(references[number])]
     if len(kept) < request["least_texts"]:
         raise UserError(what=f"the base speaks {len(kept)} of {len(said)} texts")
     wanted = [references[number] for number in kept]
-    base_shares, model_shares = (_shares([one[number] for number in kept], wanted) for one in (again, said))
+    features = [mfccs(trimmed(one.wav)) for one in wanted]
+    base_shares, model_shares = (_shares([one[number] for number in kept], wanted, features) for one in (again, said))
     return {"texts": len(kept), "base": base_shares, "model": model_shares}
 
 
@@ -132,32 +113,13 @@ def _readable(synthesizer: "Synthesizer", texts: Sequence[str], language: str) -
             yield pieces
 
 
-def _speak(synthesizer: "Synthesizer", voice: Any, texts: "list[list[Piece]]", seed: int) -> list[Spoken]:
-    import torch
-
-    from utils.audio.resample import resample
-    from utils.config import OUTPUT_RATE
-    from utils.evaluation.features import RATE
-    from utils.inference.sampling import Sampling
-
-    pieces = [piece for text in texts for piece in text]
-    sounds = synthesizer.sentences(pieces, voice=voice, sampling=Sampling(), seed=seed, guard=False)
-    found = []
-    for text in texts:
-        own = [next(sounds) for _ in text]
-        wav = torch.cat([one.wav for one in own], dim=1).float().cpu()
-        found.append(Spoken(wav=resample(wav, OUTPUT_RATE, RATE), finished=all(one.finished for one in own)))
-    return found
-
-
-def _shares(said: Sequence[Spoken], references: Sequence[Spoken]) -> dict[str, float]:
-    """Shares of texts, from 0 to 1: nearest to their own reference among all, and without any defect."""
+def _shares(said: Sequence[Spoken], references: Sequence[Spoken], features: "list[Features]") -> dict[str, float]:
+    """Shares of texts, from 0 to 1: nearest to their own reference's features among all, and without any defect."""
     from utils.evaluation.defects import find_defects
     from utils.evaluation.features import mfccs, trimmed
     from utils.evaluation.measure import usual_pace
     from utils.evaluation.words import rank
 
-    features = [mfccs(trimmed(one.wav)) for one in references]
     pace = usual_pace([one.wav for one in said], [one.wav for one in references])
     right = flawless = 0
     for number, (one, reference) in enumerate(zip(said, references, strict=True)):
@@ -167,27 +129,5 @@ def _shares(said: Sequence[Spoken], references: Sequence[Spoken]) -> dict[str, f
     return {"words": right / len(said), "flawless": flawless / len(said)}
 
 
-def answer(request: Message, begun: float, replies: Replies) -> None:
-    """Measure and reply; an export does not fail because this does."""
-    try:
-        found = compare(request, begun + USED * request["seconds"], replies)
-    except TimeTooShort as reason:
-        replies.send("skipped", reason=str(reason))
-    except Exception as error:
-        log.exception("nothing was compared")
-        what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        replies.send("failed", reason=what)
-    else:
-        replies.send("compared", **found)
-
-
-def main() -> None:
-    """Answer one request."""
-    begun = time.monotonic()
-    replies, requests = Replies(take_output()), Requests(sys.stdin)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    answer(next(iter(requests)), begun, replies)
-
-
 if __name__ == "__main__":
-    main()
+    serve("compared", compare)
