@@ -34,7 +34,7 @@ from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training import tune
 from utils.decoder_training.decoder import train_decoder
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderTraining
-from utils.decoder_training.tune import HIFIGAN, Heard, listen, tune_decoder
+from utils.decoder_training.tune import HIFIGAN, ClipFidelity, clip_fidelity, tune_decoder
 from utils.hardware.processor import cpu
 from utils.inference.engine import Synthesizer
 from utils.model.decoder.build import build_decoder
@@ -118,7 +118,7 @@ def train_base(settings: Settings, work: Path) -> dict[str, Any]:
     return {
         "parameters": sum(parameter.numel() for parameter in decoder.waveform_decoder.parameters()),
         "steps": settings.base_steps,
-        "known_voices": _values(listen(decoder, examples[::HELD_OUT_EVERY])),
+        "known_voices": _values(clip_fidelity(decoder, examples[::HELD_OUT_EVERY])),
     }
 
 
@@ -190,8 +190,8 @@ def full_width(work: Path, steps: int) -> dict[str, Any]:
     }
 
 
-def _values(heard: Heard) -> dict[str, float]:
-    return {"mel_distance": round(heard.mel_distance, 4), "similarity": round(heard.similarity, 4)}
+def _values(fidelity: ClipFidelity) -> dict[str, float]:
+    return {"mel_distance": round(fidelity.mel_distance, 4), "similarity": round(fidelity.similarity, 4)}
 
 
 if __name__ == "__main__":

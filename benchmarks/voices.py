@@ -69,7 +69,7 @@ class Settings:
     num_sentences: int = 100
     """At most so many of them."""
     voices: tuple[str, ...] = ("demo", "british", "made")
-    """The bundled voice, espeak-ng's f5 with a British accent, and a throat made at random."""
+    """The bundled voice, espeak-ng's f5 with a British accent, and a random synthetic speaker."""
     minutes: tuple[int, ...] = (3, 10, 20)
     """Of speech, for training."""
     seeds: tuple[int, ...] = (1, 2, 3)

@@ -64,8 +64,8 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1)
     ]
     targets = references(work)
     folder.mkdir(parents=True, exist_ok=True)
-    ears = embedder(synthesizer)
-    models = [score_model(speaker, sentences, voices=targets, folder=folder, embed=ears) for speaker in speakers]
+    embed = embedder(synthesizer)
+    models = [score_model(speaker, sentences, voices=targets, folder=folder, embed=embed) for speaker in speakers]
     write_evaluation(folder, models, {"cer": "the recipe has no recognizer"}, {"base": base.about})
     return models
 

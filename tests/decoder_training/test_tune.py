@@ -13,7 +13,7 @@ from utils.bases.find import find_base
 from utils.config import CODE_SAMPLES, DATASET_RATE, ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune as module
-from utils.decoder_training.tune import HIFIGAN_STEPS, Heard, TunedDecoder, tune_decoder
+from utils.decoder_training.tune import HIFIGAN_STEPS, ClipFidelity, TunedDecoder, tune_decoder
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
@@ -92,11 +92,11 @@ def test_a_decoder_that_got_worse_is_not_kept(starter, project, tmp_path, quick)
 
 
 def test_nearer_spectra_of_a_stranger_are_no_gain() -> None:
-    heard = Heard(mel_distance=1.0, similarity=0.7)
-    facts = {"part": "", "weights": {}, "steps": 1, "before": heard}
-    assert TunedDecoder(after=Heard(mel_distance=0.9, similarity=0.695), **facts).is_better
-    assert not TunedDecoder(after=Heard(mel_distance=0.9, similarity=0.68), **facts).is_better
-    assert not TunedDecoder(after=Heard(mel_distance=1.0, similarity=0.9), **facts).is_better
+    fidelity = ClipFidelity(mel_distance=1.0, similarity=0.7)
+    facts = {"part": "", "weights": {}, "steps": 1, "before": fidelity}
+    assert TunedDecoder(after=ClipFidelity(mel_distance=0.9, similarity=0.695), **facts).is_better
+    assert not TunedDecoder(after=ClipFidelity(mel_distance=0.9, similarity=0.68), **facts).is_better
+    assert not TunedDecoder(after=ClipFidelity(mel_distance=1.0, similarity=0.9), **facts).is_better
 
 
 def test_without_its_clips_the_decoder_stays_as_it_is_and_says_so(starter, project, tmp_path, quick) -> None:

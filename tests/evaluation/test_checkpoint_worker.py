@@ -14,7 +14,7 @@ from utils.checkpoints.layout import checkpoints_of
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation import checkpoint_worker
-from utils.evaluation.checkpoint_worker import Examiner, Heard
+from utils.evaluation.checkpoint_worker import Examiner, Rendition
 from utils.evaluation.worker import TimeTooShort
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import parse_line
@@ -62,7 +62,7 @@ class Clock:
         def load(examiner: Examiner, checkpoint: Path) -> None:
             self.now += loading if not self.spoken else 0.0
 
-        def chunks(examiner: Examiner, checkpoint: Path, size: int, limit: int) -> Iterator[list[Heard]]:
+        def chunks(examiner: Examiner, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
             for start in range(0, limit, size):
                 self.now += speaking
                 self.spoken.append(checkpoint.name)
@@ -91,7 +91,7 @@ def test_a_machine_that_becomes_slow_leaves_out_the_rest(
 ) -> None:
     clock, speak = Clock(monkeypatch, loading=2.0, speaking=4.0), Examiner._chunks
 
-    def slower(examiner: Examiner, checkpoint: Path, size: int, limit: int) -> Iterator[list[Heard]]:
+    def slower(examiner: Examiner, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
         clock.now += 3.0 if clock.spoken else 0.0
         return speak(examiner, checkpoint, size, limit)
 

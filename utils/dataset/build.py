@@ -104,7 +104,7 @@ def build(
     config = config if change is None else replace(config, engine="local")
     with staged(project) as staging, Work(project) as work:
         if config.check_transcripts and change is None:
-            # Told now, not after all clips were made.
+            # Reported now, not after all clips were made.
             find_weights(str(config.transcriber))
         old = read_existing(project, checks.language)
         if change is not None:

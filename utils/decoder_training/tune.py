@@ -90,8 +90,8 @@ HIFIGAN_STEPS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
-    """How a decoder says clips that nobody trained on, from their true codes."""
+class ClipFidelity:
+    """How close a decoder comes to held-out clips, given their true codes."""
 
     mel_distance: float
     """Mean absolute difference of log-mels of speech and recording."""
@@ -107,8 +107,8 @@ class TunedDecoder:
     """Names of `weights` begin with it; they replace all that do in the base's decoder."""
     weights: State
     """The base's own when the fitted ones are no better."""
-    before: Heard
-    after: Heard
+    before: ClipFidelity
+    after: ClipFidelity
     steps: int
 
     @property
@@ -175,7 +175,7 @@ def tune_decoder(
     try:
         learns = _training_examples(base, gpt, voice, clips, folder / "train", language, progress)
         asked = _training_examples(base, gpt, voice, eval_clips, folder / "eval", language, progress)
-        own, before = _weights(decoder, method), listen(decoder, asked)
+        own, before = _weights(decoder, method), clip_fidelity(decoder, asked)
 
         def report(step: int, losses: dict[str, float]) -> None:
             progress("fitting the decoder", step, steps)
@@ -187,7 +187,7 @@ def tune_decoder(
             part=method.part,
             weights=_weights(decoder, method),
             before=before,
-            after=listen(decoder, asked),
+            after=clip_fidelity(decoder, asked),
             steps=steps,
         )
     except UserError:
@@ -199,7 +199,7 @@ def tune_decoder(
 
 
 @torch.no_grad()
-def listen(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> Heard:
+def clip_fidelity(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> ClipFidelity:
     """Compare whole clips with what the decoder makes of their latents."""
     spectral = SpectralLoss(OUTPUT_RATE).to(decoder.device)
     distances, cosines = [], []
@@ -220,7 +220,7 @@ def listen(decoder: HifiDecoder, clips: Sequence[DecoderClip]) -> Heard:
             for sound in sounds
         ]
         cosines.append(float(voices[0] @ voices[1]))
-    return Heard(mel_distance=float(np.mean(distances)), similarity=float(np.mean(cosines)))
+    return ClipFidelity(mel_distance=float(np.mean(distances)), similarity=float(np.mean(cosines)))
 
 
 def _settings(method: Method, steps: int, device: torch.device) -> DecoderTraining:

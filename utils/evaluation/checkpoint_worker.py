@@ -40,7 +40,7 @@ class Reference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class Rendition:
     """One text as a checkpoint spoke it."""
 
     wav: "Tensor"
@@ -60,7 +60,7 @@ class Examiner:
     """
 
     def __init__(self, request: Message) -> None:
-        # Imported late, here and below: loading takes seconds, in which the end of the trainer must be heard.
+        # Imported late, here and below: loading takes seconds, in which the end of the trainer must be noticed.
         from utils.audio.decode import load_audio
         from utils.evaluation.features import RATE, mfccs, trimmed
 
@@ -89,20 +89,20 @@ class Examiner:
         """
         least = self._request["least_texts"]
         left = [Path(folder) for folder in self._request["checkpoints"]]
-        heard: list[tuple[Path, list[Heard], float]] = []
+        measured: list[tuple[Path, list[Rendition], float]] = []
         limit = len(self._references)
         # What is loaded once must not count as the first checkpoint's own time, from which all others' is estimated.
         self._with_weights(left[0])
         while left:
             begun = time.monotonic()
-            if len(heard) > 1 and begun + heard[-1][2] > deadline:
+            if len(measured) > 1 and begun + measured[-1][2] > deadline:
                 # The machine has become slower than it was at first: what was measured counts.
                 break
-            spoken: list[Heard] = []
+            spoken: list[Rendition] = []
             for chunk in self._chunks(left[0], least, limit):
                 spoken += chunk
                 took = time.monotonic() - begun
-                if not heard and len(spoken) == len(chunk):
+                if not measured and len(spoken) == len(chunk):
                     # How long the least takes is known now: checkpoints that there is no time for are left out.
                     fits = int((deadline - begun) / took)
                     if fits < 2:
@@ -112,11 +112,11 @@ class Examiner:
                 # Each has an equal share of the time that was left when its turn came.
                 if took * (1 + len(chunk) / len(spoken)) > (deadline - begun) / len(left):
                     break
-            heard.append((left.pop(0), spoken, time.monotonic() - begun))
+            measured.append((left.pop(0), spoken, time.monotonic() - begun))
             limit = min(limit, len(spoken))
-        return [self._score(folder, spoken[:limit], seconds) for folder, spoken, seconds in heard], limit
+        return [self._score(folder, spoken[:limit], seconds) for folder, spoken, seconds in measured], limit
 
-    def _chunks(self, checkpoint: Path, size: int, limit: int) -> Iterator[list[Heard]]:
+    def _chunks(self, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
         """The texts as a checkpoint speaks them, some side by side at a time."""
         from utils.evaluation.features import RATE, mfccs, trimmed
         from utils.evaluation.words import rank
@@ -135,7 +135,7 @@ class Examiner:
                 is_right = rank(mfccs(inner), reference.features, others) == 1
                 is_silent = inner.shape[1] <= SHORTEST_S * RATE
                 cosine = 0.0 if is_silent else float(embed(inner) @ embed(reference.wav))
-                found.append(Heard(wav=spoken.wav, finished=spoken.finished, is_right=is_right, cosine=cosine))
+                found.append(Rendition(wav=spoken.wav, finished=spoken.finished, is_right=is_right, cosine=cosine))
             yield found
 
     def _with_weights(self, checkpoint: Path) -> "tuple[Synthesizer, Embed]":
@@ -156,7 +156,7 @@ class Examiner:
         assert self._embed is not None
         return self._synthesizer, self._embed
 
-    def _score(self, checkpoint: Path, spoken: list[Heard], seconds: float) -> dict[str, Any]:
+    def _score(self, checkpoint: Path, spoken: list[Rendition], seconds: float) -> dict[str, Any]:
         from utils.evaluation.defects import find_defects
         from utils.evaluation.measure import usual_pace
 

@@ -101,11 +101,11 @@ def score_model(
         started = time.perf_counter()
     wavs = [resample(speech.wav, OUTPUT_RATE, RATE) for speech, _ in said]
     pace = usual_pace(wavs, [one.reference for one in sentences])
-    ears = _Ears(sentences=sentences, voices=voices, embed=embed, recognize=recognize, pace=pace)
+    scorer = _Scorer(sentences=sentences, voices=voices, embed=embed, recognize=recognize, pace=pace)
     return ModelScores(
         name=speaker.name,
         scores=[
-            ears.score(number, speech, wav, took, wav_name=f"{speaker.name}/{number:03}.wav")
+            scorer.score(number, speech, wav, took, wav_name=f"{speaker.name}/{number:03}.wav")
             for number, ((speech, took), wav) in enumerate(zip(said, wavs, strict=True))
         ],
     )
@@ -117,7 +117,7 @@ def usual_pace(wavs: Sequence[Tensor], references: Sequence[Tensor]) -> float:
     return float(np.clip(np.median(ratios), SLOWEST, FASTEST))
 
 
-class _Ears:
+class _Scorer:
     """What all sentences of one model are measured with."""
 
     def __init__(

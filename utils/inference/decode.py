@@ -161,14 +161,14 @@ class Decoder:
         is_greedy = all(sentence.sampling.temperature == 0 for sentence in self.sentences)
         if self._is_gpu:
             result = self._replay(num, is_greedy)
-            told = torch.empty(result.shape, dtype=result.dtype, pin_memory=True).copy_(result, non_blocking=True)
+            drawn = torch.empty(result.shape, dtype=result.dtype, pin_memory=True).copy_(result, non_blocking=True)
             event = torch.cuda.Event()
             event.record()
         else:
-            told, event = self._advance(num, self._attend_by_slot(num), is_greedy), None
+            drawn, event = self._advance(num, self._attend_by_slot(num), is_greedy), None
         for slot in range(num):
             self._cached[slot] += 1
-        self._underway.append((list(self.sentences), told, event))
+        self._underway.append((list(self.sentences), drawn, event))
         ended = []
         while len(self._underway) > self._is_gpu:
             ended += self._learn(*self._underway.popleft())
@@ -197,12 +197,12 @@ class Decoder:
             return sentence.hidden
         return self._hidden[self.sentences.index(sentence), : len(sentence.codes)]
 
-    def _learn(self, sentences: list[Sentence], told: Tensor, event: "torch.cuda.Event | None") -> list[Sentence]:
+    def _learn(self, sentences: list[Sentence], drawn: Tensor, event: "torch.cuda.Event | None") -> list[Sentence]:
         """Give each sentence its code of one step; returns those that ended with it."""
         if event is not None:
             event.synchronize()
         ended = []
-        for sentence, (code, stop_logprob) in zip(sentences, told.tolist(), strict=True):
+        for sentence, (code, stop_logprob) in zip(sentences, drawn.tolist(), strict=True):
             if sentence.hidden is not None:
                 continue  # it had left when this step was begun
             sentence.codes.append(int(code))

@@ -153,7 +153,7 @@ def missed_stop(stop_logprobs: list[float]) -> int | None:
 class TailCut:
     """Holds back quiet samples until something follows them; a long quiet tail is cut. For whole and streamed speech.
 
-    What is quiet is told by what came before, so chunks give the same samples as the whole.
+    What is quiet is decided by what came before, so chunks give the same samples as the whole.
     """
 
     def __init__(self) -> None:

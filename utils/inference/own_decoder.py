@@ -33,18 +33,16 @@ def fit_steps(base: Base, config: ExportConfig) -> int:
     if steps is not None and steps < 0:
         raise UserError(what=f"decoder_steps is {steps}", fix="use 0 (none) or more")
     if asked and steps == 0:
-        raise UserError(
-            what="the decoder shall be fitted in 0 steps", fix="leave out --tune-decoder or --decoder-steps"
-        )
+        raise UserError(what="the decoder shall be fitted in 0 steps", fix="omit --tune-decoder or --decoder-steps")
     if asked is False and steps:
-        raise UserError(what=f"the decoder shall not be fitted, in {steps} steps", fix="leave out one of both")
+        raise UserError(what=f"the decoder shall not be fitted, in {steps} steps", fix="omit one of the two")
     wanted = asked if asked is not None else bool(own if steps is None else steps)
     if not wanted:
         return 0
     if not base.can_speak:
         raise UserError(
             what=f"base {base.name} does not speak: its decoder has random weights, which no few steps make a voice",
-            fix="leave out --tune-decoder and --decoder-steps",
+            fix="omit --tune-decoder and --decoder-steps",
         )
     return steps or own or HIFIGAN_STEPS
 

@@ -49,7 +49,7 @@ class SampleSpeaker:
             UserError: the checkpoint is gone or damaged, or a sentence cannot be read by this model.
             OSError: a wav cannot be written.
         """
-        # Imported late, here and below: loading takes seconds, in which the end of the trainer must be heard.
+        # Imported late, here and below: loading takes seconds, in which the end of the trainer must be noticed.
         from utils.audio.write import write_wav
         from utils.training.run_folder import REFERENCE_FILE
 

@@ -39,7 +39,7 @@ def main() -> None:
     device = parser.parse_args().device
     replies, requests = Replies(take_output()), Requests(sys.stdin)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    # Imported late: loading takes seconds, in which the end of the web app must be heard.
+    # Imported late: loading takes seconds, in which the end of the web app must be noticed.
     from utils.inference.loaded import Models
 
     models = Models(device)

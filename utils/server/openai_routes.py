@@ -133,8 +133,8 @@ def _keep(desk: Desk, name: str, upload: UploadFile) -> NamedVoice:
         except UserError as error:
             param = "name" if "name" in error.what.split("recording")[0] else "audio_sample"
             # Where it lies for this moment is nobody's business.
-            told = UserError(what=_without(error.what, file.name), fix=error.fix)
-            raise ApiError(400, as_api_error(told).message, param=param, code="invalid_voice") from error
+            error_for_client = UserError(what=_without(error.what, file.name), fix=error.fix)
+            raise ApiError(400, as_api_error(error_for_client).message, param=param, code="invalid_voice") from error
 
 
 def _without(text: str, path: str) -> str:

@@ -1,4 +1,4 @@
-"""The thread that owns the device: it loads models, speaks requests side by side, and ends when it is told to."""
+"""The thread that owns the device: it loads models, speaks requests side by side, and ends on request."""
 
 import gc
 import logging

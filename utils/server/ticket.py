@@ -141,7 +141,7 @@ class Ticket:
     # What follows is called by the engine's thread.
 
     def on_drained(self, drained: Callable[[], None]) -> None:
-        """Have the engine told when a full buffer was emptied, or the request was cancelled."""
+        """Notify the engine when a full buffer was emptied, or the request was cancelled."""
         self._drained = drained
 
     def stalled_s(self) -> float:

@@ -204,7 +204,7 @@ def stop(studio: Studio, values: Values) -> Updates:
         raise UserError(what=text.NOTHING_RUNS, where=text.INFERENCE_TAB, fix=text.NOTHING_SPEAKS_FIX)
     for take in chosen:
         studio.desk.stop(take.folder)
-    # The page that began it may not follow it any more: what it is in the end is told here.
+    # The page that began it may not follow it any more: its final state is shown here.
     ended = chosen[0]
     for newest in studio.desk.follow(ended, timeout_s=STOP_TIMEOUT_S):
         ended = newest

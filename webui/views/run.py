@@ -71,9 +71,9 @@ def progress(
 
 
 def _phases(steps: Sequence[Event]) -> Markup | None:
-    """The mean time of steps as a bar of phases; nothing where no step told them."""
-    told = [phases for event in steps if isinstance(phases := event.get("phases"), dict)]
-    sums = {name: sum(number_of(phases, name) or 0.0 for phases in told) for name in text.PHASES}
+    """The mean time of steps as a bar of phases; nothing where no step reported them."""
+    reported = [phases for event in steps if isinstance(phases := event.get("phases"), dict)]
+    sums = {name: sum(number_of(phases, name) or 0.0 for phases in reported) for name in text.PHASES}
     total = sum(sums.values())
     if not total:
         return None
@@ -82,7 +82,7 @@ def _phases(steps: Sequence[Event]) -> Markup | None:
         for name, seconds in sums.items()
     ]
     shares = [what for _, share, what in pieces if share >= LEAST_SHARE]
-    return bar(text.TIME_BY_PHASE, pieces, f"{total / len(told):.2f} s · {' · '.join(shares)}")
+    return bar(text.TIME_BY_PHASE, pieces, f"{total / len(reported):.2f} s · {' · '.join(shares)}")
 
 
 def _applied(started: Event | None) -> Markup | None:

@@ -19,7 +19,7 @@ MOST_DEVIATION = 0.34
 _MISSING = 4
 """So many words in a row that only one side has are a passage of its own, not a mistake of the recognizer."""
 _BLOCK = 400
-"""Heard words compared at a time, with twice as many of the transcript: cost grows with the length, not its square."""
+"""Recognized words compared at a time, with twice as many of the transcript: cost grows with length, not its square."""
 _SHOWN = 12
 _TOKEN = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]", re.UNICODE

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _PIECE_S = 28.0
 _BLOCK_S = 48
-"""Heard at a time; a whole number of voice activity frames."""
+"""Transcribed at a time; a whole number of voice activity frames."""
 _SPEECH = 0.5
 _LEAST_SPEECH_S = 0.2
 _MARGIN_S = 0.4
@@ -58,8 +58,8 @@ def hear_recording(
         for start_s, wav in _pieces(audio, pauses):
             key = f"{start_s:.3f}"
             if key not in done:
-                heard, language = transcriber.words(wav)
-                done[key] = {"start": key, "language": language, "words": [asdict(word) for word in heard]}
+                recognized, language = transcriber.words(wav)
+                done[key] = {"start": key, "language": language, "words": [asdict(word) for word in recognized]}
                 file.write(json.dumps(done[key]) + "\n")
                 file.flush()
                 log.info("%s: transcribed %.0f s", audio.name, start_s + len(wav) / VAD_RATE)

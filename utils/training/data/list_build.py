@@ -149,7 +149,7 @@ def write_code_spans(folder: Path, cache: CodeCache, *, is_trimmed: bool) -> Non
     Args:
         folder: of the rows and their tokens.
         cache: holds the codes.
-        is_trimmed: leave out all but the first code of a closing silence.
+        is_trimmed: drop all but the first code of a closing silence.
 
     Raises:
         OSError: the disk is full or not writable.
