@@ -208,7 +208,7 @@ class _Made:
 
 
 _voice_activity = cache(load_voice_activity)
-# Fresh pages for the same buffers of each clip took a tenth of the time.
+# Fresh pages for the same buffers of each clip took half of the time in which its loudness is measured.
 _keep_memory = cache(keep_freed_memory)
 
 
