@@ -60,7 +60,7 @@ class Settings:
     stages: tuple[str, ...] = tuple(STAGES)
     """Which cells: clips, clips-vad, clips-all, clips-again, long, long-again, vad, codes, manifest."""
     workers: int = 1
-    """Processes; with one, processor time is counted exactly."""
+    """Processes."""
     engine: Engine = "local"
     """Where clips are prepared; see `utils.cli.prepare`."""
     base: str = "tiny"
@@ -87,7 +87,7 @@ class Cell:
     seconds: float
     """On the clock, libraries already loaded."""
     cpu_s: float
-    """Processor time of this process; those of its workers are not in it."""
+    """Processor time of this process and of local workers; Ray's are not in it."""
     workers: int = 1
     engine: Engine = "local"
     load: float = 0.0
@@ -163,10 +163,17 @@ def _measure(settings: Settings) -> Cell:
         work, hours, items = makers[stage](settings)
     else:
         work, hours, items = _preparing(stage, settings)
-    begin, cpu = time.perf_counter(), time.process_time()
+    begin, cpu = time.perf_counter(), _processor_time()
     work()
-    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    seconds, cpu = time.perf_counter() - begin, _processor_time() - cpu
     return Cell(stage=stage, hours=round(hours, 4), items=items, seconds=round(seconds, 3), cpu_s=round(cpu, 3))
+
+
+def _processor_time() -> float:
+    """Of this process, and of those below it, finished ones too, in seconds."""
+    # The times of workers that ended are with the process that started them, which runs on.
+    below = (child.cpu_times() for child in psutil.Process().children())
+    return time.process_time() + sum(t.user + t.system + t.children_user + t.children_system for t in below)
 
 
 Work = tuple[Callable[[], object], float, int]

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+import pyloudnorm
 import pytest
 import torch
 
@@ -15,9 +17,27 @@ def test_the_reference_tone_has_its_reference_loudness() -> None:
     assert loudness(wav, 48_000) == pytest.approx(-3.01, abs=0.1)
 
 
+@pytest.mark.parametrize("rate", [11_025, 22_050, 44_100])
+@pytest.mark.parametrize("seconds", [0.05, 0.4, 0.47, 3.0])
+def test_the_loudness_is_that_of_pyloudnorm(rate: int, seconds: float) -> None:
+    wav = torch.randn(2, round(seconds * rate), generator=torch.Generator().manual_seed(1))
+    wav *= torch.linspace(-5, 0, wav.shape[1]).exp() * 0.1
+    whole = wav.repeat(1, 1 + round(0.4 * rate) // wav.shape[1])[:, : max(wav.shape[1], round(0.4 * rate))]
+    expected = pyloudnorm.Meter(rate).integrated_loudness(whole.numpy().T.astype(np.float64))
+    assert loudness(whole, rate) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("target", [-60.0, -23.0])
+def test_the_loudness_after_is_what_the_amplified_sound_measures(target: float) -> None:
+    # Quiet enough that its second half passes the gate of -70 LUFS only when it is amplified.
+    wav = torch.cat([tone(2, 22_050, amplitude=0.0009), tone(2, 22_050, amplitude=0.0004)], dim=1)
+    done = normalize_loudness(wav, 22_050, target)
+    assert done.loudness == pytest.approx(loudness(done.wav, 22_050), abs=1e-5)
+
+
 @pytest.mark.parametrize("target", [-30.0, -23.0, -16.0])
 def test_the_target_is_met(target: float) -> None:
-    wav, gain = normalize_loudness(tone(2, 22_050, amplitude=0.05), 22_050, target)
+    wav, gain, _ = normalize_loudness(tone(2, 22_050, amplitude=0.05), 22_050, target)
     assert loudness(wav, 22_050) == pytest.approx(target, abs=0.1)
     assert gain == pytest.approx(target - loudness(tone(2, 22_050, amplitude=0.05), 22_050), abs=0.1)
 
@@ -25,7 +45,7 @@ def test_the_target_is_met(target: float) -> None:
 def test_peaks_hold_the_gain_back() -> None:
     wav = tone(2, 22_050, amplitude=0.01)
     wav[0, 1000] = 0.5
-    loud, gain = normalize_loudness(wav, 22_050, -16.0)
+    loud, gain, _ = normalize_loudness(wav, 22_050, -16.0)
     assert float(loud.abs().max()) == pytest.approx(CEILING)
     assert gain == pytest.approx(20 * math.log10(CEILING / 0.5), abs=0.01)
 
@@ -33,8 +53,8 @@ def test_peaks_hold_the_gain_back() -> None:
 def test_silence_stays_silence() -> None:
     wav = torch.zeros(1, 22_050)
     assert loudness(wav, 22_050) == -math.inf
-    same, gain = normalize_loudness(wav, 22_050, -23.0)
-    assert same is wav and gain == 0
+    same, gain, level = normalize_loudness(wav, 22_050, -23.0)
+    assert same is wav and gain == 0 and level == -math.inf
 
 
 def test_a_clip_shorter_than_a_gating_block_has_a_loudness_too() -> None:

@@ -4,6 +4,7 @@ import resource
 
 import pytest
 import torch
+from torchaudio.transforms import Resample
 
 from tests.audio.signals import tone
 from utils.audio.resample import resample
@@ -14,6 +15,31 @@ def test_a_tone_stays_the_same_tone(rate: int) -> None:
     resampled = resample(tone(1, rate), rate, 22_050)
     assert resampled.shape == (1, 22_050)
     torch.testing.assert_close(resampled[:, 2_000:-2_000], tone(1, 22_050)[:, 2_000:-2_000], atol=1e-3, rtol=0)
+
+
+def _stock(rate: int, target: int) -> Resample:
+    return Resample(
+        rate,
+        target,
+        lowpass_filter_width=64,
+        rolloff=0.9475937167399596,
+        resampling_method="sinc_interp_kaiser",
+        beta=14.769656459379492,
+    )
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 44_100, 88_200])
+@pytest.mark.parametrize("count", [1, 999, 20_206, 20_480, 50_001])
+def test_several_samples_at_once_are_those_of_torchaudio_bit_for_bit(rate: int, count: int) -> None:
+    wav = torch.randn(1, count, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(resample(wav, rate, 22_050), _stock(rate, 22_050)(wav))
+
+
+@pytest.mark.parametrize("rate", [22_050, 44_100, 48_000])
+@pytest.mark.parametrize("count", [1, 440, 441, 442, 999, 50_001])
+def test_kernels_without_their_zeros_give_what_torchaudio_gives(rate: int, count: int) -> None:
+    wav = 0.2 * torch.randn(1, count, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(resample(wav, rate, 16_000), _stock(rate, 16_000)(wav), atol=1e-6, rtol=0)
 
 
 def test_what_lies_above_the_new_band_is_removed() -> None:

@@ -31,7 +31,7 @@ def test_the_probabilities_are_those_of_silero_vad(voice: torch.Tensor) -> None:
         expected = torch.cat([stock(chunk, VAD_RATE)[0] for chunk in whole.split(FRAME, dim=1)])
     found, _ = load_voice_activity()(voice)
     assert found.shape == expected.shape
-    assert torch.allclose(found, expected, atol=1e-4)
+    assert torch.allclose(found, expected, atol=2e-5)
     assert expected.max() > 0.9 and expected.min() < 0.1
 
 

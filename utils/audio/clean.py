@@ -50,6 +50,8 @@ class Cleaned:
     """Sample of the given audio that it begins with."""
     gain_db: float
     """Amplification."""
+    loudness: float | None = None
+    """In LUFS; None where loudness was not asked for."""
 
 
 def clean(wav: Tensor, sample_rate: int, cleaning: Cleaning) -> Cleaned:
@@ -64,13 +66,13 @@ def clean(wav: Tensor, sample_rate: int, cleaning: Cleaning) -> Cleaned:
         wav = wav - wav.mean()
     if cleaning.highpass is not None:
         wav = high_pass(wav, sample_rate, cleaning.highpass)
-    start, gain = 0, 0.0
+    start, gain, loudness = 0, 0.0, None
     if cleaning.trim:
         start, stop = sound_bounds(wav, sample_rate, lead_s=cleaning.lead_s, tail_s=cleaning.tail_s)
         wav = wav[:, start:stop]
     if cleaning.loudness is not None:
-        wav, gain = normalize_loudness(wav, sample_rate, cleaning.loudness)
-    return Cleaned(wav=wav, start=start, gain_db=gain)
+        wav, gain, loudness = normalize_loudness(wav, sample_rate, cleaning.loudness)
+    return Cleaned(wav=wav, start=start, gain_db=gain, loudness=loudness)
 
 
 def high_pass(wav: Tensor, sample_rate: int, frequency: float) -> Tensor:

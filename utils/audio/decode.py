@@ -170,7 +170,8 @@ def _parts(path: Path, blocks: Iterable[Block], sample_rate: int) -> Iterator[tu
 
 
 def _checked(path: Path, samples: NDArray[np.float32]) -> Tensor:
-    peak = float(np.abs(samples).max(initial=0.0))
+    # Not abs(), which copies; both are NaN where a sample is.
+    peak = max(float(samples.max(initial=0.0)), -float(samples.min(initial=0.0)))
     if not np.isfinite(peak):
         raise unreadable(path, "contains samples that are not finite (NaN or infinite)")
     if peak > LOUDEST:
@@ -361,12 +362,7 @@ def _collect(
         raise unreadable(path, "holds no samples")
     channels = np.concatenate(parts, axis=1)
     samples = channels[np.square(channels).sum(axis=1).argmax()] if len(channels) > 1 else channels[0]
-    peak = float(np.abs(samples).max())
-    if not np.isfinite(peak):
-        raise unreadable(path, "contains samples that are not finite (NaN or infinite)")
-    if peak > LOUDEST:
-        raise unreadable(path, f"has samples up to {peak:.0f}; floating-point audio must be between -1 and 1")
-    return torch.from_numpy(samples)[None], sample_rate
+    return _checked(path, samples), sample_rate
 
 
 def _chosen(block: Block, channel: Channel) -> Block:

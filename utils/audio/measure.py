@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchaudio import functional
 
+from utils.audio.spectrum import power_spectrogram
 from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import FRAME, VAD_RATE
 
@@ -50,16 +51,17 @@ def clipped_share(wav: Tensor) -> float:
         wav: mono audio as it was recorded, [1, T]: resampling rounds flat tops off.
     """
     samples = wav[0].numpy()
-    peak = float(np.abs(samples).max(initial=0.0))
-    if peak < 0.05:
-        return 0.0
-    clipped = np.abs(samples) >= 1 - _STEP
-    for side in (samples, -samples):
-        top = float(side.max())
-        # The other side of an asymmetric voice is not clipped just because it has a highest sample.
-        if top >= 0.05:
-            clipped = clipped | _in_runs(side >= top - _STEP)
-    return float(clipped.mean())
+    highest, lowest = float(samples.max(initial=0.0)), float(samples.min(initial=0.0))
+    tops = []
+    # The other side of an asymmetric voice is not clipped just because it has a highest sample.
+    if highest >= 0.05:
+        tops.append(samples >= highest - _STEP)
+    if lowest <= -0.05:
+        tops.append(samples <= lowest + _STEP)
+    clipped = [_in_runs(top) for top in tops if np.count_nonzero(top) >= _CLIPPED_RUN]
+    if max(highest, -lowest) >= 1 - _STEP:
+        clipped.append(np.abs(samples) >= 1 - _STEP)
+    return float(np.logical_or.reduce(clipped).mean()) if clipped else 0.0
 
 
 def speech_share(speech: Tensor) -> float:
@@ -111,19 +113,22 @@ def _noise_floor(wav: Tensor) -> float:
     """
     size = _BAND_WINDOW
     window = torch.hann_window(size)
-    spectrum = torch.stft(wav[0], size, size // 4, window=window, center=False, return_complex=True).abs().square()
-    bands = torch.nn.functional.avg_pool2d(spectrum[None, 1:], (8, 4), stride=(8, 1))[0]
-    floors = torch.quantile(bands, 0.05, dim=1) / _FLOOR_BIAS
+    spectrum = power_spectrogram(wav, window, size // 4, center=False)[0]
+    # Averaged over 8 lines, then over 4 frames: [F, bands].
+    frames = spectrum.T[:, 1:].unflatten(1, (-1, 8)).mean(dim=2).numpy()
+    bands = (frames[:-3] + frames[1:-2] + frames[2:-1] + frames[3:]) / 4
+    floors = np.quantile(bands, 0.05, axis=0) / _FLOOR_BIAS
     # Back to the power of a sample (Parseval): each band is 8 of the spectrum's lines, and these are half of all.
     return float(floors.sum()) * 8 * 2 / (size * float(window.square().sum()))
 
 
-def edge_levels(wav: Tensor, sample_rate: int) -> tuple[float, float]:
+def edge_levels(wav: Tensor, sample_rate: int, levels: NDArray[np.float64] | None = None) -> tuple[float, float]:
     """How loud a clip begins and ends, in dB below its speech: near 0 means that a word was cut.
 
     Args:
         wav: mono audio, [1, T].
         sample_rate: in Hz.
+        levels: its `frame_levels`, where they are known already.
 
     Returns:
         Level of the first and of the last 10 ms, a period of any but the lowest voices, relative to the loudest
@@ -131,7 +136,7 @@ def edge_levels(wav: Tensor, sample_rate: int) -> tuple[float, float]:
         by itself: what it rises by is then subtracted. So does one whose first samples are all but zero,
         such as a synthesizer's n: their level counts.
     """
-    loud = float(np.percentile(frame_levels(wav, sample_rate), 95))
+    loud = float(np.percentile(frame_levels(wav, sample_rate) if levels is None else levels, 95))
     return _beginning(wav, sample_rate, loud), _level(wav[:, -round(0.01 * sample_rate) :]) - loud
 
 
@@ -150,7 +155,7 @@ def _level(wav: Tensor) -> float:
     return 10 * math.log10(max(float(wav.double().square().mean()) if wav.numel() else 0.0, 1e-12))
 
 
-def fingerprint(wav: Tensor, sample_rate: int) -> Tensor:
+def fingerprint(wav: Tensor, sample_rate: int, levels: NDArray[np.float64] | None = None) -> Tensor:
     """A unit vector that copies of one recording share, whatever their loudness, format and rate: [16 * 24].
 
     Mel energies in dB over 24 equal stretches of time, without their mean per band: what an equalizer, another gain or
@@ -159,14 +164,13 @@ def fingerprint(wav: Tensor, sample_rate: int) -> Tensor:
     Args:
         wav: mono audio, [1, T]; silence at its edges is skipped, so that the stretches lie at the same places of both.
         sample_rate: in Hz, at least 8 000.
+        levels: its `frame_levels`, where they are known already.
     """
     size, stretches = 512, FINGERPRINT[1]
-    wav = torch.nn.functional.pad(_core(wav, sample_rate), (0, size))
-    spectrum = functional.spectrogram(
-        wav, 0, torch.hann_window(size), size, size // 2, size, power=2.0, normalized=False, center=True
-    )[0]
-    filters = _mel_filters(sample_rate, size)
-    mel = filters.T @ spectrum
+    levels = frame_levels(wav, sample_rate) if levels is None else levels
+    wav = torch.nn.functional.pad(_core(wav, sample_rate, levels), (0, size))
+    spectrum = power_spectrogram(wav, torch.hann_window(size), size // 2)[0]
+    mel = _mel_filters(sample_rate, size).T @ spectrum
     pooled = torch.nn.functional.adaptive_avg_pool1d(mel[None], stretches)[0]
     level = 10 * (pooled + 1e-9 * float(pooled.max()) + 1e-12).log10()
     level = level.clamp(min=float(level.max()) - 60)
@@ -179,10 +183,9 @@ def _mel_filters(sample_rate: int, size: int) -> Tensor:
     return functional.melscale_fbanks(size // 2 + 1, 100.0, 3_800.0, FINGERPRINT[0], sample_rate)
 
 
-def _core(wav: Tensor, sample_rate: int) -> Tensor:
+def _core(wav: Tensor, sample_rate: int, levels: NDArray[np.float64]) -> Tensor:
     """From the first to the last frame within 25 dB of the loudest: noise hardly moves where that begins."""
-    level = frame_levels(wav, sample_rate)
-    loud = np.flatnonzero(level >= np.percentile(level, 95) - 25)
+    loud = np.flatnonzero(levels >= np.percentile(levels, 95) - 25)
     hop = round(0.01 * sample_rate)
     return wav[:, int(loud[0]) * hop : (int(loud[-1]) + 2) * hop]
 

@@ -50,11 +50,13 @@ def sound_bounds(wav: Tensor, sample_rate: int, *, lead_s: float, tail_s: float)
 def frame_levels(wav: Tensor, sample_rate: int) -> NDArray[np.float64]:
     """Level of each frame in dB below full scale, [F]: 25 ms windows every 10 ms, silence is -120."""
     hop, window = round(_HOP_S * sample_rate), round(_WINDOW_S * sample_rate)
-    samples = wav[0].numpy().astype(np.float64)
-    energy = np.concatenate([[0.0], np.cumsum(np.square(samples))])
-    starts = np.arange(0, max(1, len(samples) - window + 1), hop)
-    stops = np.minimum(starts + window, len(samples))
-    power = (energy[stops] - energy[starts]) / np.maximum(1, stops - starts)
+    length = wav.shape[1]
+    starts = np.arange(0, max(1, length - window + 1), hop)
+    stops = np.minimum(starts + window, length)
+    # The zero at the end is what the last frame stops before.
+    energy = np.zeros(length + 1)
+    np.square(wav[0].numpy(), out=energy[:-1], dtype=np.float64)
+    power = np.add.reduceat(energy, np.stack([starts, stops], axis=1).ravel())[::2] / np.maximum(1, stops - starts)
     return 10 * np.log10(np.maximum(power, 1e-12))
 
 

@@ -3,9 +3,9 @@
 Shapes: N samples at 16 000 Hz, F = ceil(N / 512) frames of 32 ms.
 
 Weights and arithmetic are those of the silero-vad package (see its tinygrad_model.py); only the order of work differs.
-The recurrent cell runs frame by frame, but the convolutions, which take nearly all of the time, run on all frames
-together, also on those of several clips. The package itself is not imported, because that sets torch's threads for
-the whole process.
+The recurrent cell runs frame by frame, but for several clips at the same time; the convolutions run on all frames
+together. The spectrum is an FFT, not the convolution with its sines and cosines that the package has for it. The
+package itself is not imported, because that sets torch's threads for the whole process.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pad_sequence
 
 from utils.errors import UserError
 
@@ -25,6 +25,7 @@ VAD_RATE = 16_000
 FRAME = 512
 """Samples a frame at `VAD_RATE`: 32 ms."""
 _CONTEXT = 64
+_WINDOW = 256
 _BLOCK_FRAMES = 1_024
 """Frames at a time (33 s): bounds memory."""
 
@@ -44,7 +45,7 @@ class VoiceActivity(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stft_conv = nn.Conv1d(1, 258, 256, stride=128, bias=False)
+        self.window = nn.Buffer(torch.empty(_WINDOW))
         self.conv1 = nn.Conv1d(129, 128, 3, padding=1)
         self.conv2 = nn.Conv1d(128, 64, 3, stride=2, padding=1)
         self.conv3 = nn.Conv1d(64, 64, 3, stride=2, padding=1)
@@ -86,9 +87,9 @@ class VoiceActivity(nn.Module):
         padded = [F.pad(wavs[n], (_CONTEXT, -wavs[n].shape[1] % FRAME)) for n in short]
         frames = [wav[0].unfold(0, _CONTEXT + FRAME, FRAME) for wav in padded]
         sizes = [len(part) for part in frames]
-        encoded = pack_sequence(self._encode(torch.cat(frames)).split(sizes), enforce_sorted=False)
-        output, _ = self.lstm(encoded)
-        for n, size, part in zip(short, sizes, pad_packed_sequence(output)[0].unbind(1), strict=True):
+        # The cell looks back only, so what fills up the shorter clips changes nothing of them.
+        output, _ = self.lstm(pad_sequence(self._encode(torch.cat(frames)).split(sizes)))
+        for n, size, part in zip(short, sizes, output.unbind(1), strict=True):
             found[n] = self._speech(part[:size])
         return found
 
@@ -102,9 +103,10 @@ class VoiceActivity(nn.Module):
 
         The convolutions see 4 positions a frame at most: as matrix products they take a third of the time.
         """
-        windows = F.pad(frames[:, None], (0, _CONTEXT), mode="reflect")[:, 0].unfold(1, 256, 128)
-        spectrum = windows @ self.stft_conv.weight[:, 0].T
-        x = (spectrum[..., :129].square() + spectrum[..., 129:].square()).sqrt()
+        windows = F.pad(frames[:, None], (0, _CONTEXT), mode="reflect")[:, 0].unfold(1, _WINDOW, _WINDOW // 2)
+        spectrum = torch.fft.rfft(windows * self.window)
+        # Not abs, which guards against overflow and takes as long as all the rest.
+        x = (spectrum.real.square() + spectrum.imag.square()).sqrt()
         for conv in (self.conv1, self.conv2, self.conv3, self.conv4):
             taps = F.pad(x, (0, 0, 1, 1)).unfold(1, 3, conv.stride[0]).flatten(2)
             x = F.linear(taps, conv.weight.flatten(1), conv.bias).relu()
@@ -123,7 +125,9 @@ def load_voice_activity() -> VoiceActivity:
     # The package's other file, silero_vad_16k.safetensors, holds the weights of an earlier version.
     theirs = dict(torch.jit.load(_weights(), map_location="cpu")._model.state_dict())
     model = VoiceActivity()
-    model.load_state_dict({ours: theirs[name] for name, ours in _names().items()})
+    # Their spectrum's first basis function, the constant, is the window itself.
+    state = {"window": theirs["stft.forward_basis_buffer"][0, 0]}
+    model.load_state_dict(state | {ours: theirs[name] for name, ours in _names().items()})
     return model.eval().requires_grad_(False)
 
 
@@ -138,7 +142,7 @@ def _weights() -> Path:
 
 def _names() -> dict[str, str]:
     """{their tensor: ours}; a cell's weights are those of an LSTM of one layer."""
-    names = {"stft.forward_basis_buffer": "stft_conv.weight"}
+    names: dict[str, str] = {}
     for kind in ("weight", "bias"):
         names |= {f"encoder.{n}.reparam_conv.{kind}": f"conv{n + 1}.{kind}" for n in range(4)}
         names |= {f"decoder.rnn.{kind}_{side}": f"lstm.{kind}_{side}_l0" for side in ("ih", "hh")}

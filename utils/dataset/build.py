@@ -122,7 +122,8 @@ def build(
         )
         if change is None:
             _require_usable(made)
-        clips = [maker.check_again(clip) for clip in merge(old.clips, made)]
+        fresh = set(map(id, made))
+        clips = [clip if id(clip) in fresh else maker.check_again(clip) for clip in merge(old.clips, made)]
         if change is not None:
             _require_all(made, old.clips, clips)
         clips = _scored(clips, config, work, scorers, project, checks)

@@ -17,7 +17,8 @@ from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality import scorers as judges_module
 from utils.dataset.quality.measures import flag_clips
-from utils.dataset.quality.scorers import CROP_S, Scorers, has_dnsmos
+from utils.dataset.quality.scorers import CROP_S, Scorers, crops, has_dnsmos
+from utils.dataset.quality.speaker_encoder import FastSpeakerEncoder
 from utils.dataset.quality.vectors import packed
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.report import ClipReport, Report
@@ -92,6 +93,16 @@ def test_the_voice_is_heard_by_the_bases_own_speaker_encoder_and_once_only(
     monkeypatch.setattr(loading, "load_speaker_encoder", None)
     again = prepare(_measured(source, tmp_path / "out"))
     assert [clip.measures for clip in again.used] == [clip.measures for clip in report.used]
+
+
+@pytest.mark.parametrize("base", ["tiny", "starter"])
+def test_the_encoder_for_many_crops_gives_the_embeddings_of_the_bases_own(base: str) -> None:
+    wavs = crops(torch.cat([load_audio(clip.audio, DATASET_RATE) for clip in demo_clips(8)], dim=1))
+    assert len(wavs) > 8, "more than are embedded at once"
+    with torch.inference_mode():
+        expected = loading.load_speaker_encoder(find_base(base))(wavs.clone(), l2_norm=True)
+    found = FastSpeakerEncoder(loading.load_speaker_encoder(find_base(base)))(wavs)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
 def _page_and_report(output: Path) -> tuple[str, Report]:

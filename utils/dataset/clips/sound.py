@@ -8,15 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from utils.audio.clean import Cleaning, clean
+from utils.audio.clean import Cleaned, Cleaning, clean
 from utils.audio.decode import decode
 from utils.audio.denoise import denoise
 from utils.audio.loudness import loudness
 from utils.audio.measure import clipped_share, dc_offset, edge_levels, estimate_snr, fingerprint, speech_share
 from utils.audio.resample import resample
+from utils.audio.trim import frame_levels
 from utils.audio.voice_activity import VAD_RATE, load_voice_activity
 from utils.audio.write import to_pcm16, write_wav
 from utils.config import DATASET_RATE, MIN_CLIP_SECONDS, Channel
@@ -25,6 +28,7 @@ from utils.dataset.quality.vectors import packed
 from utils.dataset.storage.report import Span
 from utils.dataset.storage.work import short_hash
 from utils.errors import UserError
+from utils.hardware import keep_freed_memory
 
 VERSION = 2
 """Raised when the same settings would give other sound or other measures."""
@@ -116,6 +120,7 @@ class SoundMaker:
         Raises:
             OSError: the first wav cannot be written.
         """
+        _keep_memory()
         made: list[_Made] = []
         for task in tasks:
             try:
@@ -125,11 +130,11 @@ class SoundMaker:
                     raise
                 break
         if self.settings.quality:
-            finished = [clip for clip in made if clip.sound.wav_hash]
+            finished = [clip for clip in made if clip.cleaned]
             raws = [resample(clip.raw, DATASET_RATE, VAD_RATE) for clip in finished]
             for clip, speech in zip(finished, _voice_activity().of_clips(raws) if raws else [], strict=True):
                 clip.measure(speech)
-        scores = self.scorers.score({clip.sound.wav_hash: clip.wav for clip in made if clip.sound.wav_hash})
+        scores = self.scorers.score({clip.sound.wav_hash: clip.cleaned.wav for clip in made if clip.cleaned})
         return [
             {task.item: vars(clip.sound)}
             | {
@@ -163,7 +168,7 @@ class SoundMaker:
         sound = replace(sound, wav_hash=digest(pcm))
         write_wav(self.folder / f"{sound.wav_hash}.wav", pcm, DATASET_RATE)
         clipping = max(clipped_share(part) for part, _, _ in parts) if self.settings.quality else 0.0
-        return _Made(sound, wav, done.wav, clipping, noisy)
+        return _Made(sound, wav, done, clipping, noisy)
 
     def _decode(self, span: Span, lost_s: list[float]) -> tuple[Tensor, int, bool]:
         """A part's samples [1, N] at its own rate, the rate, and whether there was more than the longest clip takes."""
@@ -182,30 +187,42 @@ class SoundMaker:
 
 @dataclass
 class _Made:
-    """A clip on its way; a clip without a wav hash has no audio here."""
+    """A clip on its way; one that is not finished has no audio here."""
 
     sound: Sound
     raw: Tensor = field(default_factory=lambda: torch.empty(1, 0))
-    wav: Tensor = field(default_factory=lambda: torch.empty(1, 0))
+    cleaned: Cleaned | None = None
     clipping: float = 0.0
     noisy: Tensor | None = None
     """As it was before noise was removed."""
 
     def measure(self, speech: Tensor) -> None:
-        measures = {"clipping": self.clipping, **measure_sound(self.raw, self.wav, speech)}
+        assert self.cleaned is not None
+        levels = frame_levels(self.cleaned.wav, DATASET_RATE)
+        measures = {"clipping": self.clipping, **measure_sound(self.raw, self.cleaned, speech=speech, levels=levels)}
         if self.noisy is not None:
             measures["snr_before"] = estimate_snr(self.noisy, DATASET_RATE, speech)
         measures = {name: round(value, 4) for name, value in measures.items()}
-        self.sound = replace(self.sound, measures=measures, fingerprint=packed(fingerprint(self.wav, DATASET_RATE)))
+        found = packed(fingerprint(self.cleaned.wav, DATASET_RATE, levels))
+        self.sound = replace(self.sound, measures=measures, fingerprint=found)
 
 
 _voice_activity = cache(load_voice_activity)
+# Fresh pages for the same buffers of each clip took half of the time in which its loudness is measured.
+_keep_memory = cache(keep_freed_memory)
 
 
-def measure_sound(raw: Tensor, cleaned: Tensor, speech: Tensor) -> dict[str, float]:
-    """How good a clip's sound is: mono at 22 050 Hz, [1, N], before and after cleaning, and its voice activity, [F]."""
-    begins, ends = edge_levels(cleaned, DATASET_RATE)
-    level = loudness(cleaned, DATASET_RATE)
+def measure_sound(raw: Tensor, cleaned: Cleaned, *, speech: Tensor, levels: NDArray[np.float64]) -> dict[str, float]:
+    """How good a clip's sound is.
+
+    Args:
+        raw: mono at 22 050 Hz, [1, N], before cleaning.
+        cleaned: the clip after it.
+        speech: its voice activity, [F].
+        levels: `frame_levels` of the cleaned clip.
+    """
+    begins, ends = edge_levels(cleaned.wav, DATASET_RATE, levels)
+    level = loudness(cleaned.wav, DATASET_RATE) if cleaned.loudness is None else cleaned.loudness
     return {
         "dc": dc_offset(raw),
         "snr": estimate_snr(raw, DATASET_RATE, speech),

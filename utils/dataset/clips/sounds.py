@@ -7,12 +7,12 @@ from typing import Any
 
 from utils.audio.decode import load_audio
 from utils.config import DATASET_RATE
-from utils.dataset.clips.make_clip import ClipMaker
-from utils.dataset.clips.sound import SoundMaker
+from utils.dataset.clips.make_clip import ClipMaker, Draft
+from utils.dataset.clips.sound import SoundMaker, SoundTask
 from utils.dataset.quality.scorers import Scorers
 from utils.dataset.settings import Engine
 from utils.dataset.sources.recording import Recording
-from utils.dataset.storage.parallel import run_tasks
+from utils.dataset.storage.parallel import WORTH_PROCESSES, load_ahead, run_tasks
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work
 from utils.events.progress import ProgressFn
@@ -41,9 +41,15 @@ def make_sounds(
         OSError: a wav cannot be written.
         UserError: a process died.
     """
-    drafts = [maker.plan(recording) for recording in recordings]
-    # Copies of a file share one task.
-    missing = {d.task.item: d.task for d in drafts if d.task is not None and maker.sound(d) is None}
+    drafts: list[Draft] = []
+    missing: dict[str, SoundTask] = {}
+    for recording in recordings:
+        drafts.append(maker.plan(recording))
+        if (task := drafts[-1].task) is not None and maker.sound(drafts[-1]) is None:
+            # Copies of a file share one task.
+            missing[task.item] = task
+            if len(missing) == WORTH_PROCESSES:
+                load_ahead(len(missing), workers=workers, engine=engine)
     done = _Count(len(drafts), progress)
     done.add(len(drafts) - len(missing))
     # Parts of one recording one after the other: what the system has just read is still in memory.

@@ -65,7 +65,7 @@ class Scorers:
             by_length[part.shape[1]].append(number)
         for numbers in by_length.values():
             # One call for all crops of a length: a call for each clip costs half as much again.
-            vectors = encoder(torch.cat([parts[n] for n in numbers]), l2_norm=True)
+            vectors = encoder(torch.cat([parts[n] for n in numbers]))
             for number, own in zip(numbers, vectors.split([len(parts[n]) for n in numbers]), strict=True):
                 found[number] = packed(own.mean(dim=0))
         return found
@@ -83,10 +83,9 @@ def _speaker_encoder(base: Path, fingerprint: str) -> Any:
     """A base's speaker encoder, loaded once a process: it takes longer than scoring ten clips."""
     from utils.bases.base import Base
     from utils.bases.loading import load_speaker_encoder
+    from utils.dataset.quality.speaker_encoder import FastSpeakerEncoder
 
-    encoder: Any = load_speaker_encoder(Base(base))
-    # Its convolutions then take a third less time on a CPU.
-    return encoder.to(memory_format=torch.channels_last)
+    return FastSpeakerEncoder(load_speaker_encoder(Base(base)))
 
 
 def crops(wav: Tensor) -> Tensor:

@@ -13,7 +13,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import forkserver
 from multiprocessing.connection import wait as wait_for
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +30,7 @@ _CHUNK = 8
 """Tasks handed over at a time: their results are what a kill may cost."""
 _QUEUED = 2
 """Chunks a process has waiting, so that it never waits for the parent."""
-_WORTH_IT = 48
+WORTH_PROCESSES = 48
 """Fewer tasks are done sooner than processes start: each loads torch first."""
 _MOST = 8
 """Processes that are started by themselves: each takes about 0.3 GB."""
@@ -42,7 +44,14 @@ def num_processes(tasks: int, wanted: int | None, cpus: int) -> int:
     """How many processes the tasks are worth; 1 is this one."""
     if wanted is not None:
         return max(1, min(wanted, tasks))
-    return 1 if tasks < _WORTH_IT else min(cpus, _MOST)
+    return 1 if tasks < WORTH_PROCESSES else min(cpus, _MOST)
+
+
+def load_ahead(tasks: int, *, workers: int | None, engine: Engine = "local") -> None:
+    """Start loading what processes need, while more tasks are still being found; `run_tasks` with as many needs it."""
+    if engine == "local" and sys.platform != "win32" and num_processes(tasks, workers, usable_cpus()) > 1:
+        _context()
+        forkserver.ensure_running()
 
 
 def run_tasks(
@@ -76,12 +85,16 @@ def run_tasks(
         for chunk in chunks:
             yield list(chunk), function(chunk)
         return
+    with ProcessPoolExecutor(processes, mp_context=_context(), initializer=_begin_worker) as pool:
+        yield from _in_pool(pool, function, chunks, processes)
+
+
+def _context() -> BaseContext:
     context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
         # Loaded once and shared by all: less memory than a copy in each.
         context.set_forkserver_preload(["utils.dataset.clips.sound"])
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker) as pool:
-        yield from _in_pool(pool, function, chunks, processes)
+    return context
 
 
 def _in_pool(

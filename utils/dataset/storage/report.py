@@ -231,9 +231,10 @@ class Report:
         Raises:
             OSError: the disk is full or not writable.
         """
-        clips = [asdict(clip) | {"seconds": round(clip.seconds, 3)} for clip in self.clips]
+        # Not asdict, which copies all that is in them.
+        clips = [vars(clip) | {"seconds": round(clip.seconds, 3)} for clip in self.clips]
         content = {"totals": self.totals, "settings": self.settings, "clips": clips, "splits": self.splits}
-        path.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+        path.write_text(json.dumps(content, ensure_ascii=False, indent=1, default=vars), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Self:
