@@ -123,7 +123,9 @@ def _prepare(config: DemoConfig, voice: Path, progress: ProgressFn) -> "Report":
 def _export(config: DemoConfig, progress: ProgressFn) -> Path:
     from utils.inference.export import export_model
 
-    return export_model(ExportConfig(project=config.project, output=config.output), progress=progress)
+    # Not compared with the base here: the last stage does so, with more sentences.
+    settings = ExportConfig(project=config.project, output=config.output, compare=False)
+    return export_model(settings, progress=progress)
 
 
 def _with_bars(stage: Callable[[ProgressFn], Result]) -> Result:
