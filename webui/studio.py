@@ -20,6 +20,7 @@ from webui.logs import Logs
 from webui.monitor import Monitor
 from webui.pages import OpenPages
 from webui.takes import TakeWatch
+from webui.text.catalog import SOURCE
 
 if TYPE_CHECKING:
     from webui.security import Access
@@ -96,4 +97,6 @@ class Studio:
 
     def _release_speech(self) -> str:
         """Training and speaking do not share a GPU, nor the memory of a small computer."""
-        return text.RELEASED if self.desk.release(text.RELEASE_REASON) else ""
+        # Takes keep the reason on disk, for readers of any language: the page translates it where it shows the take.
+        reason = text.TEXTS[SOURCE]["RELEASE_REASON"]
+        return text.RELEASED if self.desk.release(reason) else ""

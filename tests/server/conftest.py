@@ -3,10 +3,12 @@
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,16 +59,31 @@ class Server:
         return int(self.metric("resident_bytes"))
 
 
+@contextmanager
+def ctrl_c_inherited() -> Iterator[None]:
+    """Processes that are started meanwhile react to Ctrl-C as at a prompt.
+
+    A shell script starts its background jobs with SIGINT ignored, and every process below them inherits that. The
+    server leaves it as it is: its exit status after Ctrl-C is then 0, as of a process that nobody interrupted.
+    """
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
 def start_server(output: Path, *flags: str, env: dict[str, str] | None = None) -> Server:
     """Start a server on a free port and wait until its model is loaded."""
     command = [sys.executable, "-m", "utils.cli.speech_server", "--output", str(output), "--port", "0", *flags]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
-    )
+    with ctrl_c_inherited():
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+        )
     assert process.stdout is not None
     said, deadline = "", time.monotonic() + START_S
     while "Listening on" not in said:

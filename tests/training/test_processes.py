@@ -131,7 +131,11 @@ MODEL_FAULTS = {
 """What befalls the model of one process, or what it was made from."""
 
 
-def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fault_step: int, output: Path) -> None:
+Fault = str | Callable[[int], None]
+"""Name of a fault, or a function of the test's module that gets the number of the process."""
+
+
+def take_part(rank: int, world: int, port: int, flags: list[str], fault: Fault, fault_step: int, output: Path) -> None:
     """In a process of its own: the real command as a launcher starts it, with a fault in one of them."""
     os.chdir(output)
     log_file = os.open(output / f"process-{rank}.log", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
@@ -146,7 +150,9 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fa
         if rank == world - 1 and services.trainer.num_steps == fault_step:
             FAULTS[fault]()
 
-    if fault in MODEL_FAULTS:
+    if not isinstance(fault, str):
+        fault(rank)
+    elif fault in MODEL_FAULTS:
         MODEL_FAULTS[fault](rank)
     else:
         loop_module.log_step = then_fault
@@ -154,7 +160,7 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: str, fa
 
 
 def start(
-    processes: ForkServerContext, project: Project, *flags: str, fault: str = "", step: int = 0, world: int = WORLD
+    processes: ForkServerContext, project: Project, *flags: str, fault: Fault = "", step: int = 0, world: int = WORLD
 ) -> list[BaseProcess]:
     """Begin to train in two processes, or another number."""
     with socket.socket() as free:

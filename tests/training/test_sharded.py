@@ -1,12 +1,17 @@
 """Weights that are cut among processes train like whole ones, go on exactly, and leave the same model."""
 
+import math
 import os
 import signal
+import socket
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from tests.training.test_processes import (
     RATE,
@@ -26,6 +31,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.training.optimizer.sharding import part_of, read_parts, save_parts
 from utils.training.run import fine_tune
 
 RATES = ("--learning-rate", str(RATE))
@@ -167,3 +173,42 @@ def test_one_process_keeps_everything_and_says_so(project: Project) -> None:
     run = fine_tune(config_of(project, num_epochs=1, shard=True, device="cpu"))
     proof = events_of(run.folder, "optimizations")[-1]["switches"]["shard"]
     assert (proof["state"], proof["reason"]) == ("off", "one process keeps everything")
+
+
+PARTS = {"one_row": (1, 4), "two_rows": (2, 3), "bias": (5,), "uneven": (7, 2), "even": (64, 8)}
+"""Shapes of moments, of which some have fewer rows than there are processes."""
+
+
+def write_or_read(rank: int, world: int, port: int, folder: Path, is_reading: bool) -> None:
+    """In a process of its own."""
+    store = dist.TCPStore("127.0.0.1", port, world, is_master=rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+    mesh = init_device_mesh("cpu", (world,))
+    whole = {name: torch.arange(math.prod(shape) * 1.0).reshape(shape) for name, shape in PARTS.items()}
+    placed = {
+        name: distribute_tensor(torch.zeros(tensor.shape), mesh, [Shard(0)], src_data_rank=None)
+        for name, tensor in whole.items()
+    }
+    if is_reading:
+        found = read_parts(folder, placed.get)
+        assert found.keys() == PARTS.keys()
+        for name, tensor in whole.items():
+            assert torch.equal(found[name].full_tensor(), tensor), name
+    else:
+        save_parts(folder, {name: part_of(tensor, placed[name]) for name, tensor in whole.items()})
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_parts_of_three_processes_are_read_by_any_number(processes: ForkServerContext, tmp_path: Path) -> None:
+    for world, is_reading in ((3, False), (1, True), (2, True), (4, True)):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        arguments = (world, port, tmp_path / "optimizer", is_reading)
+        children = [processes.Process(target=write_or_read, args=(rank, *arguments)) for rank in range(world)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join(120)
+        assert [child.exitcode for child in children] == [0] * world

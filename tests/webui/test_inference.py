@@ -21,6 +21,7 @@ from webui.handlers import compare, evaluation, inference, training
 from webui.handlers.speech_form import read_settings
 from webui.interface import create_ui
 from webui.studio import Studio
+from webui.text.catalog import speaking
 
 
 @pytest.fixture
@@ -216,6 +217,18 @@ def test_training_unloads_the_model_and_the_user_is_told(studio, project):
     assert said == [text.RELEASED] and studio.desk.worker.state == "off"
     assert ended(take).message == text.RELEASE_REASON
     assert [free() for free in studio.before_training] == [""]
+
+
+def test_a_stopped_take_keeps_no_language_and_is_shown_in_each(studio, project):
+    take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
+    until(take, lambda now: bool(now.sentences))
+    with speaking("es"):
+        assert [free() for free in studio.before_training] == [text.TEXTS["es"]["RELEASED"]]
+    assert ended(take).message == text.TEXTS["en"]["RELEASE_REASON"], "whoever reads it later may speak another one"
+    for code in ("en", "es"):
+        with speaking(code):
+            shown = inference.show_take(studio, form(take=take.id))["inference.status"]
+            assert text.TEXTS[code]["RELEASE_REASON"] in shown
 
 
 def test_what_a_user_typed_stays_text(studio, project):

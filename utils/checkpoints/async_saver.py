@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,34 +38,41 @@ class Snapshot:
     best_loss: float | None
     """Evaluation loss of these weights when they are the best so far."""
     parts: Path | None = None
-    """Moments that all processes have written, where weights are cut among them."""
+    """Moments that all processes have written, where weights are sharded among them."""
+    is_copy: bool = False
+    """Whether the tensors are in memory of their own, which training does not change."""
 
     @property
-    def num_bytes(self) -> int:
-        return sum(map(num_bytes, self.files.values())) + (size_of(self.parts) if self.parts else 0)
+    def memory_bytes(self) -> int:
+        """What its tensors take in memory; parts are on the disk already."""
+        return sum(map(num_bytes, self.files.values()))
+
+    @property
+    def disk_bytes(self) -> int:
+        """What a checkpoint of it takes on the disk, but for small files."""
+        return self.memory_bytes + (size_of(self.parts) if self.parts else 0)
 
     def copied(self) -> "Snapshot":
         """The same in memory of its own, on the CPU."""
-        return Snapshot(
-            step=self.step,
-            files={
-                file: {
-                    name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-                    for name, tensor in tensors.items()
-                }
-                for file, tensors in self.files.items()
-            },
-            state=self.state,
-            best_loss=self.best_loss,
-            parts=self.parts,
-        )
+        if self.is_copy:
+            return self
+        files = {
+            file: {
+                name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+                for name, tensor in tensors.items()
+            }
+            for file, tensors in self.files.items()
+        }
+        return replace(self, files=files, is_copy=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What came of a save."""
 
-    snapshot: Snapshot
+    step: int
+    best_loss: float | None
+    """As in `Snapshot`."""
     last: Path | None
     best: Path | None
     error: Exception | None
@@ -107,20 +114,22 @@ class Saver:
 
     @property
     def wants_retry(self) -> bool:
-        """Whether the newest save failed some time ago."""
-        return self.failure is not None and time.monotonic() - self._tried > RETRY_S
+        """Whether the newest save failed some time ago; not while another one is under way or its outcome unknown."""
+        is_settled = not self._outcomes and (self._thread is None or not self._thread.is_alive())
+        return self.failure is not None and is_settled and time.monotonic() - self._tried > RETRY_S
 
-    def save(self, snapshot: Snapshot, *, wait: bool = False) -> None:
+    def save(self, snapshot: Snapshot, *, wait: bool = False, begun: float | None = None) -> None:
         """Write a checkpoint.
 
         Args:
-            snapshot: live tensors; copied before this returns, unless it waits.
+            snapshot: live tensors are copied before this returns, unless it waits.
             wait: return when it is written.
+            begun: when training began to wait for it, by `time.perf_counter`; now when not given.
         """
-        begun = time.perf_counter()
-        self._join()
+        begun = time.perf_counter() if begun is None else begun
+        self.join()
         self._tried = time.monotonic()
-        if wait or snapshot.num_bytes > MEMORY_SHARE * memory().available_bytes:
+        if wait or not (snapshot.is_copy or snapshot.memory_bytes <= MEMORY_SHARE * memory().available_bytes):
             self._write(snapshot, begun, None)
         else:
             copy = snapshot.copied()
@@ -130,21 +139,36 @@ class Saver:
             self._thread.start()
         self.waited_s += time.perf_counter() - begun
 
-    def fail(self, snapshot: Snapshot, error: OSError) -> None:
-        """Report a save that failed before there was something to write."""
-        self._join()
+    def fail(self, step: int, error: NotSaved, *, begun: float) -> None:
+        """Report a save that failed before there was something to write.
+
+        Args:
+            step: of the checkpoint.
+            error: why.
+            begun: when training began to wait for it, by `time.perf_counter`.
+        """
+        self.join()
         self._tried = time.monotonic()
+        took_s = time.perf_counter() - begun
+        self.waited_s += took_s
         self._outcomes.append(
             Outcome(
-                snapshot=snapshot,
+                step=step,
+                best_loss=None,
                 last=None,
                 best=None,
-                error=self._checkpoints.not_saved(snapshot.step, error),
-                save_s=0.0,
-                waited_s=0.0,
+                error=error,
+                save_s=took_s,
+                waited_s=took_s,
                 num_bytes=0,
             )
         )
+
+    def join(self) -> None:
+        """Wait for what is being written; its outcome is reported by `poll`."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
 
     def poll(self) -> list[Path]:
         """Tell what came of saves since the last call.
@@ -166,19 +190,14 @@ class Saver:
     def finish(self) -> list[Path]:
         """Wait for what is being written; then as `poll`."""
         begun = time.perf_counter()
-        self._join()
+        self.join()
         self.waited_s += time.perf_counter() - begun
         return self.poll()
-
-    def _join(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
 
     def _write(self, snapshot: Snapshot, begun: float, waited_s: float | None) -> None:
         """Runs beside training: touches nothing of this object but the list of outcomes."""
         last, best, error = None, None, None
-        size = snapshot.num_bytes
+        size = snapshot.disk_bytes
         try:
             last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state, parts=snapshot.parts)
             if snapshot.best_loss is not None:
@@ -188,7 +207,8 @@ class Saver:
         save_s = time.perf_counter() - begun
         self._outcomes.append(
             Outcome(
-                snapshot=snapshot,
+                step=snapshot.step,
+                best_loss=snapshot.best_loss,
                 last=last,
                 best=best,
                 error=error,
@@ -199,15 +219,15 @@ class Saver:
         )
 
     def _report(self, outcome: Outcome) -> None:
-        step = outcome.snapshot.step
+        step = outcome.step
         times = {"save_s": outcome.save_s, "waited_s": outcome.waited_s, "bytes": outcome.num_bytes}
         if outcome.last is not None:
             self._log.write("checkpoint", step=step, path=str(outcome.last), what="last", **times)
             self.saved_step = step
         if outcome.best is not None:
-            assert outcome.snapshot.best_loss is not None
+            assert outcome.best_loss is not None
             self._log.write("checkpoint", step=step, path=str(outcome.best), what="best")
-            self.best_loss = outcome.snapshot.best_loss
+            self.best_loss = outcome.best_loss
         before = self.failure
         self.failure = outcome.error if isinstance(outcome.error, NotSaved) else None
         if self.failure is not None and before is None:
@@ -215,9 +235,10 @@ class Saver:
             self._log.warn(
                 f"{self.failure.what.rstrip()}; the newest checkpoint {kept}. Training goes on and saves again as soon "
                 f"as it can: {self.failure.fix}",
-                source="disk",
+                source=self.failure.source,
                 step=step,
                 saved_step=self.saved_step,
             )
         elif before is not None and self.failure is None:
-            self._log.warn(f"saving works again: step {step} is saved", source="disk", step=step, saved_step=step)
+            message = f"saving works again: step {step} is saved"
+            self._log.warn(message, source=before.source, step=step, saved_step=step)

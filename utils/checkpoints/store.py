@@ -42,6 +42,8 @@ from utils.model.weights import State, read_weights, write_weights
 
 log = logging.getLogger(__name__)
 
+PARTS = f"{ASIDE}parts-"
+"""Prefix of a folder of parts that are to become a checkpoint's."""
 SMALL_FILES_BYTES = 2**20
 """Space for everything of a checkpoint but its tensors."""
 
@@ -55,6 +57,15 @@ def num_bytes(tensors: Tensors) -> int:
 
 class NotSaved(UserError):
     """A checkpoint could not be written; those before it are as they were."""
+
+    source = "disk"
+    """What the run's log names as the cause."""
+
+
+class OutOfMemoryInSave(NotSaved):
+    """A process has no memory for what it does for a checkpoint."""
+
+    source = "memory"
 
 
 class Checkpoints:
@@ -71,8 +82,29 @@ class Checkpoints:
         self.keep = keep
 
     def parts_folder(self, step: int) -> Path:
-        """Where processes write their parts of the moments before `write_last`; a leftover is cleared away."""
-        return self.folder / f"{ASIDE}parts-{step:08d}"
+        """Where processes write their parts of the moments before `write_last`."""
+        return self.folder / f"{PARTS}{step:08d}"
+
+    def clear_parts(self) -> None:
+        """Remove parts that no checkpoint has taken; only while nothing is being saved.
+
+        Raises:
+            OSError: the system does not allow it.
+        """
+        for parts in self.folder.glob(f"{PARTS}*"):
+            shutil.rmtree(parts)
+
+    def require_room(self, size: int) -> None:
+        """Do nothing where the disk has room for a checkpoint: one that cannot end is not begun.
+
+        Args:
+            size: bytes of its tensors.
+
+        Raises:
+            OSError: there is no room, as the disk would say once it is full.
+        """
+        if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
     def write_last(
         self, step: int, files: Mapping[str, Tensors], state: dict[str, Any], *, parts: Path | None = None
@@ -190,9 +222,7 @@ class Checkpoints:
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
             self._clear()
-            # Nothing is begun that cannot end: fail as the disk would, but before it is full.
-            if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
+            self.require_room(size)
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
             fill(aside)

@@ -10,16 +10,13 @@ import torch
 from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 
-from utils.checkpoints.async_saver import Snapshot
-from utils.checkpoints.layout import OPTIMIZER_FILE
-from utils.errors import UserError
 from utils.performance_utils import timing, useful_flops
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
-from utils.training.optimizer.sharding import gathered, save_parts
+from utils.training.optimizer.agreement import AgreedError
 from utils.training.peers import ProcessLost
-from utils.training.restore import files_of
-from utils.training.state import RunState, Services, best_loss_at
+from utils.training.saving import finish_saving, is_save_due, require_saved, save, writer_says
+from utils.training.state import RunState, Services
 from utils.training.trainer import Losses, StepResult
 
 log = logging.getLogger(__name__)
@@ -31,7 +28,7 @@ MEMORY_SECONDS = 5.0
 """Time between two memory events."""
 
 
-class ClipLost(UserError):
+class ClipLost(AgreedError):
     """A recording could not be read in the middle of a run."""
 
 
@@ -39,31 +36,48 @@ def fit(state: RunState, services: Services) -> End:
     """Train until the last epoch, a limit or a request to stop; whatever is trained by then is saved.
 
     Raises:
-        UserError: the numbers went wrong for good, a recording is gone, a process does not answer, or the end could
-            not be saved.
+        UserError: the numbers went wrong for good, a recording is missing, a process does not answer, memory ran out,
+            or the end could not be saved.
     """
     try:
         with services.peers.limited():
             ended = train_epochs(state, services)
+        with services.peers.named():
+            save_end(state, services)
     except ClipLost:
         # The weights are sound: nothing but the unread clip is missing.
         save(state, services, wait=True)
         # A launcher that sees one process end with a fault ends the others, also in the middle of their save.
         services.trainer.accelerator.wait_for_everyone()
         raise
+    except AgreedError:
+        finish_saving(services)
+        services.peers.part()
+        raise
     except ProcessLost:
-        # Weights and place are those of the last step that all have taken; of cut ones a part is lost with it.
+        # Weights and position are those of the last step that all have taken.
         services.trainer.discard()
-        if not services.is_sharded:
+        if services.is_sharded:
+            # A part of the weights is lost: the newest checkpoint is what was on its way to the disk.
+            finish_saving(services)
+        else:
             save(state, services, wait=True)
         services.peers.part()
         raise
+    return ended
+
+
+def save_end(state: RunState, services: Services) -> None:
+    """Have what was trained on the disk.
+
+    Raises:
+        AgreedError: it could not be saved.
+    """
     # What is under way may be the end already.
     services.sampling.poll(services.saver.finish())
     if writer_says(services, services.saver.saved_step != services.trainer.num_steps):
         save(state, services, wait=True)
     require_saved(services)
-    return ended
 
 
 def train_epochs(state: RunState, services: Services) -> End:
@@ -94,7 +108,7 @@ def train_epochs(state: RunState, services: Services) -> End:
                 host.begin("checkpoint")
                 save(state, services)
             host.begin("data")
-        losses = evaluate(services)
+        losses = evaluate(state, services)
         # Before the first step that was not skipped there is nothing to log.
         if services.switches_logged:
             log_switches(services, loader)
@@ -119,11 +133,12 @@ def end_wanted(services: Services) -> End:
     return "signal" if stop else "hours" if late else ""
 
 
-def evaluate(services: Services) -> Losses | None:
+def evaluate(state: RunState, services: Services) -> Losses | None:
     """Losses over the evaluation set; None when the run was asked to stop meanwhile: then it is evaluated on resuming.
 
     Raises:
         ClipLost: a process cannot read one of the clips.
+        AgreedError: there is too little memory for it; what was trained is saved.
     """
     lost: list[str] = []
 
@@ -135,8 +150,13 @@ def evaluate(services: Services) -> Losses | None:
                 return
             yield batch
 
-    with timing("evaluation"):
-        losses = services.recovery.evaluate(batches)
+    try:
+        with timing("evaluation"):
+            losses = services.recovery.evaluate(batches)
+    except AgreedError:
+        # The weights are sound, and an epoch may have passed since they were saved.
+        save(state, services, wait=True)
+        raise
     require_readable(services, lost)
     (stop,) = services.trainer.any_process(services.stop.number is not None)
     return None if stop else losses
@@ -275,73 +295,6 @@ def note_evaluation(state: RunState, services: Services, losses: Losses) -> None
         services.sampling.poll(services.saver.finish())
     if loss < services.saver.best_loss:
         state.candidate = [step, loss]
-
-
-def is_save_due(services: Services) -> bool:
-    """Whether enough steps or minutes have passed since the last save, or one that failed should be tried again."""
-    every, minutes = services.config.checkpoint_every, services.config.checkpoint_minutes
-    by_steps = every > 0 and services.trainer.num_steps % every == 0
-    by_time = minutes > 0 and services.saver.minutes_since >= minutes
-    return by_steps or writer_says(services, by_time or services.saver.wants_retry)
-
-
-def writer_says(services: Services, flag: bool) -> bool:
-    """What the process that writes finds; where weights are cut, all of them know it, as they save together."""
-    return any(services.trainer.any_process(flag and services.is_writer)) if services.is_sharded else flag
-
-
-def save(state: RunState, services: Services, *, wait: bool = False) -> None:
-    """Begin to write the checkpoint a run can resume from, or wait until it is written.
-
-    Weights of the best evaluation become the best on disk with it, also when an earlier save of them failed.
-    """
-    if not (services.is_writer or services.is_sharded):
-        return
-    step, trainer = services.trainer.num_steps, services.trainer
-    files, parts, failure = files_of(trainer.gpt, trainer.optimizer), None, None
-    if services.is_sharded:
-        parts, moments = services.checkpoints.parts_folder(step), files.pop(OPTIMIZER_FILE)
-        files = {name: gathered(tensors, keep=services.is_writer) for name, tensors in files.items()}
-        try:
-            save_parts(parts, moments)
-        except OSError as error:
-            failure = error
-    if not services.is_writer:
-        return
-    values = state.to_json()
-    values |= {"trainer": trainer.state(), "recovery": services.recovery.state()}
-    values |= {"skipped": services.divergence.num_skipped, "plan": services.loaders.plan_of(state.epoch)}
-    values |= {"global_micro_batches": services.loaders.global_micro_batches}
-    snapshot = Snapshot(
-        step=step,
-        files=files,
-        state=values | {"settings": services.settings},
-        best_loss=best_loss_at(step, state.candidate),
-        parts=parts,
-    )
-    if failure is None:
-        services.saver.save(snapshot, wait=wait)
-    else:
-        services.saver.fail(snapshot, failure)
-
-
-def require_saved(services: Services) -> None:
-    """Wait for the last save.
-
-    Raises:
-        UserError: the run's end is not on the disk.
-    """
-    services.sampling.poll(services.saver.finish())
-    if services.saver.failure is not None:
-        kept = services.saver.saved_step
-        raise UserError(
-            what=f"training has come to step {services.trainer.num_steps}, but "
-            f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: "
-            f"{services.saver.failure.what}",
-            where=services.saver.failure.where,
-            fix=f"{services.saver.failure.fix}, then continue with --resume, the steps since are trained again: "
-            f"{services.resume_command}",
-        ) from services.saver.failure
 
 
 def require_readable(services: Services, lost: list[str]) -> None:

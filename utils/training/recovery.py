@@ -18,6 +18,7 @@ from utils.errors import UserError
 from utils.performance_utils import is_out_of_memory
 from utils.project.advice import RESUME
 from utils.training.data.batches import Batch
+from utils.training.optimizer.agreement import AgreedError
 from utils.training.optimizer.gradient_sum import OutOfMemoryInRun
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
@@ -143,7 +144,7 @@ class Recovery:
                 is_own = self._require_memory_fault(error)
                 if not self.trainer.can_accumulate:
                     # Not tried again: with gradient release some weights may have moved.
-                    raise UserError(
+                    raise AgreedError(
                         what=f"out of memory at step {self.trainer.num_steps + 1}, and gradients cannot be accumulated",
                         where=str(self.trainer.device),
                         fix="resume with a smaller --batch-size or --gradient-checkpointing full, or free memory that "
@@ -216,7 +217,7 @@ class Recovery:
         clips = max(shortage.clips for shortage in shortages if shortage.rank is not None)
         largest, where = min(clips, self.max_eval_clips or clips), self._where(shortages)
         if largest == 1:
-            raise UserError(
+            raise AgreedError(
                 what=f"out of memory while evaluating a single clip{where.words}",
                 where=f"step {self.trainer.num_steps}",
                 fix="lower max_audio_length, or free memory that other programs use",
@@ -253,11 +254,11 @@ class Recovery:
         self.forced_checkpointing = True
 
 
-def _too_large(shortages: list[Shortage]) -> UserError:
+def _too_large(shortages: list[Shortage]) -> AgreedError:
     longest = max(
         (shortage for shortage in shortages if shortage.rank is not None), key=lambda shortage: shortage.seconds
     )
-    return UserError(
+    return AgreedError(
         what=f"out of memory with one clip in a micro-batch and gradient checkpointing on; the longest is "
         f"{longest.longest} with {longest.seconds:.1f} s",
         where="training step",

@@ -33,6 +33,7 @@ from utils.training.recovery import Recovery
 from utils.training.restore import resume_run, tidy_checkpoints
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
 from utils.training.samples import make_sampling
+from utils.training.saving import finish_saving
 from utils.training.settings import as_json, portable
 from utils.training.setup import Setup, set_up
 from utils.training.state import RunState, Services
@@ -215,7 +216,7 @@ def _failure_logged(services: Services) -> Iterator[None]:
         _write_end(services, "stopped", signal=services.stop.number)
         raise
     except BaseException as error:
-        _finish_saving(services)
+        finish_saving(services)
         message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         _write_end(services, "failed", error=message)
         raise
@@ -226,15 +227,6 @@ def _log_end(state: RunState, services: Services, ended: End) -> None:
         _write_end(services, "finished", best_loss=state.best_loss, reason=ended)
     else:
         _write_end(services, "stopped", signal=services.stop.number, reason=ended)
-
-
-def _finish_saving(services: Services) -> None:
-    """Let a save under way end: it is the newest checkpoint of a run that failed."""
-    try:
-        services.saver.finish()
-    except Exception:
-        # What ended the run is on its way to the user.
-        log.exception("the last save failed")
 
 
 def _write_end(services: Services, kind: str, **fields: object) -> None:

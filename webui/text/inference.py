@@ -1,6 +1,6 @@
 """Texts of tab 3, Inference."""
 
-from webui.text.catalog import _, ngettext
+from webui.text.catalog import _, engine_text, ngettext
 
 MODEL = _("Model")
 MODEL_HELP = _(
@@ -190,6 +190,15 @@ FAULTS = {
     "too long": _("longer than its text"),
     "late stop": _("may run on at its end"),
 }
+
+
+def take_message(message: str) -> str:
+    """What a take says of itself on disk, in the language of the page where the page knows the sentence.
+
+    Args:
+        message: in English, or as the engine made it.
+    """
+    return engine_text(message) if message else ""
 
 
 def model_name(kind: str, source: str, which: str, step: int | None) -> str:

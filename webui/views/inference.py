@@ -33,7 +33,7 @@ def take(found: Take, *, sound: str | None = None) -> Markup:
         " ",
         tag("span", " · ".join(facts), class_="small"),
     )
-    note = message("hint" if found.state in ("finished", "stopped") else "error", found.message)
+    note = message("hint" if found.state in ("finished", "stopped") else "error", text.take_message(found.message))
     pieces = _lines(found.lines) if many else _sentences(found.sentences)
     return tag("div", heading, note if found.message else None, pieces, class_="panel take", data_sound=sound)
 

@@ -1,4 +1,4 @@
-"""Weights, gradients and moments cut among processes by PyTorch's FSDP2, and moments that each process saves itself.
+"""Weights, gradients and moments sharded among processes by PyTorch's FSDP2; each process saves its own moments.
 
 Source: Zhao et al. 2023, "PyTorch FSDP"; `torch.distributed.fsdp.fully_shard` and `torch.distributed.checkpoint`.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from accelerate import Accelerator
@@ -22,14 +23,24 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt
 from utils.performance_utils import is_out_of_memory
+from utils.training.optimizer.agreement import (
+    AgreedError,
+    out_of_memory,
+    process_named,
+    require_everywhere,
+    require_memory,
+)
 from utils.training.optimizer.gradient_sum import BucketSum, GradientSum
+
+FOR_EVALUATION = "gathering the weights for evaluation"
+FOR_CHECKPOINT = "gathering the weights for a checkpoint"
 
 
 class ShardedSum(GradientSum):
-    """Cuts a model's weights along their first dimension; each process keeps and moves a part of each.
+    """Shards a model's weights along their first dimension; each process keeps and updates a part of each.
 
-    A block's weights are gathered for its pass and given back after it; what lies outside the blocks is gathered for
-    the whole step. Every micro-batch's gradients are summed at once: whole ones would have to be kept otherwise.
+    A block's weights are gathered for its pass and freed after it; what lies outside the blocks is gathered for the
+    whole step. Every micro-batch's gradients are summed at once: whole ones would have to be kept otherwise.
 
     Args:
         gpt: the model, on its device, the same in all processes; its parameters become DTensors.
@@ -45,8 +56,9 @@ class ShardedSum(GradientSum):
         fully_shard(gpt, mesh=mesh)
         self.model = gpt
         self.sent = {}
-        self._rank = accelerator.process_index
+        self._device = accelerator.device
         self._parts = [module for module in gpt.modules() if isinstance(module, FSDPModule)]
+        self._whole_bytes = _whole_bytes(gpt, list(gpt.gpt.h))
         for part in self._parts:
             # Losses are divided by the targets of all processes already. A mere sum is what gloo knows, too.
             part.set_gradient_divide_factor(1.0)
@@ -58,31 +70,37 @@ class ShardedSum(GradientSum):
         Raises:
             UserError: this process is out of memory: the others are in the middle of a pass that cannot go on.
         """
-        try:
+        with process_named("training on sharded weights, whose steps cannot be repeated"):
             passes()
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise UserError(
-                what=f"process {self._rank} is out of memory, and weights that are cut cannot be taken back",
-                where="--shard",
-                fix="resume from the newest checkpoint with a smaller --batch-size or --gradient-checkpointing full",
-            ) from error
         dist.all_reduce(sums)
         return sums
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """All weights are whole meanwhile: gathering within a pass needs as many passes in every process."""
-        for part in self._parts:
-            part.set_reshard_after_forward(False, recurse=False)
-            part.unshard()
+        """All weights are whole meanwhile: gathering within a pass needs as many passes in every process.
+
+        Raises:
+            AgreedError: a process has no memory for them; raised in all processes, before any of them gathers.
+            UserError: this process ran out of memory all the same.
+        """
+        # Next to all weights stands what is received of the part that is being gathered.
+        require_memory([*self._whole_bytes, max(self._whole_bytes)], self._device, FOR_EVALUATION)
+        with process_named(FOR_EVALUATION):
+            for part in self._parts:
+                part.set_reshard_after_forward(False, recurse=False)
+                part.unshard()
         try:
             yield
         finally:
             for part in self._parts:
                 part.reshard()
                 part.set_reshard_after_forward(part is not self.model, recurse=False)
+
+
+def _whole_bytes(gpt: nn.Module, blocks: Sequence[nn.Module]) -> list[int]:
+    """Bytes of the whole weights of each block, then of all that lies outside the blocks."""
+    each = [own_bytes(list(block.parameters()))[1] for block in blocks]
+    return [*each, own_bytes(list(gpt.parameters()))[1] - sum(each)]
 
 
 def make_gradient_sum(gpt: XttsGpt, accelerator: Accelerator, effective: TrainConfig) -> GradientSum | None:
@@ -95,13 +113,13 @@ def make_gradient_sum(gpt: XttsGpt, accelerator: Accelerator, effective: TrainCo
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether its weights are cut among processes."""
+    """Whether its weights are sharded among processes."""
     return isinstance(model, FSDPModule)
 
 
 @contextmanager
 def whole_weights(module: nn.Module) -> Iterator[None]:
-    """A module's weights are whole meanwhile, where they are cut; asked by all processes."""
+    """Gather a module's weights meanwhile, where they are sharded; all processes call this together."""
     if isinstance(module, FSDPModule):
         module.unshard()
     try:
@@ -112,7 +130,7 @@ def whole_weights(module: nn.Module) -> Iterator[None]:
 
 
 def part_of(whole: Tensor, like: Tensor) -> Tensor:
-    """A tensor cut as another one is, without asking other processes; unchanged where that one is whole."""
+    """A tensor sharded as another one is, without asking other processes; unchanged where that one is whole."""
     if not isinstance(like, DTensor) or isinstance(whole, DTensor):
         return whole
     return distribute_tensor(whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
@@ -124,31 +142,51 @@ def own_bytes(tensors: Sequence[Tensor]) -> tuple[int, int]:
     return sum(tensor.nbytes for tensor in own), sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """Cut tensors as whole ones on the CPU, one at a time; asked by all processes.
+def gathered(tensors: Mapping[str, Tensor], device: torch.device, *, keep: bool) -> dict[str, Tensor]:
+    """Gather sharded tensors one at a time, as copies in the machine's memory; all processes call this together.
 
     Args:
-        tensors: the same names in all of them.
+        tensors: the same names in all processes, sharded or whole.
+        device: where they are.
         keep: whether this process wants them; it gets an empty dict otherwise.
+
+    Raises:
+        AgreedError: a process has no memory for it; raised in all of them.
+        UserError: this process ran out of memory while the others went on.
     """
-    found = {}
+    largest = max((tensor.numel() * tensor.element_size() for tensor in tensors.values()), default=0)
+    # A tensor, and what is received of it.
+    require_memory([largest, largest], device, FOR_CHECKPOINT)
+    found: dict[str, Tensor] = {}
+    has_memory = True
     for name, tensor in tensors.items():
-        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        if keep:
-            found[name] = whole.detach().cpu()
+        with process_named(FOR_CHECKPOINT):
+            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach().clone()
+        if keep and has_memory:
+            try:
+                found[name] = whole.detach().cpu()
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                # The others wait for this process in the next tensor.
+                has_memory = False
+                found.clear()
         del whole
+    require_everywhere(has_memory, device, FOR_CHECKPOINT)
     return found
 
 
 def save_parts(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors, each process its own part; asked by all of them.
+    """Write tensors, each process its own part; all processes call this together.
 
     Args:
-        folder: made anew; on a disk that all processes share.
-        tensors: the same names in all processes, cut or whole.
+        folder: is created; on a disk that all processes share.
+        tensors: the same names in all processes, sharded or whole.
 
     Raises:
         OSError: a process cannot write; raised in all of them.
+        AgreedError: a process is out of memory; raised in all of them.
+        SystemExit: a process was asked a second time to stop; raised in all of them.
     """
     # As safetensors: the format's own index is a pickle, which a folder from elsewhere could fill with code.
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
@@ -157,9 +195,21 @@ def save_parts(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
         dcp.save(with_dimensions, storage_writer=writer)
     except CheckpointException as error:
-        faults = [fault for fault, _ in error.failures.values()]
-        known = next((fault for fault in faults if isinstance(fault, OSError)), None)
-        raise known or OSError(f"process {min(error.failures)} cannot write: {faults[0]}") from error
+        raise _fault_of(error) from error
+
+
+def _fault_of(error: CheckpointException) -> BaseException:
+    """What went wrong in the processes that could not write."""
+    faults = {rank: fault for rank, (fault, _) in sorted(error.failures.items())}
+    # torch takes a request to stop for a fault like any other.
+    if stop := next((fault for fault in faults.values() if not isinstance(fault, Exception)), None):
+        return stop
+    if known := next((fault for fault in faults.values() if isinstance(fault, OSError)), None):
+        return known
+    if short := [rank for rank, fault in faults.items() if is_out_of_memory(fault)]:
+        return out_of_memory(AgreedError, short, "writing a checkpoint")
+    rank, fault = next(iter(faults.items()))
+    return OSError(f"process {rank} cannot write: {fault}")
 
 
 def read_parts(folder: Path, like: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
@@ -167,7 +217,7 @@ def read_parts(folder: Path, like: Callable[[str], Tensor | None]) -> dict[str, 
 
     Args:
         folder: from `save_parts`; the number of processes may be another now.
-        like: gives an empty tensor, cut or whole, to be filled, by name; None leaves a name out.
+        like: gives an empty tensor, sharded or whole, to be filled, by name; None skips a name.
 
     Raises:
         UserError: the folder is missing or damaged.
@@ -176,9 +226,9 @@ def read_parts(folder: Path, like: Callable[[str], Tensor | None]) -> dict[str, 
     try:
         names = reader.read_metadata().state_dict_metadata
         found = {name: tensor for name in names if (tensor := like(name)) is not None}
-        is_cut = any(isinstance(tensor, DTensor) for tensor in found.values())
+        is_any_sharded = any(isinstance(tensor, DTensor) for tensor in found.values())
         filled = {name: tensor if tensor.ndim else tensor.reshape(1) for name, tensor in found.items()}
-        dcp.load(filled, storage_reader=reader, no_dist=not is_cut)
+        dcp.load(filled, storage_reader=reader, no_dist=not is_any_sharded)
     except (OSError, CheckpointException, SafetensorError, ValueError, RuntimeError) as error:
         raise UserError(
             what=f"the optimizer's moments cannot be read: {error}", where=str(folder), fix="name another checkpoint"
