@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -278,14 +278,19 @@ def _record(settings: Settings, limits: Limits, results: list[Result]) -> dict[s
         "system": log_system_info(),
         "versions": shown,
         "limits": asdict(limits),
-        "cells": {result.name: [_plain(one) for one in result.rounds] for result in results},
+        "cells": {result.name: _plain(result.rounds) for result in results},
         "table": [_title(settings, limits), *table(settings, limits, results).text().splitlines()],
         "markdown": table(settings, limits, results).markdown().splitlines(),
     }
 
 
-def _plain(one: Measurement) -> dict[str, Any]:
-    return {**asdict(one), "audio_per_second": one.audio_per_second}
+def _plain(rounds: Sequence[Measurement]) -> list[dict[str, Any]]:
+    """JSON values of a cell's rounds; what the switches did is left to the first one where later ones saw the same."""
+    found = [{**asdict(one), "audio_per_second": one.audio_per_second} for one in rounds]
+    for later in found[1:]:
+        if later["switches"] == found[0]["switches"]:
+            later["switches"] = {}
+    return found
 
 
 def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -63,7 +63,7 @@ def _convert(wav: Tensor, ratio: Fraction) -> Tensor:
 
 
 def _by_hops(wav: Tensor, ratio: Fraction, width: int) -> Tensor:
-    """As torchaudio's Resample, bit for bit with AVX2, with at least `_OUTPUTS` samples from each position of the filter bank.
+    """As torchaudio's Resample, bit for bit with AVX2, with at least `_OUTPUTS` samples from each hop of its filters.
 
     A convolution with one output channel, as from 44 100 to 22 050 Hz, uses an eighth of the vector unit or less.
     Copies of the kernels, each shifted by `ratio.denominator` samples, fill it; the added taps are zeros, so no sample
