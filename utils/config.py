@@ -89,7 +89,7 @@ class TrainConfig(Config):
     """Data type in which several processes send each other their gradients: none, as they are in float32; bf16, in half
     the bytes, rounded."""
     shard: bool = False
-    """Cut weights, gradients and moments among the processes (FSDP2) instead of keeping all in each."""
+    """Shard weights, gradients and moments among the processes (FSDP2) instead of keeping all in each."""
     rank_timeout: float = 30.0
     """Minutes that processes wait for one of them in training; then the run saves, ends and names it."""
     threads: int | None = None

@@ -1,4 +1,4 @@
-"""Weights that are cut among processes train like whole ones, go on exactly, and leave the same model."""
+"""Sharded weights train like whole ones, resume exactly, and leave the same model."""
 
 import math
 import os
@@ -65,7 +65,7 @@ def test_cut_weights_train_like_whole_ones(processes: ForkServerContext, project
     for kind, limit in (("step", 1e-5), ("eval", 1e-5)):
         mine, theirs = ([event["loss"] for event in events_of(run, kind)] for run in (cut, whole))
         assert mine == pytest.approx(theirs, rel=0, abs=limit if "bf16" not in more else 1e-3)
-    assert [event["buckets"] for event in events_of(cut, "started")] == ["gradients are cut among the processes"]
+    assert [event["buckets"] for event in events_of(cut, "started")] == ["gradients are sharded among the processes"]
     if "bf16" not in more:
         assert_same_weights(cut, whole)
 

@@ -93,7 +93,7 @@ class Recovery:
         return {"max_clips": self.max_clips, "max_eval_clips": self.max_eval_clips, "forced": self.forced_checkpointing}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore what `state` returned."""
         self.max_clips, self.max_eval_clips = state["max_clips"], state["max_eval_clips"]
         if state["forced"]:
             self._force_checkpointing()

@@ -152,7 +152,7 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     if "recovery" in saved:
         services.recovery.load_state(saved["recovery"])
         if services.is_sharded:
-            # Cut weights are gathered in each pass: processes must not split their batches into different numbers.
+            # Sharded weights are gathered in each pass: processes must not split their batches into different numbers.
             services.recovery.max_clips = None
     state = RunState.from_json(saved, data=data)
     # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would

@@ -114,7 +114,7 @@ class Services:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether the weights are cut among the processes, which then save together."""
+        """Whether the weights are sharded among the processes, which then save together."""
         return is_sharded(self.trainer.gpt)
 
     def total_steps(self, state: RunState) -> int:

@@ -59,7 +59,7 @@ class StepResult:
 
     @property
     def is_overflow(self) -> bool:
-        """Whether fp16 overflowed, which its scaler mends by itself."""
+        """Whether fp16 overflowed, which its scaler fixes by itself."""
         return self.skipped == OVERFLOW
 
 
@@ -137,7 +137,7 @@ class Trainer:
         return {"num_steps": self.num_steps, "scaler": self.scaler.state_dict()} | norm
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore what `state` returned."""
         self.num_steps = state["num_steps"]
         set_schedule(self.schedule, self.num_steps)
         if state["scaler"]:
@@ -243,7 +243,7 @@ class Trainer:
         if self.release is not None:
             self.release.note(grad_norm)
         elif not skipped:
-            # Not through the scaler, which would wait for the device to hear what the norm has told.
+            # Not through the scaler, which would wait for the device to read what the norm says.
             self.optimizer.step(scale=min(1.0, self.grad_clip_norm / (grad_norm + 1e-6)))
         self.scaler.update()
         # The schedule follows the place in the data, skipped or not, and so ends where the data ends.

@@ -2,7 +2,7 @@
 
 DistributedDataParallel sums each bucket of gradients as soon as it is full. A process that runs out of memory half-way
 would leave the others waiting in the next bucket: it adds zeros to all that it did not come to, and then all of them
-discard the step together. Weights that are cut among processes: see `utils.training.optimizer.sharding`.
+discard the step together. Sharded weights: see `utils.training.optimizer.sharding`.
 """
 
 from abc import ABC, abstractmethod

@@ -47,7 +47,7 @@ class ShardedSum(GradientSum):
         accelerator: the processes.
     """
 
-    buckets = "gradients are cut among the processes"
+    buckets = "gradients are sharded among the processes"
 
     def __init__(self, gpt: XttsGpt, accelerator: Accelerator) -> None:
         mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
