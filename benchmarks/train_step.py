@@ -278,13 +278,13 @@ def _record(settings: Settings, limits: Limits, results: list[Result]) -> dict[s
         "system": log_system_info(),
         "versions": shown,
         "limits": asdict(limits),
-        "cells": {result.name: _plain(result.rounds) for result in results},
+        "cells": {result.name: plain_rounds(result.rounds) for result in results},
         "table": [_title(settings, limits), *table(settings, limits, results).text().splitlines()],
         "markdown": table(settings, limits, results).markdown().splitlines(),
     }
 
 
-def _plain(rounds: Sequence[Measurement]) -> list[dict[str, Any]]:
+def plain_rounds(rounds: Sequence[Measurement]) -> list[dict[str, Any]]:
     """JSON values of a cell's rounds; what the switches did is left to the first one where later ones saw the same."""
     found = [{**asdict(one), "audio_per_second": one.audio_per_second} for one in rounds]
     for later in found[1:]:

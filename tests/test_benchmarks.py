@@ -15,7 +15,7 @@ from benchmarks.full_base import SIZES
 from benchmarks.limits import Limits, num_parameters
 from benchmarks.quality import compare
 from benchmarks.step_table import Result, Table
-from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier, main, measure_cell
+from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier, main, measure_cell, plain_rounds
 from tests.test_architecture import ROOT
 from utils.hardware.processor import cpu
 from utils.performance_utils import useful_flops
@@ -73,6 +73,12 @@ def measured(*, seconds: float, cpu_s: float, **other: Any) -> Measurement:
     return Measurement(
         **{"seconds": seconds, "cpu_s": cpu_s, "threads": 2, "peak_bytes": 2_000_000_000} | clips | other
     )
+
+
+def test_a_record_says_once_what_the_switches_did_in_all_rounds() -> None:
+    on, off = {"sdpa": {"state": "on"}}, {"sdpa": {"state": "off"}}
+    rounds = [measured(seconds=1.0, cpu_s=1.0, switches=switches) for switches in (on, on, off)]
+    assert [one["switches"] for one in plain_rounds(rounds)] == [on, {}, off]
 
 
 def make_table(device: str, *results: Result) -> Table:
