@@ -246,7 +246,7 @@ def test_saves_that_fail_are_reported_and_tried_again_by_all(processes: ForkServ
     flags = ("--num-epochs", "4", "--batch-size", "2", "--checkpoint-every", "2", "--shard")
     assert begin(processes, project, *flags, fault=trouble) == [2, 2], logs(project)
     folder = project.runs / "shared"
-    told = [(event["source"], event["step"], event["message"]) for event in events_of(folder, "warning")]
+    warned = [(event["source"], event["step"], event["message"]) for event in events_of(folder, "warning")]
     expected = [
         ("disk", 2, "the disk is full"),
         ("disk", 3, "saving works again"),
@@ -254,8 +254,8 @@ def test_saves_that_fail_are_reported_and_tried_again_by_all(processes: ForkServ
         ("memory", SHORT + 1, "saving works again"),
         ("disk", 8, "the disk is full"),
     ]
-    assert [one[:2] for one in told] == [one[:2] for one in expected], told
-    assert all(said.startswith(start_of) for (*_, said), (*_, start_of) in zip(told, expected, strict=True)), told
+    assert [one[:2] for one in warned] == [one[:2] for one in expected], warned
+    assert all(said.startswith(start_of) for (*_, said), (*_, start_of) in zip(warned, expected, strict=True)), warned
     saved = [event for event in events_of(folder, "checkpoint") if event["what"] == "last"]
     assert [event["step"] for event in saved] == [3, TWICE, TWICE, SHORT + 1]
     assert all(event["waited_s"] >= GATHER_S for event in saved), "gathering counts"

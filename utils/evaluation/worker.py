@@ -1,4 +1,4 @@
-"""What processes share that have models speak and measure them for another one, which waits for their only answer.
+"""Shared by processes that have models speak and measure the result: speaking, and one request with one answer.
 
 Shapes: N samples at 16 000 Hz.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from utils.model.voices import Voice
 
 USED = 0.9
-"""Of the time given: who waits would end this process before it has answered."""
+"""Share of the time given that is used: the waiting process ends this one when the time is over."""
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Spoken:
 
 def speak(synthesizer: "Synthesizer", texts: "Sequence[Sequence[Piece]]", *, voice: "Voice", seed: int) -> list[Spoken]:
     """Texts, each in pieces, as a model speaks them side by side, without guards."""
-    # Imported late: loading takes seconds, in which the end of who waits must be noticed.
+    # Imported late: loading takes seconds, in which the end of the waiting process must be noticed.
     import torch
 
     from utils.audio.resample import resample

@@ -6,6 +6,7 @@ find out, such as a full disk or too little memory, is therefore exchanged befor
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,8 @@ from accelerate.utils import gather_object
 
 from utils.errors import UserError
 from utils.performance_utils import is_out_of_memory
+
+Result = TypeVar("Result")
 
 LESS_MEMORY = "resume from the newest checkpoint with a smaller --batch-size or --gradient-checkpointing full"
 
@@ -43,7 +46,7 @@ def require_memory(sizes: Sequence[int], device: torch.device, doing: str) -> No
     Raises:
         AgreedError: a process cannot; raised in all of them.
     """
-    require_everywhere(_can(lambda: _reserve(sizes, device)), device, doing)
+    require_everywhere(in_memory(lambda: _reserve(sizes, device)) is not None, device, doing)
 
 
 def require_everywhere(has_memory: bool, device: torch.device, doing: str) -> None:
@@ -82,14 +85,14 @@ def process_named(doing: str) -> Iterator[None]:
         raise out_of_memory(UserError, [dist.get_rank()], doing) from error
 
 
-def _can(allocate: Callable[[], object]) -> bool:
+def in_memory(allocate: Callable[[], Result]) -> Result | None:
+    """What `allocate` gives; None where memory runs out."""
     try:
-        allocate()
+        return allocate()
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        return False
-    return True
+        return None
 
 
 def _reserve(sizes: Sequence[int], device: torch.device) -> list[torch.Tensor]:

@@ -25,6 +25,7 @@ from utils.model.gpt import XttsGpt
 from utils.performance_utils import is_out_of_memory
 from utils.training.optimizer.agreement import (
     AgreedError,
+    in_memory,
     out_of_memory,
     process_named,
     require_everywhere,
@@ -163,12 +164,10 @@ def gathered(tensors: Mapping[str, Tensor], device: torch.device, *, keep: bool)
         with process_named(FOR_CHECKPOINT):
             whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach().clone()
         if keep and has_memory:
-            try:
-                found[name] = whole.detach().cpu()
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                # The others wait for this process in the next tensor.
+            if (copy := in_memory(whole.detach().cpu)) is not None:
+                found[name] = copy
+            else:
+                # Not raised yet: the others wait for this process in the next tensor.
                 has_memory = False
                 found.clear()
         del whole
