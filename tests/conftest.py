@@ -1,5 +1,6 @@
 """What all tests share: no test touches the user's own base models, and tests that need a GPU skip without one."""
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -62,6 +63,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         for reason in filter(None, (MISSING[name]() for name in needed)):
             pytest.skip(reason)
+
+
+def pytest_collection_finish() -> None:
+    """Libraries and tests stay to the end: the garbage collector would look at their million objects each time."""
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -116,6 +116,7 @@ def amharic(tmp_path: Path) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_the_calls_of_published_guides_do_what_they_say(hub: HubServer, amharic: Project, tmp_path: Path) -> None:
     named = {"train": str(amharic.train_csv), "evaluate": str(amharic.eval_csv), "output": str(tmp_path / "output")}
     script = CALLS.format(root=str(ROOT), base=str(tmp_path / "bases" / "v2.0.2"), **named)

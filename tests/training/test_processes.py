@@ -263,7 +263,8 @@ def test_out_of_memory_in_one_process_is_answered_by_both(processes: ForkServerC
     assert_same_weights(shared, one.folder)
 
 
-@pytest.mark.parametrize("fault", ["hung inside", pytest.param("hung", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["hung inside", "hung"])
 def test_a_process_that_hangs_is_named_and_what_was_trained_is_saved(
     processes: ForkServerContext, project: Project, fault: str
 ) -> None:

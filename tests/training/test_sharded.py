@@ -78,6 +78,7 @@ def test_cut_weights_train_like_whole_ones(processes: ForkServerContext, project
     assert events_of(whole, "optimizations")[-1]["switches"]["shard"]["state"] == "off"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_exactly_and_with_fewer_processes_and_whole_weights(
     processes: ForkServerContext, project: Project
 ) -> None:

@@ -65,7 +65,9 @@ def undisturbed(tmp_path_factory) -> Path:
     return fine_tune(replace(settings_of(project), batch_size=2, dropout=0.1)).folder
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_the_step_writes_a_checkpoint_and_the_run_goes_on_as_if_undisturbed(
     project: Project, undisturbed: Path, number: int, status: int
 ) -> None:

@@ -296,7 +296,7 @@ def assert_harmless(page: Page) -> None:
     assert page.locator("img[src=x]").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_phone_shows_everything_without_scrolling_sideways(browser, address, scheme):
     phone = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
     phone.goto(address)

@@ -27,6 +27,7 @@ def app(tmp_path: Path):
         yield app
 
 
+@pytest.mark.slow
 def test_fifty_pages_are_all_answered_and_memory_stays(app: App) -> None:
     first = measure_poll(app, CLIENTS, seconds=6)
     second = measure_poll(app, CLIENTS, seconds=6)

@@ -39,6 +39,8 @@ new PerformanceObserver(list => {
 }).observe({ type: 'layout-shift', buffered: true })"""
 MAX_SHIFT = 0.05
 """How far what is seen moves while the page is filled; 0.1 to 0.9 without the page's care for it."""
+FILLED = [("data", "phone"), ("train", "desk")]
+"""Tabs that the quick tests fill, with the size of the screen."""
 KEYS = "() => [...document.querySelectorAll('[role=status]')].map(e => e.textContent).filter(t => /^common\\./.test(t))"
 
 
@@ -96,9 +98,15 @@ def test_every_tab_shows_its_action_and_the_console_stays_empty(browser: Browser
     page.close()
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["data", "train", "inference", "system"])
-def test_nothing_moves_while_the_page_is_filled(browser: Browser, address: str, size: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        pytest.param(name, size, marks=[] if (name, size) in FILLED else [pytest.mark.slow])
+        for name in ("data", "train", "inference", "system")
+        for size in SIZES
+    ],
+)
+def test_nothing_moves_while_the_page_is_filled(browser: Browser, address: str, name: str, size: str) -> None:
     """On a busy machine an answer may come after all that was waited for: only what moves each time is a fault."""
     shifts = []
     while len(shifts) < 3 and (not shifts or shifts[-1] >= MAX_SHIFT):
@@ -163,8 +171,15 @@ def test_speak_pressed_again_says_why_it_waits_and_stop_shows_the_end(browser: B
     page.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        ("phone", "light"),
+        ("desk", "dark"),
+        pytest.param("phone", "dark", marks=pytest.mark.slow),
+        pytest.param("desk", "light", marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_serious_keeps_people_out(browser: Browser, address: str, size: str, theme: str) -> None:
     """By axe-core, against WCAG 2.2 AA: names, roles, contrast and order of each tab."""
     script = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")

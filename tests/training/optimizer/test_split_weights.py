@@ -124,6 +124,7 @@ def test_a_run_learns_as_without_it_and_resumes_to_the_bit(project: Project) -> 
     assert all(torch.equal(mine[name], theirs[name]) and mine[name].dtype == torch.float32 for name in theirs)
 
 
+@pytest.mark.slow
 def test_with_lora_frozen_weights_are_split_and_what_is_saved_is_what_it_was(project: Project) -> None:
     settings = {"mixed_precision": "bf16", "lora_rank": 2, "grad_accumulation": 2, "schedule": "constant"}
     whole = run(project, num_epochs=2, **settings)
