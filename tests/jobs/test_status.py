@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
 
 import pytest
 
+import utils.jobs.job
 from tests.jobs.children import (
     FAILS,
     FINISHES,
@@ -26,7 +28,7 @@ from utils import jobs
 from utils.config import ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
-from utils.jobs.record import JOB_FILE, read_record
+from utils.jobs.record import JOB_FILE, JobRecord, read_record
 from utils.project.paths import Project
 
 
@@ -143,3 +145,18 @@ def test_a_full_disk_is_told_and_no_job_is_started(output: Path, monkeypatch: py
     with pytest.raises(UserError, match="the disk is full"):
         started(output, SILENT)
     assert jobs.running(output) == []
+
+
+def test_a_folder_that_is_removed_while_it_is_read_has_no_events(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = ended(started(output, FINISHES))
+    record = read_record(job.folder)
+
+    def removed(folder: Path) -> JobRecord | None:
+        shutil.rmtree(folder)
+        return record
+
+    monkeypatch.setattr(utils.jobs.job, "read_record", removed)
+    # As it was when somebody asked.
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    found = jobs.status(job.folder)
+    assert (found.kind, found.events_offset, found.alive) == ("train", 0, False)

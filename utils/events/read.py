@@ -5,6 +5,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,9 +25,7 @@ def read_events(path: Path, *, kind: str | None = None) -> Iterator[Event]:
         path: an events.jsonl; a missing file has no events.
         kind: only events of this kind.
     """
-    if not path.is_file():
-        return
-    with path.open("rb") as log_file:
+    with _opened(path) as log_file:
         for line in forward_lines(log_file):
             event = parse_event(line) if may_hold(line, kind) else None
             if event is not None and kind in (None, event["kind"]):
@@ -48,9 +47,7 @@ def tail(path: Path, count: int, *, kind: str | None = None, start: int = 0) -> 
 
 def last_lines(path: Path, count: int) -> list[str]:
     """The last lines of any text file, in their order and without line ends; a missing file has none."""
-    if not path.is_file():
-        return []
-    with path.open("rb") as text:
+    with _opened(path) as text:
         lines = islice(lines_backwards(text, end=_size(text)), count)
         return [line.decode("utf-8", errors="replace").rstrip("\r\n") for line in lines][::-1]
 
@@ -91,9 +88,7 @@ def events_backwards(path: Path, *, kind: str | None = None, start: int = 0, end
         start: first byte to look at.
         end: byte after the last one to look at; the file's end when not given.
     """
-    if not path.is_file():
-        return
-    with path.open("rb") as log_file:
+    with _opened(path) as log_file:
         for line in lines_backwards(log_file, start=start, end=_size(log_file) if end is None else end):
             event = parse_event(line) if may_hold(line, kind) else None
             if event is not None and kind in (None, event["kind"]):
@@ -155,5 +150,13 @@ class _Pieces:
             yield line
 
 
+def _opened(path: Path) -> BinaryIO:
+    """A log that is missing has no lines; its folder may be removed at any moment."""
+    try:
+        return path.open("rb")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return BytesIO()
+
+
 def _size(file: BinaryIO) -> int:
-    return os.fstat(file.fileno()).st_size
+    return file.seek(0, os.SEEK_END)

@@ -87,7 +87,11 @@ def status(folder: Path) -> Job:
         return _without_record(folder)
     process_alive = is_process_alive(record)
     path = folder / EVENTS_FILE
-    size = path.stat().st_size if path.is_file() else 0
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        # Nothing was logged yet, or the folder is being removed.
+        size = 0
     # A log that is shorter than it was has been replaced.
     offset = record.events_offset if record.events_offset <= size else 0
     events = tail(path, NUM_LAST_EVENTS, start=offset)
