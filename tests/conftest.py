@@ -68,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection_finish() -> None:
     """Libraries and tests stay to the end: the garbage collector would look at their million objects each time."""
     gc.freeze()
-    gc.set_threshold(10_000)
+    gc.set_threshold(10_000)  # what tests leave behind is small, and looked at less often
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

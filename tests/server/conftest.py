@@ -94,6 +94,7 @@ def start_server(output: Path, *flags: str, env: dict[str, str] | None = None) -
         said += line
     url = re.findall(r"http://\S+", said)[0]
     server = Server(process, url, output, said)
+    # One client: each loads all certificates.
     with httpx.Client(verify=False) as client:
         while client.get(f"{url}/health").json()["status"] != "ok":
             assert time.monotonic() < deadline

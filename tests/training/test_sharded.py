@@ -56,7 +56,7 @@ def losses_of(folder) -> list[float]:
         ),
     ],
 )
-def test_cut_weights_train_like_whole_ones(processes: ForkServerContext, project: Project, more) -> None:
+def test_sharded_weights_train_like_whole_ones(processes: ForkServerContext, project: Project, more) -> None:
     flags = ("--dropout", "0", "--eval-batch-size", "1", *RATES)
     assert begin(processes, project, *flags, *more, "--shard") == [0, 0], logs(project)
     cut = folder_of(project).rename(project.runs / "cut")

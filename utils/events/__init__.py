@@ -2,7 +2,7 @@
 
 from utils.events.follow import EventFollower
 from utils.events.newest import Newest
-from utils.events.read import Event, events_backwards, last_lines, number_of, parse_event, read_events, tail
+from utils.events.read import Event, events_backwards, last_lines, log_size, number_of, parse_event, read_events, tail
 from utils.events.series import Series, series
 from utils.events.write import FINAL, KINDS, EventWriter
 
@@ -16,6 +16,7 @@ __all__ = [
     "Series",
     "events_backwards",
     "last_lines",
+    "log_size",
     "number_of",
     "parse_event",
     "read_events",

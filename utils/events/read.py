@@ -45,6 +45,12 @@ def tail(path: Path, count: int, *, kind: str | None = None, start: int = 0) -> 
     return list(found)[::-1]
 
 
+def log_size(path: Path) -> int:
+    """Bytes of a log; a missing file has none."""
+    with _opened(path) as log_file:
+        return _size(log_file)
+
+
 def last_lines(path: Path, count: int) -> list[str]:
     """The last lines of any text file, in their order and without line ends; a missing file has none."""
     with _opened(path) as text:

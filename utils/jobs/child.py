@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from utils.errors import UserError
+from utils.events import log_size
 from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.heartbeat import beat
 from utils.jobs.job import Job, refuse_second, status
@@ -104,7 +105,6 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
         return
     if record is not None and status(folder).alive:
         raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
-    events = folder / EVENTS_FILE
     wanted = wanted_device(device)
     claim = Claim(wanted, output)
     with claim.lock():
@@ -120,7 +120,7 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
             device=wanted,
             spawned=False,
             started=time.time(),
-            events_offset=events.stat().st_size if events.is_file() else 0,
+            events_offset=log_size(folder / EVENTS_FILE),
             pid=identity.pid,
             create_time=identity.create_time,
             boot_time=identity.boot_time,

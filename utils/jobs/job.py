@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
-from utils.events import FINAL, number_of, read_events, tail
+from utils.events import FINAL, log_size, number_of, read_events, tail
 from utils.jobs.device import Claim
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import EVENTS_FILE, JOB_FILE, JobRecord, State, read_record
@@ -87,13 +87,8 @@ def status(folder: Path) -> Job:
         return _without_record(folder)
     process_alive = is_process_alive(record)
     path = folder / EVENTS_FILE
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        # Nothing was logged yet, or the folder is being removed.
-        size = 0
     # A log that is shorter than it was has been replaced.
-    offset = record.events_offset if record.events_offset <= size else 0
+    offset = record.events_offset if record.events_offset <= log_size(path) else 0
     events = tail(path, NUM_LAST_EVENTS, start=offset)
     final = final_event(events)
     state = (

@@ -14,7 +14,7 @@ from pathlib import Path
 from utils.checkpoints.resume import find_resume
 from utils.config import Config
 from utils.errors import UserError, disk_errors
-from utils.events import EventWriter
+from utils.events import EventWriter, log_size
 from utils.jobs.device import CPU, Claim, wanted_device
 from utils.jobs.environment import child_environment
 from utils.jobs.job import Job, jobs_folder, log_file, refuse_second, status
@@ -152,7 +152,6 @@ def _make_named(folder: Path) -> Path:
 
 
 def _new_record(kind: str, folder: Path, settings_file: str, device: str | None, command: Command) -> JobRecord:
-    events = folder / EVENTS_FILE
     return JobRecord(
         kind=kind,
         state="starting",
@@ -162,7 +161,7 @@ def _new_record(kind: str, folder: Path, settings_file: str, device: str | None,
         config=settings_file,
         device=device,
         started=time.time(),
-        events_offset=events.stat().st_size if events.is_file() else 0,
+        events_offset=log_size(folder / EVENTS_FILE),
     )
 
 
