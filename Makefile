@@ -31,7 +31,7 @@ $(RUNTIME): $(MADE) requirements.txt requirements.lock
 	$(PIP) -r requirements.txt -c requirements.lock
 	@touch $@
 
-$(DEV): $(RUNTIME) requirements-dev.txt requirements-shards.txt
+$(DEV): $(RUNTIME) requirements-dev.txt
 	$(PIP) -r requirements-dev.txt -c requirements.lock
 	@touch $@
 

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from utils.audio.resample import resample
 from utils.audio.riff import data_lengths
-from utils.audio.shards import shard_of, sound_source
 from utils.config import Channel
 from utils.errors import UserError
 
@@ -78,8 +77,7 @@ def decode(
     """The samples of a recording, as one channel.
 
     Args:
-        path: wav, flac, mp3, ogg, opus, m4a, aac, mp4, webm or aiff, or one in a shard; the content decides, not the
-            name.
+        path: wav, flac, mp3, ogg, opus, m4a, aac, mp4, webm or aiff; the content decides, not the name.
         start_s: where to begin, in seconds; what lies before is skipped, not decoded, where the format allows.
         max_seconds: decoding stops soon after this many seconds, so that an hour of sound costs no more
             memory than a clip; the result is then longer than this, but not complete.
@@ -204,8 +202,6 @@ def _announced(path: Path) -> float:
 
 
 def _check_file(path: Path) -> None:
-    if shard_of(path) is not None:
-        return  # whoever reads it there compares its checksum
     if not path.is_file():
         raise unreadable(path, "does not exist" if not path.exists() else "is not a file", fix="correct the path")
     if path.stat().st_size == 0:
@@ -220,7 +216,7 @@ def _check_file(path: Path) -> None:
 
 
 def _decode_soundfile(path: Path, start_s: float, max_seconds: float | None, channel: Channel) -> tuple[Tensor, int]:
-    with soundfile.SoundFile(sound_source(path)) as sound:
+    with soundfile.SoundFile(path) as sound:
         if sound.format == "RAW":
             # libsndfile takes some file names for headerless telephone audio, whatever the content.
             raise TypeError("headerless audio")

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from utils.audio.decode import unreadable
-from utils.audio.shards import sound_source
 from utils.config import DATASET_RATE
 
 _PREPARE_AGAIN = "prepare the dataset again"
@@ -17,10 +16,10 @@ def num_samples(path: Path) -> int:
     """Length of a wav in samples, from its header.
 
     Raises:
-        UserError: the file or its shard is missing, or not a sound file.
+        UserError: the file is missing or not a sound file.
     """
     try:
-        return int(soundfile.info(sound_source(path)).frames)
+        return int(soundfile.info(path).frames)
     except soundfile.LibsndfileError as error:
         raise unreadable(path, f"cannot be read ({error})", fix=_PREPARE_AGAIN) from error
 
@@ -29,7 +28,7 @@ def read_segment(path: Path, start: int, num_samples: int) -> Tensor:
     """Samples `start` to `start + num_samples` of a mono wav at 22 050 Hz.
 
     Args:
-        path: a wav of a prepared dataset, also in a shard.
+        path: a wav of a prepared dataset.
         start: first sample.
         num_samples: how many; all must exist.
 
@@ -37,11 +36,11 @@ def read_segment(path: Path, start: int, num_samples: int) -> Tensor:
         float32 in [-1, 1], shape [1, num_samples].
 
     Raises:
-        UserError: the file or its shard is missing or broken, is not such a wav, or is shorter than asked for.
+        UserError: the file is missing, is not such a wav, or is shorter than asked for.
     """
     assert start >= 0 and num_samples > 0, (start, num_samples)
     try:
-        with soundfile.SoundFile(sound_source(path)) as sound:
+        with soundfile.SoundFile(path) as sound:
             if sound.samplerate != DATASET_RATE or sound.channels != 1:
                 found = f"{sound.samplerate} Hz with {sound.channels} channels"
                 raise unreadable(path, f"is {found}, not {DATASET_RATE} Hz mono", fix=_PREPARE_AGAIN)

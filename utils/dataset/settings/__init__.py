@@ -21,8 +21,8 @@ class PrepareConfig(Config):
     project: str
     """Name of the voice; its folder below `output`."""
     input: Path
-    """Folder or zip with recordings and their transcripts or subtitles, a metadata CSV or JSONL, one recording, a
-    WebDataset (tars), or a Hugging Face dataset (Parquet files or a saved folder)."""
+    """Folder or zip with recordings and their transcripts or subtitles, a metadata CSV or JSONL, one recording, or
+    a Hugging Face dataset (Parquet files or a saved folder)."""
     language: str
     """Language of the transcripts, as a code: en, de, zh-cn, ..."""
     output: Path = Path("output")

@@ -83,7 +83,6 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     if is_corpus(source):
         found = _archive(source.absolute(), reading, unpack_corpus)
     elif source.is_dir():
-        # A tar beside recordings is somebody's copy of them.
         found = _folder(source, reading) or _corpora(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() == ".zip":
         found = _archive(source.absolute(), reading, unpack)
@@ -100,7 +99,7 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
 
 
 def _corpora(folder: Path, reading: ReadOptions) -> list[Recording]:
-    """What the tars and Parquet files directly in a folder hold; one that cannot be read is reported."""
+    """What the Parquet files directly in a folder hold; one that cannot be read is reported."""
     found: list[Recording] = []
     refused: list[UserError] = []
     corpora = corpora_in(folder)

@@ -21,7 +21,6 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from utils.audio.decode import load_audio
-from utils.audio.shards import check_shard, find, index_file, is_shard, shard_of
 from utils.config import DATASET_RATE
 from utils.dataset.storage.stamps import is_settled, now_ns, stamp
 from utils.errors import UserError
@@ -76,8 +75,7 @@ class AudioFiles:
         """
         name = str(path.absolute())
         if name not in self._seen:
-            shard = shard_of(path)
-            self._seen[name] = self._look(path, name) if shard is None else self._in_shard(path, shard)
+            self._seen[name] = self._look(path, name)
         return self._seen[name]
 
     def look(self, paths: list[Path], accelerator: Accelerator, progress: ProgressFn | None = None) -> None:
@@ -88,8 +86,7 @@ class AudioFiles:
         """
         if accelerator.num_processes == 1:
             return  # they are read as they are needed
-        # A shard is checked as a whole, by one process; its index then says what is in it.
-        paths = list(dict.fromkeys(shard_of(path) or path for path in paths))
+        paths = list(dict.fromkeys(paths))
 
         def look(own: Sequence[Path]) -> list[tuple[str, Seen, bool]]:
             found = []
@@ -120,15 +117,7 @@ class AudioFiles:
 
     def forget(self) -> None:
         """Free what was looked up so far; what is not saved is asked for anew by the next run."""
-        # Shards are few, and one that goes on in the next rows is not checked again.
-        self._seen = {name: seen for name, seen in self._seen.items() if is_shard(Path(name))}
-        self._news = {}
-
-    def _in_shard(self, path: Path, shard: Path) -> "Seen":
-        """What a shard's index says of a recording; the shard itself is read when it is new or changed."""
-        whole, entry = self.seen(shard), find(path)
-        facts = AudioFacts(content=f"{entry['content']:016x}", num_samples=int(entry["samples"]), is_native=True)
-        return Seen(whole.stamp, facts, whole.is_settled)
+        self._seen, self._news = {}, {}
 
     def _look(self, path: Path, name: str) -> "Seen":
         try:
@@ -136,7 +125,7 @@ class AudioFiles:
             known = self._kept.find(name, now)
             if known is not None:
                 return Seen(now, known, is_settled=True)
-            facts = _shard_facts(path) if is_shard(path) else read_facts(path)
+            facts = read_facts(path)
             found = Seen(now, facts, is_settled=is_settled(now, self._now))
         except OSError as error:
             what = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be opened: {error.strerror}"
@@ -220,16 +209,12 @@ def fitting(seen: list[int]) -> list[int]:
 
 
 def file_stamp(path: Path | bytes) -> list[int]:
-    """The stamp of a file, its number in 63 bits; of a shard, which is a `Path`, that of its index is part.
+    """The stamp of a file, its number in 63 bits.
 
     Raises:
         OSError: it cannot be asked.
     """
-    seen = fitting(stamp(path))
-    if isinstance(path, bytes) or not is_shard(path):
-        return seen
-    index = stamp(index_file(path))
-    return [seen[0] + index[0], max(seen[1], index[1]), max(seen[2], index[2]), seen[3]]
+    return fitting(stamp(path))
 
 
 def read_facts(path: Path) -> AudioFacts:
@@ -242,16 +227,6 @@ def read_facts(path: Path) -> AudioFacts:
     content = file_hash(path)[:16]
     num_samples, is_native = _measure(path)
     return AudioFacts(content=content, num_samples=num_samples, is_native=is_native)
-
-
-def _shard_facts(shard: Path) -> AudioFacts:
-    """That a shard is whole.
-
-    Raises:
-        UserError: it is not.
-    """
-    check_shard(shard)
-    return AudioFacts(content="0" * 16, num_samples=0, is_native=False)
 
 
 def start_time(folder: Path) -> int:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from utils.audio.shards import is_shard
 from utils.config import DATASET_RATE
 from utils.training.data.clips import TrainingClip
 from utils.training.data.columns import ENDS, map_column, part, part_sizes, ragged, release
@@ -171,14 +170,6 @@ class ClipList(Sequence[TrainingClip]):
         for end, folder in zip((ends[rows.start : rows.stop] - start).tolist(), folders, strict=True):
             yield self._prefixes[folder] + names[begin:end]
             begin = end
-
-    def files(self, rows: range) -> Iterator[bytes | Path]:
-        """The files in which the audio of some rows is: for those in a shard its `Path`."""
-        shards = [path if is_shard(path) else None for path in map(Path, self._folders)]
-        for folder, path in zip(
-            self.columns["folders"][rows.start : rows.stop].tolist(), self.paths(rows), strict=True
-        ):
-            yield shards[folder] or path
 
     @cached_property
     def _prefixes(self) -> list[bytes]:

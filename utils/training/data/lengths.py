@@ -8,7 +8,6 @@ import soundfile
 from numpy.typing import NDArray
 
 from utils.audio.decode import decode
-from utils.audio.shards import sound_source
 from utils.bases.amharic import language_tokenizer
 from utils.bases.base import Base
 from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
@@ -146,7 +145,7 @@ def _num_samples(audio: Path) -> int:
         UserError: the file is missing, cannot be read as sound, or is too short to train on.
     """
     try:
-        info = soundfile.info(sound_source(audio))
+        info = soundfile.info(audio)
         if info.format == "RAW":
             # libsndfile takes some file names for headerless telephone audio, whatever the content.
             raise TypeError("headerless audio")

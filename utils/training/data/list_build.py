@@ -17,7 +17,6 @@ import numpy as np
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from utils.audio.shards import shard_of
 from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, iter_manifest
 from utils.errors import UserError
@@ -75,15 +74,14 @@ def write_rows(
         The clips whose length does not fit; empty in all processes but the main one.
 
     Raises:
-        UserError: the manifest cannot be read, names files that do not exist, one of them is no sound, or a shard is
-            missing or broken.
+        UserError: the manifest cannot be read, names files that do not exist or one of them is no sound.
         OSError: the disk is full or not writable.
     """
     dropped, total, missing, first = Drops(), 0, 0, ""
     with ExitStack() as stack:
         rows = stack.enter_context(_Rows(folder)) if accelerator.is_main_process else None
         for block in _blocks(iter_manifest(csv), BLOCK):
-            lost = [clip.audio for clip in block if shard_of(clip.audio) is None and not clip.audio.is_file()]
+            lost = [clip.audio for clip in block if not clip.audio.is_file()]
             first = first or (lost[0].name if lost else "")
             total, missing = total + len(block), missing + len(lost)
             if missing:

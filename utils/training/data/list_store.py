@@ -17,7 +17,7 @@ import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,13 +163,11 @@ def _are_same(folder: Path, codes: Path, tasks: Sequence[range]) -> list[bool]:
     """Whether the recordings of rows have the stamps they had, in whichever process."""
     clips = ClipList.open(folder, codes)
     stamps = clips.columns["stamps"].reshape(-1, STAMP)
-    # The rows of a shard follow one another.
-    stamped = lru_cache(maxsize=1)(file_stamp)
     answers = []
     for rows in tasks:
         now = array("q")
-        for path in clips.files(rows):
-            now.extend(stamped(path))
+        for path in clips.paths(rows):
+            now.extend(file_stamp(path))
         answers.append(bool((np.array(now).reshape(-1, STAMP) == stamps[rows.start : rows.stop]).all()))
     return answers
 

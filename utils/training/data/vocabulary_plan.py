@@ -8,7 +8,6 @@ from pathlib import Path
 
 import soundfile
 
-from utils.audio.shards import sound_source
 from utils.bases.base import Base
 from utils.config import CODE_SAMPLES
 from utils.dataset.storage.manifest import read_manifest
@@ -175,6 +174,6 @@ class _Known:
 def _seconds(audio: Path) -> float:
     """Length by the file's header; 0 where it is unknown."""
     try:
-        return float(soundfile.info(sound_source(audio)).duration)
+        return float(soundfile.info(audio).duration)
     except (soundfile.LibsndfileError, TypeError):
         return 0.0
