@@ -1,37 +1,7 @@
-// The settings of tab 2: a box that filters them, and a mark at each that differs from its default.
+// The settings of tab 2: a mark at each that differs from its default.
 (() => {
   if (window.studioSettings) return
   const column = () => document.querySelector('#train-settings')
-  const show = (element, isShown) => {
-    if (isShown) element.style.removeProperty('display')
-    else element.style.setProperty('display', 'none', 'important')
-  }
-
-  // A setting is found by what stands at it: its label, its help, the choice that is shown.
-  const apply = words => {
-    let found = 0
-    for (const field of column().querySelectorAll('[id^="set-"], .switch, #recompute, #half')) {
-      const isFound = words.every(word => field.textContent.toLowerCase().includes(word))
-      show(field, isFound)
-      found += isFound
-    }
-    for (const group of column().querySelectorAll('.setting-group')) {
-      const isEmpty = [...group.querySelectorAll('[id^="set-"]')].every(field => field.style.display === 'none')
-      show(group, !isEmpty)
-    }
-    none.hidden = found > 0
-  }
-  let sought = []
-  const none = document.createElement('div')
-  none.role = 'status'
-  const filter = (query, ifNone) => {
-    none.textContent = ifNone
-    document.querySelector('#search-settings').append(none)
-    const words = sought = String(query ?? '').toLowerCase().split(/\s+/).filter(Boolean)
-    const closed = words.length ? column().querySelectorAll(':is(#all-settings, #more-optimizations) > button.label-wrap:not(.open)') : []
-    for (const button of closed) button.click()
-    apply(words)
-  }
 
   let lastSaid = '', setBy = {}
   const isSame = (one, other) => {
@@ -69,16 +39,15 @@
     })
     return ''
   }
-  // What lies behind a fold is not there before it opens: then it is filtered and marked like the rest.
+  // What lies behind a fold is not there before it opens: then it is marked like the rest.
   document.addEventListener('click', event => {
     if (!event.target.closest?.('#train-settings button.label-wrap')) return
     setTimeout(() => {
-      if (sought.length) apply(sought)
       if (lastMark) mark(...lastMark)
       // Its label names the button to copy, which comes first in it.
       const title = document.querySelector('#command [data-testid="block-info"]')
       if (title) document.querySelector('#command textarea').setAttribute('aria-label', title.textContent.trim())
     }, 100)
   })
-  window.studioSettings = { filter, mark }
+  window.studioSettings = { mark }
 })()

@@ -10,14 +10,9 @@ from webui.interface import create_ui
 SETTINGS = (
     "/train_start",
     "/train_recommend",
-    "/train_preflight",
     "/data_prepare",
     "/train_command",
-    "/train_fit",
     "/train_queue",
-    "/preset_save",
-    "/preset_apply",
-    "/train_apply_measured",
 )
 """These also take the settings of a command, which the docs refer to instead of repeating them."""
 

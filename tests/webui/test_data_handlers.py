@@ -9,17 +9,15 @@ import pytest
 from utils.bases import catalog
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.evaluation.settings import EvaluateConfig
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from utils.text.language_settings import LanguageConfig
 from webui import text
 from webui.change import TOAST
-from webui.handlers import data, evaluation, language, live
+from webui.handlers import data, language, live
 from webui.handlers import project as bar
 from webui.studio import Studio
 from webui.temporary import own_folder
-from webui.views import evaluation as evaluation_view
 from webui.views import language as language_view
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -213,58 +211,3 @@ def test_a_look_is_shown_before_and_after_and_its_letters_stay_text(project):
 def test_a_look_that_was_spoiled_says_so(project, content):
     (project.folder / "language.json").write_text(content)
     assert text.NO_READING in language_view.found(project)
-
-
-# Measures
-
-
-def test_measuring_is_a_job_of_the_chosen_models(studio, project, started):
-    form = {**NAME, "inference.measure": ["ready", "base", "../x"], "inference.num_sentences": 5}
-    evaluation.start(studio, form)
-    config = EvaluateConfig(project="maria", output=project.output, checkpoint="base,ready", num_sentences=5)
-    assert started == [("evaluate", config)]
-    for bad, said in (
-        ({"inference.measure": []}, "no model is selected"),
-        ({"inference.measure": "base"}, "no model is selected"),
-        ({"inference.num_sentences": 1}, "num_sentences is 1"),
-    ):
-        with pytest.raises(UserError, match=said):
-            evaluation.start(studio, {**form, **bad})
-    assert len(started) == 1
-
-
-def test_measures_are_a_table_with_a_column_for_each_model(project):
-    assert text.NOTHING_MEASURED in evaluation_view.found(project)
-    models = [
-        {"name": name, "summary": {"retrieval": value, "cer": None, "loop": 0.25}}
-        for name, value in (("base", 0.5), (EVIL, 1.0))
-    ]
-    values = {
-        "made": "2026-01-01T10:00:00+0000",
-        "num_sentences": 4,
-        "models": models,
-        "missing": {"cer": "no Whisper"},
-    }
-    folder = project.folder / "evaluation" / "20260101-100000-1-000"
-    folder.mkdir(parents=True)
-    (folder / "evaluation.json").write_text(json.dumps(values))
-    shown = evaluation_view.found(project)
-    for words in (
-        "<td>50%</td><td>100%</td>",
-        "<td>25%</td><td>25%</td>",
-        "<td>-</td>",
-        "no Whisper",
-        "2026-01-01 10:00",
-    ):
-        assert words in shown
-    assert "<img" not in shown
-    (folder / "evaluation.json").write_text('{"models": 3}')
-    assert text.UNREADABLE_MEASURES in evaluation_view.found(project)
-
-
-def test_the_page_names_the_measures_that_are_taken():
-    from utils.cli.evaluate import ROWS
-
-    assert {name: words[1:] for name, words in ROWS.items()} == {
-        name: words[1:] for name, words in text.MEASURES.items()
-    }

@@ -17,7 +17,7 @@ from utils.speech.takes import Take, find_take, list_takes
 from webui import text
 from webui.change import TOAST
 from webui.fields import fields_of
-from webui.handlers import compare, evaluation, inference, training
+from webui.handlers import compare, inference, training
 from webui.handlers.speech_form import read_settings
 from webui.interface import create_ui
 from webui.studio import Studio
@@ -333,8 +333,8 @@ def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stoppe
     monkeypatch.setattr(jobs, "attach", lambda _: SimpleNamespace(wait=lambda _: None))
     config = TrainConfig(project="voice", output=project.output, base="tiny")
     monkeypatch.setattr(training, "training_config", lambda *_: config)
-    asked = form() | {"train.run": "", "inference.measure": ["base"], "inference.num_sentences": 5}
-    for handler in (training.start, training.resume, training.preflight, evaluation.start):
+    asked = form() | {"train.run": ""}
+    for handler in (training.start, training.resume):
         take = studio.desk.submit(project, ["slow"], model="base/tiny", settings=SpeechSettings())
         until(take, lambda take: bool(take.sentences))
         monkeypatch.setattr(jobs, "start", refused)

@@ -11,7 +11,6 @@ import pytest
 from utils.jobs import Job
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import JobRecord, write_record
-from utils.project.measured_switches import MeasuredRow, MeasuredSwitches
 from utils.project.paths import NO_PROJECT
 from utils.project.projects import ProjectSettings, create_project
 from webui import text
@@ -241,39 +240,6 @@ def test_the_state_of_jobs_that_have_ended_is_read_once(tmp_path, monkeypatch):
     with log.open("a", encoding="utf-8") as file:
         file.write(step(4))
     assert status.status(studio, "maria")["jobs"][0]["done"] == 4, "it went on, and the very next answer says so"
-
-
-def test_the_rows_of_a_preflight_are_shown_while_it_runs_and_after_it_was_cancelled(tmp_path: Path) -> None:
-    job = Job(
-        folder=tmp_path,
-        kind="preflight",
-        state="running",
-        message="",
-        host=host_name(),
-        command=(),
-        device=None,
-        pid=None,
-        process_alive=False,
-        started=None,
-        ended=None,
-    )
-    project = create_project("maria", tmp_path, ProjectSettings(language="en", base="tiny"))
-    studio = Studio(output=tmp_path)
-    job.log.write_text("loading clips\n", encoding="utf-8")
-    before = str(live._preflight(studio, project, [job])["train.measured"])
-    assert text.MEASURED not in before and "loading clips" not in before
-    row = MeasuredRow(name="<SDPA>", settings={"sdpa": True}, step_s=1.25, audio_per_second=2.0, peak_bytes=3 * 10**9)
-    broken = MeasuredRow(name="compile", settings={}, fault="no compiler")
-    MeasuredSwitches(rows=(row, broken), left=7).save(project)
-    for seen in (job, dataclasses.replace(job, state="stopped")):
-        updates = live._preflight(studio, project, [seen])
-        shown = str(updates["train.measured"])
-        assert text.rows_left(7) in shown and "1.25" in shown and "3.0 GB" in shown and "no compiler" in shown
-        assert "<SDPA>" not in shown and updates["train.apply_measured"].properties == {"visible": False}
-    MeasuredSwitches(rows=(row, broken), best=0).save(project)
-    updates = live._preflight(studio, project, [dataclasses.replace(job, state="finished")])
-    assert text.BEST_ROW in str(updates["train.measured"])
-    assert updates["train.apply_measured"].properties == {"visible": True}
 
 
 def shown_properties(updates: dict, name: str) -> dict:

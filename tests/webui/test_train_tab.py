@@ -1,4 +1,4 @@
-"""Tab 2 in a real browser: what a run says of itself, presets, the command, the filter and the marks of settings."""
+"""Tab 2 in a real browser: what a run says of itself, the command and the marks of settings."""
 
 import dataclasses
 import json
@@ -99,24 +99,8 @@ def test_a_run_says_what_it_sees_beside_its_progress(page: Page) -> None:
 
 @pytest.mark.browser
 @pytest.mark.programs
-def test_settings_are_found_by_words_of_their_label_or_help(page: Page) -> None:
-    expect(page.locator("#set-patience")).to_be_hidden()
-    page.locator("#search-settings textarea").fill("early stopping")
-    expect(page.locator("#set-patience")).to_be_visible()
-    expect(page.locator("#train-settings #set-num-workers")).to_be_hidden()
-    expect(page.locator("#set-batch-size")).to_be_hidden()
-    shot(page, "train-search")
-    page.locator("#search-settings textarea").fill("no such thing")
-    expect(page.get_by_text(text.NO_SETTING)).to_be_visible()
-    page.locator("#search-settings textarea").fill("")
-    expect(page.locator("#train-settings #set-num-workers")).to_be_visible()
-    expect(page.locator("#set-batch-size")).to_be_visible()
-    expect(page.get_by_text(text.NO_SETTING)).to_be_hidden()
-
-
-@pytest.mark.browser
-@pytest.mark.programs
 def test_changed_settings_are_marked_with_who_set_them_and_their_default(page: Page) -> None:
+    page.locator("#all-settings > button.label-wrap").click()
     mark = page.locator("#set-seed .setting-mark")
     expect(mark).to_have_text("from the latest run · default: 1")
     page.locator("#set-seed input").fill("8")
@@ -138,36 +122,6 @@ def test_the_command_is_that_of_the_form_and_goes_when_the_form_changes(page: Pa
     shot(page, "train-command")
     page.locator("#set-seed input").fill("9")
     expect(command).to_have_value("")
-
-
-@pytest.mark.browser
-@pytest.mark.programs
-def test_a_preset_goes_from_the_form_into_a_file_and_back(page: Page, tmp_path: Path) -> None:
-    page.locator("#presets button.label-wrap").click()
-    name = page.locator("#preset input")
-    name.fill("slow")
-    name.press("Enter")
-    page.locator("#preset-save").click()
-    expect(page.get_by_text("Preset slow saved.")).to_be_visible()
-    with page.expect_download() as download:
-        page.locator("#preset-file").click()
-    file = tmp_path / "slow.json"
-    download.value.save_as(file)
-    values = json.loads(file.read_text(encoding="utf-8"))
-    assert (values["settings"]["num_epochs"], values["settings"]["seed"]) == (7, 9)
-    values["name"], values["settings"]["seed"], values["settings"]["warp"] = "quick", 5, True
-    file.write_text(json.dumps(values), encoding="utf-8")
-    with page.expect_file_chooser() as chooser:
-        page.locator("#preset-upload").click()
-    chooser.value.set_files(file)
-    expect(name).to_have_value("quick")
-    page.locator("#preset-apply").click()
-    expect(page.locator("#preset-shown")).to_contain_text("no such setting: warp.")
-    expect(page.locator("#set-seed input")).to_have_value("5")
-    expect(page.locator("#set-seed .setting-mark")).to_have_text("from the preset · default: 1")
-    shot(page, "train-preset")
-    page.locator("#preset-remove").click()
-    expect(name).to_have_value("")
 
 
 @pytest.mark.browser

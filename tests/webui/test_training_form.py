@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -154,6 +155,14 @@ def test_a_recommendation_is_for_the_base_and_shows_what_it_changed(studio):
     assert "<td>3</td>" in changed and f"<td>{wanted}</td>" in changed
     unknown = training.recommend(studio, values | {"project.base": "v2.0.3"})["train.recommended"]
     assert "Planned for XTTS v2: v2.0.3 is not on this machine yet." in unknown
+
+
+def test_a_recommendation_includes_whether_the_training_fits(studio, monkeypatch):
+    monkeypatch.setattr(training, "this_machine", lambda: make_machine(make_gpu(8, (8, 6), used_bytes=GIB)))
+    values = page(studio, "maria") | {"project.project": "maria", "project.base": "starter", "train.use_case": None}
+    assert "It should fit." in training.recommend(studio, values)["train.recommended"]
+    monkeypatch.setattr(training, "this_machine", lambda: make_machine(make_gpu(1, (8, 6), used_bytes=GIB)))
+    assert "It probably does not fit" in training.recommend(studio, values)["train.recommended"]
 
 
 def test_a_run_is_queued_moved_and_removed_where_the_page_shows_it(studio):

@@ -34,7 +34,7 @@ def test_clips_become_a_voice_that_speaks_is_mixed_renamed_and_deleted(studio, p
     updates = make(studio, " anna ", ["wavs/a.wav", "wavs/b.wav"])
     assert updates["inference.library_voice"].properties == {"choices": ["anna"], "value": "anna"}
     make(studio, "ben", [], str(project.dataset / "wavs" / "a.wav"))
-    voices.mix(studio, {"inference.voice_name": "both", "inference.voice_mixture": "anna:0.7, ben:0.3"})
+    library.mix("both", "anna:0.7, ben:0.3")
     form = {"inference.voice": "library", "inference.library_voice": "both"}
     path, name, speaker = chosen_voice(project, form)
     assert (path, name, speaker) == (library.get("both").path, "both", "")
@@ -79,7 +79,6 @@ def test_what_makes_no_voice_is_refused(studio, library, name, clips) -> None:
 def test_odd_values_of_the_other_buttons_are_refused(studio, project, library, value) -> None:
     make(studio, "anna", ["wavs/a.wav"])
     for attempt in (
-        lambda: voices.mix(studio, {"inference.voice_name": "new", "inference.voice_mixture": value}),
         lambda: voices.rename(studio, {"inference.kept_voice": value, "inference.voice_name": "new"}),
         lambda: voices.delete(studio, {"inference.kept_voice": value}),
         lambda: chosen_voice(project, {"inference.voice": "library", "inference.library_voice": value}),

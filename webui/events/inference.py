@@ -3,7 +3,7 @@
 from typing import Any
 
 from webui.events.wiring import Frame, wire
-from webui.handlers import compare, evaluation, inference, server, take_list, voices
+from webui.handlers import compare, inference, server, take_list, voices
 
 PROJECT = "project.project"
 TAKE = ("inference.status", "inference.current", "inference.heard", "inference.player", "inference.whole")
@@ -182,7 +182,6 @@ def _wire_takes(frame: Frame) -> None:
 def _wire_voices(frame: Frame) -> None:
     for name, handler, inputs in (
         ("make", voices.make, [PROJECT, "inference.voice_clips", "inference.recording", "inference.voice_name"]),
-        ("mix", voices.mix, ["inference.voice_mixture", "inference.voice_name"]),
         ("rename", voices.rename, ["inference.kept_voice", "inference.voice_name"]),
         ("delete", voices.delete, ["inference.kept_voice"]),
     ):
@@ -232,12 +231,4 @@ def _wire_comparing(frame: Frame) -> Any:
             api_name=f"inference_prefer_{name}",
             queue=False,
         )
-    wire(
-        frame,
-        ["inference.measure_start:click"],
-        evaluation.start,
-        inputs=[PROJECT, "inference.measure", "inference.num_sentences"],
-        outputs=["inference.measuring"],
-        api_name="inference_measure",
-    )
     return compared

@@ -8,7 +8,7 @@ from utils.switches import CHECKBOXES
 from webui import text
 from webui.events.wiring import Frame, wire
 from webui.fields import KINDS
-from webui.handlers import fit, presets, training
+from webui.handlers import training
 
 RUN = ("project.project", "train.run")
 SWITCHES = (*(f"train.{switch.field}" for switch in CHECKBOXES), *(f"train.{kind}" for kind in KINDS.values()))
@@ -36,14 +36,6 @@ def wire_training(frame: Frame) -> None:
         queue=False,
         show_progress=False,
     )
-    wire(
-        frame,
-        ["train.preflight:click"],
-        training.preflight,
-        inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
-        outputs=["train.run"],
-        api_name="train_preflight",
-    )
     wire(frame, ["train.stop:click"], training.stop, inputs=RUN, outputs=["train.run"], api_name="train_stop")
     wire(
         frame,
@@ -68,14 +60,6 @@ def wire_training(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["train.apply_measured:click"],
-        presets.apply_measured,
-        inputs=["project.project", *SETTINGS],
-        outputs=["train.recommended", "train.origins", *SWITCHES, *training.FORM_IDS],
-        api_name="train_apply_measured",
-    )
-    wire(
-        frame,
         ["train.export:click"],
         training.export,
         inputs=[*RUN, "train.checkpoint", "train.decoder"],
@@ -89,14 +73,6 @@ def wire_training(frame: Frame) -> None:
         inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
         outputs=["train.command"],
         api_name="train_command",
-    )
-    wire(
-        frame,
-        ["train.predict:click"],
-        fit.predict,
-        inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
-        outputs=["train.fit"],
-        api_name="train_fit",
     )
     queue = ["train.queue", "train.queue_group", "train.queued"]
     wire(
@@ -120,17 +96,11 @@ def wire_training(frame: Frame) -> None:
             outputs=queue,
             api_name=f"train_{name}",
         )
-    _wire_presets(frame)
     _wire_browser(frame)
 
 
 def _wire_browser(frame: Frame) -> None:
-    """What the browser does by itself: filter the settings, mark those that are changed."""
-    frame.trigger("train.search:change")(
-        None,
-        inputs=[frame.registry["train.search"]],
-        js=f"query => {{ window.studioSettings?.filter(query, {json.dumps(text.NO_SETTING)}) }}",
-    )
+    """What the browser does by itself: notify, mark the settings that are changed."""
     # The browser says whether it may: the box goes off again where it may not.
     frame.trigger("train.notify:input")(
         None,
@@ -157,51 +127,4 @@ def _wire_browser(frame: Frame) -> None:
         js=f"(said, ...values) => window.studioSettings?.mark({known}, {words}, said, values) ?? ''",
         api_visibility="private",
         show_progress="hidden",
-    )
-
-
-def _wire_presets(frame: Frame) -> None:
-    chosen = ["train.preset", "train.preset_file"]
-    wire(
-        frame,
-        ["train.preset:change"],
-        presets.choose,
-        inputs=["train.preset"],
-        outputs=["train.preset_file"],
-        api_name="preset_choose",
-        public=False,
-        queue=False,
-        show_progress=False,
-    )
-    wire(
-        frame,
-        ["train.preset_apply:click"],
-        presets.apply,
-        inputs=["train.preset", *SETTINGS],
-        outputs=["train.preset_shown", "train.origins", *SETTINGS],
-        api_name="preset_apply",
-    )
-    wire(
-        frame,
-        ["train.preset_save:click"],
-        presets.save,
-        inputs=["train.preset", *SETTINGS],
-        outputs=chosen,
-        api_name="preset_save",
-    )
-    wire(
-        frame,
-        ["train.preset_remove:click"],
-        presets.remove,
-        inputs=["train.preset"],
-        outputs=[*chosen, "train.preset_shown"],
-        api_name="preset_remove",
-    )
-    wire(
-        frame,
-        ["train.preset_upload:upload"],
-        presets.upload,
-        inputs=["train.preset_upload"],
-        outputs=chosen,
-        api_name="preset_upload",
     )

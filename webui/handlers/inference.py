@@ -8,7 +8,6 @@ from typing import Any, get_args
 from utils.config import SentenceGrouping, SpeechSettings
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
-from utils.jobs.progress import progress_of
 from utils.project.paths import Project
 from utils.speech.compare import MAX_MODELS, comparisons
 from utils.speech.models import SpeakingModel, speaking_models
@@ -20,7 +19,6 @@ from webui.handlers import voices
 from webui.handlers.speech_form import FORM, chosen_model, chosen_voice, read_settings, read_text
 from webui.sound import address
 from webui.studio import Studio
-from webui.views import evaluation, run
 from webui.views import inference as view
 from webui.views.parts import message
 
@@ -272,19 +270,6 @@ def activity(studio: Studio, values: Values) -> Updates:
     return updates | {
         "inference.progress": view.join(*live) or hint,
         "inference.take": Change(choices=[(take.label, take.id) for take in takes]),
-        "inference.measures": evaluation.found(project),
-        **_measuring(studio, project),
-    }
-
-
-def _measuring(studio: Studio, project: Project) -> Updates:
-    """A measurement that is running, or failed."""
-    job = next(iter(studio.jobs.jobs_of(project, kind="evaluate")), None)
-    is_alive = job is not None and job.alive
-    progress = run.progress(job, progress_of(job, studio.logs.tail)) if job and job.state != "finished" else view.join()
-    return {
-        "inference.measure_start": Change(value=text.MEASURE_STOP if is_alive else text.MEASURE),
-        "inference.measuring": progress,
     }
 
 

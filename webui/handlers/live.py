@@ -17,9 +17,7 @@ from utils.jobs.observations import observe
 from utils.jobs.progress import progress_of
 from utils.jobs.run_queue import read_queue
 from utils.jobs.runs import speech_scores
-from utils.project.measured_switches import MeasuredSwitches
 from utils.project.paths import NO_PROJECT, Project
-from utils.project.presets import list_presets
 from utils.project.projects import project_language
 from utils.switches import CHECKBOXES
 from utils.text.languages import AMHARIC, plain_code
@@ -55,7 +53,6 @@ def poll(studio: Studio, values: Values) -> Updates:
     questions = [partial(_project, studio, project, values) if project else partial(_no_project, studio, values)]
     questions += [
         partial(_download, studio),
-        partial(_presets, studio),
         partial(_defaults, project, values["project.base"]),
     ]
     questions += [partial(inference.activity, studio, values), partial(server.shown, studio)]
@@ -116,10 +113,6 @@ def _defaults(project: Project | None, base: Any) -> Updates:
     }
 
 
-def _presets(studio: Studio) -> Updates:
-    return {"train.preset": Change(choices=list_presets(studio.output))}
-
-
 def _project(studio: Studio, project: Project, values: Values) -> Updates:
     found = studio.jobs.jobs_of(project)
     runs = [job for job in found if job.kind == "train"]
@@ -144,7 +137,6 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
         (partial(kept, studio, project), {}),
         (partial(_dataset, studio, project, found), _no_dataset()),
         (partial(_export, studio, project, found), {"train.exported": not_read}),
-        (partial(_preflight, studio, project, found), {"train.measured": not_read}),
         (partial(_language, studio, project, found), {"language.progress": not_read}),
         (partial(_run, studio, chosen, runs) if chosen else partial(_nothing_shown, no_run), _nothing_shown(not_read)),
     ]
@@ -302,20 +294,6 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
             visible=made is not None, value=text.adopt(Path(made).name) if made else text.ADOPT_BASE
         ),
     }
-
-
-def _preflight(studio: Studio, project: Project, jobs_found: list[Job]) -> Updates:
-    job = next((job for job in jobs_found if job.kind == "preflight"), None)
-    is_alive = job is not None and job.alive
-    updates: Updates = {"train.preflight": Change(value=text.PREFLIGHT_CANCEL if is_alive else text.PREFLIGHT)}
-    if job is None:
-        return updates | {"train.measured": join(), "train.apply_measured": Change(visible=False)}
-    found = MeasuredSwitches.load(project)
-    updates["train.apply_measured"] = Change(visible=found.best is not None)
-    rows = run.measured(found)
-    if job.state == "finished":
-        return updates | {"train.measured": rows}
-    return updates | {"train.measured": join(run.progress(job, progress_of(job, studio.logs.tail)), rows)}
 
 
 def _download(studio: Studio) -> Updates:

@@ -13,8 +13,9 @@ from utils.checkpoints.layout import READY, ModelRef, find_run, newest_of
 from utils.config import STARTER, ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.events import read_events
-from utils.hardware import USE_CASES, XTTS_V2
+from utils.hardware import USE_CASES, XTTS_V2, ModelSize, this_machine
 from utils.hardware import recommend as recommend_settings
+from utils.hardware.fit import memory_fit
 from utils.jobs import Job
 from utils.jobs.run_queue import QueuedRun, dequeue, enqueue, holder, move, read_queue
 from utils.project.advice import train_command
@@ -26,8 +27,10 @@ from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.fields import KINDS, fields_of, training_fields
 from webui.handlers.project import bases_of, checked_base, chosen_base
+from webui.markup import Markup, join
 from webui.studio import Studio
 from webui.views import run as view
+from webui.views.fit import fit
 from webui.views.recommendation import recommendation
 
 FORM = "train.set_"
@@ -175,20 +178,6 @@ def show_command(studio: Studio, values: Values) -> Updates:
     return {"train.command": train_command(training_config(project, values), project)}
 
 
-def preflight(studio: Studio, values: Values) -> Updates:
-    """Measure each combination of switches with a few real steps on the dataset. A second call cancels it."""
-    project = studio.project(values["project.project"])
-    running = next((job for job in jobs.list(project, kind="preflight") if job.alive), None)
-    if running is not None:
-        jobs.stop(running.folder)
-        return {TOAST: text.PREFLIGHT_CANCELLED}
-    config = training_config(project, values)
-    if not project.train_csv.is_file():
-        raise UserError(what=text.NO_DATASET, where=project.name, fix=text.NO_DATASET_FIX)
-    freed = studio.start_alone("preflight", config)
-    return {TOAST: text.sentences(text.PREFLIGHT_STARTED, freed)}
-
-
 def stop(studio: Studio, values: Values) -> Updates:
     """Stop a run after its current step and save a checkpoint. A second call stops it at once."""
     job = shown_run(studio.project(values["project.project"]), values["train.run"])
@@ -268,14 +257,25 @@ def recommend(studio: Studio, values: Values) -> Updates:
         planned_for=text.planned_for(base, size.num_parameters if size else None),
         changes=changes(values, form),
     )
+    if project is not None:
+        panel = join(panel, _fit(project, base, size, values | form))
     return form | {"train.recommended": panel, "train.origins": origins("recommendation", form)}
+
+
+def _fit(project: Project, base: str, size: ModelSize | None, values: Values) -> Markup:
+    """Whether a training with the form's settings fits in memory: what it needs, by calculation, and what is free."""
+    defaults = read_about(base_folder(base)).get("training")
+    longest = defaults.get("max_audio_length") if isinstance(defaults, dict) else None
+    of_base = {"max_audio_length": longest} if isinstance(longest, int) else {}
+    found = memory_fit(training_config(project, values), this_machine(), model=size or XTTS_V2, **of_base)
+    return fit(found)
 
 
 def origins(origin: str, form: Updates) -> str:
     """Who set the form to which values, for the marks at settings that are not at their default.
 
     Args:
-        origin: project, recommendation or preset.
+        origin: project or recommendation.
         form: new values of checkboxes and settings, by component.
     """
     settings = {element_id(key): value for key, value in form.items()}

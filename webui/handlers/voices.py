@@ -1,4 +1,4 @@
-"""Tab 3, the library of voices: make one from clips or a recording, mix, rename, delete."""
+"""Tab 3, the library of voices: make one from clips or a recording, rename, delete."""
 
 from pathlib import Path
 
@@ -23,15 +23,6 @@ def make(studio: Studio, values: Values) -> Updates:
     if not recordings:
         raise UserError(what=text.NOTHING_FOR_VOICE, where=text.LIBRARY_TITLE, fix=text.NOTHING_FOR_VOICE_FIX)
     made = _library(studio).make(_name(values["inference.voice_name"]), recordings)
-    return _after(studio, made.name, text.voice_made(made.name))
-
-
-def mix(studio: Studio, values: Values) -> Updates:
-    """Make a voice between others of the library, with the weights given."""
-    mixture = values["inference.voice_mixture"]
-    if not isinstance(mixture, str) or not mixture.strip():
-        raise UserError(what=text.NO_MIXTURE, where=text.VOICE_MIXTURE, fix=text.NO_MIXTURE_FIX)
-    made = _library(studio).mix(_name(values["inference.voice_name"]), mixture)
     return _after(studio, made.name, text.voice_made(made.name))
 
 

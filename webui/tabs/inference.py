@@ -35,8 +35,6 @@ def create_inference_tab() -> dict[str, Block]:
             parts |= _take() | _takes()
     with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
         parts |= _compare()
-    with gr.Accordion(text.MEASURE_TITLE, open=False, elem_id="measure"):
-        parts |= _measure()
     with gr.Accordion(text.SERVER_TITLE, open=False, elem_id="server"):
         parts |= _server()
     with gr.Accordion(text.READY_TITLE, open=False):
@@ -177,28 +175,6 @@ def _takes() -> dict[str, Block]:
         )
     parts["zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="take-zip")
     parts["progress"] = gr.HTML(elem_id="takes-progress")
-    return parts
-
-
-def _measure() -> dict[str, Block]:
-    gr.Markdown(text.MEASURE_HELP)
-    with gr.Row(elem_classes=["bottom"]):
-        parts: dict[str, Block] = {
-            "measure": gr.CheckboxGroup(
-                text.MEASURE_CHOICES, value=["base", "best"], label=text.MEASURE_MODELS, elem_id="measure-models"
-            ),
-            "num_sentences": gr.Number(
-                20,
-                precision=0,
-                minimum=2,
-                label=text.MEASURE_SENTENCES,
-                info=text.MEASURE_SENTENCES_HELP,
-                elem_id="measure-sentences",
-            ),
-            "measure_start": gr.Button(text.MEASURE, variant="primary", elem_id="measure-start"),
-        }
-    parts["measuring"] = gr.HTML(elem_id="measuring")
-    parts["measures"] = gr.HTML(elem_id="measures")
     return parts
 
 

@@ -57,9 +57,6 @@ def _settings() -> dict[str, Block]:
     with gr.Row():
         for name in MAIN:
             parts[SET + name] = create_field(known[name], min_width=150)
-    parts["search"] = gr.Textbox(
-        label=text.SEARCH_SETTINGS, placeholder=text.SEARCH_EXAMPLE, elem_id="search-settings", lines=1
-    )
     parts |= _optimizations()
     with gr.Accordion(text.ALL_SETTINGS, open=False, elem_id="all-settings"):
         for title, names in GROUPS:
@@ -69,7 +66,6 @@ def _settings() -> dict[str, Block]:
                     for name in names:
                         parts[SET + name] = create_field(known[name], min_width=150)
     parts["origins"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label="origins")
-    parts |= _presets()
     with gr.Accordion(text.COMMAND_LINE, open=False, elem_id="command-line"):
         parts["show_command"] = gr.Button(text.SHOW_COMMAND, elem_id="show-command")
         parts["command"] = gr.Textbox(
@@ -80,41 +76,10 @@ def _settings() -> dict[str, Block]:
             elem_id="command",
             buttons=["copy"],
         )
-    with gr.Row():
-        parts["preflight"] = gr.Button(text.PREFLIGHT, elem_id="preflight")
-    parts["measured"] = gr.HTML(elem_id="measured")
-    parts["apply_measured"] = gr.Button(text.APPLY_MEASURED, visible=False, elem_id="apply-measured")
     with gr.Row(elem_classes=["actions"]):
         parts["start"] = gr.Button(text.STEP_2, variant="primary", elem_id="step-2")
         parts["stop"] = gr.Button(text.STOP, variant="stop", elem_id="stop", visible=False)
         parts["enqueue"] = gr.Button(text.QUEUE_RUN, elem_id="enqueue", visible=False)
-    return parts
-
-
-def _presets() -> dict[str, Block]:
-    parts: dict[str, Block] = {}
-    with gr.Accordion(text.PRESETS, open=False, elem_id="presets"):
-        with gr.Row(elem_classes=["bottom"]):
-            parts["preset"] = gr.Dropdown(
-                [],
-                value="",
-                allow_custom_value=True,
-                label=text.PRESET,
-                info=text.PRESET_HELP,
-                scale=4,
-                elem_id="preset",
-            )
-            parts["preset_apply"] = gr.Button(text.APPLY_PRESET, elem_id="preset-apply", min_width=90)
-            parts["preset_save"] = gr.Button(text.SAVE_PRESET, elem_id="preset-save", min_width=90)
-        with gr.Row():
-            parts["preset_file"] = gr.DownloadButton(
-                text.DOWNLOAD_PRESET, visible=False, elem_id="preset-file", min_width=90
-            )
-            parts["preset_upload"] = gr.UploadButton(
-                text.UPLOAD_PRESET, file_types=[".json"], type="filepath", elem_id="preset-upload", min_width=90
-            )
-            parts["preset_remove"] = gr.Button(text.REMOVE_PRESET, elem_id="preset-remove", min_width=90)
-        parts["preset_shown"] = gr.HTML(elem_id="preset-shown")
     return parts
 
 
@@ -143,9 +108,7 @@ def _optimizations() -> dict[str, Block]:
                 elem_id="use-case",
             )
             parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend", min_width=190)
-            parts["predict"] = gr.Button(text.PREDICT_FIT, elem_id="predict-fit", min_width=150)
         parts["recommended"] = gr.HTML(elem_id="recommended")
-        parts["fit"] = gr.HTML(elem_id="memory-fit", min_height=0)
         with gr.Accordion(text.MORE_OPTIMIZATIONS, open=False, elem_id="more-optimizations"):
             with gr.Row(elem_classes=["fields"]):
                 parts["recompute"] = gr.Dropdown(

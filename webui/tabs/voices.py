@@ -1,4 +1,4 @@
-"""The library of voices in tab 3: make one, mix, rename, delete."""
+"""The library of voices in tab 3: make one, rename, delete."""
 
 import gradio as gr
 from gradio.blocks import Block
@@ -22,10 +22,6 @@ def create_voice_library() -> dict[str, Block]:
             elem_id="voice-clips",
         )
         parts["voice_make"] = gr.Button(text.MAKE_VOICE, size="sm", elem_id="voice-make")
-        parts["voice_mixture"] = gr.Textbox(
-            label=text.VOICE_MIXTURE, placeholder="anna:0.7, ben:0.3", elem_id="voice-mixture"
-        )
-        parts["voice_mix"] = gr.Button(text.MIX_VOICES, size="sm", elem_id="voice-mix")
         parts["kept_voice"] = gr.Dropdown(
             [], value=None, allow_custom_value=True, label=text.KEPT_VOICE, elem_id="kept-voice"
         )

@@ -33,8 +33,6 @@ VOICE_CLIPS_HELP = _("One or several of the dataset. Without any, the reference 
 MAKE_VOICE = _("Make a voice")
 NOTHING_FOR_VOICE = _("there is no recording to make a voice of")
 NOTHING_FOR_VOICE_FIX = _("select clips of the dataset, or upload or record reference audio")
-VOICE_MIXTURE, MIX_VOICES = _("Or a mixture of voices, with their weights"), _("Mix voices")
-NO_MIXTURE, NO_MIXTURE_FIX = _("no voices to mix are named"), _("write them with their weights, like anna:0.7, ben:0.3")
 KEPT_VOICE = _("Voice to rename or delete")
 RENAME_VOICE, DELETE_VOICE = _("Rename to the name above"), _("Delete this voice")
 SPEAK_TEXT = _("Text")
@@ -114,54 +112,12 @@ SERVER_STATES = {
 }
 SERVER_KEY = _("API key")
 NO_SERVER = _("the speech server is not running")
-MEASURE_TITLE = _("Evaluate models")
-MEASURE_HELP = _(
-    "The models speak held-out sentences, which are then compared with your recordings: words, voice and defects. "
-    "This takes some minutes. Listen to the results before you decide."
-)
-MEASURE_MODELS = _("Models to evaluate")
-MEASURE_CHOICES = [
-    (_("base model"), "base"),
-    (_("best checkpoint"), "best"),
-    (_("last checkpoint"), "last"),
-    (_("exported model"), "ready"),
-]
-MEASURE_SENTENCES = _("Sentences")
-MEASURE_SENTENCES_HELP = _("Maximum number of held-out sentences.")
-MEASURE, MEASURE_STOP = _("Evaluate"), _("Stop evaluation")
-MEASURING_STARTED = _("Evaluation started.")
-MEASURING_STOPPED = _("Evaluation stopped.")
-NO_MODELS_TO_MEASURE = _("no model is selected")
-NO_MODELS_TO_MEASURE_FIX = _("select one or more models")
 TRAINING_NOW = _("a training run is in progress")
 TRAINING_NOW_FIX = _("wait until it is finished, or stop it")
 TAKE_FORMAT, TAKE_FILE = _("Format"), _("Create one file")
 TAKE_NAME, DELETE_TAKE = _("Name of the recording"), _("Delete")
 NO_TAKE_NAME = _("a name is text")
 TAKE_DELETED = _("Recording deleted.")
-NOTHING_MEASURED = _("No evaluation yet. Select the models to compare, then select Evaluate.")
-UNREADABLE_MEASURES = _("The last evaluation cannot be read. Run it again.")
-MEASURES = {
-    "retrieval": (_("Retrieval accuracy"), "{:.0%}", _("higher")),
-    "near_miss": (_("Retrieval accuracy, similar sentences"), "{:.0%}", _("higher")),
-    "cer": (_("Character error rate (Whisper)"), "{:.1%}", _("lower")),
-    "mcd_db": (_("Mel-cepstral distortion (dB)"), "{:.2f}", _("lower")),
-    "cosine": (_("Speaker similarity (cosine)"), "{:.3f}", _("higher")),
-    "pitch": (_("Pitch error (semitones)"), "{:.2f}", _("lower")),
-    "pitch_range": (_("Pitch range error (semitones)"), "{:.2f}", _("lower")),
-    "spectrum": (_("Long-term spectrum distance (dB)"), "{:.2f}", _("lower")),
-    "duration_ratio": (_("Duration relative to the recording"), "{:.2f}", _("near 1")),
-    "silent": (_("Silent, or with long pauses"), "{:.0%}", _("lower")),
-    "run_on": (_("Continues after the end of the text"), "{:.0%}", _("lower")),
-    "early_stop": (_("Stops early"), "{:.0%}", _("lower")),
-    "loop": (_("Loops"), "{:.0%}", _("lower")),
-    "real_time": (_("Real-time factor"), "{:.2f}", _("lower")),
-}
-"""Metrics of utils.evaluation: name, number format, and which values are better."""
-BETTER = _("Better")
-NOT_MEASURED = _("Not measured:")
-MEASURES_PICTURE = _("Bar chart of the metrics of each model")
-MEASURES_FOLDER = _("Data, plots and recordings")
 NO_TAKE = _("no take is selected")
 NO_TAKE_FIX = _("generate a recording first, or select a take")
 TAKE_FAILED_FIX = _("fix what the message names, or select another model or voice, then select “Speak” again")
@@ -267,13 +223,6 @@ def take_started(count: int) -> str:
         "Generating {count} lines. The list of takes shows the progress.",
         count,
     ).format(count=count)
-
-
-def measured_title(sentences: int, made: str) -> str:
-    """What was measured, and when."""
-    return ngettext("{count} sentence, {time}", "{count} sentences, {time}", sentences).format(
-        count=sentences, time=made
-    )
 
 
 def no_line(number: object) -> str:

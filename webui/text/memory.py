@@ -3,7 +3,7 @@
 from webui.text.catalog import _
 from webui.text.training import SYSTEM_MEMORY
 
-PREDICT_FIT, FIT_TITLE = _("Will it fit?"), _("Memory before the start")
+FIT_TITLE = _("Will it fit?")
 NEEDED_BY_RUN, FITS = _("this training, by calculation"), _("It should fit.")
 MEMORY_LIMIT = _("limit")
 

@@ -1,11 +1,8 @@
 """Texts of tab 2, Fine-tuning."""
 
-from collections.abc import Iterable, Sequence
-
 from utils.jobs.observations import Observation
-from webui.text.catalog import _, engine_text, ngettext
-from webui.text.common import STATES, count_of, sentences
-from webui.text.settings import label
+from webui.text.catalog import _, engine_text
+from webui.text.common import STATES, count_of
 
 START_FROM = _("Start from")
 START_FROM_HELP = _("The project's base model, or an earlier run's checkpoint, which is trained further as a new run.")
@@ -34,26 +31,6 @@ USE_CASES = {
     "maximum quality": _("best quality"),
     "debugging": _("debugging"),
 }
-PREFLIGHT = _("Preflight: benchmark the optimizations on this machine")
-PREFLIGHT_CANCEL = _("Cancel preflight")
-PREFLIGHT_CANCELLED = _("Preflight cancelled.")
-PREFLIGHT_STARTED = _("Preflight started. It runs a few real training steps with each combination of optimizations.")
-MEASURED = _("Preflight results for this machine and dataset")
-MEASURED_COLUMNS = (
-    _("Switches"),
-    _("Seconds a step"),
-    _("Speech a second (s)"),
-    _("Peak memory"),
-    _("Whole training"),
-    _("Note"),
-)
-BEST_ROW = _("recommended")
-APPLY_MEASURED = _("Use the recommended row")
-PREFLIGHT_MISSING = _("preflight has not measured this project to its end")
-PREFLIGHT_MISSING_FIX = _("start preflight and wait for its results")
-SEARCH_SETTINGS = _("Find a setting")
-SEARCH_EXAMPLE = _("such as memory, checkpoint, dropout")
-NO_SETTING = _("No setting matches.")
 LEARNING_GROUP = _("Optimizer")
 CLIPS_GROUP = _("Clips and transcripts")
 EVALUATION_GROUP = _("Evaluation and stopping")
@@ -64,19 +41,11 @@ SET_BY = {
     "you": _("changed"),
     "project": _("from the latest run"),
     "recommendation": _("recommended"),
-    "preset": _("from the preset"),
 }
 DEFAULT_IS = _("default: {value}")
 COMMAND_LINE = _("Equivalent command")
 COMMAND_LINE_HELP = _("Trains with the settings above, in a shell in the app's folder.")
 SHOW_COMMAND = _("Show the command")
-PRESETS = _("Presets")
-PRESET = _("Preset")
-PRESET_HELP = _("Select one to apply it, or enter a new name to save the form under. All projects share them.")
-APPLY_PRESET, SAVE_PRESET, REMOVE_PRESET = _("Apply"), _("Save"), _("Delete")
-DOWNLOAD_PRESET, UPLOAD_PRESET = _("Download"), _("Upload")
-NO_PRESET = _("no preset is named")
-NO_PRESET_FIX = _("select one, or enter a name to save the form under")
 RECOMMEND = _("Recommend settings")
 CHANGED = _("Changed in the form")
 CHANGE_COLUMNS = (_("Setting"), _("Before"), _("Now"))
@@ -189,55 +158,9 @@ def queued_choice(number: int, name: str) -> str:
     return f"{number}. {name}"
 
 
-def preset_saved(name: str) -> str:
-    """The form was saved."""
-    return _("Preset {name} saved.").format(name=name)
-
-
-def preset_removed(name: str) -> str:
-    """A preset was deleted."""
-    return _("Preset {name} deleted.").format(name=name)
-
-
-def preset_added(name: str, unknown: Iterable[str]) -> str:
-    """A preset was uploaded, with what it holds that this version does not know."""
-    said = _("Preset {name} added. Apply sets the form to it.").format(name=name)
-    return sentences(said, preset_unknown(unknown)) if unknown else said
-
-
 def hours(count: float) -> str:
     """How long a training takes."""
     return _("{hours:.1f} h").format(hours=count) if count >= 1 else _("{minutes:.0f} min").format(minutes=60 * count)
-
-
-def rows_left(count: int) -> str:
-    """How many combinations are still to be measured."""
-    return ngettext("Up to {count} more row follows.", "Up to {count} more rows follow.", count).format(count=count)
-
-
-def switches_off(names: Sequence[str]) -> str:
-    """Switches that did not run though they were asked for."""
-    return _("off: {names}").format(names=", ".join(names))
-
-
-def measured_title_of(name: str) -> str:
-    """Above what the recommended row changed in the form."""
-    return _("Measured settings: {name}").format(name=name)
-
-
-def preset_title(name: str) -> str:
-    """A preset was applied."""
-    return _("Preset {name}, now set in the form").format(name=name)
-
-
-def preset_unknown(names: Iterable[str]) -> str:
-    """Settings of a preset that this version does not have."""
-    return _("Not applied, because this version has no such setting: {names}.").format(names=", ".join(names))
-
-
-def preset_missing(names: Iterable[str]) -> str:
-    """Settings that the preset's version did not have."""
-    return _("Not in the preset, and set to the default: {names}.").format(names=", ".join(map(label, names)))
 
 
 def decoder_fit(kept: str, *, before: str, after: str, unlike: str, like: str) -> str:

@@ -6,7 +6,7 @@ from webui.markup import Markup, tag
 from webui.views.parts import bar, gigabytes, message
 
 
-def fit(found: MemoryFit, *, planned_for: str) -> Markup:
+def fit(found: MemoryFit) -> Markup:
     """A bar of what others hold and what the run would need, with the limit, and the answer in words."""
     needed = found.needed.total
     pieces = [
@@ -20,5 +20,5 @@ def fit(found: MemoryFit, *, planned_for: str) -> Markup:
         amounts = gigabytes(found.needed.host), gigabytes(found.host_budget_bytes)
         host = tag("div", text.needed_of_host(*amounts), class_="small")
     title = tag("div", text.FIT_TITLE, class_="panel-title")
-    about = tag("div", planned_for, " ", str(found.needed), class_="small")
+    about = tag("div", str(found.needed), class_="small")
     return tag("div", title, bar(text.device_memory(found.device), pieces, caption), host, said, about, class_="panel")

@@ -11,7 +11,6 @@ from utils.jobs import Job
 from utils.jobs.observations import Observation
 from utils.jobs.progress import Progress
 from utils.jobs.run_queue import QueuedRun
-from utils.project.measured_switches import MeasuredRow, MeasuredSwitches
 from webui import text
 from webui.fields import fields_of
 from webui.forms import shown
@@ -23,7 +22,6 @@ from webui.views.parts import (
     duration,
     empty,
     file_address,
-    gigabytes,
     message,
     progress_bar,
     state_badge,
@@ -249,40 +247,6 @@ def _players(events: list[Event], run: Path) -> list[Markup]:
             audio = tag("audio", controls="", preload="none", src=file_address(path), aria_label=words)
             players.append(tag("div", audio, tag("span", words), class_="player"))
     return players
-
-
-def measured(found: MeasuredSwitches) -> Markup:
-    """What preflight measured so far: speed and memory as bars, the recommended row marked; nothing before a row."""
-    if not found.rows:
-        return join()
-    fastest = max(row.audio_per_second for row in found.rows) or 1.0
-    largest = max(row.peak_bytes for row in found.rows) or 1
-
-    def cells(row: MeasuredRow, is_best: bool) -> list[object]:
-        mark = badge("good", text.BEST_ROW) if is_best else None
-        name = tag("div", row.name, " ", mark) if mark else row.name
-        if row.fault:
-            return [name, "", "", "", tag("span", row.fault, class_="small")]
-        off = text.switches_off([text.label(name) for name in row.off]) if row.off else ""
-        return [
-            name,
-            f"{row.step_s:.2f}",
-            _share("own", row.audio_per_second / fastest, f"{row.audio_per_second:.2f}"),
-            _share("others", row.peak_bytes / largest, gigabytes(row.peak_bytes)),
-            text.hours(row.hours) if row.hours is not None else "",
-            *([tag("span", off, class_="small")] if off else [""]),
-        ]
-
-    rows = [cells(row, number == found.best) for number, row in enumerate(found.rows)]
-    shown = table(text.MEASURED_COLUMNS, [[*row, *[""] * (6 - len(row))] for row in rows], label=text.MEASURED)
-    left = tag("div", text.rows_left(found.left), class_="small") if found.left else None
-    return tag("div", tag("div", text.MEASURED, class_="panel-title"), shown, left, class_="panel")
-
-
-def _share(kind: str, share: float, words: str) -> Markup:
-    """A number with its bar."""
-    piece = tag("span", class_=f"piece {kind}", style=f"width:{100 * max(0.0, min(1.0, share)):.1f}%")
-    return tag("div", tag("span", words), tag("div", piece, class_="track"), class_="share")
 
 
 def _decoder(fit: dict[str, Any]) -> str:
