@@ -268,9 +268,9 @@ class SpeechSettings(Config):
 
     language: str | None = None
     """Language code of the text; the model's own when not given."""
-    split: SentenceGrouping = "joined"
-    """Sentence grouping: joined, as many sentences as fit in one generation (even prosody); sentences, each alone;
-    quick, the first alone and the rest joined (playback starts sooner)."""
+    split: SentenceGrouping = "quick"
+    """Sentence grouping: quick, the first alone and the rest joined (playback starts sooner); sentences, each alone;
+    joined, as many sentences as fit in one generation (even prosody; a small model can lose one)."""
     temperature: float = 0.65
     """Sampling temperature; 0 takes the most likely code each time (greedy)."""
     top_k: int = 50

@@ -1,6 +1,7 @@
 """The real worker speaks with every kind of model, exactly as the engine does, and lines that fail leave the others."""
 
 import asyncio
+import sys
 import time
 import wave
 from collections.abc import Iterator
@@ -22,12 +23,20 @@ from utils.speech.desk import GenerationQueue, request_of
 from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model, speaking_models
 from utils.speech.takes import Line, Take, read_take
+from utils.speech.worker_client import SpeechWorker
 from utils.training.run import fine_tune
 
 SETTINGS = SpeechSettings(language="en", split="sentences", speed=4.0)
 """Random weights never stop by themselves: fast speech saves the decoder's time."""
 LOAD_S = 120.0
 """The first take waits for torch to be loaded."""
+FLOAT32_WORKER = """
+from functools import partial
+from utils.inference import loaded, worker
+loaded.Models = partial(loaded.Models, precision="fp32")
+worker.main()
+"""
+"""The worker in float32: in 16 bits, two processes with other numbers of threads differ on some processors."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +49,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def desk(project: Project) -> Iterator[GenerationQueue]:
-    desk = GenerationQueue(project.output, device="cpu")
+    worker = SpeechWorker(project.output, command=[sys.executable, "-c", FLOAT32_WORKER])
+    desk = GenerationQueue(project.output, device="cpu", worker=worker)
     yield desk
     desk.release("the tests are over")
 
@@ -81,7 +91,7 @@ def test_two_checkpoints_of_a_run_share_the_base_and_keep_their_own_weights(
 def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Project) -> None:
     reference = next((project.dataset / "wavs").iterdir())
     take = say(desk, project, "No. Go on.", reference=reference, reference_name="mine.wav")
-    synthesizer = Synthesizer(find_base("tiny"), precision="auto")
+    synthesizer = Synthesizer(find_base("tiny"))
     voice = synthesizer.voice(reference)
     wav = synthesizer.speak("No. Go on.", language="en", voice=voice, speed=4.0, seed=1, split="sentences")
     said = samples(take.wavs[0])

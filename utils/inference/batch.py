@@ -16,7 +16,7 @@ from torch import Tensor
 
 from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SpeechPrecision
 from utils.inference.decode import CancelledError, Decoder, Sentence
-from utils.inference.guards import Judgement, TailCut, judge, usual_codes
+from utils.inference.guards import GRAVE, Judgement, TailCut, judge, usual_codes
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder, WaveformStream
 from utils.model.gpt import XttsGpt
@@ -255,8 +255,9 @@ class Batch:
             hidden = hidden[: max(1, verdict.kept)]
         stream = utterance._stream or self._vocoder.stream(utterance.voice.embedding, speed=utterance.speed)
         self._give(utterance, stream.add(hidden[None], is_last=True), is_last=True)
-        if not stopped:
-            log.warning("cut off after %d codes: the model did not end %r", len(hidden), utterance.piece.text)
+        if grave := [fault for fault in verdict.faults if fault in GRAVE]:
+            tried = f"after {len(utterance._attempts)} attempts" if len(utterance._attempts) > 1 else "not retried"
+            log.warning("check this sentence (%s, %s): %s", ", ".join(grave), tried, utterance.piece.text)
         faults = list(verdict.faults)
         if utterance._tail.cut_s:
             faults.append("quiet tail")

@@ -149,7 +149,7 @@ class Synthesizer:
         sampling: Sampling | None = None,
         speed: float = 1.0,
         seed: int | None = None,
-        split: SentenceGrouping = "joined",
+        split: SentenceGrouping = "quick",
         guard: bool = True,
     ) -> Tensor:
         """Speech of a text of any length.
@@ -226,7 +226,7 @@ class Synthesizer:
             for number, piece in enumerate(pieces)
         ]
 
-    def pieces(self, text: str, language: str, *, split: SentenceGrouping = "joined") -> list[Piece]:
+    def pieces(self, text: str, language: str, *, split: SentenceGrouping = "quick") -> list[Piece]:
         """What is spoken one after the other, all checked before the first is spoken.
 
         Args:

@@ -1,7 +1,5 @@
 """Tab 3, Inference: speak with any model of the project, list all takes, compare by ear."""
 
-from dataclasses import replace
-
 import gradio as gr
 from gradio.blocks import Block
 
@@ -98,8 +96,6 @@ def _text() -> dict[str, Block]:
 
 def _settings() -> dict[str, Block]:
     known = fields_of(SpeechSettings)
-    # The page plays while it speaks, so it begins with a short piece.
-    known["split"] = replace(known["split"], default="quick")
     parts: dict[str, Block] = {}
     parts[f"{SET}language"] = gr.Dropdown(
         [(text.OPEN, ""), *text.LANGUAGES],
