@@ -146,7 +146,8 @@ class TrainConfig(Config):
     cuda_memory_fraction: float | None = None
     """Share of the GPU's memory that training may take; all of it when not given."""
     max_mel_length: int | None = None
-    """Fixed length of each clip in codes: one static batch shape, as CUDA graphs need; by batch when not given."""
+    """Fixed length of each clip in codes (of 1024 samples or 4 mel frames, 21.5 a second), at most that of the longest
+    clip: one static batch shape, as CUDA graphs need; by batch when not given."""
     conditioning: Conditioning | None = None
     """Where the conditioning crop is from: other, another clip by the same speaker; own, the clip itself; own_masked,
     the clip itself, and the crop's codes do not train (as `own` of earlier versions). The base's default when not

@@ -117,7 +117,7 @@ def differ(name: str) -> Callable[[int], None]:
     def change(rank: int) -> None:
         if rank == 1:
             require = setup.require_alike
-            setup.require_alike = lambda accelerator, facts: require(accelerator, facts | {name: "another"})
+            setup.require_alike = lambda facts: require(facts | {name: "another"})
 
     return change
 

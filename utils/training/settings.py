@@ -1,6 +1,7 @@
 """Which settings a run really gets: the user's own, the base's defaults for what was left open, or a resumed run's."""
 
 import json
+import logging
 import math
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,9 @@ from utils.errors import raise_problems
 from utils.project.paths import Project
 from utils.training.data.clips import limits_of
 
+logger = logging.getLogger(__name__)
+
+CODE_UNIT = "a code is 1024 samples or 4 mel frames"
 OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_length", "conditioning")
 """Settings that belong to the base when the user gives none."""
 OWN = ("project", "output", "resume", "allow_changes")
@@ -64,8 +68,7 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         **{name: defaults[name] if value is None else value for name, value in given.items()},
     )
     raise_problems(limits_of(settled).problems(base.gpt_shape()), where=f"base {base.name}")
-    raise_problems(_budget_problems(settled), where="training settings")
-    return settled
+    return _with_reachable_length(settled)
 
 
 def _defaults(config: TrainConfig, base: Base) -> dict[str, Any]:
@@ -78,16 +81,24 @@ def _defaults(config: TrainConfig, base: Base) -> dict[str, Any]:
     return found
 
 
-def _budget_problems(settled: TrainConfig) -> list[str]:
-    """A fixed room for each clip must hold the longest."""
+def _with_reachable_length(settled: TrainConfig) -> TrainConfig:
+    """The settings with `max_mel_length` at most the length of the longest clip: more would only be padding.
+
+    Raises:
+        UserError: the longest clip does not fit into it.
+    """
     assert settled.max_audio_length
-    longest = math.ceil(settled.max_audio_length / CODE_SAMPLES)
-    if settled.max_mel_length is None or settled.max_mel_length >= longest:
-        return []
-    return [
-        f"max_mel_length is {settled.max_mel_length} codes, but the longest clip may have {longest}; "
-        f"use {longest} or more, or lower max_audio_length"
-    ]
+    asked, longest = settled.max_mel_length, math.ceil(settled.max_audio_length / CODE_SAMPLES)
+    if asked is None or asked == longest:
+        return settled
+    if asked < longest:
+        problem = (
+            f"max_mel_length is {asked} codes, but the longest clip may have {longest}; "
+            f"use {longest} or more, or lower max_audio_length"
+        )
+        raise_problems([problem], where="training settings")
+    logger.warning("max_mel_length %d is reduced to %d codes, the longest clip; %s", asked, longest, CODE_UNIT)
+    return replace(settled, max_mel_length=longest)
 
 
 def sources_of(config: TrainConfig, base: Base) -> dict[str, str]:

@@ -55,7 +55,8 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     global_micro_batches = micro_batches_of(plan, accelerator.num_processes, can_accumulate=can_accumulate)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     require_resumable(plan, data.fingerprint())
-    require_alike(accelerator, {"settings": repr(plan.config), "clips": data.fingerprint(), "code": _code()})
+    if accelerator.num_processes > 1:  # the hash reads every file of the package
+        require_alike({"settings": repr(plan.config), "clips": data.fingerprint(), "code": _code()})
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
     return Setup(
         accelerator=accelerator,
@@ -66,18 +67,15 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     )
 
 
-def require_alike(accelerator: Accelerator, facts: dict[str, str]) -> None:
+def require_alike(facts: dict[str, str]) -> None:
     """Do nothing where all processes have the same; asked by all of them, before any trains.
 
     Args:
-        accelerator: the processes.
         facts: what has to be the same, by its name.
 
     Raises:
         UserError: raised in all processes: computers with another checkout or dataset would train another model each.
     """
-    if accelerator.num_processes == 1:
-        return
     everywhere: list[dict[str, str]] = gather_object([facts])
     for name, value in everywhere[0].items():
         others = [rank for rank, found in enumerate(everywhere) if found[name] != value]

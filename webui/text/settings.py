@@ -122,7 +122,9 @@ HELPS = {
         "what earlier versions called “same clip”. Empty: the base's default."
     ),
     "device": _("Automatic uses the GPU if there is one."),
-    "max_mel_length": _("Pads all batches to this number of codes, as CUDA graphs require. Empty: no fixed length."),
+    "max_mel_length": _(
+        "Pads all batches to this number of codes (21.5 a second), as CUDA graphs require. Empty: no fixed length."
+    ),
     "encoding": _(
         "Encoding of texts that are neither UTF-8 nor UTF-16, such as latin-1. Empty: such texts are reported."
     ),

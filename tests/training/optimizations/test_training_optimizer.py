@@ -362,6 +362,14 @@ def test_a_budget_smaller_than_the_longest_clip_is_refused(project: Project) -> 
     assert before == (set(project.runs.glob("*")) if project.runs.exists() else set())
 
 
+def test_a_fixed_length_that_no_clip_reaches_is_reduced(project: Project, caplog: pytest.LogCaptureFixture) -> None:
+    config = TrainConfig(
+        base="tiny", project=project.name, output=project.output, max_audio_length=44_100, max_mel_length=6_000
+    )
+    assert settle(config, project, find_base("tiny")).max_mel_length == 44
+    assert "max_mel_length 6000 is reduced to 44 codes" in caplog.text and "4 mel frames" in caplog.text
+
+
 def test_moments_of_another_kind_start_anew_and_lora_stays(project: Project, caplog: pytest.LogCaptureFixture) -> None:
     from utils.errors import UserError
 
