@@ -4,7 +4,7 @@ A field that is None takes the default of the chosen base model (see `utils.base
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -171,11 +171,10 @@ class TrainConfig(Config):
     @classmethod
     def from_saved(cls, values: dict[str, Any], *, where: str) -> Self:
         """Settings of a run; those of an earlier version, which had no `trim_end`, keep their meaning."""
-        settings = cls.from_values(values, where=where)
-        if "trim_end" in values:
-            return settings
-        conditioning: Conditioning = "other" if settings.conditioning == "other" else "own_masked"
-        return replace(settings, trim_end=False, conditioning=conditioning)
+        if "trim_end" not in values:
+            conditioning = "other" if values.get("conditioning") == "other" else "own_masked"
+            values = values | {"trim_end": False, "conditioning": conditioning}
+        return super().from_saved(values, where=where)
 
     def problems(self) -> list[str]:
         found = [f"{name} is {value}; use {least} or more" for name, value, least in self._counts() if value < least]

@@ -2,17 +2,34 @@
 
 import codecs
 import dataclasses
+import difflib
+from collections.abc import Mapping
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
 from utils.errors import UserError, raise_problems
 
+RETIRED: dict[str, Any] = {
+    "shuffle_window": 0,
+    "compress_gradients": "none",
+    "shard": False,
+    "rank_timeout": 30.0,
+    "offload_optimizer": False,
+    "split_weights": False,
+    "gradient_release": False,
+}
+"""Fields that left a settings class, or are about to, and the value with which they changed nothing: saved files that
+hold them load, and a run warns of another value."""
+
 
 class Config:
     """What all settings classes share: checking, saving and loading."""
+
+    retired: Mapping[str, Any] = MappingProxyType({})
+    """Retired fields of the file this came from that had another value than the neutral one; `save` keeps them."""
 
     def problems(self) -> list[str]:
         """Every fault of these values, each with its limit and the fix."""
@@ -29,15 +46,20 @@ class Config:
 
     def _wrong_types(self) -> list[str]:
         """Values of another type than their field's, as a Python call or an edited file may give them."""
-        hints = get_type_hints(type(self))
-        values = {name: getattr(self, name) for name in hints}
+        assert dataclasses.is_dataclass(self)
+        return self.wrong_types({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+
+    @classmethod
+    def wrong_types(cls, values: Mapping[str, Any]) -> list[str]:
+        """Values of another type than their field's, as a Python call or an edited file may give them."""
+        hints = get_type_hints(cls)
         wrong = {name: value for name, value in values.items() if not _fits(value, hints[name])}
         return [f"{name} is {value!r}; use {_wanted(hints[name])}" for name, value in wrong.items()]
 
     def plain(self) -> dict[str, Any]:
         """The settings as values that YAML and JSON know."""
         assert dataclasses.is_dataclass(self)
-        return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
+        return {key: _plain(value) for key, value in dataclasses.asdict(self).items()} | dict(self.retired)
 
     def save(self, path: Path) -> None:
         """Write the values as YAML, one line a field."""
@@ -50,18 +72,33 @@ class Config:
         Raises:
             UserError: the file is not such a file, or names a setting that does not exist.
         """
+        return cls.from_saved(cls.read(path), where=str(path))
+
+    @classmethod
+    def read(cls, path: Path) -> dict[str, Any]:
+        """The values in a YAML file, unchecked.
+
+        Raises:
+            UserError: the file cannot be read, or is not a mapping.
+        """
         try:
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
         if not isinstance(values, dict):
             raise UserError(what=f"not a {cls.__name__} file", where=str(path))
-        return cls.from_saved(values, where=str(path))
+        return values
 
     @classmethod
     def from_saved(cls, values: dict[str, Any], *, where: str) -> Self:
         """Settings that `save` wrote, in this version or an earlier one; see `from_values`."""
-        return cls.from_values(values, where=where)
+        assert dataclasses.is_dataclass(cls)
+        left = {
+            name: values[name] for name in (RETIRED.keys() - {f.name for f in dataclasses.fields(cls)}) & values.keys()
+        }
+        config = cls.from_values({name: value for name, value in values.items() if name not in left}, where=where)
+        object.__setattr__(config, "retired", {name: v for name, v in left.items() if v != RETIRED[name]})
+        return config
 
     @classmethod
     def from_values(cls, values: dict[str, Any], *, where: str) -> Self:
@@ -72,8 +109,10 @@ class Config:
         """
         assert dataclasses.is_dataclass(cls)
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(values) - set(fields)):
-            raise UserError(what=f"unknown settings: {', '.join(map(str, unknown))}", where=where)
+        if unknown := sorted(set(values) - set(fields), key=str):
+            near = [match for name in unknown for match in difflib.get_close_matches(str(name), fields, n=1)]
+            fix = f"did you mean {', '.join(near)}?" if near else ""
+            raise UserError(what=f"unknown settings: {', '.join(map(str, unknown))}", where=where, fix=fix)
         required = [name for name, field in fields.items() if field.default is dataclasses.MISSING]
         if missing := [name for name in required if name not in values]:
             raise UserError(what=f"settings are missing: {', '.join(missing)}", where=where)

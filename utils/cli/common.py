@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,13 +17,15 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from utils.config import Config
-from utils.errors import UserError, disk_errors
+from utils.errors import UserError, disk_errors, raise_problems
 from utils.hardware import TORCH_ENVIRONMENT
 
 USER_ERROR = 2
 """Exit status for a fault that the user can fix; also that of an unknown flag."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 + SIGINT."""
+
+log = logging.getLogger(__name__)
 
 ConfigType = TypeVar("ConfigType", bound=Config)
 
@@ -72,14 +76,44 @@ def error_exits() -> Iterator[None]:
 
 
 def parse(config_class: type[ConfigType], description: str | None, args: Sequence[str] | None = None) -> ConfigType:
-    """Settings from flags such as `--num-epochs 3` or `--no-sdpa`.
+    """Settings from flags such as `--num-epochs 3` or `--no-sdpa`, above those of the file that `--config` names.
 
     Raises:
         SystemExit: 0 after --help, 2 after an unknown, missing or unreadable flag.
+        UserError: the file cannot be read, or names a setting that does not exist.
     """
+    words = list(sys.argv[1:] if args is None else args)
     module = getattr(sys.modules["__main__"], "__spec__", None)
     program = f"python -m {module.name}" if module else Path(sys.argv[0]).name
-    return tyro.cli(config_class, prog=program, description=description, args=args, config=(tyro.conf.OmitArgPrefixes,))
+    return tyro.cli(
+        config_class,
+        prog=program,
+        description=description,
+        args=words,
+        config=(tyro.conf.OmitArgPrefixes,),
+        default=tyro.MISSING_NONPROP if (given := _file_settings(config_class, words)) is None else given,
+    )
+
+
+def _file_settings(config_class: type[ConfigType], words: Sequence[str]) -> ConfigType | None:
+    """The settings of the file that `--config` names; None where it names none."""
+    assert is_dataclass(config_class)
+    known = {field.name: field.default for field in fields(config_class)}
+    pairs = [*pairwise(words), *(tuple(word.split("=", 1)) for word in words if "=" in word)]
+    path = next((Path(value) for flag, value in pairs if flag == "--config"), None)
+    if path is None or "config" not in known:
+        return None
+    values = config_class.read(path)
+    if values.get("run_id") == path.absolute().parent.name:
+        # A run's own file: the new run needs another folder.
+        del values["run_id"]
+    # All defaults, so that a file of few lines does not read as one of an earlier version.
+    open_values = {name: tyro.MISSING if value is MISSING else value for name, value in known.items()}
+    settings = config_class.from_saved(open_values | values, where=str(path))
+    raise_problems(config_class.wrong_types({n: getattr(settings, n) for n in values if n in known}), where=str(path))
+    for name, value in settings.retired.items():
+        log.warning("%s: %s %s has no effect any more", path, name, value)
+    return settings
 
 
 def given_fields(args: Sequence[str] | None = None) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from utils.cli.common import progress_phases, run_command
 from utils.dataset.settings import PrepareConfig
@@ -12,6 +13,8 @@ from utils.project.paths import open_project
 class PrepareCommand(PrepareConfig):
     """Turn recordings with transcripts into a dataset."""
 
+    config: Path | None = None
+    """YAML file of any of these settings, such as a run's config.yaml; flags override it."""
     accept_license: bool = False
     """Agree to the license of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
 

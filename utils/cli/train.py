@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils.cli.common import error_exits, given_fields, progress_phases, run_command
@@ -32,7 +33,8 @@ class TrainCommand(TrainConfig):
     auto: bool = False
     """Measure likewise, take the fastest combination and batch size that fit, and train with them; switches and a batch
     size that you give stay, also where they are the default."""
-
+    config: Path | None = None
+    """YAML file of any of these settings, such as a run's config.yaml; flags override it."""
     accept_license: bool = False
     """Agree to the license of a published base (v2.0.2, ...) that is not here yet: it is downloaded first."""
 
@@ -71,7 +73,9 @@ def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]
     with progress_phases() as phases:
         fetch_base(config.base, accept_license=command.accept_license, progress=phases)
     if command.preflight or command.auto:
-        chosen = _preflight(config, given)
+        plain = TrainConfig(project=config.project)
+        of_file = (name for name, value in vars(config).items() if command.config and value != getattr(plain, name))
+        chosen = _preflight(config, {*given, *of_file})
         if command.preflight:
             return
         # What the user left open besides stays open.

@@ -217,7 +217,7 @@ def _parsed(entry: Any, project: Project) -> QueuedRun | None:
     place = {"project": here.project, "output": here.output, "run_id": name}
     try:
         check_name(name, kind="run")
-        config = TrainConfig.from_values(settings | place, where=QUEUE_FILE).validate(where=QUEUE_FILE)
+        config = TrainConfig.from_saved(settings | place, where=QUEUE_FILE).validate(where=QUEUE_FILE)
     except UserError as error:
         config, fault = here, fault or str(error)
     return QueuedRun(name=name, config=config, fault=fault)

@@ -96,7 +96,8 @@ def _make_folder(kind: str, config: Config, project: Project) -> tuple[Path, str
         # The run's own config.yaml says how it began, and stays.
         return _resumed_run(Path(resumed), project), "resume.yaml", config
     folder = _new_folder(kind, config, project)
-    if kind == "train" and any(field.name == "run_id" for field in _fields(config)):
+    # A queued run has its name; `replace` would lose its retired settings.
+    if kind == "train" and getattr(config, "run_id", folder.name) != folder.name:
         config = dataclasses.replace(config, run_id=folder.name)  # type: ignore[type-var]
     return folder, "config.yaml", config
 

@@ -1,5 +1,6 @@
 """A run is planned once: its settings, its base and what it resumes are found and checked, and nothing is touched."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class RunPlan:
     added: str | None
     """For the user: what the chosen base was given to read the language."""
     resumed: Resumed | None
+    retired: Mapping[str, Any]
+    """Settings of the run that this version does not have."""
 
 
 def plan_run(config: TrainConfig, *, project: Project | None = None) -> RunPlan:
@@ -62,9 +65,10 @@ def plan_run(config: TrainConfig, *, project: Project | None = None) -> RunPlan:
     config.validate(where="training settings")
     find_loggers(config.log_to)
     project = project or open_project(config.project, config.output)
-    resumed = None
+    resumed, retired = None, config.retired
     if config.resume:
         config, resumed = find_checkpoint(config, project)
+        retired = _own_settings(resumed.run).retired
     chosen = starting_base(config, project, resumed.run if resumed else None)
     base = language_base(config, project, chosen)
     return RunPlan(
@@ -74,6 +78,7 @@ def plan_run(config: TrainConfig, *, project: Project | None = None) -> RunPlan:
         base=base,
         added=None if resumed else what_was_added(chosen, base),
         resumed=resumed,
+        retired=retired,
     )
 
 

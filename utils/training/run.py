@@ -136,6 +136,8 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
     _log_start(state, services, plan, data)
     for message in notes:
         services.log.warn(message, source="resume")
+    for name, value in plan.retired.items():
+        services.log.warn(f"{name} {value} is not a setting any more; the run trains without it", source="settings")
     if plan.added:
         services.log.warn(plan.added, source="language")
     if plan.config.conditioning == "other" and (alone := data.train.num_alone):

@@ -117,3 +117,30 @@ def test_the_place_in_a_windowed_epoch_is_that_of_any_number_of_processes() -> N
     assert together[: len(alone)] == alone
     wide = EpochBatches(lengths, 4, seed=1, window=5_000)
     assert wide.plan_of(0) == EpochBatches(lengths, 4, seed=1).plan_of(0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "plan", "own"),
+    [
+        ({}, "3cb6bd10d7486a6e", "ccbe9d4b6b594aa7"),
+        ({"seed": 2}, "3ab420f11ae840a6", "bc46e3aafefbea14"),
+        ({"seed": None}, "901f13479a930ff2", "0c0728c4972d0c05"),
+        ({"batch_size": 7}, "6b20a95d22448613", "ed6bcd48807346a2"),
+        ({"balanced": True}, "f379568031ad3883", "42c07ff009bdf9bf"),
+        ({"balanced": True, "batch_size": 3}, "14dae6c167e452f9", "0d7962c8ab2c6474"),
+        ({"max_tokens": 4_000}, "72974bf4cf15b457", "bc35d411ac2454d8"),
+        ({"max_tokens": 4_000, "balanced": True}, "a784890121781af7", "91af24b1cb21143f"),
+        ({"world": 2}, "3cb6bd10d7486a6e", "18a22f10dbefabc6"),
+        ({"world": 2, "rank": 1}, "3cb6bd10d7486a6e", "2aa3a8ba6805b77d"),
+        ({"world": 2, "rank": 1, "balanced": True}, "f379568031ad3883", "b772b5453a2de43a"),
+        ({"world": 2, "rank": 1, "batch_size": 2}, "ae68a7832a06f740", "75855ddd2c00525a"),
+    ],
+)
+def test_plans_never_change(settings: dict, plan: str, own: str) -> None:
+    """An epoch's fingerprint, and the batches of one process; of two processes, after two accumulated steps."""
+    lengths = np.random.default_rng(7).integers(60, 700, 1_003)
+    batches = EpochBatches(lengths, **{"batch_size": 4, "seed": 1} | settings)
+    start = 4 if "world" in settings else 0
+    clips = [[clip for _, clip in batch] for epoch in (0, 3) for batch in batches.epoch(epoch, start=start)]
+    assert batches.plan_of(3) == plan
+    assert hashlib.sha256(json.dumps(clips).encode()).hexdigest()[:16] == own
