@@ -45,6 +45,9 @@ def measure_stock(
         trainer = _make_trainer(base, project, precision, batch_size, Path(scratch))
         loader = _loader(trainer, project, batch_size)
         torch.set_num_threads(threads if all_threads else 1)
+        if torch.cuda.is_available():
+            # Before the warm-up, as ours: the largest batch may be in it.
+            torch.cuda.reset_peak_memory_stats()
         warm = _again(loader)
         for _ in range(warmup):
             _step(trainer, next(warm))
@@ -83,7 +86,6 @@ def _timed(trainer: Any, batches: Iterator[dict[str, Any]], steps: int) -> Measu
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
     peak = torch.cuda.max_memory_allocated if on_gpu else _peak_resident
     times, waits, texts, codes, samples, computed, loss = [], [], [], [], 0, 0, 0.0
     begin_cpu = time.process_time()

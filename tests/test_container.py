@@ -40,6 +40,13 @@ def test_flags_are_the_pages_and_other_words_a_command() -> None:
     assert command_of(other) == other
 
 
+def test_the_image_can_compile_and_transcribe_on_a_gpu() -> None:
+    """Triton and torch.compile build what they run; CTranslate2 needs cuBLAS 12 beside PyTorch's own."""
+    system, packages = DOCKERFILE.split(" AS system")[1].split("FROM system AS packages")
+    assert re.search(r"apt-get install .*\bg\+\+ .*\bpython3-dev\b", system)
+    assert "nvidia-cublas-cu12==12." in packages
+
+
 def test_the_jobs_that_save_are_those_of_the_pages_folder() -> None:
     assert output_of(["python", "app.py", "--port", "8000", "--output", "/x"]) == Path("/x")
     assert output_of(["python", "app.py", "--output=a b"]) == Path("a b")

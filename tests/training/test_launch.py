@@ -8,6 +8,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from tests.hardware.machines import make_gpu
 from tests.training.test_run import config_of
 from utils import jobs
 from utils.checkpoints.store import Checkpoints
@@ -31,12 +32,15 @@ def test_a_cpu_has_one_process_unless_more_are_requested() -> None:
 
 
 def test_each_gpu_has_one_process_when_as_many_as_there_are_were_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch_module, "gpus", lambda: [object()] * 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(launch_module, "gpus", lambda: [make_gpu(8, (8, 6), uuid=f"GPU-{n}") for n in range(4)])
     monkeypatch.setattr(launch_module, "wanted_device", lambda device: "cuda:0")
     config = TrainConfig(project="a")
     assert num_processes(config) == 1 and num_processes(replace(config, processes=0)) == 4
     with pytest.raises(UserError, match="processes is 5, but this computer has 4 GPUs"):
         num_processes(replace(config, processes=5))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
+    assert num_processes(replace(config, processes=0)) == 2, "hidden GPUs do not count"
 
 
 def test_a_process_that_a_launcher_started_starts_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

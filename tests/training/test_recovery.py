@@ -58,6 +58,25 @@ def test_a_smaller_micro_batch_gives_the_same_run(project: Project, monkeypatch:
     assert "at step 1" in train[0]["message"] and "--gradient-checkpointing" in train[0]["message"]
 
 
+def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(project: Project, monkeypatch) -> None:
+    settings = config_of(project, batch_size=2, dropout=0.1, num_epochs=1)
+    whole = fine_tune(settings)
+    monkeypatch.setattr("utils.training.run.REHEARSED", ("cpu",))
+    assert fine_tune(settings).epoch_losses == whole.epoch_losses
+    forward, largest = XttsGpt.forward, [0]
+
+    def limited(self, batch, cond_mels):
+        """The largest batch alone does not fit, wherever it stands in the epoch."""
+        largest[0] = max(largest[0], batch.num_positions)
+        if self.training and len(cond_mels) > 1 and batch.num_positions >= largest[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch, cond_mels)
+
+    monkeypatch.setattr(XttsGpt, "forward", limited)
+    kinds = [event["kind"] for event in read_events(fine_tune(settings).folder / "events.jsonl")]
+    assert kinds.index("warning") < kinds.index("step")
+
+
 def test_an_evaluation_that_does_not_fit_is_made_in_smaller_parts(project: Project, monkeypatch) -> None:
     settings = config_of(project, batch_size=1, eval_batch_size=2, num_epochs=1)
     whole = fine_tune(settings)

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from utils.config import Config
 from utils.errors import UserError, disk_errors, raise_problems
 from utils.hardware import TORCH_ENVIRONMENT
+from utils.hardware.libraries import missing_library
 
 USER_ERROR = 2
 """Exit status for a fault that the user can fix; also that of an unknown flag."""
@@ -70,6 +71,11 @@ def error_exits() -> Iterator[None]:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(USER_ERROR) from None
+    except (ImportError, OSError, RuntimeError) as error:
+        if (words := missing_library(error)) is None:
+            raise
+        print(f"error: {words}", file=sys.stderr)
+        raise SystemExit(USER_ERROR) from error
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None

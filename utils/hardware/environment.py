@@ -8,6 +8,8 @@ TORCH_ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",
     # Large tensors in large pages: faults for fresh small ones took a tenth of a training step on a CPU.
     "THP_MEM_ALLOC_ENABLE": "1",
+    # Batches of changing lengths fragment CUDA memory in blocks of fixed size. Elsewhere torch only warns about it.
+    **({"PYTORCH_ALLOC_CONF": "expandable_segments:True"} if sys.platform.startswith("linux") else {}),
 }
 """Variables and their values, to be set before torch is loaded; the user's own win."""
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8

@@ -89,7 +89,7 @@ def _release(claim: Claim) -> None:
 def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
     """Make a run that was started by hand known, so that it is listed, followed and stopped like any other job.
 
-    Does nothing in a process that was started as this job.
+    In a process that was started as this job, only a device that turned out to be another one is corrected.
 
     Args:
         folder: the run's folder; it exists.
@@ -101,11 +101,14 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
         UserError: another job has the device, or another process works in this folder.
     """
     record = read_record(folder)
+    wanted = wanted_device(device)
     if record is not None and record.spawned and record.pid in (os.getpid(), os.getppid()):
+        if record.device is not None and record.device != wanted:
+            _move(folder, Claim(record.device, output), Claim(wanted, output))
+            update_record(folder, device=wanted)
         return
     if record is not None and status(folder).alive:
         raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
-    wanted = wanted_device(device)
     claim = Claim(wanted, output)
     with claim.lock():
         shared = refuse_second(claim, but=lambda holder: _has_it_for_us(holder) or _is_held_here(claim)) is not None
@@ -130,6 +133,15 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
         if not shared or _is_held_here(claim):
             claim.give(folder)
     beat(folder)
+
+
+def _move(folder: Path, former: Claim, claim: Claim) -> None:
+    """Free the device that a job was started for and claim the one that it uses, which this process holds."""
+    with claim.lock():
+        claim.give(folder)
+    with former.lock():
+        if former.holder() == folder.absolute():
+            former.free()
 
 
 def _is_held_here(claim: Claim) -> bool:

@@ -15,6 +15,7 @@ from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.hardware.gpu import gpus
 from utils.hardware.visible import trained_on
+from utils.hardware.wheel import gpu_problems, torch_build
 from utils.jobs.process import ProcessId, host_name
 
 CPU = "cpu"
@@ -25,7 +26,8 @@ def wanted_device(requested: str, *, local_rank: int = 0) -> str:
     """The device that PyTorch is going to take for a setting of auto, cpu or cuda, without loading PyTorch.
 
     Args:
-        requested: auto takes the first GPU there is. Where PyTorch then cannot use it, nobody else can either.
+        requested: auto takes the GPU that PyTorch would take, and the CPU where PyTorch cannot use that one (an old
+            driver, no kernels for it).
         local_rank: of this process among those of a run on this computer: each takes a GPU of its own.
 
     Returns:
@@ -36,6 +38,8 @@ def wanted_device(requested: str, *, local_rank: int = 0) -> str:
         return CPU
     found = gpus()
     gpu = trained_on(found, local_rank)
+    if gpu is not None and requested == "auto" and gpu_problems(gpu, torch_build()):
+        return CPU
     if gpu is not None:
         is_part = gpu.uuid.startswith("MIG-")
         return f"cuda:{gpu.uuid.replace('/', '-') if is_part else gpu.index}"

@@ -2,8 +2,9 @@
 
 from utils.hardware import LoaderSettings, loader_settings
 from utils.performance_utils.arithmetic import least_s, peak_flops, product_s, useful_flops
-from utils.performance_utils.batch_size import BatchSizeOptimizer, Trial, is_out_of_memory
+from utils.performance_utils.batch_size import BatchSizeOptimizer, Trial
 from utils.performance_utils.settings import log_performance_info, log_system_info, optimize_torch_settings
+from utils.performance_utils.shortage import is_out_of_memory, memory_errors
 from utils.performance_utils.timing import Timing, timed, timing
 from utils.performance_utils.tracker import PerformanceTracker, Summary
 
@@ -19,6 +20,7 @@ __all__ = [
     "loader_settings",
     "log_performance_info",
     "log_system_info",
+    "memory_errors",
     "optimize_torch_settings",
     "peak_flops",
     "product_s",

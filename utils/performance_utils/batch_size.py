@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from utils.errors import UserError
 from utils.hardware import memory, process_memory
+from utils.performance_utils.shortage import is_out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -209,14 +210,6 @@ class _MemoryWatch:
     def _stop(self, *_: object) -> None:
         if self.peak_bytes > self.limit:
             raise MemoryError("the limit given is exceeded")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: torch has a class for it on CUDA only, and not for all libraries."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    signs = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
 
 
 def _default_limit(device: torch.device) -> int:

@@ -12,6 +12,7 @@ import torch
 from utils.events.console import say
 from utils.hardware import cpu, find_gpus, memory, process_memory, usable_cpus
 from utils.model.no_tf32 import kept_float32
+from utils.performance_utils.device import check_allocator, settle_device
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def optimize_torch_settings(device: str | torch.device | None = None, *, threads
     Returns:
         Name and new value of each setting that was changed; empty when all were as they should be.
     """
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    chosen = torch.device(device or settle_device("auto")[0])
     changed: dict[str, Any] = {}
     wanted = min(threads or torch.get_num_threads(), usable_cpus())
     if threads and threads > wanted:
@@ -42,6 +43,9 @@ def optimize_torch_settings(device: str | torch.device | None = None, *, threads
         torch.set_num_threads(wanted)
         changed["torch.num_threads"] = wanted
     if chosen.type == "cuda":
+        if fault := check_allocator(chosen):
+            log.warning(fault)
+            changed["expandable_segments"] = False
         if torch.cuda.get_device_capability(chosen) >= AMPERE:
             changed |= _use_tf32()
         if not torch.backends.cudnn.benchmark:

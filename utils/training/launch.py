@@ -19,6 +19,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.gpu import gpus
 from utils.hardware.processor import usable_cpus
+from utils.hardware.visible import visible_gpus
 from utils.jobs.device import CPU, wanted_device
 from utils.jobs.stopping import SIGNALS
 
@@ -35,7 +36,7 @@ def num_processes(config: TrainConfig) -> int:
     if "RANK" in os.environ:
         return 1
     on_cpu = wanted_device(config.device) == CPU
-    most = usable_cpus() if on_cpu else max(1, len(gpus()))
+    most = usable_cpus() if on_cpu else max(1, len(visible_gpus(gpus())))
     if config.processes > most:
         raise UserError(
             what=f"processes is {config.processes}, but this computer has {most} {'CPU cores' if on_cpu else 'GPUs'}",

@@ -123,6 +123,9 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
 
 def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) -> Measurement:
     trainer, optimizations = setup.trainer, setup.optimizations
+    if trainer.device.type == "cuda":
+        # Before the warm-up: it takes the largest batch, where memory is at its peak.
+        torch.cuda.reset_peak_memory_stats()
     with closing(setup.loaders) as loaders:
         count = steps * grad_accumulation
         # The largest batch first: memory is at its peak there. Blocks that are compiled want to have seen each shape.
@@ -155,7 +158,6 @@ def _timed(trainer: Trainer, groups: Iterator[list[Batch]], steps: int, observed
     on_gpu = trainer.device.type == "cuda"
     if on_gpu:
         torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
     times, waits, batches, loss = [], [], [], 0.0
     begin_cpu = time.process_time()
     for _ in range(steps):

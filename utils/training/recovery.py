@@ -20,6 +20,7 @@ from utils.project.advice import RESUME
 from utils.training.data.batches import Batch
 from utils.training.optimizer.agreement import AgreedError
 from utils.training.optimizer.gradient_sum import OutOfMemoryInRun
+from utils.training.optimizer.plain_adamw import FusedAdamW
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
 SplitBatch = Callable[[Batch, int], list[Batch]]
@@ -97,6 +98,28 @@ class Recovery:
         self.max_clips, self.max_eval_clips = state["max_clips"], state["max_eval_clips"]
         if state["forced"]:
             self._force_checkpointing()
+
+    def rehearse(self, batch: Batch) -> None:
+        """Compute the gradients of the largest batch and discard them, before the first step.
+
+        What does not fit is then known, and fixed by smaller micro-batches, at the start rather than after hours. Room
+        is kept for AdamW's moments, which the first update makes. Each step draws from a seed of its own: the run is
+        the same as without this. Not with several processes, nor where the backward pass moves weights.
+
+        Raises:
+            UserError: one clip alone needs more memory than there is.
+        """
+        if self.trainer.accelerator.num_processes > 1 or not self.trainer.can_accumulate or batch.lost:
+            return
+        room = None
+        if not self.trainer.optimizer.state:
+            trained = sum(weights.numel() for weights in self.trainer.gpt.parameters() if weights.requires_grad)
+            num_bytes = trained * (8 if isinstance(self.trainer.optimizer, FusedAdamW) else 2)
+            room = torch.empty(num_bytes, dtype=torch.uint8, device=self.trainer.device)
+        self._gather([batch])
+        del room
+        self.trainer.discard()
+        self.trainer.clock.take()
 
     def step(self, batches: list[Batch]) -> StepResult:
         """One optimizer step, in as small pieces as it takes.
@@ -220,7 +243,7 @@ class Recovery:
             raise AgreedError(
                 what=f"out of memory while evaluating a single clip{where.words}",
                 where=f"step {self.trainer.num_steps}",
-                fix="lower max_audio_length, or free memory that other programs use",
+                fix="lower max_audio_length, or free memory of other programs",
             )
         self.max_eval_clips = -(-largest // 2)
         self._warn(
@@ -262,7 +285,7 @@ def _too_large(shortages: list[Shortage]) -> AgreedError:
         what=f"out of memory with one clip in a micro-batch and gradient checkpointing on; the longest is "
         f"{longest.longest} with {longest.seconds:.1f} s",
         where="training step",
-        fix="lower max_audio_length, use mixed_precision auto, or free memory that other programs use",
+        fix="use --lora-rank 32 or mixed_precision auto, lower max_audio_length, or close other programs",
     )
 
 

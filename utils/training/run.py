@@ -15,7 +15,8 @@ from utils.errors import UserError, disk_errors
 from utils.events.loggers import find_loggers
 from utils.events.progress import Progresses
 from utils.events.run_log import RunLog
-from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, peak_flops
+from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, memory_errors, peak_flops
+from utils.performance_utils.device import settle_device
 from utils.performance_utils.rank_meter import RankMeter
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
@@ -26,7 +27,7 @@ from utils.training.data.load import TrainingData
 from utils.training.divergence import Divergence
 from utils.training.launch import num_processes
 from utils.training.loop import End, fit
-from utils.training.optimizer.precision import DTYPES
+from utils.training.optimizer.precision import DTYPES, faster_precision
 from utils.training.peers import Peers
 from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
@@ -39,6 +40,9 @@ from utils.training.setup import Setup, set_up
 from utils.training.state import RunState, Services
 
 log = logging.getLogger(__name__)
+
+REHEARSED = ("cuda",)
+"""Kinds of devices on which a run begins with its largest batch: a machine's own memory swaps rather than fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +108,9 @@ def fine_tune(
         )
     plan = plan_run(config, project=project)
     # Before the first process group, CUDA context or model: two trainings on one device would both fail.
-    with claimed(plan.config.device, plan.project):
-        setup = set_up(plan, progress.data)
+    with claimed(settle_device(plan.config.device)[0], plan.project):
+        with memory_errors("loading the model", settle_device(plan.config.device)[0]):
+            setup = set_up(plan, progress.data)
         folder = make_folder(plan, setup.data, setup.accelerator)
         services = _make_services(plan, setup, folder, progress)
         # Signals count to the very end: waiting for the last sample can be cut short.
@@ -140,11 +145,18 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
         services.log.warn(f"{name} {value} is not a setting any more; the run trains without it", source="settings")
     if plan.added:
         services.log.warn(plan.added, source="language")
+    if about := settle_device(plan.config.device)[1]:
+        services.log.warn(about, source="device")
+    trainer = services.trainer
+    if advice := faster_precision(plan.config.mixed_precision, trainer.device):
+        services.log.warn(advice, source="precision")
     if plan.config.conditioning == "other" and (alone := data.train.num_alone):
         services.log.warn(
             f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip",
             source="conditioning",
         )
+    if trainer.device.type in REHEARSED:
+        services.recovery.rehearse(services.loaders.largest())
     return state
 
 

@@ -124,6 +124,10 @@ class Loaders:
         self._positions.chosen = self._batches.spread(count)[0 if largest else 1 :]
         return self._train
 
+    def largest(self) -> Batch:
+        """The largest micro-batch of the first epoch, where a step's memory is at its peak."""
+        return next(iter(self.spread(1, largest=True)))
+
     def grouped(self, batches: Iterable[Batch], start: int) -> Iterator[list[Batch]]:
         """Micro-batches of one optimizer step each, for this process; the epoch's last step may have fewer.
 

@@ -16,6 +16,7 @@ from utils.errors import UserError
 from utils.events.console import say
 from utils.hardware import Recommendation, process_memory, recommend
 from utils.model.gpt import XttsGpt
+from utils.performance_utils.device import settle_device
 from utils.performance_utils.settings import optimize_torch_settings
 from utils.training.optimizations.compiler import failure, failures, num_graphs, num_skips, uncompile_blocks
 from utils.training.optimizations.proof import StepRecord, record_step
@@ -75,7 +76,7 @@ class TrainingOptimizer:
             "compile": compile_mode,
         }
         config = TrainConfig.from_values({**named, **settings}, where="TrainingOptimizer")
-        self._set(config, torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
+        self._set(config, torch.device(device or settle_device("auto")[0]))
 
     def _set(self, config: TrainConfig, device: torch.device) -> None:
         self.device = device

@@ -12,6 +12,7 @@ from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 from utils.config import Device, Precision
 from utils.errors import UserError
 from utils.hardware.processor import cpu
+from utils.performance_utils.device import settle_device
 
 AMPERE = (8, 0)
 """First CUDA compute capability with bf16 matrix units."""
@@ -68,32 +69,36 @@ def choose_precision(precision: Precision, device: torch.device) -> str:
     return "bf16" if capability >= AMPERE else "fp16" if capability >= VOLTA else "fp32"
 
 
+def faster_precision(requested: Precision, device: torch.device) -> str:
+    """Advice for a run that computes in fp32 on a GPU with faster units; empty for any other."""
+    if device.type != "cuda" or requested != "fp32" or (faster := choose_precision("auto", device)) == "fp32":
+        return ""
+    return (
+        f"matrix products are computed in fp32; {faster} is recommended on this GPU: faster, and halves the "
+        "memory of activations (--mixed-precision auto)"
+    )
+
+
 def make_accelerator(device: Device) -> Accelerator:
     """The device, CUDA or CPU, and the processes of a run; nothing else of what `accelerate launch` can set.
 
     Raises:
         UserError: a device was asked for that cannot be had, or accelerate is set up to change the model.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            what="device cuda was asked for, but torch sees no CUDA GPU",
-            where="device",
-            fix="use --device auto or cpu, or check the driver with nvidia-smi",
-        )
+    device, _ = settle_device(device)
     _require_supported()
     # accelerate keeps a precision, and outside of a launcher the first run's device, for the whole process.
     AcceleratorState._reset_state(reset_partial_state="WORLD_SIZE" not in os.environ)
-    # Where there is no CUDA GPU, accelerate would take others that nothing here is made for, such as Apple's.
-    on_cpu = device == "cpu" or not torch.cuda.is_available()
     accelerator = Accelerator(
-        cpu=on_cpu,
+        # Left to itself, accelerate would also take GPUs that nothing here is made for, such as Apple's.
+        cpu=device == "cpu",
         # Left out, these come from the environment: an fp32 run would compute in bf16, compiled.
         mixed_precision="no",
         dynamo_backend="no",
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
     )
-    if device not in ("auto", accelerator.device.type):
+    if device != accelerator.device.type:
         raise UserError(
             what=f"device {device} was asked for, but accelerate is set up for {accelerator.device}",
             where="ACCELERATE_USE_CPU, ACCELERATE_TORCH_DEVICE",

@@ -1,0 +1,66 @@
+"""Which device torch computes on here, and what its allocator can do there."""
+
+import os
+from typing import Literal
+
+import torch
+
+from utils.config import Device
+from utils.errors import UserError
+from utils.hardware.machine import this_machine
+from utils.performance_utils.shortage import is_out_of_memory
+
+
+def settle_device(device: Device) -> tuple[Literal["cpu", "cuda"], str]:
+    """Where to compute: auto is the GPU, unless PyTorch cannot use it.
+
+    The driver's version and the kernels in the wheel are compared first: torch reports CUDA as available on a GPU that
+    it has no kernels for, and fails at the first one.
+
+    Returns:
+        The device, and why it is not the GPU that this machine has; empty where it is, or where there is none.
+
+    Raises:
+        UserError: cuda was requested and cannot be used.
+    """
+    if device == "cpu":
+        return "cpu", ""
+    machine = this_machine()
+    problems = machine.gpu_problems or ([] if torch.cuda.is_available() else [_cuda_fault()])
+    if not problems:
+        return "cuda", ""
+    if device == "cuda":
+        raise UserError(
+            what=f"device cuda was requested, but {problems[0] if machine.gpu else 'there is no NVIDIA GPU to use'}",
+            where="device" if machine.gpu else f"device: {machine.gpu_reason or problems[0]}",
+            fix="use --device auto or cpu, or check the driver with nvidia-smi",
+        )
+    return "cpu", f"computing on the CPU: {'; '.join(problems)}" if machine.gpu else ""
+
+
+def _cuda_fault() -> str:
+    """Why torch sees no GPU, in its own words."""
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return f"PyTorch cannot use CUDA: {str(error).splitlines()[0]}"
+    return "PyTorch sees no CUDA GPU"
+
+
+def check_allocator(device: torch.device) -> str:
+    """Try the memory segments of `TORCH_ENVIRONMENT` on a GPU, and use plain ones where its driver has none (vGPUs).
+
+    Returns:
+        What was wrong with them; empty when they work.
+    """
+    if "expandable_segments:True" not in os.environ.get("PYTORCH_ALLOC_CONF", ""):
+        return ""
+    try:
+        torch.empty(1, device=device)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
+        torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+        torch.empty(1, device=device)
+        return f"expandable segments are off: {str(error).splitlines()[0]}"
+    return ""
