@@ -1,5 +1,6 @@
 """Signals with known content, and files of every format made from them."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -50,3 +51,29 @@ def noise_to_signal(wav: Tensor, reference: Tensor) -> float:
     windows = wav[0].unfold(0, length, 1)
     errors = [(windows[lag] - target[0]).square().mean() for lag in lags if lag < len(windows)]
     return float(min(errors) / target.square().mean())
+
+
+def film(path: Path, wav: Tensor, sample_rate: int, *, codec: str, container: str, delay_s: float) -> Path:
+    """`wav`, [1, T], beside a picture of the same length; the sound begins so much later, or earlier."""
+    later, seconds = max(0.0, delay_s), wav.shape[1] / sample_rate
+    with av.open(str(path), "w", format=container) as output:
+        picture = output.add_stream({"webm": "libvpx", "mpegts": "mpeg2video"}.get(container, "mpeg4"), rate=25)
+        picture.width, picture.height = 32, 32
+        track = output.add_stream(codec, rate=sample_rate, layout="mono")
+        packets = []
+        for index in range(round((seconds + later) * 25)):
+            frame = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), dtype=np.uint8), format="rgb24")
+            frame.pts, frame.time_base = index + round(max(0.0, -delay_s) * 25), Fraction(1, 25)
+            packets += picture.encode(frame)
+        sound = av.AudioFrame.from_ndarray(wav.numpy(), format="fltp", layout="mono")
+        sound.sample_rate, sound.pts, sound.time_base = (
+            sample_rate,
+            round(later * sample_rate),
+            Fraction(1, sample_rate),
+        )
+        as_coded = av.AudioResampler(format=track.format.name, layout="mono", rate=sample_rate)
+        for part in [*as_coded.resample(sound), *as_coded.resample(None)]:
+            packets += track.encode(part)
+        packets += [*picture.encode(None), *track.encode(None)]
+        output.mux(sorted(packets, key=lambda packet: float((packet.dts or 0) * packet.time_base)))
+    return path

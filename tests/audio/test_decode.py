@@ -10,7 +10,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from tests.audio.signals import encode, noise_to_signal, silent_film, tone
+from tests.audio.signals import encode, film, noise_to_signal, silent_film, tone
 from utils.audio.decode import decode, duration, load_audio, stream
 from utils.config import DATASET_RATE
 from utils.errors import UserError
@@ -270,3 +270,53 @@ def test_what_is_missing_at_the_end_is_told(tmp_path: Path, name: str) -> None:
     assert wav.shape[1] / rate + sum(lost) == pytest.approx(10, abs=0.3) and sum(lost) > 3
     # Of a part that was read whole nothing is missing.
     assert decode(path, start_s=1, max_seconds=2, lost_s=(part := [])) and part == []
+
+
+def _onset(wav: Tensor, rate: int) -> float:
+    """Second at which the first sound begins."""
+    return int((wav[0].abs() > 0.1).int().argmax()) / rate
+
+
+@pytest.mark.parametrize("delay_s", [0.02, 0.7, 2.5, -0.05])
+@pytest.mark.parametrize(
+    ("container", "codec"),
+    [("matroska", "aac"), ("mp4", "aac"), ("webm", "libopus"), ("mpegts", "mp2"), ("mov", "pcm_s16le")],
+)
+def test_a_sound_track_that_begins_late_keeps_the_time_of_its_container(
+    tmp_path: Path, container: str, codec: str, delay_s: float
+) -> None:
+    sounds = torch.cat([torch.zeros(1, 48_000), tone(0.5, 48_000), torch.zeros(1, 3 * 48_000), tone(1, 48_000)], dim=1)
+    path = film(tmp_path / "film", sounds, 48_000, codec=codec, container=container, delay_s=delay_s)
+    late = max(0.0, delay_s)
+    whole = torch.cat([part for part, _ in stream(path)], dim=1)
+    assert _onset(whole, 48_000) == pytest.approx(1 + late, abs=0.05)
+    assert _onset(decode(path)[0], 48_000) == pytest.approx(1 + late, abs=0.05)
+    assert _onset(decode(path, start_s=3 + late)[0], 48_000) == pytest.approx(1.5, abs=0.05), "after a jump"
+    assert _onset(decode(path, start_s=late + 0.5)[0], 48_000) == pytest.approx(0.5, abs=0.05)
+    assert duration(path) == pytest.approx(5.5 + late, abs=0.1)
+    assert whole.shape[1] / 48_000 == pytest.approx(5.5 + late, abs=0.1)
+    if late > 1:
+        assert not decode(path, start_s=0.5, max_seconds=1)[0][:, :48_000].any(), "silent before the track begins"
+    lost: list[float] = []
+    decode(path, lost_s=lost)
+    assert lost == []
+
+
+@pytest.mark.parametrize("container", ["mp4", "matroska"])
+def test_a_gap_in_a_sound_track_is_silence(tmp_path: Path, container: str) -> None:
+    path, parts = tmp_path / "muted", list[av.Packet]()
+    with av.open(str(path), "w", format=container) as output:
+        track = output.add_stream("aac", rate=48_000, layout="mono")
+        for index in range(100):
+            frame = av.AudioFrame.from_ndarray(tone(1_024 / 48_000, 48_000).numpy(), format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 48_000, index * 1_024
+            parts += track.encode(frame)
+        for index, packet in enumerate([*parts, *track.encode(None)]):
+            # A recorder that sends nothing while the microphone is muted.
+            packet.pts = packet.dts = (packet.pts or 0) + 3 * 48_000 * (index > 50)
+            output.mux(packet)
+    wav, rate = decode(path)
+    assert wav.shape[1] / rate == pytest.approx(3 + 102_400 / 48_000, abs=0.1)
+    assert wav[:, 2 * rate : 4 * rate].abs().max() < 0.01 and wav[:, -rate // 2 :].abs().max() > 0.3
+    start_s = wav.shape[1] / rate - 0.5
+    assert decode(path, start_s=start_s)[0].shape[1] / rate == pytest.approx(0.5, abs=0.05)

@@ -6,24 +6,18 @@ Shapes: T samples, C channels.
 import logging
 import math
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
-import av
 import numpy as np
 import soundfile
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from utils.audio.container import Block, check_format, skip, track_blocks, track_end, unreadable
 from utils.audio.resample import resample
 from utils.audio.riff import data_lengths
 from utils.config import Channel
-from utils.errors import UserError
-
-Block = NDArray[np.float32]
-"""Some samples of every channel, shape [C, n]."""
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +27,11 @@ AUDIO_SUFFIXES = (
 )
 # fmt: on
 """File name endings that are taken for recordings, the likeliest first."""
-SAMPLE_RATES = (4_000, 384_000)
-"""Lowest and highest sample rate that a recording of speech can have, in Hz."""
-MAX_CHANNELS = 8
+PLAIN_SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".aiff", ".aif")
+"""Those without time stamps: the first sample is at 0."""
 LOUDEST = 8.0
 """Floating-point audio lies in [-1, 1]; some overshoot is normal, integers stored as floats are not."""
 
-# Containers only: playlists (hls, dash, concat) would make FFmpeg open other files and addresses.
-_CONTAINERS = "wav,w64,flac,mp3,ogg,aac,aiff,caf,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2"
 _BLOCK, _HEAD = 65_536, 8_192
 _MISCOUNTED_S = 0.1
 """Headers of compressed files count a frame or two of silence more or less than there is."""
@@ -76,6 +67,9 @@ def decode(
 ) -> tuple[Tensor, int]:
     """The samples of a recording, as one channel.
 
+    Seconds are those of the container, as players show them: where a sound track begins late or has a gap, it is
+    silent. From the very beginning, a delay of less than 0.1 s is left out.
+
     Args:
         path: wav, flac, mp3, ogg, opus, m4a, aac, mp4, webm or aiff; the content decides, not the name.
         start_s: where to begin, in seconds; what lies before is skipped, not decoded, where the format allows.
@@ -108,13 +102,10 @@ def decode(
     return wav, rate
 
 
-def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
-    """The error for a recording that cannot be used; `what` continues the sentence that its name begins."""
-    return UserError(what=f"{path.name} {what}", where=str(path), fix=fix or "convert it to WAV or FLAC, or remove it")
-
-
 def stream(path: Path) -> Iterator[tuple[Tensor, int]]:
     """A recording in parts of at most some seconds, channels averaged, so that its length does not matter.
+
+    The first part begins at 0 of the container's time, see `decode`.
 
     Args:
         path: as for `decode`.
@@ -131,28 +122,16 @@ def stream(path: Path) -> Iterator[tuple[Tensor, int]]:
         with soundfile.SoundFile(path) as sound:
             if sound.format == "RAW":
                 raise TypeError("headerless audio")
-            _check_format(path, sound.samplerate, sound.channels)
+            check_format(path, sound.samplerate, sound.channels)
             for part, rate in _parts(path, _soundfile_blocks(sound), sound.samplerate):
                 done += part.shape[1]
                 yield part, rate
             return
     except (soundfile.LibsndfileError, TypeError) as error:
         log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
-    options = {"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
-    try:
-        with av.open(str(path.absolute()), options=options) as container:
-            if not container.streams.audio:
-                raise unreadable(path, "has no audio stream")
-            frames = _frames(container, [])
-            first = next(frames, None)
-            if not isinstance(first, av.AudioFrame):
-                raise unreadable(path, "holds no samples")
-            _check_format(path, first.sample_rate, first.layout.nb_channels)
-            # What came before the damage that stopped soundfile was given already.
-            blocks = _skip(_av_blocks(path, chain([first], frames), first.sample_rate), done)
-            yield from _parts(path, blocks, first.sample_rate)
-    except (av.FFmpegError, ValueError) as error:
-        raise unreadable(path, f"cannot be read as audio ({_said(error)})") from error
+    # What came before the damage that stopped soundfile was given already.
+    blocks, rate = track_blocks(path, 0.0, [], exact=True)
+    yield from _parts(path, skip(blocks, done), rate)
 
 
 def _parts(path: Path, blocks: Iterable[Block], sample_rate: int) -> Iterator[tuple[Tensor, int]]:
@@ -178,18 +157,11 @@ def _checked(path: Path, samples: NDArray[np.float32]) -> Tensor:
 
 
 def duration(path: Path) -> float | None:
-    """Length of a recording in seconds by its header; None where it has none."""
+    """Second at which the sound of a recording ends by its header, see `decode`; None where it has none."""
     try:
         return float(soundfile.info(path).duration)
     except (soundfile.LibsndfileError, TypeError):
-        pass
-    try:
-        with av.open(
-            str(path.absolute()), options={"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
-        ) as file:
-            return None if file.duration is None else file.duration / av.time_base
-    except (av.FFmpegError, ValueError, OSError):
-        return None
+        return track_end(path, own=False)
 
 
 def _announced(path: Path) -> float:
@@ -197,8 +169,12 @@ def _announced(path: Path) -> float:
     with path.open("rb") as file:
         head = file.read(_HEAD)
     # MPEG audio is one frame after another; only Xing's header tells how many there are.
-    is_mpeg = head[:1] == b"\xff" or head[:3] == b"ID3"
-    return 0.0 if is_mpeg and not (b"Xing" in head or b"Info" in head) else duration(path) or 0.0
+    if (head[:1] == b"\xff" or head[:3] == b"ID3") and not (b"Xing" in head or b"Info" in head):
+        return 0.0
+    try:
+        return float(soundfile.info(path).duration)
+    except (soundfile.LibsndfileError, TypeError):
+        return track_end(path, own=True) or 0.0
 
 
 def _check_file(path: Path) -> None:
@@ -220,7 +196,7 @@ def _decode_soundfile(path: Path, start_s: float, max_seconds: float | None, cha
         if sound.format == "RAW":
             # libsndfile takes some file names for headerless telephone audio, whatever the content.
             raise TypeError("headerless audio")
-        _check_format(path, sound.samplerate, sound.channels)
+        check_format(path, sound.samplerate, sound.channels)
         if start_s > 0:
             sound.seek(min(round(start_s * sound.samplerate), sound.frames))
         return _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds, channel)
@@ -234,112 +210,11 @@ def _soundfile_blocks(sound: soundfile.SoundFile) -> Iterator[Block]:
 def _decode_av(
     path: Path, start_s: float, max_seconds: float | None, channel: Channel, lost_s: list[float]
 ) -> tuple[Tensor, int]:
-    options = {"protocol_whitelist": "file", "format_whitelist": _CONTAINERS}
+    blocks, rate = track_blocks(path, start_s, lost_s, exact=start_s > 0)
     try:
-        # An absolute path cannot be mistaken for a protocol such as concat:.
-        with av.open(str(path.absolute()), options=options) as container:
-            if not container.streams.audio:
-                raise unreadable(path, "has no audio stream")
-            if start_s > 1:
-                # A second early: the first frames after a jump are not yet what they should be in some codecs.
-                container.seek(int((start_s - 1) * av.time_base), backward=True)
-            frames = _frames(container, lost_s)
-            first = next(frames, None)
-            if not isinstance(first, av.AudioFrame):
-                raise unreadable(path, "holds no samples")
-            # The first frame knows better than the header, which HE-AAC writes with half the rate.
-            _check_format(path, first.sample_rate, first.layout.nb_channels)
-            blocks = _av_blocks(path, chain([first], frames), first.sample_rate)
-            begin = first.time or 0.0
-            blocks = _skip(blocks, round(max(0.0, start_s - begin) * first.sample_rate) if start_s > 0 else 0)
-            return _collect(path, blocks, first.sample_rate, max_seconds, channel)
-    except (av.FFmpegError, ValueError) as error:
-        raise unreadable(path, f"cannot be read as audio ({_said(error)})") from error
-
-
-def _said(error: Exception) -> str:
-    """An error of FFmpeg without its number and path."""
-    return str(getattr(error, "strerror", None) or error)
-
-
-def _frames(container: Any, lost_s: list[float]) -> Iterator[Any]:
-    """The frames of a container's first audio stream, and between them the seconds of what is damaged, as floats.
-
-    Players go on behind a damaged packet, and so does this. Damage before the first frame has no place.
-
-    Raises:
-        ValueError: most of it is damaged, as of what is encrypted; the rest would be noise.
-    """
-    missing = whole = damaged = 0.0
-    packets = container.demux(container.streams.audio[0])
-    while True:
-        packet = None
-        try:
-            packet = next(packets, None)
-            frames = [] if packet is None else packet.decode()
-        except av.InvalidDataError:
-            if packet is None:
-                break  # the container itself is damaged from here on
-            length = float((packet.duration or 0) * (packet.time_base or 0))
-            missing, damaged = missing + length, damaged + length
-            continue
-        if packet is None:
-            break
-        for frame in frames:
-            if missing and whole:
-                lost_s.append(missing)
-                yield missing
-            missing, whole = 0.0, whole + frame.samples / frame.sample_rate
-            yield frame
-    if damaged > whole:
-        raise ValueError("most of it is damaged")
-    if missing:
-        lost_s.append(missing)
-        yield missing
-
-
-def _av_blocks(path: Path, frames: Iterator[Any], sample_rate: int) -> Iterator[Block]:
-    num_channels = 1
-    for frame in frames:
-        if isinstance(frame, float):
-            yield np.zeros((num_channels, round(frame * sample_rate)), dtype=np.float32)
-            continue
-        num_channels = frame.layout.nb_channels
-        if frame.sample_rate != sample_rate:
-            raise unreadable(
-                path, f"changes its sample rate from {sample_rate} to {frame.sample_rate} Hz within the file"
-            )
-        samples = frame.to_ndarray()
-        if not frame.format.is_planar:
-            samples = samples.reshape(-1, frame.layout.nb_channels).T
-        yield _as_float(samples)
-
-
-def _skip(blocks: Iterable[Block], count: int) -> Iterator[Block]:
-    """Blocks without their first `count` samples."""
-    for block in blocks:
-        if block.shape[1] > count:
-            yield block[:, count:]
-        count = max(0, count - block.shape[1])
-
-
-def _as_float(samples: NDArray[Any]) -> Block:
-    """Samples of any type as float32 in [-1, 1]; unsigned 8 bit has its zero at 128."""
-    scaled: Block = samples.astype(np.float32)
-    if samples.dtype == np.uint8:
-        scaled -= 128
-        scaled /= 128
-    elif samples.dtype.kind == "i":
-        scaled /= -float(np.iinfo(samples.dtype).min)
-    return scaled
-
-
-def _check_format(path: Path, sample_rate: int, num_channels: int) -> None:
-    lowest, highest = SAMPLE_RATES
-    if not lowest <= sample_rate <= highest:
-        raise unreadable(path, f"has a sample rate of {sample_rate} Hz, outside {lowest} to {highest}")
-    if not 1 <= num_channels <= MAX_CHANNELS:
-        raise unreadable(path, f"has {num_channels} channels, more than {MAX_CHANNELS}")
+        return _collect(path, blocks, rate, max_seconds, channel)
+    finally:
+        blocks.close()
 
 
 def _collect(

@@ -18,6 +18,7 @@ _WINDOW_S = 30
 _GRID_S = 5
 _SILENT_DB = -60.0
 """Where nothing within the window is louder than this, nobody speaks."""
+_NO_SOUND_DB = -119.0
 _CLICK_FRAMES = 5
 _FLAT_DB = 6.0
 """Loud and quiet frames that lie nearer together than this are one steady noise."""
@@ -96,10 +97,12 @@ def find_pauses(levels: NDArray[np.float32]) -> list[Pause]:
 def _thresholds(levels: NDArray[np.float32]) -> NDArray[np.float32]:
     """Level below which a frame is quiet, [F]."""
     step, half = _GRID_S * FRAMES_PER_SECOND, _WINDOW_S * FRAMES_PER_SECOND // 2
+    # Before a sound track begins there is less than the room's noise.
+    first = int((levels > _NO_SOUND_DB).argmax())
     found = []
     for start in range(0, len(levels), step):
-        middle = start + step // 2
-        floor, loud = np.percentile(levels[max(0, middle - half) : middle + half], [3, 95])
+        middle = max(start + step // 2, first)
+        floor, loud = np.percentile(levels[max(first, middle - half) : middle + half], [3, 95])
         found.append(_threshold(float(floor), float(loud)))
     return np.repeat(np.asarray(found, dtype=np.float32), step)[: len(levels)]
 

@@ -6,7 +6,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from utils.audio.decode import unreadable
+from utils.audio.container import unreadable
 from utils.config import DATASET_RATE
 
 _PREPARE_AGAIN = "prepare the dataset again"

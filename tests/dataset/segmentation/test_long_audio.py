@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.audio.signals import encode
+from tests.audio.signals import encode, film
 from tests.dataset.recordings import config, demo_clips
 from tests.dataset.whisper import SENTENCE, make_whisper
 from utils.audio.decode import load_audio
@@ -148,6 +148,50 @@ def test_video_zip_clips_and_folder_in_one_call(
     assert words == " ".join([*(text for *_, text in times[:4]), clip.text, second.text])
     again = prepare(settings)
     assert again.added == 0 and again.unchanged == len(report.used)
+
+
+@pytest.mark.parametrize("delay_s", [0.02, 0.7, 2.5, -0.05])
+@pytest.mark.parametrize(("container", "codec"), [("matroska", "aac"), ("mp4", "aac"), ("mpegts", "mp2")])
+def test_a_film_whose_sound_begins_late_gives_the_clips_of_the_plain_recording(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, container: str, codec: str, delay_s: float
+) -> None:
+    audio, times = talk
+    late, times = max(0.0, delay_s), times[:5]
+    wav = load_audio(audio, 24_000)[:, : round((times[-1][1] + 0.3) * 24_000)]
+    plain, folder = tmp_path / "plain", tmp_path / "film"
+    plain.mkdir()
+    folder.mkdir()
+    write_wav(plain / "talk.wav", wav, 24_000)
+    (plain / "talk.srt").write_text(_srt(times))
+    film(folder / "talk.mkv", wav, 24_000, codec=codec, container=container, delay_s=delay_s)
+    (folder / "talk.srt").write_text(_srt([(a + late, b + late, text) for a, b, text in times]))
+    expected, found = (read_sources([path], _reading(tmp_path / path.name)) for path in (plain, folder))
+    assert [clip.text for clip in found] == [clip.text for clip in expected] and not any(clip.fault for clip in found)
+    for one, other in zip(found, expected, strict=True):
+        assert one.start_s == pytest.approx(other.start_s + late, abs=0.1)
+        assert one.end_s == pytest.approx((other.end_s or 0) + late, abs=0.1)
+    report = prepare(config(folder, tmp_path / "out", workers=1))
+    sounds = [load_audio(tmp_path / "out" / "voice" / "dataset" / clip.clip, 24_000) for clip in report.used]
+    for sound, clip in zip(sounds, found, strict=True):
+        start = round((clip.start_s - late) * 24_000)
+        same = wav[0, max(0, start) : start + sound.shape[1]]
+        assert _loudest_at(sound[0]) == pytest.approx(_loudest_at(same) - min(0, start) / 24_000, abs=0.1)
+
+
+def _loudest_at(samples: torch.Tensor) -> float:
+    """Second of the loudest tenth of a second."""
+    return int(samples.square().unfold(0, 2_400, 240).mean(dim=1).argmax()) / 100
+
+
+def test_recognized_words_keep_the_time_of_the_container(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path, whisper: Path
+) -> None:
+    wav = load_audio(talk[0], 24_000)[:, : 20 * 24_000]
+    write_wav(tmp_path / "talk.wav", wav, 24_000)
+    film(tmp_path / "film.mkv", wav, 24_000, codec="aac", container="matroska", delay_s=2.5)
+    reading = _reading(tmp_path, whisper)
+    expected, found = (read_sources([tmp_path / name], reading) for name in ("talk.wav", "film.mkv"))
+    assert found[0].start_s == pytest.approx(expected[0].start_s + 2.5, abs=0.15)
 
 
 def test_a_recording_without_words_is_reported_or_heard(

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from utils.audio.decode import duration
+from utils.audio.decode import PLAIN_SUFFIXES, duration
 from utils.config import DATASET_RATE
 from utils.dataset.clips.existing import Existing
 from utils.dataset.clips.sound import Sound, SoundSettings, SoundTask
@@ -76,6 +76,8 @@ class ClipMaker:
         if known is not None and known.reason in BY_HAND:
             return Draft(clip=clip, known=known)
         item = f"sound:{self.settings.key}:{self.settings.quality}:{clip.id}"
+        if clip.is_part and recording.audio.suffix.lower() not in PLAIN_SUFFIXES:
+            item += ":2"  # Earlier versions counted from the first sample, not in the container's time.
         return Draft(clip=clip, known=known, task=SoundTask(item=item, spans=spans))
 
     def sound(self, draft: Draft) -> Sound | None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from utils.audio.decode import stream, unreadable
+from utils.audio.container import unreadable
+from utils.audio.decode import PLAIN_SUFFIXES, stream
 from utils.audio.pauses import FRAMES_PER_SECOND, Pause, find_pauses, stream_levels
 from utils.audio.recognizer import Transcriber
 from utils.dataset.formats.cues import Cue
@@ -28,8 +29,8 @@ from utils.files import write_atomic
 
 log = logging.getLogger(__name__)
 
-_VERSION = 1
-"""Raised when the same recording would give other pauses or other words."""
+_VERSION, _CLOCK = 1, 2
+"""Raised when the same recording would give other pauses or other words; the second: one with time stamps."""
 _WORD_REACH_S = 0.25
 """Recognized words have better times than cues."""
 
@@ -116,7 +117,8 @@ class LongAudio:
             stat = audio.stat()
         except OSError as error:
             raise UserError(what=f"{audio.name} cannot be opened: {error.strerror}", where=str(audio)) from error
-        parts = [_VERSION, kind, str(audio), stat.st_size, stat.st_mtime_ns, more]
+        version = _VERSION if audio.suffix.lower() in PLAIN_SUFFIXES else _CLOCK
+        parts = [version, kind, str(audio), stat.st_size, stat.st_mtime_ns, more]
         return f"{kind}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]}"
 
 
