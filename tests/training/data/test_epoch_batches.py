@@ -89,37 +89,6 @@ def test_batches_by_positions_are_the_same_for_any_number_of_processes_and_from_
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"balanced": True}, {"max_tokens": 2_000}, {"max_tokens": 2_000, "balanced": True}]
-)
-def test_with_a_window_few_shards_are_read_at_a_time(settings: dict[str, int]) -> None:
-    lengths = np.random.default_rng(3).integers(60, 700, 40_000)
-    batches = EpochBatches(lengths, 4, seed=1, window=2_000, **settings)
-    plan = list(batches.everywhere(0))
-    assert sorted(chain.from_iterable(plan)) == list(range(40_000)) and plan == list(batches.everywhere(0))
-    blocks = [
-        np.unique(np.array(list(chain.from_iterable(plan[at : at + 250]))) // 1_000) for at in range(0, 8_000, 250)
-    ]
-    assert max(map(len, blocks)) <= 10, "a thousand clips are of a window on each side of them"
-    first = {block: at for at, found in reversed(list(enumerate(blocks))) for block in found.tolist()}
-    order = sorted(first, key=first.__getitem__)
-    assert order != sorted(order), "shards are shuffled, too"
-    last = [at for at, found in enumerate(blocks) if order[0] in found][-1]
-    assert last <= 6, "and done one after the other"
-    assert plan != list(batches.everywhere(1))
-
-
-def test_the_place_in_a_windowed_epoch_is_that_of_any_number_of_processes() -> None:
-    lengths = np.random.default_rng(3).integers(60, 700, 5_000)
-    settings = {"seed": 1, "window": 1_500}
-    alone = list(EpochBatches(lengths, 4, **settings).epoch(2, start=24))
-    ranks = [list(EpochBatches(lengths, 4, **settings, rank=rank, world=4).epoch(2, start=24)) for rank in range(4)]
-    together = [batch for turn in zip(*ranks, strict=True) for batch in turn]
-    assert together[: len(alone)] == alone
-    wide = EpochBatches(lengths, 4, seed=1, window=5_000)
-    assert wide.plan_of(0) == EpochBatches(lengths, 4, seed=1).plan_of(0)
-
-
-@pytest.mark.parametrize(
     ("settings", "plan", "own"),
     [
         ({}, "3cb6bd10d7486a6e", "ccbe9d4b6b594aa7"),

@@ -93,7 +93,7 @@ class ClipDataset(Dataset[Sample]):
         self.seed = seed
         self.training = training
         self.crop = crop
-        self._peers = _Peers(clips.speakers) if conditioning == "other" else None
+        self._peers = _Peers(clips.speakers.numbers) if conditioning == "other" else None
 
     def __getitem__(self, place: Place) -> Sample:
         """The clip with its crop.
@@ -127,7 +127,7 @@ class ClipDataset(Dataset[Sample]):
             # Only where there is a choice: the crops of clips that are conditioned on themselves stay what they were.
             ahead = 0 if len(peers) == 1 else int(random.integers(1, len(peers))) if self.training else 1
             source = int(peers[(own + ahead) % len(peers)])
-        return source, self._span(self.clips.length(source), random)
+        return source, self._span(int(self.clips.num_samples[source]), random)
 
     def _span(self, length: int, random: np.random.Generator) -> tuple[int, int]:
         """Where the crop lies; of a clip shorter than the crop, half is used (coqui-tts, get_prompt_slice)."""

@@ -7,7 +7,6 @@ A kill between the two leaves codes nobody points to, and a torn last line is sk
 
 import json
 import logging
-import secrets
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -17,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
 from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
@@ -26,18 +24,14 @@ from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.config import DATASET_RATE
 from utils.events.progress import ProgressFn
-from utils.files import write_atomic
 from utils.model.dvae import CodeEncoder, fingerprint, load_code_encoder
 from utils.training.data.audio_files import AudioFiles
-from utils.training.data.share import shared
 
 log = logging.getLogger(__name__)
 
 
 BATCH_SECONDS = 60
 """Audio encoded at a time: bounds memory, and fills a GPU."""
-_BLOCK = 100_000
-"""Clips that the processes share out at a time."""
 
 
 class CodeCache:
@@ -52,7 +46,6 @@ class CodeCache:
         self.file = folder / "codes.bin"
         """All codes, int16."""
         self._index_file = folder / "index.jsonl"
-        self._identity_file = folder / "identity"
         self._lock = FileLock(folder / ".lock")
 
     @cached_property
@@ -79,16 +72,10 @@ class CodeCache:
         is_there = index.audio[places] == audio
         return np.where(is_there, index.offsets[places], 0), np.where(is_there, index.lengths[places], 0)
 
-    def identity(self) -> str:
-        """What tells this cache from one that was made anew in its place: offsets of one are nothing to another.
-
-        Raises:
-            OSError: the disk is full or not writable.
-        """
-        with self._lock:
-            if not self._identity_file.is_file():
-                write_atomic(self._identity_file, secrets.token_hex(8))
-            return self._identity_file.read_text(encoding="ascii")
+    def mapped(self) -> NDArray[np.int16]:
+        """All codes of `file`, read from disk when they are used."""
+        count = self.file.stat().st_size // 2
+        return np.memmap(self.file, dtype=np.int16, mode="r", shape=(count,))
 
     def codes(self, audio: list[str]) -> list[NDArray[np.int16]]:
         """Codes of some clips, [M] int16 each, read from disk when they are used.
@@ -96,8 +83,7 @@ class CodeCache:
         All are parts of one mapping: a mapping, and its file handle, for each clip would run into the system's limits
         with a thousand clips.
         """
-        count = self.file.stat().st_size // 2
-        whole = np.memmap(self.file, dtype=np.int16, mode="r", shape=(count,))
+        whole = self.mapped()
         offsets, lengths = self.find(np.array([int(name, 16) for name in audio], dtype=np.uint64))
         return [whole[at : at + length] for at, length in zip(offsets.tolist(), lengths.tolist(), strict=True)]
 
@@ -177,30 +163,24 @@ def encode_missing(
     Raises:
         UserError: a clip cannot be read, or the base has no DVAE.
     """
-    mel_stats, cache = base.mel_stats(), cache_of(base, folder)
-    missing = np.flatnonzero(cache.find(audio)[1] == 0)
+    cache, device = cache_of(base, folder), torch.device(device)
     # A recording that several clips name is encoded once.
-    missing = missing[np.sort(np.unique(audio[missing], return_index=True)[1])]
+    own = np.sort(np.unique(audio, return_index=True)[1])
     if accelerator is not None:
-        # One process's list for all: another may have looked when the first had encoded some already.
-        (missing,) = broadcast_object_list([missing])
-    encoders: list[CodeEncoder] = []
-    done = total = len(audio) - len(missing)
-
-    def encode(own: Sequence[int]) -> list[None]:
-        nonlocal done, total
-        encoders.extend([] if encoders else [load_code_encoder(base.dvae, mel_stats).to(device)])
-        total += len(own)
-        for numbers, codes in _encoded(own, path_of, encoders[0], torch.device(device)):
+        # Of all recordings, not of those that are missing: while one process looks, another may be adding some.
+        own = own[accelerator.process_index :: accelerator.num_processes]
+    missing = own[cache.find(audio[own])[1] == 0].tolist()
+    done = len(own) - len(missing)
+    if missing:
+        encoder = load_code_encoder(base.dvae, base.mel_stats()).to(device)
+        for numbers, codes in _encoded(missing, path_of, encoder, device):
             cache.add({f"{int(audio[number]):016x}": clip for number, clip in zip(numbers, codes, strict=True)})
             done += len(numbers)
             if progress is not None:
-                progress("encoding clips", done, total)
-        return []
-
-    for at in range(0, len(missing), _BLOCK):
-        shared(accelerator, missing[at : at + _BLOCK].tolist(), encode)
-    log.info("encoded %d clips, %d were cached", len(missing), len(audio) - len(missing))
+                progress("encoding clips", done, len(own))
+    log.info("encoded %d clips, %d were cached", len(missing), len(own) - len(missing))
+    if accelerator is not None:
+        accelerator.wait_for_everyone()
     return cache_of(base, folder)
 
 

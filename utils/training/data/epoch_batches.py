@@ -6,10 +6,9 @@ N clips, K batches of an epoch.
 import hashlib
 import json
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +19,6 @@ BUCKET_BATCHES = 50
 """Batches whose clips are sorted by length among themselves."""
 LENGTH_JITTER = 0.15
 """Share by which lengths are blurred before sorting: a small dataset then still meets in new batches each epoch."""
-BLOCK = 1_000
-"""Clips that follow one another in the manifest and stay together where the shuffle has a window: those of a shard."""
 _WRITTEN_AT_ONCE = 10_000
 """Batches whose fingerprint is taken at a time: bounds memory."""
 
@@ -30,122 +27,54 @@ Place = tuple[int, int]
 """(epoch, clip): all that a sample's randomness depends on, beside the seed."""
 
 
-class Plan(Sequence[list[int]], ABC):
-    """The clips of an epoch's batches, each clip once."""
+class BatchPlan:
+    """The clips of an epoch's batches, each clip once.
 
-    @abstractmethod
-    def _batch(self, place: int) -> list[int]:
-        """The clips of a batch, which exists."""
+    Args:
+        clips: batch after batch, [N].
+        starts: where in `clips` each batch begins, and N, [K + 1].
+    """
 
-    @abstractmethod
-    def sums(self, lengths: Lengths) -> NDArray[np.int64]:
-        """Positions of each batch's clips together, [K]."""
+    def __init__(self, clips: NDArray[np.int32], starts: NDArray[np.int64]) -> None:
+        self.clips, self.starts = clips, starts
 
-    @abstractmethod
-    def padded(self, lengths: Lengths) -> NDArray[np.int64]:
-        """Positions of as many of each batch's longest clip as it has clips, [K]."""
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, number: int) -> list[int]:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        clips: list[int] = self.clips[self.starts[number] : self.starts[number + 1]].tolist()
+        return clips
 
     @property
-    @abstractmethod
-    def counts_as_made(self) -> NDArray[np.int64]:
-        """Clips of each batch, in no order that matters, [K]."""
+    def counts(self) -> NDArray[np.int64]:
+        """Clips of each batch, [K]."""
+        return np.diff(self.starts)
 
-    @overload
-    def __getitem__(self, place: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[list[int]]: ...
-    def __getitem__(self, place: int | slice) -> list[int] | list[list[int]]:
-        places = range(len(self))[place]
-        return self._batch(places) if isinstance(places, int) else list(map(self._batch, places))
+    def sums(self, lengths: Lengths) -> NDArray[np.int64]:
+        """Positions of each batch's clips together, [K]."""
+        return np.add.reduceat(lengths[self.clips], self.starts[:-1], dtype=np.int64)
 
-    def __iter__(self) -> Iterator[list[int]]:
-        return map(self._batch, range(len(self)))
+    def padded(self, lengths: Lengths) -> NDArray[np.int64]:
+        """Positions of each batch's clips, every one padded to its longest, [K]."""
+        return np.maximum.reduceat(lengths[self.clips], self.starts[:-1]) * self.counts
 
     def fingerprint(self) -> str:
         """16 hex digits of which clips form which batches, in which order."""
         digest = hashlib.sha256(b"[")
         # That of `json.dumps(list(self))`, which checkpoints of earlier versions hold.
         for at in range(0, len(self), _WRITTEN_AT_ONCE):
-            text = json.dumps(self[at : at + _WRITTEN_AT_ONCE])[1:-1]
-            digest.update((", " * (at > 0) + text).encode())
+            batches = [self[number] for number in range(at, min(at + _WRITTEN_AT_ONCE, len(self)))]
+            digest.update((", " * (at > 0) + json.dumps(batches)[1:-1]).encode())
         digest.update(b"]")
         return digest.hexdigest()[:16]
 
 
-class BatchPlan(Plan):
-    """Batches that are all in memory.
-
-    Args:
-        clips: batch after batch, [N].
-        starts: where in `clips` each batch begins, and N, [K + 1].
-        order: which of them is the first to be trained on, the second, ..., [K]; as they stand if None.
-    """
-
-    def __init__(
-        self, clips: NDArray[np.int32], starts: NDArray[np.int64], order: NDArray[np.int64] | None = None
-    ) -> None:
-        self._clips, self._starts, self._order = clips, starts, order
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def _batch(self, place: int) -> list[int]:
-        batch = place if self._order is None else self._order[place]
-        return self._clips[self._starts[batch] : self._starts[batch + 1]].tolist()
-
-    def of(self, clips: NDArray[np.int32]) -> "BatchPlan":
-        """The same with the clips that have these places."""
-        return BatchPlan(clips[self._clips], self._starts, self._order)
-
-    def sums(self, lengths: Lengths) -> NDArray[np.int64]:
-        return self._ordered(np.add.reduceat(lengths[self._clips], self._starts[:-1], dtype=np.int64))
-
-    def padded(self, lengths: Lengths) -> NDArray[np.int64]:
-        longest = np.maximum.reduceat(lengths[self._clips], self._starts[:-1])
-        return self._ordered(longest * self.counts_as_made)
-
-    @property
-    def counts_as_made(self) -> NDArray[np.int64]:
-        return np.diff(self._starts)
-
-    def _ordered(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        return values if self._order is None else values[self._order]
-
-
-class WindowedPlan(Plan):
-    """Batches of one stretch of clips after another; those of two stretches are in memory.
-
-    Args:
-        make: the batches of a stretch.
-        starts: the first batch of each stretch, and K.
-    """
-
-    def __init__(self, make: Callable[[int], BatchPlan], starts: NDArray[np.int64]) -> None:
-        self._made, self._starts = lru_cache(maxsize=2)(make), starts
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def _batch(self, place: int) -> list[int]:
-        stretch = int(np.searchsorted(self._starts, place, side="right")) - 1
-        return self._made(stretch)[place - int(self._starts[stretch])]
-
-    def sums(self, lengths: Lengths) -> NDArray[np.int64]:
-        return np.concatenate([plan.sums(lengths) for plan in self._stretches()])
-
-    def padded(self, lengths: Lengths) -> NDArray[np.int64]:
-        return np.concatenate([plan.padded(lengths) for plan in self._stretches()])
-
-    @property
-    def counts_as_made(self) -> NDArray[np.int64]:
-        return np.concatenate([plan.counts_as_made for plan in self._stretches()])
-
-    def _stretches(self) -> Iterator[BatchPlan]:
-        return map(self._made, range(len(self._starts) - 1))
-
-
 class EpochBatches:
     """A plan for each epoch: a new shuffle, fixed by the seed, clips of like length together.
+
+    A checkpoint resumes within an epoch only where its plan is the same, so the random draws never change.
 
     Args:
         lengths: of each clip's row, in positions.
@@ -153,8 +82,6 @@ class EpochBatches:
         max_tokens: positions a batch at most, padding included, whatever the number of clips; 0 counts clips. No clip
             is longer than that.
         seed: of the shuffle; None keeps the order, and counts clips.
-        window: blocks of clips are shuffled, then each so many clips in that order among themselves: those that are
-            read at a time then lie in few shards, and the plan of few is in memory. 0 shuffles all among all.
         balanced: give each batch long and short clips, so that all are of like length in sum: packed rows want that.
             Otherwise clips of like length come together: rows of their own then need little padding.
         rank, world: this process and their number; each takes every `world`-th batch, and all get equally many. The
@@ -168,23 +95,18 @@ class EpochBatches:
         *,
         seed: int | None,
         max_tokens: int = 0,
-        window: int = 0,
         balanced: bool = False,
         rank: int = 0,
         world: int = 1,
     ) -> None:
         self.lengths = np.asarray(lengths)
-        self.batch_size = batch_size
-        self.max_tokens = max_tokens
-        self.seed = seed
-        self.window = window if window < len(self.lengths) else 0
-        self.balanced = balanced
-        self.rank = rank
-        self.world = world
+        self.batch_size, self.max_tokens = batch_size, max_tokens
+        self.seed, self.balanced = seed, balanced
+        self.rank, self.world = rank, world
         self._counts: dict[int, int] = {}
         # The present epoch's is asked for again by each checkpoint.
         self.everywhere = lru_cache(maxsize=1)(self._plan)
-        self.plan_of = lru_cache(maxsize=1)(self._fingerprint)
+        self.plan_of = lru_cache(maxsize=1)(lambda number: self.everywhere(number).fingerprint())
 
     def count(self, number: int) -> int:
         """Batches of an epoch, of all processes; every epoch has as many, unless positions are counted."""
@@ -195,15 +117,15 @@ class EpochBatches:
         return self._counts[number]
 
     def longest(self, num_epochs: int) -> int:
-        """Positions of the longest batch of so many epochs, for all processes."""
+        """Positions of the longest batch of all epochs, for all processes."""
         # Counted, in a tenth of a second for an epoch of 72 000 clips: as many of the longest clips are far more.
         return max(int(self._plan(epoch).sums(self.lengths).max()) for epoch in range(num_epochs))
 
     def most_clips(self, num_epochs: int) -> int:
-        """Clips of the batch of so many epochs that has most."""
+        """Clips of the batch of all epochs that has most."""
         if not self.max_tokens:
             return min(self.batch_size, len(self.lengths))
-        return max(int(self._plan(epoch).counts_as_made.max()) for epoch in range(num_epochs))
+        return max(int(self._plan(epoch).counts.max()) for epoch in range(num_epochs))
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[list[Place]]:
         """The epoch's batches for this process, when all processes together have done `start` of them."""
@@ -225,71 +147,37 @@ class EpochBatches:
         chosen = [order[-1], *(order[(2 * place + 1) * len(plan) // (2 * count)] for place in range(count))]
         return [[(0, clip) for clip in plan[int(batch)]] for batch in chosen]
 
-    def _fingerprint(self, number: int) -> str:
-        return self.everywhere(number).fingerprint()
-
-    def _plan(self, number: int) -> Plan:
+    def _plan(self, number: int) -> BatchPlan:
         """The batches of an epoch; the same in all processes, however many."""
         count = len(self.lengths)
         if self.seed is None:
-            return BatchPlan(np.arange(count, dtype=np.int32), _starts_of_equal(count, self.batch_size))
-        if self.window:
-            return self._windowed(self.seed, number)
-        return self._shuffled(self.lengths, np.random.default_rng([self.seed, number]))
-
-    def _windowed(self, seed: int, number: int) -> Plan:
-        """Blocks of clips in another order, and in that order stretches of clips that are shuffled among themselves."""
-        count, block = len(self.lengths), min(BLOCK, self.window)
-        blocks = np.random.default_rng([seed, number]).permutation(math.ceil(count / block)) * block
-        ends = np.cumsum(np.minimum(count - blocks, block))
-        # Whole batches: an epoch then has as many of them as without a window.
-        size = max(self.window // self.batch_size, 1) * self.batch_size
-
-        def make(stretch: int) -> BatchPlan:
-            places = np.arange(stretch * size, min((stretch + 1) * size, count))
-            of = np.searchsorted(ends, places, side="right")
-            # The last place of a block is its end less one.
-            clips = (blocks[of] + np.minimum(count - blocks[of], block) - (ends[of] - places)).astype(np.int32)
-            return self._shuffled(self.lengths[clips], np.random.default_rng([seed, number, stretch])).of(clips)
-
-        stretches = range(math.ceil(count / size))
-        if self.max_tokens:
-            return WindowedPlan(make, np.cumsum([0, *(len(make(stretch)) for stretch in stretches)]))
-        most = math.ceil(count / self.batch_size)
-        return WindowedPlan(make, np.minimum(np.arange(len(stretches) + 1) * (size // self.batch_size), most))
-
-    def _shuffled(self, lengths: Lengths, random: np.random.Generator) -> BatchPlan:
-        """Batches of clips of these lengths."""
-        count = len(lengths)
+            return BatchPlan(np.arange(count, dtype=np.int32), _equal_starts(count, self.batch_size))
+        random = np.random.default_rng([self.seed, number])
         order = random.permutation(count).astype(np.int32)
-        jitter = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, count)
-        jitter *= lengths
+        blurred = random.uniform(1 - LENGTH_JITTER, 1 + LENGTH_JITTER, count)
+        blurred *= self.lengths
         if self.max_tokens:
-            clips = order if self.balanced else self._in_buckets(order, jitter)
-            starts = _cut(lengths[clips], self.max_tokens, is_padded=not self.balanced)
-            return BatchPlan(clips, starts, random.permutation(len(starts) - 1))
-        bucket = BUCKET_BATCHES * self.batch_size
-        whole = count // bucket * bucket
-        clips = _sorted_within(order[:whole].reshape(-1, bucket), jitter)
-        rest = _sorted_within(order[whole:].reshape(1, -1), jitter)[0]
-        starts = _starts_of_equal(count, self.batch_size)
-        if self.balanced:
-            clips = _dealt_full(clips, self.batch_size)
-            hands = _dealt(rest.tolist(), self.batch_size)
-            rest = np.array([clip for hand in hands for clip in hand], dtype=np.int32)
-            starts[whole // self.batch_size :] = whole + np.cumsum([0, *map(len, hands)])
-        placed = random.permutation(len(starts) - 1)
-        return BatchPlan(np.concatenate([clips.reshape(-1), rest]), starts, placed)
-
-    def _in_buckets(self, order: NDArray[np.int32], keys: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Clips in buckets of about `BUCKET_BATCHES` batches, by their key within each."""
-        bucket = BUCKET_BATCHES * max(1, int(self.max_tokens // self.lengths.mean()))
-        whole = len(order) // bucket * bucket
-        clips = _sorted_within(order[:whole].reshape(-1, bucket), keys)
-        return np.concatenate([clips.reshape(-1), _sorted_within(order[whole:].reshape(1, -1), keys)[0]])
+            bucket = BUCKET_BATCHES * max(1, int(self.max_tokens // self.lengths.mean()))
+            clips = order if self.balanced else np.concatenate(_sorted_in_buckets(order, blurred, bucket))
+            starts = _starts_by_size(self.lengths[clips], self.max_tokens, is_padded=not self.balanced)
+        else:
+            size = self.batch_size
+            whole, rest = _sorted_in_buckets(order, blurred, BUCKET_BATCHES * size)
+            starts = _equal_starts(count, size)
+            if self.balanced:
+                whole = _dealt(whole.reshape(-1, BUCKET_BATCHES * size), BUCKET_BATCHES)[0].reshape(-1)
+                num_batches = math.ceil(len(rest) / size)
+                (rest,), sizes = _dealt(rest[None], num_batches) if num_batches else (rest[None], [])
+                starts[len(whole) // size :] = len(whole) + np.cumsum([0, *sizes])
+            clips = np.concatenate([whole, rest])
+        return _reordered(clips, starts, random.permutation(len(starts) - 1))
 
 
-def _cut(lengths: Lengths, most: int, *, is_padded: bool) -> NDArray[np.int64]:
+def _equal_starts(count: int, size: int) -> NDArray[np.int64]:
+    return np.append(np.arange(0, count, size), count)
+
+
+def _starts_by_size(lengths: Lengths, most: int, *, is_padded: bool) -> NDArray[np.int64]:
     """Where batches begin, and the number of clips: each as many clips one after the other as `most` positions hold."""
     starts, total, longest, begin = [0], 0, 0, 0
     most = most // ROW_MULTIPLE * ROW_MULTIPLE
@@ -303,27 +191,34 @@ def _cut(lengths: Lengths, most: int, *, is_padded: bool) -> NDArray[np.int64]:
     return np.array([*starts, len(lengths)], dtype=np.int64)
 
 
-def _starts_of_equal(count: int, size: int) -> NDArray[np.int64]:
-    return np.append(np.arange(0, count, size), count)
+def _sorted_in_buckets(
+    clips: NDArray[np.int32], keys: NDArray[np.float64], size: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Clips in buckets of `size`, by their key within each (stable); those of the last, smaller bucket apart."""
+    whole = len(clips) // size * size
+    buckets, rest = clips[:whole].reshape(-1, size), clips[whole:]
+    ordered = np.take_along_axis(buckets, np.argsort(keys[buckets], axis=1, kind="stable"), axis=1)
+    return ordered.reshape(-1), rest[np.argsort(keys[rest], kind="stable")]
 
 
-def _sorted_within(buckets: NDArray[np.int32], keys: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Clips of each bucket by their key; equal ones stay in their order."""
-    return np.take_along_axis(buckets, np.argsort(keys[buckets], axis=1, kind="stable"), axis=1)
+def _dealt(buckets: NDArray[np.int32], num_batches: int) -> tuple[NDArray[np.int32], list[int]]:
+    """Sorted clips of each bucket dealt to so many batches, in rounds, every second round in the other direction.
+
+    Returns:
+        The clips, batch after batch, of each bucket, and how many each batch has.
+    """
+    size = buckets.shape[1]
+    places = np.arange(size)
+    rounds, turn = np.divmod(places, num_batches)
+    batch = np.where(rounds % 2 == 0, turn, num_batches - 1 - turn)
+    order = np.argsort(batch * size + places)
+    return buckets[:, order], np.bincount(batch, minlength=num_batches).tolist()
 
 
-def _dealt_full(buckets: NDArray[np.int32], size: int) -> NDArray[np.int32]:
-    """`_dealt` of many buckets that all fill `BUCKET_BATCHES` batches."""
-    turns = buckets.reshape(-1, size, BUCKET_BATCHES)
-    turns[:, 1::2] = turns[:, 1::2, ::-1].copy()
-    return np.ascontiguousarray(turns.transpose(0, 2, 1))
-
-
-def _dealt(clips: list[int], size: int) -> list[list[int]]:
-    """Clips sorted by length, dealt to batches like cards, each round in the other direction."""
-    count = math.ceil(len(clips) / size)
-    hands: list[list[int]] = [[] for _ in range(count)]
-    for number, turn in enumerate(clips[at : at + count] for at in range(0, len(clips), max(count, 1))):
-        for hand, clip in zip(hands if number % 2 == 0 else hands[::-1], turn, strict=False):
-            hand.append(clip)
-    return hands
+def _reordered(clips: NDArray[np.int32], starts: NDArray[np.int64], order: NDArray[np.int64]) -> BatchPlan:
+    """The batches in another order."""
+    sizes = np.diff(starts)[order]
+    ends = np.cumsum(sizes)
+    # How far each batch moves is the same for all of its clips.
+    moved = np.repeat(starts[:-1][order] - (ends - sizes), sizes)
+    return BatchPlan(clips[np.arange(len(clips)) + moved], np.append(0, ends))

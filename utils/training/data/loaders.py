@@ -56,7 +56,6 @@ class Loaders:
             config.batch_size,
             max_tokens=config.batch_tokens,
             seed=config.seed,
-            window=config.shuffle_window,
             balanced=switches.layout == "packed",
             rank=accelerator.process_index,
             world=accelerator.num_processes,
@@ -159,7 +158,8 @@ class Loaders:
     def evaluate(self) -> DataLoader:
         """This process's part of the evaluation batches, in a fixed order; one process may have a batch less."""
         collate = self._collate(self._static_shapes[False], training=False)
-        own = self._eval_batches.everywhere(0)[self._batches.rank :: self._batches.world]
+        plan = self._eval_batches.everywhere(0)
+        own = [plan[number] for number in range(self._batches.rank, len(plan), self._batches.world)]
         return make_loader(self._dataset(training=False), [[(0, clip) for clip in batch] for batch in own], collate)
 
     def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
