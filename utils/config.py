@@ -80,9 +80,6 @@ class TrainConfig(Config):
     """Longest transcript, in tokens; the base's limit when not given (XTTS v2: 200)."""
     seed: int = 1
     """Fixes shuffling, conditioning crops and dropout."""
-    shuffle_window: int = 0
-    """Shuffle blocks of 1,000 clips of the manifest, then so many clips at a time, to read few shards at once; 0
-    shuffles all among all."""
     processes: int = 1
     """Processes that train together on this computer, each with a GPU and a batch of its own; 0 is one for each GPU."""
     compress_gradients: GradientCompression = "none"
@@ -206,7 +203,6 @@ class TrainConfig(Config):
             "num_epochs": 1,
             "batch_size": 1,
             "batch_tokens": 0,
-            "shuffle_window": 0,
             "grad_accumulation": 1,
             "eval_batch_size": 1,
             "warmup_steps": 0,

@@ -37,7 +37,7 @@ FREE = (
 FIXED = ("base", "lora_rank")
 """Settings that say what is trained: a run with others is another run."""
 BOUND = (
-    *("batch_size", "batch_tokens", "seed", "shuffle_window", "train_csv", "language"),
+    *("batch_size", "batch_tokens", "seed", "train_csv", "language"),
     *("max_audio_length", "max_text_length"),
 )
 """Settings that decide which clips form which batch: an epoch that was begun with others has to begin anew."""

@@ -23,7 +23,7 @@ GROUPS = (
             *("threads", "cuda_memory_fraction", "attention", "batch_tokens", "max_mel_length"),
         ),
     ),
-    ("LOADING_GROUP", ("num_workers", "prefetch_factor", "pin_memory", "shuffle_window")),
+    ("LOADING_GROUP", ("num_workers", "prefetch_factor", "pin_memory")),
 )
 """All other settings, by the text that says what they are about."""
 MORE = tuple(switch.field for switch in SWITCHES if switch.place == "more")

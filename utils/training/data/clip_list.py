@@ -163,3 +163,10 @@ class ClipList(Sequence[TrainingClip]):
     def num_timed(self) -> int:
         """Clips with word times that fit their text."""
         return int((self.readings.sizes > 0).sum())
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the columns; codes are mapped from disk."""
+        ragged = (array for one in (self.names, self.tokens, self.readings) for array in one)
+        plain = (self.folders.numbers, self.speakers.numbers, self.num_samples, self.native)
+        return sum(array.nbytes for array in (*ragged, *plain, self.code_starts, self.code_counts))
