@@ -6,6 +6,7 @@ loader process, whose own memory is measured, too.
 """
 
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -129,8 +130,8 @@ def measure(folder: Path) -> dict[str, Any]:
     batch = next(batches)
     ended, after = time.monotonic(), memory()
     assert not batch.lost
-    (loader,) = psutil.Process().children()
-    shared = loader.memory_full_info()
+    (loader,) = multiprocessing.active_children()
+    shared = psutil.Process(loader.pid).memory_full_info()
     return {
         "clips": len(data.train),
         "list_s": round(listed - begun, 2),
