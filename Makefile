@@ -86,7 +86,7 @@ check-py312: ## check that the same pins resolve on Python 3.12 (PYTHON312=PATH 
 	@sh scripts/check_py312.sh
 
 # The other rows of the table: the same without --only.
-HEADLINES = stock "no switch" "SDPA$$" "SDPA + mixed precision$$" "all three$$" "8-bit AdamW$$" "least memory$$"
+HEADLINES = stock "no switch" "SDPA$$" "SDPA + mixed precision$$" "all three$$" "LoRA$$"
 .PHONY: bench
 bench: $(RUNTIME) ## measure training beside stock coqui-tts on the CPU: speed and memory at batch 4 and 2, loading
 	$(BIN)/python -m benchmarks.train_step --size full --device cpu --only $(HEADLINES)

@@ -34,12 +34,6 @@ CELLS: dict[str, dict[str, Any]] = {
     "SDPA": {"sdpa": True},
     "SDPA + mixed": {"sdpa": True, "mixed_precision": "auto"},
     "all three": {"sdpa": True, "mixed_precision": "auto", "gradient_checkpointing": "full"},
-    "all three + 8-bit AdamW": {
-        "sdpa": True,
-        "mixed_precision": "auto",
-        "gradient_checkpointing": "full",
-        "eight_bit_optimizer": True,
-    },
     "SDPA + mixed + LoRA": {"sdpa": True, "mixed_precision": "auto", "lora_rank": 32},
 }
 TIME, MEMORY = 0.15, 0.10

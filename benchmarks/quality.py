@@ -33,11 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HALF = "auto" if torch.cuda.is_available() or cpu().emulates_bf16 else "bf16"
 """On a CPU, bf16 even where its instructions are slow: what it does to quality is measured, not its speed."""
 ALL: dict[str, Any] = {"sdpa": True, "mixed_precision": HALF, "gradient_checkpointing": "full"}
-SMALLEST = {"eight_bit_optimizer": True, "gradient_release": True, "split_weights": True}
 ENGINES: dict[str, dict[str, Any]] = {
     "stock, fp32": {},
     "ours, all switches": ALL,
-    "ours, all switches, smallest optimizer": ALL | SMALLEST,
 }
 """Their switches; the first is stock."""
 STOCK = next(iter(ENGINES))

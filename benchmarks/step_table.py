@@ -42,9 +42,7 @@ class Result:
     @property
     def updates_plainly(self) -> bool:
         """Whether the update is float32 AdamW's on the device, whose traffic the limit counts."""
-        return self.trains_all and not (
-            self.changes.get("eight_bit_optimizer") or self.changes.get("offload_optimizer")
-        )
+        return self.trains_all and not self.changes.get("eight_bit_optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)

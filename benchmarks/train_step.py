@@ -39,13 +39,6 @@ CELLS: dict[str, dict[str, Any] | str] = {
     "ours, no switch": {"sdpa": False},
     "ours, checkpointing": {"sdpa": False, "gradient_checkpointing": "full"},
     "ours, SDPA": {"sdpa": True},
-    "ours, SDPA + 8-bit AdamW": {"sdpa": True, "eight_bit_optimizer": True},
-    "ours, fp32, least memory": {
-        "sdpa": True,
-        "gradient_checkpointing": "full",
-        "eight_bit_optimizer": True,
-        "gradient_release": True,
-    },
     "ours, mixed precision": {"sdpa": False, "mixed_precision": "bf16"},
     "ours, SDPA + mixed precision": FAST,
     "ours, all three": FAST | {"gradient_checkpointing": "full"},
@@ -53,13 +46,7 @@ CELLS: dict[str, dict[str, Any] | str] = {
     "ours, SDPA + mixed + compile": FAST | {"compile": "default"},
     "ours, SDPA + mixed + graphs": FAST | {"compile": "reduce-overhead"},
     "ours, all three + 8-bit AdamW": FAST | {"gradient_checkpointing": "full", "eight_bit_optimizer": True},
-    "ours, all three + 8-bit + release": FAST
-    | {"gradient_checkpointing": "full", "eight_bit_optimizer": True, "gradient_release": True},
-    "ours, all three + 8-bit + release + split": FAST
-    | {"gradient_checkpointing": "full", "eight_bit_optimizer": True, "gradient_release": True, "split_weights": True},
-    "ours, SDPA + mixed + split": FAST | {"split_weights": True},
     "ours, all three + LoRA": FAST | {"gradient_checkpointing": "full", "lora_rank": 32},
-    "ours, all three + offload": FAST | {"gradient_checkpointing": "full", "offload_optimizer": True},
     "ours, all three, frozen cond.": FAST | {"gradient_checkpointing": "full", "freeze_conditioning": True},
 }
 """Stock's precision, or our settings. Importing stock's dataset leaves torch one thread: that is its default."""
@@ -160,13 +147,15 @@ def cells_of(device: str, only: tuple[str, ...] = ()) -> list[Result]:
     """The cells of a device, none measured yet.
 
     Args:
-        device: cpu or cuda. A CPU has nowhere to move the optimizer's state to and no CUDA graphs: no such cells.
+        device: cpu or cuda. A CPU has no 8-bit AdamW and no CUDA graphs: no such cells.
         only: parts of names; all cells when empty.
     """
     found = []
     for name, what in CELLS.items():
         changes = what if isinstance(what, dict) else {}
-        is_idle = device == "cpu" and (changes.get("offload_optimizer") or changes.get("compile") == "reduce-overhead")
+        is_idle = device == "cpu" and (
+            changes.get("eight_bit_optimizer") or changes.get("compile") == "reduce-overhead"
+        )
         if not is_idle and (not only or any(part in f"{name}$" for part in only)):
             found.append(Result(name=name, changes=changes))
     return found

@@ -60,7 +60,7 @@ def test_a_quality_record_goes_on_with_what_it_has_and_only_compares_whole_seeds
         run()
     monkeypatch.setattr(quality, "_apart", lambda *_: trained.append(("again", 0)) or [4.0, 2.3])
     record, before = run("--add"), [*trained]
-    assert before.count(("again", 0)) == 2  # what the interruption left of the third seed
+    assert before.count(("again", 0)) == 1  # what the interruption left of the third seed
     assert record["verdicts"]["ours, all switches"]["ours"] == pytest.approx(2.2)
     assert run("--add", "--seeds", "1") and trained == before
     with pytest.raises(SystemExit, match="other switches or settings"):
@@ -115,11 +115,11 @@ def test_each_time_is_that_of_its_least_disturbed_round_and_faults_are_shown() -
 
 
 def test_a_switch_that_was_off_is_named_in_its_row() -> None:
-    switches = {"offload_optimizer": {"reason": "nothing to move"}, "sdpa": {"reason": None}}
+    switches = {"eight_bit_optimizer": {"reason": "nothing to move"}, "sdpa": {"reason": None}}
     table = make_table("cpu", Result(name="ours", rounds=[measured(seconds=1.0, cpu_s=1.0, switches=switches)]))
-    assert table.text().splitlines()[1].endswith("off: offload_optimizer")
-    assert "ours   off: offload_optimizer |" in table.markdown()
-    assert not any("offload" in result.name for result in cells_of("cpu"))
+    assert table.text().splitlines()[1].endswith("off: eight_bit_optimizer")
+    assert "ours   off: eight_bit_optimizer |" in table.markdown()
+    assert not any("8-bit" in result.name for result in cells_of("cpu"))
     assert [result.name for result in cells_of("cuda")] == list(CELLS)
 
 
@@ -136,7 +136,7 @@ def test_utilisation_is_by_the_clock_and_only_where_its_formula_describes_the_st
     expected = f"{arithmetic / 10:.0%}", f"{(arithmetic + update) / 10:.0%}"
     assert shares() == shares(gradient_checkpointing="full") == expected
     assert shares(lora_rank=32) == shares(freeze_conditioning=True) == ("", "")
-    assert shares(eight_bit_optimizer=True) == shares(offload_optimizer=True) == (expected[0], "")
+    assert shares(eight_bit_optimizer=True) == (expected[0], "")
 
 
 def test_on_a_gpu_the_clock_counts_and_both_kinds_of_memory_are_shown() -> None:
@@ -269,7 +269,7 @@ def test_every_ratio_is_to_a_cell_of_stock() -> None:
 
 def test_a_name_is_chosen_by_its_parts_or_by_its_end() -> None:
     assert [cell.name for cell in cells_of("cpu", ("all three$",))] == ["ours, all three"]
-    assert len(cells_of("cpu", ("all three",))) > 4
+    assert len(cells_of("cpu", ("all three",))) > 3
 
 
 def test_cells_in_bf16_say_that_there_are_no_units_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from tests.test_architecture import ROOT, read_modules
 
 PIN = re.compile(r"^(?P<name>[\w.-]+)(\[[\w,]+\])?==(?P<version>[\w.]+)(?P<comment>\s+#.*)?$")
 FILES = ("requirements.txt", "requirements-dev.txt", "requirements-long.txt")
-EXTRAS = tuple(f"requirements-{name}.txt" for name in ("scale", "denoise", "huggingface"))
+EXTRAS = tuple(f"requirements-{name}.txt" for name in ("scale", "denoise", "huggingface", "8bit"))
 """For more than one machine, and for single steps; what no test needs is not in the lock, but must fit to it."""
 BROUGHT = {"triton"}
 """Comes with torch on Linux; code that needs it asks whether it is there."""

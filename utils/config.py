@@ -31,7 +31,6 @@ SentenceGrouping = Literal["joined", "sentences", "quick"]
 Checkpointing = Literal["none", "selective", "full"]
 BestBy = Literal["speech", "loss"]
 AttentionKernel = Literal["auto", "torch", "flash-attn", "explicit"]
-GradientCompression = Literal["none", "bf16"]
 CompileMode = Literal["off", "default", "reduce-overhead", "max-autotune"]
 
 
@@ -82,9 +81,6 @@ class TrainConfig(Config):
     """Fixes shuffling, conditioning crops and dropout."""
     processes: int = 1
     """Processes that train together on this computer, each with a GPU and a batch of its own; 0 is one for each GPU."""
-    compress_gradients: GradientCompression = "none"
-    """Data type in which several processes send each other their gradients: none, as they are in float32; bf16, in half
-    the bytes, rounded."""
     shard: bool = False
     """Shard weights, gradients and moments among the processes (FSDP2) instead of keeping all in each."""
     rank_timeout: float = 30.0
@@ -127,15 +123,9 @@ class TrainConfig(Config):
     compile: CompileMode = "off"
     """Compile the transformer blocks with torch.compile; the first steps then take minutes."""
     eight_bit_optimizer: bool = False
-    """Keep AdamW's moments in 8 bits: 2 bytes a parameter instead of 8."""
-    offload_optimizer: bool = False
-    """Keep the optimizer state in CPU memory and update there; for GPUs that cannot hold it."""
-    split_weights: bool = False
-    """Keep the weights of matrix products in bf16, with the other 16 bits of their 32 beside: no copies for mixed
-    precision. Needs bf16; not with grad_accumulation or LoRA."""
-    gradient_release: bool = False
-    """Update each parameter inside the backward pass and free its gradient at once: one layer's are held at a time.
-    They are clipped by the norm of the step before. Not with grad_accumulation or fp16."""
+    """Keep AdamW's moments in 8 bits: 2 bytes a parameter instead of 8. Needs a CUDA GPU and bitsandbytes."""
+    paged_optimizer: bool = False
+    """Keep AdamW's moments in memory that moves to the machine's when the GPU is full."""
     lora_rank: int = 0
     """Train LoRA adapters of this rank on the transformer blocks instead of all weights; 0 trains all weights."""
     freeze_conditioning: bool = False

@@ -122,65 +122,12 @@ SWITCHES = (
         place="more",
         row=lambda _: "8-bit AdamW",
         is_exact=False,
-        fault=(
-            lambda config: config.eight_bit_optimizer and config.offload_optimizer,
-            "eight_bit_optimizer and offload_optimizer both place AdamW's moments; choose one of them",
-        ),
     ),
     Switch(
-        field="offload_optimizer",
-        label="Optimizer state in CPU memory",
-        short="optimizer state in CPU memory",
+        field="paged_optimizer",
+        label="Paged AdamW",
+        short="paged AdamW",
         place="more",
-        row=lambda _: "offloaded AdamW",
-    ),
-    Switch(
-        field="split_weights",
-        label="Split weights",
-        short="split weights",
-        place="more",
-        row=lambda _: "split weights",
-        fault=(
-            lambda config: (
-                config.split_weights
-                and (
-                    config.mixed_precision == "fp16"
-                    or (config.lora_rank == 0 and (config.grad_accumulation > 1 or config.offload_optimizer))
-                )
-            ),
-            "split_weights keeps weights in bf16, and without LoRA their gradients, too, which rules out "
-            "mixed_precision fp16, and without LoRA grad_accumulation above 1 and offload_optimizer; leave these out, "
-            "or split_weights",
-        ),
-    ),
-    Switch(
-        field="gradient_release",
-        label="Gradient release",
-        short="gradient release",
-        place="more",
-        row=lambda _: "gradient release",
-        is_exact=False,
-        fault=(
-            lambda config: (
-                config.gradient_release
-                and (
-                    config.grad_accumulation > 1
-                    or config.mixed_precision == "fp16"
-                    or config.offload_optimizer
-                    or config.compile != "off"
-                )
-            ),
-            "gradient_release updates weights inside the backward pass, which rules out grad_accumulation above 1, "
-            "mixed_precision fp16, offload_optimizer and compile; leave these out, or gradient_release",
-        ),
-    ),
-    Switch(
-        field="compress_gradients",
-        label="Compressed gradients",
-        short="compressed gradients",
-        help="Several processes send each other their gradients in bf16, half the bytes, for slow networks.",
-        off="none",
-        on="bf16",
     ),
     Switch(
         field="shard",
@@ -192,18 +139,14 @@ SWITCHES = (
                 config.shard
                 and (
                     config.eight_bit_optimizer
-                    or config.offload_optimizer
-                    or config.split_weights
-                    or config.gradient_release
+                    or config.paged_optimizer
                     or config.lora_rank > 0
                     or config.compile != "off"
-                    or config.compress_gradients != "none"
                     or config.mixed_precision == "fp16"
                 )
             ),
             "shard cuts the weights of plain AdamW in float32 among the processes, which rules out "
-            "eight_bit_optimizer, offload_optimizer, split_weights, gradient_release, lora_rank, compile, "
-            "compress_gradients and mixed_precision fp16; leave these out, or shard",
+            "eight_bit_optimizer, paged_optimizer, lora_rank, compile and fp16; leave these out, or shard",
         ),
     ),
     Switch(

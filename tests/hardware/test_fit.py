@@ -42,10 +42,10 @@ def test_on_the_cpu_the_memory_of_the_machine_counts_and_the_limit_of_its_contai
     assert memory_fit(config(device="cpu"), make_machine(make_gpu(80, (9, 0)))).device == "cpu"
 
 
-def test_what_is_offloaded_must_fit_beside() -> None:
+def test_float32_values_of_frozen_weights_must_fit_beside() -> None:
     gpu = make_gpu(24, (8, 9))
-    little = Memory(total_bytes=4 * GIB, available_bytes=3 * GIB, process_bytes=0)
-    settings = config(batch_size=1, offload_optimizer=True, mixed_precision="bf16")
+    little = Memory(total_bytes=4 * GIB, available_bytes=2 * GIB, process_bytes=0)
+    settings = config(batch_size=1, lora_rank=8, mixed_precision="bf16")
     assert memory_fit(settings, make_machine(gpu)).fits
     found = memory_fit(settings, make_machine(gpu, memory=little))
     assert not found.fits and found.needed.total <= found.budget_bytes

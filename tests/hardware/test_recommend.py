@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from utils.model.shapes import GptShape
 
 def chosen(result: Recommendation) -> str:
     """The settings in short, for tables."""
-    names = ("eight_bit_optimizer", "offload_optimizer", "gradient_release", "split_weights", "lora")
+    names = ("eight_bit_optimizer", "lora")
     flags = [name for name in names if getattr(result, name)]
     size = f"{result.batch_size}x{result.grad_accumulation}"
     return " ".join([size, result.gradient_checkpointing, result.mixed_precision, *flags])
@@ -29,8 +30,8 @@ def chosen(result: Recommendation) -> str:
 
 PASCAL, VOLTA, TURING, AMPERE, HOPPER = (6, 1), (7, 0), (7, 5), (8, 6), (9, 0)
 BY_MEMORY = {
-    4: "16x1 full bf16 split_weights lora",
-    6: "16x1 full bf16 eight_bit_optimizer gradient_release split_weights",
+    4: "16x1 full bf16 lora",
+    6: "16x1 full bf16 lora",
     8: "16x1 full bf16 eight_bit_optimizer",
     11: "4x2 selective bf16",
     12: "4x2 none bf16",
@@ -100,7 +101,7 @@ BY_CPU = [
     (BF16, 48, "production", "4x2 none bf16"),
     (PLAIN, 48, "production", "4x2 none fp32"),
     (BF16, 12, "production", "4x2 selective bf16"),
-    (BF16, 7, "production", "4x2 full bf16 split_weights lora"),
+    (BF16, 7, "production", "4x2 full bf16 lora"),
     (BF16, 48, "debugging", "2x4 none fp32"),
     (BF16, 48, "limited memory", "2x4 full bf16"),
 ]
@@ -112,7 +113,7 @@ def test_the_matrix_by_processor(flags, gib, use_case, expected):
     free = Memory(total_bytes=64 * GIB, available_bytes=gib * GIB, process_bytes=0)
     result = recommend(use_case, make_machine(cpu=processor, memory=free))
     assert (result.device, chosen(result)) == ("cpu", expected)
-    assert not result.eight_bit_optimizer and not result.offload_optimizer and result.compile == "off"
+    assert not result.eight_bit_optimizer and result.compile == "off"
 
 
 @pytest.mark.parametrize("use_case", USE_CASES)
@@ -160,29 +161,20 @@ def test_compile_is_off_with_the_reason_where_it_cannot_work():
         assert any("compile off" in reason and why in reason for reason in result.reasons)
 
 
-def test_moments_are_only_offloaded_into_memory_that_is_there():
-    little = Memory(total_bytes=8 * GIB, available_bytes=3 * GIB, process_bytes=0)
-    result = recommend("maximum quality", make_machine(make_gpu(8, VOLTA), memory=little))
-    assert not result.offload_optimizer
-
-
 def test_a_machine_too_small_for_any_plan_is_told_so():
     result = recommend("production", make_machine(make_gpu(2, AMPERE)))
     assert "even the smallest plan needs" in result.problems[0]
 
 
 def test_the_estimate_is_the_stated_bytes_a_parameter():
-    def state(**more: bool) -> float:
+    def state(**more: Any) -> float:
         needed = estimate(Step(device="cuda", batch_size=1, **more))
         return (needed.weights + needed.gradients + needed.optimizer) / 1e9
 
     assert state() == pytest.approx(7.06, abs=0.005)  # 16 bytes
     assert state(eight_bit_optimizer=True) == pytest.approx(4.41, abs=0.005)  # 10 bytes
-    assert state(offload_optimizer=True) == pytest.approx(3.53, abs=0.005)  # 8 bytes
-    assert state(eight_bit_optimizer=True, gradient_release=True) == pytest.approx(2.67, abs=0.005)  # 6, and one layer
-    assert state(eight_bit_optimizer=True, gradient_release=True, split_weights=True) == pytest.approx(2.66, abs=0.005)
     assert state(lora=True) < 2.2
-    assert state(lora=True, split_weights=True) == pytest.approx(state(lora=True) - 0.87, abs=0.01)
+    assert state(lora=True, mixed_precision="bf16") == pytest.approx(state(lora=True) - 0.87, abs=0.01)
     assert "7.1" not in str(estimate(Step(device="cuda", batch_size=1)))  # parts, and that they are calculated
     assert "by calculation" in str(estimate(Step(device="cuda", batch_size=1)))
 

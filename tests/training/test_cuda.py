@@ -89,7 +89,7 @@ def test_fp16_trains_with_the_scaler(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"eight_bit_optimizer": True}, {"offload_optimizer": True}, {"lora_rank": 8}], ids=str
+    "settings", [{"eight_bit_optimizer": True}, {"paged_optimizer": True}, {"lora_rank": 8}], ids=str
 )
 def test_smaller_optimizers_learn_and_are_told(project: Project, settings: dict) -> None:
     result = run(project, num_epochs=4, learning_rate=3e-3, **settings)

@@ -12,7 +12,6 @@ from utils.training.measure import measure_apart
 
 GB = 1_000_000_000
 MOST = {
-    "ours, all three + 8-bit + release + split": 5.0,
     "ours, all three + LoRA": 4.2,
 }
 """Cells of the benchmark, and the most GB that a process may take for them with 4 clips of up to 11.6 s: 5 % above what

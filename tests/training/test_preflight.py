@@ -59,13 +59,12 @@ NAMES = [
     ({}, ["no switch", "SDPA", "SDPA, mixed precision", "SDPA, mixed precision, full checkpointing, LoRA"]),
     (
         {"gradient_checkpointing": "none", "mixed_precision": "fp32"},
-        ["no switch", "SDPA", "SDPA, compile", "SDPA, 8-bit AdamW", "SDPA, LoRA"],
+        ["no switch", "SDPA", "SDPA, compile", "SDPA, LoRA"],
     ),
     (
         {"sdpa": True, "lora_rank": 8},
-        ["SDPA, LoRA", "SDPA, mixed precision, LoRA", "SDPA, mixed precision, full checkpointing, 8-bit AdamW, LoRA"],
+        ["SDPA, LoRA", "SDPA, mixed precision, LoRA", "SDPA, mixed precision, full checkpointing, LoRA"],
     ),
-    ({"offload_optimizer": True}, ["offloaded AdamW", "SDPA, mixed precision, compile, offloaded AdamW"]),
     ({"compile": "reduce-overhead"}, ["compile reduce-overhead", "SDPA, compile reduce-overhead"]),
 ]
 
@@ -108,7 +107,7 @@ def test_a_measurement_is_of_real_steps_in_a_process_of_its_own(project: Project
 
 
 def test_a_measurement_reports_what_ran(project: Project) -> None:
-    asked = {"gradient_release": True, "eight_bit_optimizer": True, "gradient_checkpointing": "full"}
+    asked = {"sdpa": True, "gradient_checkpointing": "full"}
     seen = measure_steps(settled(project, **asked), warmup=1, steps=1)
     assert {name: seen.switches[name]["state"] for name in asked} == dict.fromkeys(asked, "on")
 
@@ -274,7 +273,7 @@ def test_relative_paths_hold_in_the_folder_that_is_measured_in(tmp_path: Path, m
 
 @pytest.mark.parametrize(("overflows", "steps"), [(0, 2), (1, 2), (5, 6), (99, 2 + MAX_OVERFLOWS)])
 def test_warming_up_waits_for_a_step_that_fp16_does_not_skip(overflows: int, steps: int) -> None:
-    """The proofs of 8-bit and offloaded moments are read from an optimizer that has run."""
+    """The proof of 8-bit moments is read from an optimizer that has run."""
     taken = []
 
     class Overflowing:

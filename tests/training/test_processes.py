@@ -21,7 +21,7 @@ import torch
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.checkpoints.layout import MODEL_FILE
-from utils.checkpoints.store import Checkpoints, load_checkpoint, verify
+from utils.checkpoints.store import Checkpoints, verify
 from utils.cli.train import main
 from utils.errors import UserError
 from utils.events import Event, read_events
@@ -53,7 +53,7 @@ def unreadable(*_: object) -> torch.Tensor:
 def run_out_of_memory(rank: int) -> None:
     """In the second process: in step 1 the forward pass of more than two clips fails, and in step 4 once the last
     backward pass, half-way, when some buckets are being summed already. In the first: evaluating two clips."""
-    forward, gather, sums = XttsGpt.forward, Trainer._gather, []
+    forward, gather, sums = XttsGpt.forward, Trainer._backward, []
     step, pending = 0, [4]
 
     def watched(trainer: Trainer, batches: list) -> Gathered:
@@ -79,7 +79,7 @@ def run_out_of_memory(rank: int) -> None:
             pending.clear()
         return losses
 
-    Trainer._gather, XttsGpt.forward = watched, limited
+    Trainer._backward, XttsGpt.forward = watched, limited
     # As many buckets of a tiny model as of a large one.
     gradient_sum.DistributedDataParallel = partial(gradient_sum.DistributedDataParallel, bucket_cap_mb=0.5)
 
@@ -93,14 +93,14 @@ def hang() -> None:
 
 def hang_inside_a_step(rank: int) -> None:
     """The second process hangs in the forward pass of step 3, when the first one waits for its gradients."""
-    gather = Trainer._gather
+    gather = Trainer._backward
 
     def hung(trainer: Trainer, batches: list) -> Gathered:
         if rank == 1 and trainer.num_steps == 2:
             hang()
         return gather(trainer, batches)
 
-    Trainer._gather = hung
+    Trainer._backward = hung
 
 
 FAULTS = {
@@ -232,8 +232,6 @@ def test_two_processes_train_like_one_that_accumulates(processes: ForkServerCont
         losses = [event["loss"] for event in theirs]
         assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=limit)
     assert_same_weights(shared, one.folder)
-    proof = events_of(shared, "optimizations")[-1]["switches"]["compress_gradients"]
-    assert proof["state"] == "off" and "MB in float32 sent" in proof["observed"]
     told = [[share["rank"] for share in event["ranks"]] for event in events_of(shared, "ranks")]
     assert told == [[0, 1]] * 3, "each epoch's"
     for event in events_of(shared, "ranks"):
@@ -283,19 +281,6 @@ def test_processes_that_differ_are_refused_before_they_train(
     assert not list(project.runs.glob("*"))
 
 
-def test_gradients_are_sent_in_bf16_where_that_is_wanted(processes: ForkServerContext, project: Project) -> None:
-    flags = ("--dropout", "0", "--num-epochs", "1", "--learning-rate", str(RATE))
-    assert begin(processes, project, *flags, "--compress-gradients", "bf16") == [0, 0], logs(project)
-    settings = {"num_epochs": 1, "batch_size": 1, "dropout": 0.0, "learning_rate": RATE, "device": "cpu"}
-    one, shared = fine_tune(config_of(project, **settings, grad_accumulation=WORLD)), project.runs / "shared"
-    size = sum(tensor.numel() for tensor in load_checkpoint(one.checkpoint.parent).values())
-    proof = events_of(shared, "optimizations")[-1]["switches"]["compress_gradients"]
-    assert (proof["state"], proof["asked"]) == ("on", "bf16")
-    assert proof["observed"] == f"{2 * size / 1e6:.1f} MB in bfloat16 sent by each process a step"
-    mine, theirs = ([event["loss"] for event in events_of(run, "step")] for run in (shared, one.folder))
-    assert mine != theirs and mine == pytest.approx(theirs, rel=0, abs=2e-3)
-
-
 def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkServerContext, project: Project) -> None:
     """Three micro-batches an epoch, two a step: in each epoch's last step the second process has nothing of its own."""
     settings = {"num_epochs": 3, "batch_size": 2, "dropout": 0.1, "learning_rate": RATE, "device": "cpu"}
@@ -315,13 +300,11 @@ def test_a_run_goes_on_with_fewer_processes_and_with_more_again(processes: ForkS
     assert_same_weights(folder, whole.folder)
 
     plan = plan_run(config_of(project, resume=folder, device="cpu"))
-    assert micro_batches_of(plan, 1, can_accumulate=True) == WORLD
+    assert micro_batches_of(plan, 1) == WORLD
     with pytest.raises(UserError, match=r"(?s)2 micro-batches, which 3 processes cannot share.*continue with 1 or 2"):
-        micro_batches_of(plan, 3, can_accumulate=True)
-    with pytest.raises(UserError, match="rules out gradient_release"):
-        micro_batches_of(plan, 1, can_accumulate=False)
+        micro_batches_of(plan, 3)
     plan.resumed.state.pop("global_micro_batches")
-    assert micro_batches_of(plan, 3, can_accumulate=True) == 0
+    assert micro_batches_of(plan, 3) == 0
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from utils.errors import UserError
 from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
-from utils.training.optimizer.plain_adamw import FusedAdamW
 from utils.training.recovery import Recovery
 from utils.training.run import TrainResult, fine_tune
 
@@ -139,7 +138,7 @@ def test_an_optimizer_out_of_memory_is_not_tried_again(project: Project, monkeyp
     def full(*args, **kwargs):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(FusedAdamW, "step", full)
+    monkeypatch.setattr(torch.optim.AdamW, "step", full)
     with pytest.raises(UserError, match="out of memory in the optimizer at step 1"):
         fine_tune(config_of(project))
 

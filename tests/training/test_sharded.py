@@ -163,7 +163,7 @@ def test_a_killed_process_ends_the_run_with_its_newest_checkpoint_whole(
 
 @pytest.mark.parametrize(
     "also",
-    [{"lora_rank": 8}, {"eight_bit_optimizer": True}, {"compile": "default"}, {"compress_gradients": "bf16"}],
+    [{"lora_rank": 8}, {"eight_bit_optimizer": True}, {"compile": "default"}],
 )
 def test_what_cut_weights_rule_out_is_said(also) -> None:
     with pytest.raises(UserError, match=f"rules out.*{next(iter(also))}"):

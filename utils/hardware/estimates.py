@@ -1,11 +1,9 @@
 """Estimate the memory of a training step from stated bytes a parameter and a position.
 
-Bytes a parameter: 4 weight (float32), and for those that are trained 4 gradient and 8 Adam moments (2 with 8-bit Adam;
-none on the GPU when they are offloaded: the machine's memory then holds 12, the moments and a master copy of the
-weights, and two staging buffers). For XTTS v2's 441.0 million that is 16 bytes, 7.06 GB. Mixed precision keeps 2
-more: the half-precision copies of the weights that the backward pass needs again. With checkpointing those of one block
-at a time are enough; split weights need none, and their gradients take 2 bytes. Gradient release holds the largest
-gradient alone.
+Bytes a parameter: 4 weight (float32), and for those that are trained 4 gradient and 8 Adam moments (2 with 8-bit Adam).
+For XTTS v2's 441.0 million that is 16 bytes, 7.06 GB. Mixed precision keeps 2 more: the half-precision copies of the
+weights that the backward pass needs again. With checkpointing those of one block at a time are enough. LoRA in half
+precision on a GPU holds frozen weights in 2 bytes, and their float32 values in the machine's memory.
 
 Bytes a position (of a packed row) and a block, for width D: what the backward pass reads again. With half-precision
 products: two float32 residual streams (8 D), their normalized copies (4 D), queries, keys and values (6 D), the
@@ -37,10 +35,6 @@ CUDA_OVERHEAD = 1_000_000_000
 """CUDA context, cuBLAS and cuDNN workspaces, allocator rounding: a round figure, to be on the safe side."""
 CPU_OVERHEAD = 1_500_000_000
 """Python, torch and the libraries of a process that trains on the CPU: likewise."""
-OFFLOAD_CHUNK = 2**24
-"""Values that an offloaded update moves at a time: 64 MiB, as pinned memory comes in powers of two."""
-OFFLOAD_BUFFERS = 4 * 4 * OFFLOAD_CHUNK
-"""Bytes of its two staging buffers, and at most so much rounding in the last chunk of decayed and other weights."""
 LORA_SHARE = 0.04
 """Trained parameters of LoRA as a share of the model's: rank 32 on all four projections of each block is 0.036."""
 
@@ -100,11 +94,8 @@ class Step:
     sdpa: bool = True
     mixed_precision: Precision = "fp32"
     eight_bit_optimizer: bool = False
-    offload_optimizer: bool = False
     lora: bool = False
     freeze_conditioning: bool = False
-    gradient_release: bool = False
-    split_weights: bool = False
     max_audio_length: int = 255_995
     """Longest clip, in samples at 22 050 Hz: memory must hold a batch of these."""
     text_tokens: int = 120
@@ -113,6 +104,11 @@ class Step:
     @property
     def is_half(self) -> bool:
         return self.mixed_precision != "fp32"
+
+    @property
+    def has_half_weights(self) -> bool:
+        """Whether frozen weights are held in half precision; see `utils.model.lora.halve_frozen`."""
+        return self.lora and self.is_half and self.device == "cuda"
 
     @property
     def positions(self) -> int:
@@ -132,7 +128,7 @@ class MemoryEstimate:
     activations: int
     overhead: int
     host: int = 0
-    """Bytes of the machine's memory that an offloaded optimizer, or halves of frozen weights, take besides."""
+    """Bytes of the machine's memory that the float32 values of frozen weights take besides."""
 
     @property
     def total(self) -> int:
@@ -147,19 +143,18 @@ class MemoryEstimate:
 def estimate(step: Step, model: ModelSize = XTTS_V2) -> MemoryEstimate:
     """Memory of a training step on a batch of the longest clips."""
     trained = _trained(step, model)
-    moments = trained * (2 if step.eight_bit_optimizer else 8)
-    # With LoRA, the lower halves of split weights stay in the machine's memory; tables that are looked up are whole.
-    halves = 2 * model.num_parameters if step.lora and step.split_weights and step.device == "cuda" else 0
-    tables = 2 * (model.text_rows + model.audio_rows) * model.width if halves else 0
-    weights = 4 * (model.num_parameters + (trained if step.lora else 0)) - halves + tables
+    # Tables that are looked up stay in float32.
+    products = model.num_parameters - (model.text_rows + model.audio_rows) * model.width
+    halved = products if step.has_half_weights else 0
+    weights = 4 * (model.num_parameters + (trained if step.lora else 0)) - 2 * halved
     return MemoryEstimate(
         weights=weights,
-        gradients=_gradients(step, model, trained),
-        optimizer=0 if step.offload_optimizer else moments,
+        gradients=4 * trained,
+        optimizer=trained * (2 if step.eight_bit_optimizer else 8),
         copies=_copies(step, model),
         activations=step.batch_size * activations(step, model),
         overhead=CUDA_OVERHEAD if step.device == "cuda" else CPU_OVERHEAD,
-        host=(12 * trained + OFFLOAD_BUFFERS if step.offload_optimizer else 0) + halves - tables,
+        host=4 * halved,
     )
 
 
@@ -179,17 +174,9 @@ def activations(step: Step, model: ModelSize = XTTS_V2) -> int:
     return blocks + logits + _conditioning(step, model)
 
 
-def _gradients(step: Step, model: ModelSize, trained: int) -> int:
-    size = 2 if step.split_weights and not step.lora else 4
-    if not step.gradient_release:
-        # Those of the embeddings stay in float32 with split weights: a few in a hundred.
-        return size * trained
-    return size * max(4 * model.width**2, model.text_rows * model.width)
-
-
 def _copies(step: Step, model: ModelSize) -> int:
     """Half-precision copies of the weights; see above."""
-    if not step.is_half or step.split_weights:
+    if not step.is_half or step.has_half_weights:
         return 0
     of_one_block = step.gradient_checkpointing != "none"
     return 2 * (model.num_parameters // model.layers if of_one_block else model.num_parameters)

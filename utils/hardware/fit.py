@@ -22,7 +22,7 @@ class MemoryFit:
     budget_bytes: int
     """So much may be planned for: a part of what is free, as the rest is for what no calculation knows."""
     host_budget_bytes: int
-    """The same of the machine's memory, for what is offloaded to it."""
+    """The same of the machine's memory, for the float32 values of frozen weights."""
 
     @property
     def fits(self) -> bool:
@@ -48,11 +48,8 @@ def memory_fit(
         sdpa=config.sdpa,
         mixed_precision=config.mixed_precision,
         eight_bit_optimizer=config.eight_bit_optimizer,
-        offload_optimizer=config.offload_optimizer,
         lora=config.lora_rank > 0,
         freeze_conditioning=config.freeze_conditioning,
-        gradient_release=config.gradient_release,
-        split_weights=config.split_weights,
         max_audio_length=config.max_audio_length or max_audio_length,
     )
     available = machine.memory.available_bytes

@@ -43,11 +43,8 @@ class Recommendation:
     mixed_precision: Precision
     compile: Literal["off", "default"]
     eight_bit_optimizer: bool
-    offload_optimizer: bool
     lora: bool
     freeze_conditioning: bool
-    gradient_release: bool
-    split_weights: bool
     estimate: MemoryEstimate
     """Memory by calculation, not by measurement."""
     reasons: tuple[str, ...]
@@ -106,9 +103,6 @@ def recommend(
     plan, batch_size = _choose(list(_ladder(start, machine, gpu, use_case)), budget, machine, model, largest_batch)
     step = replace(plan.step, batch_size=batch_size)
     effective = 16 if use_case == "maximum quality" else max(8, batch_size)
-    if step.gradient_release:
-        # There is nothing to accumulate in.
-        effective = batch_size
     needed = estimate(step, model)
     compile_mode, about_compile = _compile(machine, gpu, use_case)
     about_batch = (
@@ -127,11 +121,8 @@ def recommend(
         mixed_precision=step.mixed_precision,
         compile=compile_mode,
         eight_bit_optimizer=step.eight_bit_optimizer,
-        offload_optimizer=step.offload_optimizer,
         lora=step.lora,
         freeze_conditioning=step.freeze_conditioning,
-        gradient_release=step.gradient_release,
-        split_weights=step.split_weights,
         estimate=needed,
         reasons=reasons,
         problems=tuple(_problems(machine, needed, budget)),
@@ -164,12 +155,12 @@ def _ladder(start: Step, machine: Machine, gpu: Gpu | None, use_case: UseCase) -
             why=f"{whole}; activations would not fit, so they are recomputed: a third more computation",
         )
     if gpu:
-        yield from _smaller_optimizers(checkpointed, use_case)
+        yield from _smaller_optimizers(checkpointed)
     elif frugal:
         yield _Plan(
             step=checkpointed, min_batch=1, why=f"{whole} but the conditioning encoder; activations are recomputed"
         )
-    lora = replace(start, lora=True, freeze_conditioning=True, split_weights=start.mixed_precision == "bf16")
+    lora = replace(start, lora=True, freeze_conditioning=True)
     why = "LoRA: gradients and moments of all parameters would not fit, so small matrices beside them are trained"
     if not frugal:
         yield _Plan(step=lora, min_batch=4, why=why)
@@ -178,7 +169,7 @@ def _ladder(start: Step, machine: Machine, gpu: Gpu | None, use_case: UseCase) -
     )
 
 
-def _smaller_optimizers(step: Step, use_case: UseCase) -> Iterator[_Plan]:
+def _smaller_optimizers(step: Step) -> Iterator[_Plan]:
     whole = "all parameters but the conditioning encoder" if step.freeze_conditioning else "all parameters"
     roomy = _Plan(
         step=replace(step, eight_bit_optimizer=True),
@@ -186,24 +177,7 @@ def _smaller_optimizers(step: Step, use_case: UseCase) -> Iterator[_Plan]:
         why=f"{whole} are trained, with recomputed activations and 8-bit Adam, whose moments take 2 instead of 8 bytes "
         "a parameter",
     )
-    offloaded = _Plan(
-        step=replace(step, offload_optimizer=True),
-        min_batch=1,
-        why=f"{whole} are trained, with recomputed activations and with Adam's moments in the machine's memory, which "
-        "costs their transfer at each update",
-    )
-    released = _Plan(
-        step=replace(roomy.step, gradient_release=True, split_weights=step.mixed_precision == "bf16"),
-        min_batch=8,
-        why=f"{whole} are trained, with recomputed activations, 8-bit Adam and gradient release, which holds one "
-        "gradient at a time; there is no accumulating then, so the batch itself has 8 clips or more",
-    )
-    tight = replace(roomy, min_batch=1)
-    # Not where the batch is to be small, nor in fp16, which has to see all gradients first.
-    can_release = use_case == "production" or use_case == "experiments"
-    plans = [roomy, *([released] if can_release and step.mixed_precision != "fp16" else []), tight]
-    # Full-precision moments are worth the transfer where only quality counts.
-    yield from (offloaded, *plans) if use_case == "maximum quality" else (*plans, offloaded)
+    yield from (roomy, replace(roomy, min_batch=1))
 
 
 def _choose(plans: list[_Plan], budget: int, machine: Machine, model: ModelSize, largest: int) -> tuple[_Plan, int]:

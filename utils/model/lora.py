@@ -116,6 +116,24 @@ def add_lora(gpt: nn.Module, rank: int, *, seed: int = 0) -> nn.Module:
     return gpt
 
 
+def halve_frozen(gpt: nn.Module, dtype: torch.dtype) -> None:
+    """Hold frozen weights of matrix products in half precision, in place; states keep their float32 values.
+
+    Autocast would make the same copies in each pass. The float32 values stay in the machine's memory, for saving.
+    """
+    for layer in gpt.modules():
+        weight = getattr(layer, "weight", None)
+        is_product = isinstance(layer, nn.Linear | nn.Conv1d) or type(layer).__name__ == Conv1D.__name__
+        if is_product and weight is not None and not weight.requires_grad and not isinstance(layer, AddedRows):
+            layer.whole_weight = weight.detach().cpu()
+            weight.data = weight.to(dtype)
+            layer.register_state_dict_post_hook(_give_whole)
+
+
+def _give_whole(layer: nn.Module, state: dict[str, Tensor], prefix: str, metadata: object) -> None:
+    state[f"{prefix}weight"] = layer.whole_weight  # type: ignore[assignment]
+
+
 def _as_peft_knows_them(gpt: nn.Module) -> None:
     """Make each of our Conv1D layers one of the class that peft adds to, around the same weights."""
     from transformers.pytorch_utils import Conv1D as PeftConv1D

@@ -260,14 +260,7 @@ def log_switches(services: Services, loader: DataLoader) -> None:
     if not services.optimizations.has_news:
         return
     trainer, before, scaler = services.trainer, services.switches_logged, services.trainer.scaler.is_enabled()
-    proof = services.optimizations.report(
-        trainer.gpt,
-        trainer.optimizer,
-        scaler=scaler,
-        loader=loader,
-        release=trainer.release,
-        gradient_sum=trainer.gradient_sum,
-    )
+    proof = services.optimizations.report(trainer.gpt, trainer.optimizer, scaler=scaler, loader=loader)
     services.log.write("optimizations", step=trainer.num_steps, switches=proof)
     services.optimizations.has_news, services.switches_logged = False, proof
     if not before:

@@ -142,7 +142,6 @@ def _measured(setup: Setup, grad_accumulation: int, *, warmup: int, steps: int) 
             trainer.optimizer,
             scaler=trainer.scaler.is_enabled(),
             loader=loader,
-            release=trainer.release,
         )
         return _timed(trainer, groups, steps, observed)
 

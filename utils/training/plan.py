@@ -116,13 +116,12 @@ def require_resumable(plan: RunPlan, data: str) -> None:
         )
 
 
-def micro_batches_of(plan: RunPlan, world: int, *, can_accumulate: bool) -> int:
+def micro_batches_of(plan: RunPlan, world: int) -> int:
     """Micro-batches of one optimizer step over all processes: fixed when the run begins, and kept in its state.
 
     Args:
         plan: of the run.
         world: processes there are now.
-        can_accumulate: whether gradients of several micro-batches can be added up, as switched now.
 
     Returns:
         0 for a run of a version that did not keep it.
@@ -140,13 +139,6 @@ def micro_batches_of(plan: RunPlan, world: int, *, can_accumulate: bool) -> int:
             what=f"a step of this run has {kept} micro-batches, which {world} processes cannot share equally",
             where="--processes",
             fix=f"continue with {' or '.join(map(str, sizes))} processes",
-        )
-    if kept > world and not can_accumulate:
-        raise UserError(
-            what=f"{world} process(es) would have to accumulate {kept // world} micro-batches, which rules out "
-            "gradient_release and split_weights",
-            where="--processes",
-            fix=f"continue with {kept} processes, or without these two switches (--allow-changes)",
         )
     return kept
 

@@ -164,10 +164,8 @@ def _combinations(config: TrainConfig) -> Iterator[dict[str, Any]]:
     yield fast | {"gradient_checkpointing": "full"}
     if compiler_problem(device) is None:
         yield fast | {"compile": "default"}
-    yield fast | {"gradient_checkpointing": "full", "eight_bit_optimizer": True}
-    smallest: dict[str, Any] = {"gradient_checkpointing": "full", "eight_bit_optimizer": True, "gradient_release": True}
-    yield fast | smallest
-    yield fast | smallest | {"split_weights": True}
+    if device.type == "cuda":
+        yield fast | {"gradient_checkpointing": "full", "eight_bit_optimizer": True}
     yield fast | {"gradient_checkpointing": "full", "lora_rank": 32}
 
 

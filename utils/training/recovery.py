@@ -20,7 +20,6 @@ from utils.project.advice import RESUME
 from utils.training.data.batches import Batch
 from utils.training.optimizer.agreement import AgreedError
 from utils.training.optimizer.gradient_sum import OutOfMemoryInRun
-from utils.training.optimizer.plain_adamw import FusedAdamW
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
 SplitBatch = Callable[[Batch, int], list[Batch]]
@@ -104,17 +103,17 @@ class Recovery:
 
         What does not fit is then known, and fixed by smaller micro-batches, at the start rather than after hours. Room
         is kept for AdamW's moments, which the first update makes. Each step draws from a seed of its own: the run is
-        the same as without this. Not with several processes, nor where the backward pass moves weights.
+        the same as without this. Not with several processes.
 
         Raises:
             UserError: one clip alone needs more memory than there is.
         """
-        if self.trainer.accelerator.num_processes > 1 or not self.trainer.can_accumulate or batch.lost:
+        if self.trainer.accelerator.num_processes > 1 or batch.lost:
             return
         room = None
         if not self.trainer.optimizer.state:
             trained = sum(weights.numel() for weights in self.trainer.gpt.parameters() if weights.requires_grad)
-            num_bytes = trained * (8 if isinstance(self.trainer.optimizer, FusedAdamW) else 2)
+            num_bytes = trained * (8 if isinstance(self.trainer.optimizer, torch.optim.AdamW) else 2)
             room = torch.empty(num_bytes, dtype=torch.uint8, device=self.trainer.device)
         self._gather([batch])
         del room
@@ -165,14 +164,6 @@ class Recovery:
                 return self.trainer.gather(pieces)
             except (RuntimeError, MemoryError) as error:
                 is_own = self._require_memory_fault(error)
-                if not self.trainer.can_accumulate:
-                    # Not tried again: with gradient release some weights may have moved.
-                    raise AgreedError(
-                        what=f"out of memory at step {self.trainer.num_steps + 1}, and gradients cannot be accumulated",
-                        where=str(self.trainer.device),
-                        fix="resume with a smaller --batch-size or --gradient-checkpointing full, or free memory that "
-                        f"other programs use: {self._resume_command}",
-                    ) from error
             # Outside the handler: the traceback held on to the activations of the failed forward.
             self.trainer.discard()
             self._shrink(pieces, is_own=is_own)

@@ -12,9 +12,7 @@ from utils.checkpoints.store import NotSaved, Tensors, read_state
 from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, load_in_parts, read_weights
-from utils.training.optimizer.adamw8bit import AdamW8bit, is_quantized
-from utils.training.optimizer.make import extend_schedule
-from utils.training.optimizer.offload import OffloadedAdamW
+from utils.training.optimizer.make import extend_schedule, optimizer_tensors
 from utils.training.optimizer.sharding import part_of, read_parts
 from utils.training.plan import Resumed
 from utils.training.settings import BOUND
@@ -71,22 +69,11 @@ def restore_model(folder: Path, model: nn.Module) -> None:
     )
 
 
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's tensors under `parameter/key` names: the order of parameter groups then does not matter."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return {
-        f"{names[id(parameter)]}/{key}": value
-        for parameter, values in optimizer.state.items()
-        for key, value in values.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     """Give each parameter its moments back, from a checkpoint that was verified.
 
-    Moments that another kind of AdamW kept (8-bit or not) start anew, and the log says so. All kinds keep those of
-    small parameters alike.
+    Returns:
+        What the user should know: moments that another kind of AdamW kept (in 8 bits or not) start from zero.
 
     Raises:
         UserError: the file is missing, or of a model in which other parameters learned.
@@ -99,20 +86,27 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
             where=str(folder),
             fix="keep lora_rank as the run had it, or start a new run from its exported model",
         )
-    codes = {key.rsplit("/", 1)[0] for key in moments if key.endswith("_codes")}
-    kept = {key.rsplit("/", 1)[0] for key in moments}
-    is_8bit = isinstance(optimizer, AdamW8bit)
-    if codes != {name for name in kept if is_8bit and is_quantized(parameters[name])}:
-        log.warning("AdamW's moments start anew: the checkpoint kept them in another form")
-        return
-    # Offloaded moments stay in the machine's memory, and a count of steps that is read each step does too.
-    on_host = isinstance(optimizer, OffloadedAdamW)
+    is_fused = isinstance(optimizer, torch.optim.AdamW)
+    for group_index, group in enumerate(optimizer.param_groups):
+        for index, parameter in enumerate(group["params"]):
+            if not is_fused:
+                # bitsandbytes lays out its own memory, which may be paged.
+                optimizer.init_state(group, parameter, group_index, index)  # type: ignore[attr-defined]
+    own = {"step", "exp_avg", "exp_avg_sq"} if is_fused else {"step", "state1", "state2", "absmax1", "absmax2"}
+    if not {key.rsplit("/", 1)[1] for key in moments} <= own:
+        optimizer.state.clear()
+        return ["AdamW's moments start from zero: the checkpoint has them in another form"]
     for key, tensor in moments.items():
         name, field = key.rsplit("/", 1)
         parameter = parameters[name]
-        stays = on_host or (isinstance(optimizer, AdamW8bit) and field == "step")
-        placed = part_of(tensor, parameter) if tensor.ndim else tensor
-        optimizer.state[parameter][field] = placed if stays else placed.to(parameter.device)
+        state = optimizer.state[parameter]
+        if is_fused:
+            state[field] = (part_of(tensor, parameter) if tensor.ndim else tensor).to(parameter.device)
+        elif field == "step":
+            state[field] = int(tensor)
+        else:
+            state[field].copy_(tensor)
+    return []
 
 
 def _read_moments(folder: Path, parameters: dict[str, nn.Parameter]) -> State:
@@ -143,10 +137,10 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     Raises:
         UserError: the checkpoint is of another model.
     """
-    saved, trainer, notes = resumed.state, services.trainer, []
+    saved, trainer, notes = resumed.state, services.trainer, list[str]()
     restore_model(resumed.checkpoint, trainer.gpt)
     if not resumed.is_best:
-        load_optimizer(resumed.checkpoint, trainer.gpt, trainer.optimizer)
+        notes += load_optimizer(resumed.checkpoint, trainer.gpt, trainer.optimizer)
     trainer.load_state(saved["trainer"])
     services.divergence.num_skipped = saved.get("skipped", 0)
     if "recovery" in saved:

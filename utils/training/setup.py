@@ -50,9 +50,7 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     """
     accelerator = make_accelerator(plan.config.device)
     optimizations = TrainingOptimizer.from_config(plan.config, accelerator.device)
-    switched = optimizations.switches.effective
-    can_accumulate = not (switched.gradient_release or (switched.split_weights and not switched.lora_rank))
-    global_micro_batches = micro_batches_of(plan, accelerator.num_processes, can_accumulate=can_accumulate)
+    global_micro_batches = micro_batches_of(plan, accelerator.num_processes)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     require_resumable(plan, data.fingerprint())
     if accelerator.num_processes > 1:  # the hash reads every file of the package
@@ -125,6 +123,5 @@ def make_trainer(
         grad_clip_norm=config.grad_clip_norm,
         seed=config.seed,
         watch=optimizations,
-        release=optimizations.release(optimizer),
         gradient_sum=gradient_sum,
     )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,7 @@ from utils.training.optimizations.compiler import mark_step
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, total_norm, words_of
 from utils.training.optimizer.make import set_schedule
-from utils.training.optimizer.plain_adamw import PlainAdamW
 from utils.training.optimizer.precision import DTYPES
-from utils.training.optimizer.release import GradientRelease
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""
@@ -72,8 +70,6 @@ class Gathered:
     counts: list[float]
     """Their valid targets, on the host; reading is divided by those of the codes."""
     audio_seconds: float
-    norm: Tensor | None = None
-    """L2 norm of gradients that were applied inside the backward pass."""
 
 
 class Trainer:
@@ -88,7 +84,6 @@ class Trainer:
         grad_clip_norm: gradients are scaled down to this L2 norm.
         seed: with the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one
             does, whichever process computes the micro-batch.
-        release: lets the optimizer update inside the backward pass.
         gradient_sum: holds the model where there are several processes.
         watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
@@ -97,7 +92,7 @@ class Trainer:
         self,
         *,
         model: XttsGpt,
-        optimizer: PlainAdamW,
+        optimizer: torch.optim.Optimizer,
         schedule: LambdaLR,
         mel: LogMel,
         accelerator: Accelerator,
@@ -105,7 +100,6 @@ class Trainer:
         grad_clip_norm: float,
         seed: int,
         watch: TrainingOptimizer | None = None,
-        release: GradientRelease | None = None,
         gradient_sum: GradientSum | None = None,
     ) -> None:
         self.gpt = model
@@ -119,22 +113,15 @@ class Trainer:
         self.grad_clip_norm = grad_clip_norm
         self.seed = seed
         self._watch = watch
-        self.release = release
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.clock = PhaseClock(self.device)
         """Of the phases of training steps."""
         self.num_steps = 0
         """Optimizer steps done."""
 
-    @property
-    def can_accumulate(self) -> bool:
-        """Whether gradients of several micro-batches can be added up: not where they are freed or in half precision."""
-        return self.release is None and not self.optimizer.rests
-
     def state(self) -> dict[str, Any]:
         """Counters and schedules as JSON values; weights and moments are saved beside them."""
-        norm = {} if self.release is None else {"last_norm": self.release.last_norm}
-        return {"num_steps": self.num_steps, "scaler": self.scaler.state_dict()} | norm
+        return {"num_steps": self.num_steps, "scaler": self.scaler.state_dict()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
@@ -142,8 +129,6 @@ class Trainer:
         set_schedule(self.schedule, self.num_steps)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
-        if self.release is not None:
-            self.release.last_norm = state.get("last_norm")
 
     def release_memory(self) -> None:
         """Give back what only further steps need: gradients and moments; the weights stay."""
@@ -163,25 +148,13 @@ class Trainer:
     def gather(self, batches: list[Batch]) -> Gathered:
         """The gradients of a step; when this fails, `discard` makes it as if it had not been tried."""
         if self._watch is None:
-            return self._gather(batches)
-        with self._watch.step():
-            return self._watch.attempt(self.gpt, lambda: self._gather(batches), self.discard)
-
-    def _gather(self, batches: list[Batch]) -> Gathered:
-        self.gpt.train()
-        mark_step()
-        if self.release is None:
             return self._backward(batches)
-        if self.release.last_norm is None:
-            with self.release.measure():
-                gathered = self._backward(batches)
-            self.release.note(float(self.release.norm))
-            if self.release.last_norm is None:
-                return replace(gathered, norm=self.release.norm)
-        with self.release.update():
-            return replace(self._backward(batches), norm=self.release.norm)
+        with self._watch.step():
+            return self._watch.attempt(self.gpt, lambda: self._backward(batches), self.discard)
 
     def _backward(self, batches: list[Batch]) -> Gathered:
+        self.gpt.train()
+        mark_step()
         own = [batch for batch in batches if not batch.is_filler]
         texts = sum(batch.packed.num_text_targets for batch in own)
         codes = sum(batch.packed.num_code_targets for batch in own)
@@ -212,9 +185,7 @@ class Trainer:
                 self.clock.begin("backward")
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
                 loss = (loss + losses.reading / counts[2]) * (0 if batch.is_filler else 1)
-                # What moves weights at once must not begin with a loss that is not a number.
-                if self.release is None or math.isfinite(float(loss.detach())):
-                    self.scaler.scale(loss).backward()
+                self.scaler.scale(loss).backward()
                 self.clock.begin("")
             if not batch.is_filler:
                 sums += torch.stack(losses).detach()
@@ -224,27 +195,22 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def update(self, gathered: Gathered) -> StepResult:
-        """Apply the gradients; where a number is not finite the weights stay as they are and only the step passes.
-
-        Gradient release has applied them up to the first that is not finite.
-        """
+        """Apply the gradients; where a number is not finite the weights stay as they are and only the step passes."""
         learning_rate = self.optimizer.param_groups[0]["lr"]
         self.clock.begin("optimizer")
-        norm = gathered.norm
-        if norm is None:
-            self.scaler.unscale_(self.optimizer)
-            norm = total_norm(self.gpt.parameters())
+        self.scaler.unscale_(self.optimizer)
+        norm = total_norm(self.gpt.parameters())
         # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run. Several
         # processes wait for each other as well, when they sum their counts.
         *sums, grad_norm = torch.cat([gathered.sums, norm.reshape(1)]).tolist()
         text, codes, reading = (total / count for total, count in zip(sums, gathered.counts, strict=True))
         losses = Losses(text=text, codes=codes, reading=reading)
         skipped = self._fault(losses, grad_norm)
-        if self.release is not None:
-            self.release.note(grad_norm)
-        elif not skipped:
+        if not skipped:
+            if (scale := self.grad_clip_norm / (grad_norm + 1e-6)) < 1:
+                torch._foreach_mul_([p.grad for p in self.gpt.parameters() if p.grad is not None], scale)
             # Not through the scaler, which would wait for the device to read what the norm says.
-            self.optimizer.step(scale=min(1.0, self.grad_clip_norm / (grad_norm + 1e-6)))
+            self.optimizer.step()
         self.scaler.update()
         # The schedule follows the place in the data, skipped or not, and so ends where the data ends.
         self.num_steps += 1

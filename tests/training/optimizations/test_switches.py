@@ -28,16 +28,16 @@ def switches(**settings):
 
 def test_plain_settings_ask_for_nothing_that_is_off() -> None:
     found = switches()
-    assert found.off == {} and found.effective == found.asked and found.optimizer == "fused"
+    assert found.off == {} and found.effective == found.asked and found.optimizer == "AdamW"
 
 
 def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
-    settings = {"offload_optimizer": True, "cuda_memory_fraction": 0.5, "compress_gradients": "bf16"}
+    settings = {"eight_bit_optimizer": True, "paged_optimizer": True, "cuda_memory_fraction": 0.5}
     found = switches(**settings, compile="reduce-overhead")
     assert set(found.off) == {*settings, "compile"}
-    assert found.optimizer == "fused"
+    assert found.optimizer == "AdamW"
     assert found.effective.cuda_memory_fraction is None and found.effective.compile == "off"
-    assert "own memory" in found.off["offload_optimizer"]
+    assert found.off["eight_bit_optimizer"] == "8-bit AdamW needs a CUDA GPU; use LoRA"
 
 
 def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +76,10 @@ def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, 
     headers = Path(sysconfig.get_paths()["include"])
     monkeypatch.setattr("torch._dynamo.eval_frame.is_dynamo_supported", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
-    monkeypatch.setattr("utils.training.optimizer.triton.find_spec", lambda name: name)
+    monkeypatch.setattr("utils.training.optimizations.compiler.find_spec", lambda name: name)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")
     assert device == CPU or compiler_problem(device) is None
-    monkeypatch.setattr(place if "." in place else f"utils.training.optimizer.triton.{place}", answer)
+    monkeypatch.setattr(place if "." in place else f"utils.training.optimizations.compiler.{place}", answer)
     assert told in (compiler_problem(device) or "")
 
 
@@ -129,7 +129,6 @@ def test_the_layout_follows_the_kernel(sdpa: bool, is_compiled: bool, layout: st
 
 IMPOSSIBLE = [
     ({"mixed_precision": "fp16", "device": "cpu"}, "fp16 needs a CUDA GPU"),
-    ({"eight_bit_optimizer": True, "offload_optimizer": True}, "choose one of them"),
     ({"cuda_memory_fraction": 1.5}, "cuda_memory_fraction is 1.5"),
     ({"batch_size": 0}, "batch_size is 0"),
     ({"lora_rank": -1}, "lora_rank is -1"),

@@ -19,6 +19,7 @@ from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.cli.export import main as export
 from utils.config import TrainConfig
+from utils.errors import UserError
 from utils.events import read_events
 from utils.model.gpt import ForwardOptions
 from utils.model.packing import pack
@@ -46,7 +47,7 @@ def told(result: TrainResult) -> dict[str, dict]:
 
 def test_what_is_off_and_was_not_asked_for_reads_off_without_a_reason(project: Project) -> None:
     seen = told(run(project, sdpa=False))
-    for name in ("sdpa", "gradient_checkpointing", "mixed_precision", "compile", "lora", "eight_bit_optimizer"):
+    for name in ("sdpa", "gradient_checkpointing", "mixed_precision", "compile", "lora", "freeze_conditioning"):
         assert (seen[name]["state"], seen[name]["reason"]) == ("off", None), name
     assert "explicit softmax" in seen["sdpa"]["observed"]
     assert "products float32" in seen["mixed_precision"]["observed"]
@@ -84,9 +85,9 @@ def test_checkpointing_keeps_less_the_more_it_recomputes(project: Project) -> No
 
 
 def test_a_switch_that_cannot_take_effect_says_why_and_the_run_goes_on(project: Project) -> None:
-    result = run(project, offload_optimizer=True)
-    state = told(result)["offload_optimizer"]
-    assert state["state"] == "off" and "own memory" in state["reason"]
+    result = run(project, eight_bit_optimizer=True)
+    state = told(result)["eight_bit_optimizer"]
+    assert state["state"] == "off" and "needs a CUDA GPU" in state["reason"]
     assert result.num_steps > 0
 
 
@@ -121,14 +122,6 @@ def test_switches_that_change_no_numbers_give_the_same_model(project: Project, s
     plain, other = run(project, **same), run(project, **settings)
     assert other.epoch_losses == pytest.approx(plain.epoch_losses, rel=1e-4)
     assert other.best_loss == pytest.approx(plain.best_loss, rel=1e-4)
-
-
-def test_8_bit_moments_learn_like_exact_ones(project: Project) -> None:
-    exact, small = run(project, num_epochs=3), run(project, num_epochs=3, eight_bit_optimizer=True)
-    assert told(small)["eight_bit_optimizer"]["state"] == "on"
-    assert "uint8" in told(small)["eight_bit_optimizer"]["observed"]
-    assert small.best_loss == pytest.approx(exact.best_loss, rel=0.05)
-    assert small.best_loss < exact.first_loss - 0.2
 
 
 def test_a_frozen_conditioning_encoder_does_not_move(project: Project) -> None:
@@ -354,8 +347,6 @@ def test_the_names_people_know_make_the_switches() -> None:
 
 
 def test_a_budget_smaller_than_the_longest_clip_is_refused(project: Project) -> None:
-    from utils.errors import UserError
-
     before = set(project.runs.glob("*")) if project.runs.exists() else set()
     with pytest.raises(UserError, match="max_mel_length is 10 codes, but the longest clip may have"):
         run(project, max_mel_length=10)
@@ -370,13 +361,7 @@ def test_a_fixed_length_that_no_clip_reaches_is_reduced(project: Project, caplog
     assert "max_mel_length 6000 is reduced to 44 codes" in caplog.text and "4 mel frames" in caplog.text
 
 
-def test_moments_of_another_kind_start_anew_and_lora_stays(project: Project, caplog: pytest.LogCaptureFixture) -> None:
-    from utils.errors import UserError
-
+def test_a_resumed_run_keeps_its_lora_rank(project: Project) -> None:
     cut = run(project)
-    resumed = run(project, num_epochs=2, resume=cut.folder, eight_bit_optimizer=True, allow_changes=True)
-    assert "moments start anew" in caplog.text
-    seen = [event["switches"] for event in read_events(resumed.folder / "events.jsonl", kind="optimizations")]
-    assert "uint8" in seen[-1]["eight_bit_optimizer"]["observed"] and resumed.best_loss < cut.first_loss
     with pytest.raises(UserError, match="lora_rank"):
         run(project, num_epochs=3, resume=cut.folder, lora_rank=4, allow_changes=True)

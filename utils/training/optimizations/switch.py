@@ -11,9 +11,7 @@ from utils.model.gpt import XttsGpt
 from utils.model.packing import Layout
 from utils.switches import Switch
 from utils.training.optimizations.proof import StepRecord
-from utils.training.optimizer.gradient_sum import GradientSum
 from utils.training.optimizer.make import OptimizerKind
-from utils.training.optimizer.release import GradientRelease
 
 MB = 1e6
 
@@ -35,9 +33,13 @@ class Switches:
     @property
     def optimizer(self) -> OptimizerKind:
         """Which AdamW keeps the moments."""
-        if self.effective.eight_bit_optimizer:
-            return "8-bit"
-        return "offloaded" if self.effective.offload_optimizer else "fused"
+        kinds: dict[tuple[bool, bool], OptimizerKind] = {
+            (False, False): "AdamW",
+            (True, False): "AdamW8bit",
+            (False, True): "PagedAdamW",
+            (True, True): "PagedAdamW8bit",
+        }
+        return kinds[self.effective.eight_bit_optimizer, self.effective.paged_optimizer]
 
 
 class Off(NamedTuple):
@@ -55,14 +57,10 @@ class Trace:
     """What was watched of a step."""
     model: XttsGpt
     optimizer: torch.optim.Optimizer
-    release: GradientRelease | None = None
-    """What updates the parameters inside the backward pass."""
     scaler: bool
     """Whether a gradient scaler is active."""
     loader: object
     """The training DataLoader."""
-    gradient_sum: GradientSum | None = None
-    """What sums the gradients of several processes."""
 
     @property
     def device(self) -> torch.device:

@@ -12,7 +12,7 @@ import torch
 from utils.config import Checkpointing, CompileMode, TrainConfig
 from utils.model.flash_attn import activate, use_flash_attn
 from utils.model.gpt import XttsGpt
-from utils.model.lora import add_lora, has_lora, num_added_rows
+from utils.model.lora import add_lora, halve_frozen, has_lora, num_added_rows
 from utils.model.packing import Layout
 from utils.switches import SWITCHES
 from utils.training.optimizations.compiler import compile_blocks, compiler_problem
@@ -233,6 +233,8 @@ def _frozen(trace: Trace) -> Seen:
 def _add_lora(gpt: XttsGpt, effective: TrainConfig) -> None:
     if effective.lora_rank:
         add_lora(gpt, effective.lora_rank, seed=effective.seed)
+        if effective.device == "cuda" and effective.mixed_precision != "fp32":
+            halve_frozen(gpt, DTYPES[effective.mixed_precision])
         if gpt.added_rows is None:
             log.warning("LoRA leaves all text rows as they are: the base's about.json does not say which were added")
 
@@ -326,7 +328,6 @@ BEHAVIORS = {
         observe=_lora,
         only_ours="only this project's own GPT takes these additions; use peft.get_peft_model for other models",
     ),
-    # Behind what freezes weights: those that do not learn are split in another way.
     **OPTIMIZER_BEHAVIORS,
     "cuda_memory_fraction": Behavior(resolve=_fraction, set_up=_limit_memory, observe=_limited),
     "tf32": Behavior(asked=lambda trace: _has_tf32(trace.device), observe=_tf32),

@@ -22,10 +22,7 @@ from utils.training.optimizations.compiler import failure, failures, num_graphs,
 from utils.training.optimizations.proof import StepRecord, record_step
 from utils.training.optimizations.switch import Report, Trace
 from utils.training.optimizations.switches import BEHAVIORS, choose_kernel, report, resolve
-from utils.training.optimizer.gradient_sum import GradientSum
 from utils.training.optimizer.make import make_optimizer
-from utils.training.optimizer.plain_adamw import PlainAdamW
-from utils.training.optimizer.release import GradientRelease
 
 if TYPE_CHECKING:
     from utils.training.optimizations.foreign import ForeignModel
@@ -47,7 +44,7 @@ class TrainingOptimizer:
         compile_mode: torch.compile of the blocks.
         device: where training runs; a CUDA GPU when there is one.
         settings: other switches, and `dropout` and `seed`, as `utils.config.TrainConfig` names them:
-            eight_bit_optimizer, offload_optimizer, lora_rank, freeze_conditioning, cuda_memory_fraction, ...
+            eight_bit_optimizer, paged_optimizer, lora_rank, freeze_conditioning, cuda_memory_fraction, ...
 
     Raises:
         UserError: an impossible combination, or a setting that does not exist.
@@ -142,7 +139,7 @@ class TrainingOptimizer:
         """Of a model that is not ours: each switch, on only where a training step showed it, else off with why."""
         return self.foreign.states() if self.foreign is not None else {}
 
-    def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> PlainAdamW:
+    def make_optimizer(self, model: nn.Module, *, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
         """AdamW of the chosen kind over the parameters that learn."""
         kind = self.switches.optimizer
         return make_optimizer(model, learning_rate=learning_rate, weight_decay=weight_decay, kind=kind)
@@ -199,12 +196,6 @@ class TrainingOptimizer:
         uncompile_blocks(model)
         self.has_news = self.record is not None
 
-    def release(self, optimizer: PlainAdamW) -> GradientRelease | None:
-        """What lets an optimizer from `make_optimizer` update inside the backward pass; None where it is off."""
-        if not self.switches.effective.gradient_release:
-            return None
-        return GradientRelease(optimizer, self.switches.effective.grad_clip_norm)
-
     def report(
         self,
         model: XttsGpt,
@@ -212,8 +203,6 @@ class TrainingOptimizer:
         *,
         scaler: bool,
         loader: object,
-        release: GradientRelease | None,
-        gradient_sum: GradientSum | None = None,
     ) -> Report:
         """Each switch: what was asked, what the watched step showed, and why it is off if it is.
 
@@ -221,8 +210,6 @@ class TrainingOptimizer:
             model, optimizer: as trained.
             scaler: whether a gradient scaler is active.
             loader: the training DataLoader.
-            release: from `release`.
-            gradient_sum: of a trainer in several processes.
         """
         if self.foreign is not None:
             return self.states
@@ -233,10 +220,8 @@ class TrainingOptimizer:
                 record=self.record,
                 model=model,
                 optimizer=optimizer,
-                release=release,
                 scaler=scaler,
                 loader=loader,
-                gradient_sum=gradient_sum,
             )
         )
 

@@ -18,11 +18,7 @@ from torch.distributed.tensor import DTensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from utils.config import GradientCompression
 from utils.performance_utils import is_out_of_memory
-
-DTYPES = {"none": torch.float32, "bf16": torch.bfloat16}
-"""What buckets are sent in."""
 
 
 class OutOfMemoryInRun(MemoryError):
@@ -50,8 +46,6 @@ class GradientSum(ABC):
     """What is called for a forward pass in training."""
     buckets: str
     """Where gradients lie, for the run's log."""
-    sent: dict[torch.dtype, int]
-    """Bytes of the newest step by the data type that they were sent in, where that is known."""
 
     @abstractmethod
     def run(self, passes: Callable[[], None], sums: Tensor) -> Tensor:
@@ -86,11 +80,9 @@ class BucketSum(GradientSum):
     Args:
         gpt: the model, on its device; its weights become those of the first process.
         accelerator: the processes.
-        compression: data type that gradients are sent in. bf16 is rounded before and after the sum, as by torch's
-            `bf16_compress_hook`.
     """
 
-    def __init__(self, gpt: nn.Module, accelerator: Accelerator, compression: GradientCompression) -> None:
+    def __init__(self, gpt: nn.Module, accelerator: Accelerator) -> None:
         self._device = accelerator.device
         on_gpu = self._device.type == "cuda"
         self.model: DistributedDataParallel = DistributedDataParallel(
@@ -101,7 +93,6 @@ class BucketSum(GradientSum):
             broadcast_buffers=False,
         )
         self.model.register_comm_hook(None, self._take_bucket)
-        self._dtype = DTYPES[compression]
         self._devices = [self._device] if on_gpu else None
         self._sizes: list[int] | None = None
         """Values in each bucket, in the order of the sums; None until a whole backward pass has shown them."""
@@ -109,7 +100,6 @@ class BucketSum(GradientSum):
         """Buckets of this backward pass that wait for its end."""
         self._num_summed = 0
         """Buckets of this backward pass that are being summed."""
-        self.sent = {}
         self.buckets = "gradients lie in them" if self.model.gradient_as_bucket_view else "gradients are copied"
 
     def more_follow(self) -> AbstractContextManager[None]:
@@ -120,7 +110,7 @@ class BucketSum(GradientSum):
         # torch lays the buckets out anew once, together: not in a pass that one process may not come to.
         if self.model.reducer._rebuild_buckets():
             self._sizes = None
-        self._num_summed, self.sent, failure = 0, {}, ""
+        self._num_summed, failure = 0, ""
         try:
             passes()
         except (RuntimeError, MemoryError) as error:
@@ -130,7 +120,7 @@ class BucketSum(GradientSum):
         # Outside the handler: the traceback held on to the activations of the failed pass.
         if failure and self._sizes is not None:
             for size in self._sizes[self._num_summed :]:
-                dist.all_reduce(torch.zeros(size, dtype=self._dtype, device=self._device))
+                dist.all_reduce(torch.zeros(size, device=self._device))
         agreed = torch.cat([sums, sums.new_tensor([bool(failure)])])
         dist.all_reduce(agreed)
         held, self._held = self._held, []
@@ -157,11 +147,7 @@ class BucketSum(GradientSum):
         return taken
 
     def _sum(self, buffer: Tensor) -> Future[Tensor]:
-        sent = buffer.to(self._dtype)
-        self.sent[sent.dtype] = self.sent.get(sent.dtype, 0) + sent.nbytes
-        future = dist.all_reduce(sent, async_op=True).get_future()
-        if sent is not buffer:
-            return future.then(lambda done: buffer.copy_(done.value()[0]))
+        future = dist.all_reduce(buffer, async_op=True).get_future()
         return future.then(lambda done: buffer)
 
 

@@ -1,20 +1,18 @@
-"""Create AdamW over the trained parameters, and the LR schedules."""
+"""AdamW over the trained parameters, and the LR schedules."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from utils.model.split_weights import rests_of
 from utils.schedules import LrSchedule, Schedule
-from utils.training.optimizer.adamw8bit import AdamW8bit
-from utils.training.optimizer.offload import OffloadedAdamW
-from utils.training.optimizer.plain_adamw import FusedAdamW, PlainAdamW
 
-OptimizerKind = Literal["fused", "8-bit", "offloaded"]
+OptimizerKind = Literal["AdamW", "AdamW8bit", "PagedAdamW", "PagedAdamW8bit"]
+"""torch's fused AdamW, or a class of bitsandbytes."""
 
 BETAS = (0.9, 0.96)
 """coqui-tts' XTTS recipe."""
@@ -22,22 +20,48 @@ EPS = 1e-8
 
 
 def make_optimizer(
-    model: nn.Module, *, learning_rate: float, weight_decay: float, kind: OptimizerKind = "fused"
-) -> PlainAdamW:
+    model: nn.Module, *, learning_rate: float, weight_decay: float, kind: OptimizerKind = "AdamW"
+) -> Optimizer:
     """AdamW over the parameters that learn; biases, norms, embeddings and the perceiver's latents are not decayed.
 
     Args:
         model: whose parameters to update.
         learning_rate, weight_decay: of AdamW.
-        kind: fused moves 28 bytes a parameter and step where the plain loop moves about 80; 8-bit keeps the moments in
-            2 bytes a parameter; offloaded keeps them in the machine's memory.
+        kind: AdamW is torch's, fused: it moves 28 bytes a parameter and step where the plain loop moves about 80.
+            bitsandbytes' keep the moments in 8 bits, or in memory that moves to the machine's when the GPU is full.
     """
-    kinds: dict[OptimizerKind, Callable[..., PlainAdamW]] = {
-        "fused": FusedAdamW,
-        "8-bit": AdamW8bit,
-        "offloaded": OffloadedAdamW,
+    groups, betas = _groups(model, weight_decay), BETAS
+    if kind == "AdamW":
+        return AdamW(groups, lr=learning_rate, betas=betas, eps=EPS, fused=True)
+    made: Optimizer = getattr(import_module("bitsandbytes.optim"), kind)(groups, lr=learning_rate, betas=betas, eps=EPS)
+    return made
+
+
+def optimizer_problem(kind: OptimizerKind, device: torch.device) -> str | None:
+    """Why bitsandbytes cannot update parameters on a device, from a trial update; None where it can."""
+    if device.type != "cuda":
+        return "8-bit AdamW needs a CUDA GPU; use LoRA" if "8bit" in kind else "paged AdamW needs a CUDA GPU"
+    try:
+        layer = nn.Linear(128, 128, device=device)
+        layer(torch.ones(1, 128, device=device)).sum().backward()
+        make_optimizer(layer, learning_rate=1e-3, weight_decay=0.0, kind=kind).step()
+    except ImportError:
+        return "bitsandbytes is not installed; run pip install -r requirements-8bit.txt"
+    except Exception as error:  # noqa: BLE001 - whatever a package for another CUDA raises is the reason.
+        return f"bitsandbytes does not work on this GPU: {error}"
+    return None
+
+
+def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """The optimizer's tensors under `parameter/key` names: the order of parameter groups then does not matter."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[id(parameter)]}/{key}": value if isinstance(value, Tensor) else torch.tensor(float(value))
+        for parameter, values in optimizer.state.items()
+        for key, value in values.items()
+        # bitsandbytes' tables of levels: the same for all parameters.
+        if not key.startswith("qmap")
     }
-    return kinds[kind](_groups(model, weight_decay), lr=learning_rate, betas=BETAS, eps=EPS, rests=rests_of(model))
 
 
 def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

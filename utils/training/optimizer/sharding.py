@@ -56,7 +56,6 @@ class ShardedSum(GradientSum):
             fully_shard(block, mesh=mesh)
         fully_shard(gpt, mesh=mesh)
         self.model = gpt
-        self.sent = {}
         self._device = accelerator.device
         self._parts = [module for module in gpt.modules() if isinstance(module, FSDPModule)]
         self._whole_bytes = _whole_bytes(gpt, list(gpt.gpt.h))
@@ -110,7 +109,7 @@ def make_gradient_sum(gpt: XttsGpt, accelerator: Accelerator, effective: TrainCo
         return None
     if effective.shard:
         return ShardedSum(gpt, accelerator)
-    return BucketSum(gpt, accelerator, effective.compress_gradients)
+    return BucketSum(gpt, accelerator)
 
 
 def is_sharded(model: nn.Module) -> bool:
