@@ -342,7 +342,6 @@ def test_loader_settings_are_here_too():
 
 
 def test_a_batch_of_names_that_the_model_does_not_know_is_explained() -> None:
-    """The mapping as it is goes to a model that takes one; this one wants a tensor."""
     search = BatchSizeOptimizer(
         model=nn.Linear(4, 1),
         sample_batch_fn=lambda size: {"input_ids": torch.ones(size, 4), "labels": torch.ones(size)},
