@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import av
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 
 from utils.errors import UserError
@@ -38,6 +39,24 @@ _RESTART_S = 1.0
 def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
     """The error for a recording that cannot be used; `what` continues the sentence that its name begins."""
     return UserError(what=f"{path.name} {what}", where=str(path), fix=fix or "convert it to WAV or FLAC, or remove it")
+
+
+def has_sound(path: Path) -> bool:
+    """Whether the content of a file is a recording, whatever its name."""
+    try:
+        with soundfile.SoundFile(path) as sound:
+            return sound.format != "RAW"
+    except (soundfile.LibsndfileError, TypeError, OSError):
+        return _has_track(path)
+
+
+def _has_track(path: Path) -> bool:
+    """Whether a file is a container with a sound track that can be decoded."""
+    try:
+        with av.open(str(path.absolute()), options=_OPTIONS) as container:
+            return any(track.codec_context is not None and track.rate for track in container.streams.audio)
+    except (av.FFmpegError, ValueError, OSError):
+        return False
 
 
 def track_end(path: Path, *, own: bool) -> float | None:

@@ -21,14 +21,6 @@ from utils.config import Channel
 
 log = logging.getLogger(__name__)
 
-# fmt: off
-AUDIO_SUFFIXES = (
-    ".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".mp4", ".webm", ".aiff", ".aif", ".mkv", ".mov",
-)
-# fmt: on
-"""File name endings that are taken for recordings, the likeliest first."""
-PLAIN_SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".aiff", ".aif")
-"""Those without time stamps: the first sample is at 0."""
 LOUDEST = 8.0
 """Floating-point audio lies in [-1, 1]; some overshoot is normal, integers stored as floats are not."""
 

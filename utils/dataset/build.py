@@ -76,13 +76,14 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
         if config.engine == "ray":
             read_ahead(inputs, reading, workers=config.workers, engine="ray")
         recordings = read_sources(inputs, reading)
-        return build(config, recordings, progress=progress)
+        return build(config, recordings, reading=reading, progress=progress)
 
 
 def build(
     config: PrepareConfig,
     recordings: list[Recording],
     *,
+    reading: ReadOptions | None = None,
     progress: ProgressFn | None = None,
     change: Change | None = None,
 ) -> Report:
@@ -91,6 +92,7 @@ def build(
     Args:
         config: checked settings.
         recordings: what is given now.
+        reading: with what was noted and ignored when they were read; None keeps what the dataset has of it.
         progress: called with the phase, clips done, and clips in all.
         change: a fix: gives the clips that the dataset has as they shall be; `recordings` are then what it makes of
             them, and must all be usable.
@@ -128,6 +130,8 @@ def build(
             _require_all(made, old.clips, clips)
         clips = _scored(clips, config, work, scorers, project, checks)
         report = _report(clips, made, old, _settings(config, checks, sounds.settings, scorers))
+        if reading is not None:
+            report = replace(report, notes=reading.notes, ignored=reading.ignored)
         _write(report, checks.language, project, staging, work)
         staging.commit()
     return report
@@ -299,6 +303,8 @@ def _report(clips: list[ClipReport], made: list[ClipReport], old: Existing, sett
         added=len(used) - unchanged,
         unchanged=unchanged,
         splits=old.splits | splits,
+        notes=old.notes,
+        ignored=old.ignored,
     )
 
 

@@ -65,6 +65,20 @@ def write_page(path: Path, report: Report, project: str) -> None:
             "sound": -1,
         },
         _clips("Dropped", report.dropped, look_at, lambda c: (c.name, f"{c.reason}: {c.detail}")),
+        {
+            "title": "Ignored files",
+            "count": len(report.ignored),
+            "heads": ("file", "kind"),
+            "rows": report.ignored[:_SHOWN],
+            "sound": -1,
+        },
+        {
+            "title": "Read otherwise than written",
+            "count": len(report.notes),
+            "heads": ("note",),
+            "rows": [(note,) for note in report.notes[:_SHOWN]],
+            "sound": -1,
+        },
         _clips(
             "All clips in use",
             used,

@@ -1,8 +1,11 @@
 """Tables are read in every layout people use, and broken ones are refused with the line."""
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from utils.dataset.formats import textfile
 from utils.dataset.formats.table import Row, iter_table, read_table
@@ -82,11 +85,9 @@ def test_rows_know_their_line(tmp_path: Path) -> None:
     [
         ("", "the table is empty", ""),
         ("\n \n", "the table is empty", ""),
-        ("file|transcript\na.wav|x\n", "no columns audio_file and text", "line 1"),
+        ("file|gender\na.wav|x\n", "no columns audio_file and text", "line 1"),
         ("audio_file|speaker_name\na.wav|x\n", "no columns audio_file and text", "line 1"),
         ("a.wav,Hello\nb.wav,Bye\n", "no columns audio_file and text", "line 1"),
-        ('audio_file|text\na.wav|"open\nb.wav|x\n', "quoting is broken", "line 2"),
-        ('audio_file|text\na.wav|x\nb.wav|"Yes," he said\n', "quoting is broken", "line 3"),
         ("audio_file|text\na.wav|x\nb.wav|one|two\n", "3 fields instead of 2", "line 3"),
         ("audio_file|text|speaker_name\na.wav|x\n", "2 fields instead of 3", "line 2"),
         ("a|x|y\nb|one|two|three\n", "4 fields instead of 2 or 3", "line 2"),
@@ -193,3 +194,87 @@ def test_a_fault_far_into_a_file_is_found_at_its_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not UTF-8") as caught:
         read(path)
     assert caught.value.where == f"{path}, line 100002"
+
+
+OPEN = 'audio_file{0}text{0}speaker_name\na.wav{0}"Hello{0}ann\nb.wav{0}He said "no{0}ann\nc.wav{0}bye"{0}ann\n'
+
+
+@pytest.mark.parametrize("separator", ["|", "\t", ",", ";"])
+def test_a_quotation_that_closes_rows_later_joins_no_rows(tmp_path: Path, separator: str) -> None:
+    rows = read(_table(tmp_path, OPEN.format(separator)))
+    assert [(row.audio, row.text) for row in rows] == [("a.wav", '"Hello'), ("b.wav", 'He said "no'), ("c.wav", 'bye"')]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ('a.wav,"He said ""wait"", and left.",ann', 'He said "wait", and left.'),
+        ('a.wav, "Hello, you" ,ann', "Hello, you"),
+        ('"a.wav","Hello","ann"', "Hello"),
+        ('a.wav,"Yes" he said,ann', '"Yes" he said'),
+        ('a.wav,"One" and "two",ann', '"One" and "two"'),
+        ("a.wav,Hello,ann,,", "Hello"),
+    ],
+)
+def test_a_field_is_quoted_only_where_it_begins_and_ends_so(tmp_path: Path, line: str, text: str) -> None:
+    rows = read(_table(tmp_path, f"audio_file,text,speaker_name\n{line}\nb.wav,Bye,ann\n"))
+    assert (rows[0].audio, rows[0].text, rows[0].speaker) == ("a.wav", text, "ann")
+
+
+def test_a_quoted_text_of_several_lines_is_one_row_and_says_so(tmp_path: Path) -> None:
+    content = 'audio_file,text,speaker_name\na.wav,"Hello,\nwell, my friend\n\nof old",ann\nb.wav,Bye,ann\n'
+    first, second = read(_table(tmp_path, content))
+    assert (first.text, first.speaker, first.place) == ("Hello, well, my friend of old", "ann", "lines 2 to 5, joined")
+    assert (second.audio, second.place) == ("b.wav", "line 6")
+
+
+def test_other_names_of_columns_are_known(tmp_path: Path) -> None:
+    (row,) = read(_table(tmp_path, "client_id\tpath\tsentence\tlocale\nann\ta.mp3\tHello.\ten\n"))
+    assert (row.audio, row.text, row.speaker, row.language) == ("a.mp3", "Hello.", "ann", "en")
+    (row,) = read(_table(tmp_path, "file_name,transcription\na.wav,Hello.\n"))
+    assert (row.audio, row.text) == ("a.wav", "Hello.")
+    (row,) = read(_table(tmp_path, "D:\\v\\a.wav|ann|EN|Hello.\n"))
+    assert (row.audio, row.text, row.speaker, row.language) == ("D:\\v\\a.wav", "Hello.", "ann", "EN")
+
+
+cells = st.text(alphabet='ab "', max_size=6).map(str.strip)
+
+
+@given(
+    st.lists(st.tuples(cells, st.booleans()), min_size=1, max_size=12),
+    st.sampled_from("|,;\t"),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_line_is_a_row_whatever_marks_it_holds(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, bool]], separator: str, line_end: str
+) -> None:
+    lines, texts = [separator.join(("audio_file", "text", "speaker_name"))], []
+    for number, (text, is_quoted) in enumerate(rows):
+        shown = '"' + text.replace('"', '""') + '"' if is_quoted or re.fullmatch('"(?:[^"]|"")*"', text) else text
+        lines.append(separator.join((f"{number}.wav", shown, "ann")))
+        texts.append((f"{number}.wav", " ".join(text.split())))
+    path = tmp_path_factory.getbasetemp() / "fuzz.csv"
+    path.write_bytes(line_end.join(lines).encode())
+    found = read(path)
+    assert [(row.audio, row.text) for row in found] == texts
+
+
+@given(st.lists(st.text(alphabet='a".,|\t', max_size=8), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_each_line_of_any_table_is_used_or_named(tmp_path_factory: pytest.TempPathFactory, damaged: list[str]) -> None:
+    whole = [f"{number}.wav|good|ann" for number in range(len(damaged) + 1)]
+    lines = [
+        "audio_file|text|speaker_name",
+        *(line for pair in zip(whole, [*damaged, ""], strict=True) for line in pair),
+    ]
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_text("\n".join(lines))
+    rows = read(path)
+    covered = {line for row in rows for line in range(row.line, max(row.line, row.last_line) + 1)}
+    # A line of marks alone is empty.
+    expected = {number for number, line in enumerate(lines, 1) if number > 1 and line.strip().strip('"').strip()}
+    assert expected <= covered and len(covered) == sum(max(row.line, row.last_line) - row.line + 1 for row in rows)
+    assert [row.audio for row in rows if not row.problem and row.text == "good"] == [
+        line.split("|")[0] for line in whole
+    ]

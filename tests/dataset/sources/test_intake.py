@@ -64,7 +64,7 @@ def test_the_same_name_again_replaces(project, tmp_path):
 @pytest.mark.parametrize("name", ["metadata.txt", "Train.tsv", "metadata.csv"])
 def test_a_table_lies_where_a_folder_is_searched_for_one(project, tmp_path, name):
     (placed,) = add_uploads(project, given(tmp_path / "up", name))
-    assert placed.parent == survey(project).folder and placed.suffix == ".csv"
+    assert placed.parent == survey(project).folder and placed.suffix == (".tsv" if name == "Train.tsv" else ".csv")
 
 
 def test_an_archive_alone_is_the_source(project, tmp_path):
@@ -75,11 +75,11 @@ def test_an_archive_alone_is_the_source(project, tmp_path):
 
 
 def test_what_is_accepted_is_what_can_be_read():
-    from utils.audio.decode import AUDIO_SUFFIXES
+    from utils.audio.suffixes import AUDIO_SUFFIXES
     from utils.dataset.formats.cues import SUBTITLE_SUFFIXES
 
     assert set(SOUNDS + VIDEOS) == set(AUDIO_SUFFIXES)
-    assert set(TRANSCRIPTS) == {".txt", *SUBTITLE_SUFFIXES}
+    assert set(TRANSCRIPTS) == {".txt", ".lab", *SUBTITLE_SUFFIXES}
 
 
 def test_a_text_of_the_language_is_kept_and_others_are_refused(project, tmp_path):
@@ -118,9 +118,7 @@ def test_removing_uploads_leaves_the_rest(project, tmp_path):
     assert project.folder.is_dir()
 
 
-@pytest.mark.parametrize(
-    "names", [("a.wav", "A.wav"), ("metadata.csv", "metadata.txt"), ("list.tsv", "list.csv"), ("a?.wav", "a:.wav")]
-)
+@pytest.mark.parametrize("names", [("a.wav", "A.wav"), ("metadata.csv", "metadata.txt"), ("a?.wav", "a:.wav")])
 def test_of_two_files_that_would_be_one_neither_is_lost(project, tmp_path, names):
     files = given(tmp_path / "up", *names)
     with pytest.raises(UserError, match="the same name") as caught:

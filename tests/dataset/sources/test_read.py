@@ -119,10 +119,14 @@ def test_a_table_in_a_subfolder_that_is_a_link_out_of_the_folder_is_not_read(tmp
 
 def test_a_table_that_is_not_read_is_told_of(tmp_path: Path) -> None:
     source = make_source(tmp_path, 1)
-    (source / "more.tsv").write_text("path\tsentence\n")
-    found = read_source(source)[-1]
-    assert found.audio.name == "more.tsv" and found.fault
-    assert "call it .csv" in found.fault.detail
+    for name in ("train.tsv", "validated.tsv", "invalidated.tsv"):
+        (source / name).write_text(f"client_id\tpath\tsentence\nann\t{name}.mp3\tHello.\n")
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"))
+    assert list(_faults(read_source(source, reading))) == ["demo-01.flac", "validated.tsv.mp3"]
+    assert [(Path(name).name, why) for name, why in reading.ignored] == [
+        ("invalidated.tsv", "a table of what Common Voice did not accept, or of no clips"),
+        ("train.tsv", "its clips are in validated.tsv"),
+    ]
 
 
 def test_recordings_with_text_files_of_the_same_name(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_every_row_and_every_recording_is_accounted_for(tmp_path: Path) -> None:
     assert reasons == ["", "missing file", "missing file", "missing file", "no transcript"]
     missing = read_source(source)[1].fault
     assert missing is not None
-    assert missing.detail == "metadata.csv, line 3 names 'gone.wav', which is missing"
+    assert missing.detail.startswith("metadata.csv, line 3 names 'gone.wav', which is missing; tried gone.wav, wavs/")
 
 
 @pytest.mark.parametrize(

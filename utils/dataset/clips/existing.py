@@ -12,7 +12,7 @@ from utils.config import DATASET_RATE
 from utils.dataset.clips.sound import digest
 from utils.dataset.formats.locate import printable
 from utils.dataset.storage.manifest import Clip, read_manifest
-from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Report, Split
+from utils.dataset.storage.report import BY_HAND, EXCLUDED, ClipReport, Ignored, Report, Split
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.project.paths import Project
@@ -26,6 +26,9 @@ class Existing:
     """What became of every clip it was ever given."""
     splits: dict[str, Split] = field(default_factory=dict)
     """The split of every sound it ever used, by audio hash."""
+    notes: list[str] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+    """See `Report`; a fix keeps them."""
 
     @cached_property
     def by_id(self) -> dict[str, ClipReport]:
@@ -86,7 +89,7 @@ def read_existing(project: Project, language: str) -> Existing:
     ]
     clips += [_put_in(name, *row) for name, row in rows.items()]
     edited = {clip.audio_hash: clip.split for clip in clips if clip.split}
-    return Existing(clips=clips, splits=report.splits | edited)
+    return Existing(clips=clips, splits=report.splits | edited, notes=report.notes, ignored=report.ignored)
 
 
 def _has_dataset(project: Project) -> bool:

@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from utils.audio.decode import PLAIN_SUFFIXES, duration
+from utils.audio.decode import duration
+from utils.audio.suffixes import PLAIN_SUFFIXES
 from utils.config import DATASET_RATE
 from utils.dataset.clips.existing import Existing
 from utils.dataset.clips.sound import Sound, SoundSettings, SoundTask

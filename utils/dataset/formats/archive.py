@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from utils.audio.decode import AUDIO_SUFFIXES
+from utils.audio.suffixes import AUDIO_SUFFIXES
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES
 from utils.dataset.formats.readers import TABLES
 from utils.errors import UserError

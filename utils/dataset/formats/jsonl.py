@@ -2,17 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from utils.dataset.formats.table import DEFAULT_SPEAKER, Row, clean
+from utils.dataset.formats.table import AUDIO, COLUMNS, DEFAULT_SPEAKER, SPEAKER, TEXT, Row, clean
 from utils.dataset.formats.textfile import read_text
 from utils.errors import UserError
-
-_AUDIO = ("audio_file", "file_name", "audio_filepath", "audio_path", "audio", "path", "wav", "file")
-_TEXT = ("text", "transcript", "transcription", "sentence")
-_NORMALIZED = ("normalized_text", "text_normalized")
-_SPEAKER = ("speaker_name", "speaker", "speaker_id")
 
 
 def read_jsonl(path: Path, encoding: str | None = None) -> list[Row]:
@@ -36,8 +32,7 @@ def parse_jsonl(content: str) -> list[Row]:
 
 def words_of(values: dict[str, Any]) -> tuple[str, str]:
     """What an object says was spoken, and by whom; empty where it does not."""
-    text = _named(values, _NORMALIZED) or _named(values, _TEXT)
-    return _text(text), _text(_named(values, _SPEAKER))
+    return _text(_named(values, COLUMNS[TEXT])), _text(_named(values, COLUMNS[SPEAKER]))
 
 
 def _row(number: int, line: str) -> Row:
@@ -47,13 +42,14 @@ def _row(number: int, line: str) -> Row:
         return Row(line=number, problem=f"it is not JSON: {error}")
     if not isinstance(values, dict):
         return Row(line=number, problem="it is not a JSON object")
-    audio = _named(values, _AUDIO)
+    audio = _named(values, COLUMNS[AUDIO])
     if isinstance(audio, dict):
         audio = audio.get("path")
     text, speaker = words_of(values)
     if not isinstance(audio, str) or not audio:
-        return Row(line=number, text=text, problem=f"it has no {_AUDIO[0]} with a file name")
-    row = Row(line=number, audio=audio, text=text, speaker=speaker or DEFAULT_SPEAKER)
+        return Row(line=number, text=text, problem=f"it has no {AUDIO} with a file name")
+    language = _text(_named(values, COLUMNS["language"]))
+    row = Row(line=number, audio=audio, text=text, speaker=speaker or DEFAULT_SPEAKER, language=language)
     return _with_times(row, values)
 
 
@@ -68,7 +64,7 @@ def _with_times(row: Row, values: dict[str, Any]) -> Row:
     stop = float(end) if end is not None else float(start) + float(length) if has_part and length is not None else None
     if start < 0 or (stop is not None and stop <= start):
         return Row(line=row.line, audio=row.audio, text=row.text, problem=f"its times are invalid: {start} to {stop} s")
-    return Row(line=row.line, audio=row.audio, text=row.text, speaker=row.speaker, start_s=float(start), end_s=stop)
+    return replace(row, start_s=float(start), end_s=stop)
 
 
 def _named(values: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -8,11 +8,16 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from utils.audio.decode import AUDIO_SUFFIXES
+from utils.audio.suffixes import AUDIO_SUFFIXES
 from utils.dataset.formats.listing import Listing, composed, real_path
 
 WAVS = "wavs"
-"""Folder beside a table where its recordings may lie, as in LJSpeech."""
+_FOLDERS = ("", WAVS, "clips", "audio", "wav")
+"""Folders beside a table where its recordings may lie: wavs in LJSpeech, clips in Common Voice."""
+TEXTS = (".txt", ".normalized.txt", ".original.txt", ".lab")
+"""What is put after a recording's name for its text file; the second is LibriTTS's."""
+_LONG_STEM = 140
+"""Bytes from which a browser or a page may have cut a name."""
 
 
 def find_audio(folder: Path, name: str, is_file: Callable[[str], bool]) -> Path:
@@ -25,16 +30,48 @@ def find_audio(folder: Path, name: str, is_file: Callable[[str], bool]) -> Path:
         is_file: whether there is a file of this path.
 
     Returns:
-        Absolute path of the first candidate that exists; of the name as written when none does.
+        Absolute path of the first candidate that exists; of the name as written when none does. Of a path of another
+        computer the last parts are looked up.
     """
     found = next(filter(is_file, _candidates(str(folder.absolute()), name)), None)
     return folder.absolute() / name if found is None else Path(found)
 
 
+def renamed(folder: Path, name: str, files: Listing, taken: set[Path]) -> list[Path]:
+    """The recordings that may be what a row names, though they have lost signs, case or the end of the name.
+
+    Browsers and pages clean the names of uploads; other systems change them. Only letters and digits are compared.
+
+    Args:
+        folder: where the table lies.
+        name: as the table writes it.
+        files: what lies there.
+        taken: recordings that rows name as they are.
+    """
+    written, ending = _key(name.replace("\\", "/").rsplit("/", 1)[-1])
+    if not written:
+        return []
+    found = []
+    for part in _FOLDERS:
+        for path in (folder.absolute() / part / other for other in files.names(os.path.join(folder.absolute(), part))):
+            stem, other_ending = _key(path.name)
+            is_cut = len(os.fsencode(path.stem)) >= _LONG_STEM and written.startswith(stem)
+            if (stem == written or is_cut) and ending in ("", other_ending) and path not in taken:
+                found.append(path)
+    return by_name(found)
+
+
+def tried(name: str) -> str:
+    """Where `find_audio` looks for a recording, in words."""
+    shown = dict.fromkeys(os.path.join(*pair) for pair in _places(name))
+    return ", ".join(list(shown)[:6]) + (f" and {len(shown) - 6} more places" if len(shown) > 6 else "")
+
+
 def find_text(audio: Path, files: Listing) -> Path:
     """The text file beside a recording, whichever way its name writes accents; need not exist."""
-    text = audio.with_suffix(".txt")
-    return next((path for name in _spellings(text.name) if files.is_file(str(path := text.with_name(name)))), text)
+    texts = [audio.with_name(f"{audio.stem}{ending}") for ending in TEXTS]
+    spelled = (text.with_name(name) for text in texts for name in _spellings(text.name))
+    return next((path for path in spelled if files.is_file(str(path))), texts[0])
 
 
 def is_inside(path: Path, folder: Path, files: Listing) -> bool:
@@ -55,8 +92,8 @@ def is_inside(path: Path, folder: Path, files: Listing) -> bool:
     return _is_linked_folder(link, given) and Path(real).is_relative_to(link.resolve())
 
 
-def files_in(folder: Path, suffixes: tuple[str, ...], files: Listing) -> list[Path]:
-    """Absolute paths of a folder's files with these endings, by name, with subfolders, without hidden files.
+def files_in(folder: Path, suffixes: tuple[str, ...] | None, files: Listing) -> list[Path]:
+    """Absolute paths of a folder's files with these endings or any, by name, with subfolders, without hidden files.
 
     Links to folders are followed only where `is_inside` trusts them.
     """
@@ -80,7 +117,13 @@ def printable(name: Path | str) -> str:
     return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _named(given: Path, suffixes: tuple[str, ...], files: Listing) -> Iterator[str]:
+def special_files(folder: Path, files: Listing) -> list[Path]:
+    """Pipes, sockets and devices in a folder, by name; see `files_in`."""
+    named = (path for path in _named(folder.absolute(), None, files) if not files.is_file(path))
+    return by_name(path for path in map(Path, named) if path.exists() and not path.is_dir())
+
+
+def _named(given: Path, suffixes: tuple[str, ...] | None, files: Listing) -> Iterator[str]:
     """Paths of all that has one of these endings and is no folder."""
     top = str(given)
     linked = [os.path.join(top, name) for name in files.links(top) if _is_linked_folder(given / name, given)]
@@ -88,7 +131,7 @@ def _named(given: Path, suffixes: tuple[str, ...], files: Listing) -> Iterator[s
     while waiting:
         folder = waiting.pop()
         for name in files.names(folder):
-            if os.path.splitext(name)[1].lower() in suffixes:
+            if suffixes is None or os.path.splitext(name)[1].lower() in suffixes:
                 yield os.path.join(folder, name)
         waiting += [os.path.join(folder, name) for name in files.folders(folder)]
 
@@ -114,11 +157,28 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def _candidates(folder: str, name: str) -> Iterator[str]:
-    names = _spellings(name)
-    if "\\" in name:
-        names = tuple(dict.fromkeys((*names, *_spellings(name.replace("\\", "/")))))
-    for base in (folder, os.path.join(folder, WAVS)):
-        for written in names:
-            yield os.path.join(base, written)
-            if os.path.splitext(written)[1].lower() not in AUDIO_SUFFIXES:
-                yield from (os.path.join(base, f"{written}{suffix}") for suffix in AUDIO_SUFFIXES)
+    for part, written in _places(name):
+        path = os.path.join(folder, part, written)
+        yield path
+        if os.path.splitext(written)[1].lower() not in AUDIO_SUFFIXES:
+            yield from (f"{path}{suffix}" for suffix in AUDIO_SUFFIXES)
+
+
+def _places(name: str) -> Iterator[tuple[str, str]]:
+    """Folders below that of the table, and what the recording may be called in them, the likeliest first."""
+    plain = name.replace("\\", "/")
+    names = dict.fromkeys((*_spellings(name), *_spellings(plain)))
+    yield from ((part, written) for part in _FOLDERS[:2] for written in names)
+    parts = [part for part in plain.split("/") if part not in ("", ".", "..")]
+    for start in range(len(parts)):
+        tails = _spellings("/".join(parts[start:]))
+        yield from ((part, written) for part in _FOLDERS for written in tails)
+
+
+def _key(name: str) -> tuple[str, str]:
+    """Letters and digits of a file's name, and its ending; both in one case."""
+    root, ending = os.path.splitext(name)
+    if ending.lower() not in AUDIO_SUFFIXES:
+        root, ending = name, ""
+    plain = unicodedata.normalize("NFKC", root).casefold()
+    return "".join(filter(str.isalnum, plain)), ending.lower()

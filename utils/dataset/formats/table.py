@@ -1,17 +1,20 @@
 """Read a metadata table in the common layouts, and locate errors exactly.
 
-Layouts: a header with `audio_file` and `text` (`speaker_name` and `word_times` may follow), separated by `|`, comma,
-semicolon or tab; or LJSpeech, which has no header and no quoting: `id|text` or `id|text|normalized text`.
+Layouts: a header that names the columns, separated by `|`, comma, semicolon or tab; LJSpeech, which has no header and
+no quoting: `id|text` or `id|text|normalized text`; or GPT-SoVITS: `path|speaker|LANGUAGE|text`.
+
+A row is a line. A field is quoted only where it begins and ends with the mark and holds it doubled; any other mark is
+part of the text. A quoted field may run over several lines only if none of these is a row by itself.
 """
 
-import csv
-import io
 import math
+import re
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import TextIO
 
 from utils.dataset.formats.normalized import is_normalized
 from utils.dataset.formats.textfile import open_text, read_text
@@ -20,13 +23,25 @@ from utils.errors import UserError
 AUDIO, TEXT, SPEAKER, WORD_TIMES = "audio_file", "text", "speaker_name", "word_times"
 DEFAULT_SPEAKER = "speaker"
 """Who speaks when the source does not say."""
+COLUMNS: dict[str, tuple[str, ...]] = {
+    AUDIO: (AUDIO, "file_name", "filename", "audio_filepath", "audio_path", "audio", "path", "wav", "file", "wav_path"),
+    # What a data set says is spoken, before what it says is written.
+    TEXT: ("normalized_text", "text_normalized", TEXT, "transcript", "transcription", "sentence"),
+    SPEAKER: (SPEAKER, "speaker", "speaker_id", "client_id"),
+    WORD_TIMES: (WORD_TIMES,),
+    "language": ("language", "locale", "lang"),
+}
+"""Names of our own, Hugging Face's, NeMo's and Common Voice's columns; of several in a table the first that is filled
+counts."""
 
 _SEPARATORS = "|,;\t"
 # First cells that show that a table has a header, though not ours.
-_HEADER_WORDS = frozenset(
-    {"audio", "audio_path", "clip", "file", "filename", "id", "path", "text", "transcript", "wav"}
-)
+_HEADER_WORDS = frozenset({*COLUMNS[AUDIO], *COLUMNS[TEXT], "clip", "id"})
 _EXPECTED = f"{AUDIO}|{TEXT}|{SPEAKER}"
+_LIST = [AUDIO, SPEAKER, "language", TEXT]
+_LIST_LANGUAGE = re.compile(r"(?:all_|auto_)?(zh|en|ja|jp|ko|yue|auto)", re.IGNORECASE)
+_MOST_LINES = 50
+"""Of one quoted field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +50,15 @@ class Row:
 
     line: int
     """Line of the file, counted from 1."""
+    last_line: int = 0
+    """Where its quoted text ends, if not in the same line."""
     audio: str = ""
     """File name or path as written."""
     text: str = ""
     """Transcript: normalized text where LJSpeech has it, white space collapsed, composed Unicode (NFC)."""
     speaker: str = DEFAULT_SPEAKER
+    language: str = ""
+    """Code of its language as written; empty where the table does not say."""
     start_s: float = 0.0
     """Where the clip begins in its recording, in seconds."""
     end_s: float | None = None
@@ -49,21 +68,63 @@ class Row:
     problem: str = ""
     """Why the row cannot be used."""
 
+    @property
+    def place(self) -> str:
+        """Its line or lines, in words."""
+        return f"lines {self.line} to {self.last_line}, joined" if self.last_line else f"line {self.line}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Layout:
     separator: str
     header: list[str] | None
     """Column names in lower case; None is LJSpeech."""
-
-    @property
-    def quoting(self) -> Literal[0, 3]:
-        return csv.QUOTE_NONE if self.header is None else csv.QUOTE_MINIMAL
+    first_row: int = 0
+    """Line that the header ends before."""
 
     @property
     def widths(self) -> set[int]:
         """Numbers of fields that a row may have."""
         return {2, 3} if self.header is None else {len(self.header)}
+
+    def fields(self, line: str) -> tuple[list[str], bool]:
+        """The fields of a line, and whether the last of them is a quotation that does not end in it."""
+        if '"' not in line:
+            fields, at, is_open = line.split(self.separator), len(line), False
+        else:
+            fields, at, is_open = [], 0, False
+        while at < len(line) or not fields:
+            if quoted := _WHOLE[self.separator].match(line, at):
+                fields.append(quoted[1].replace('""', '"'))
+                end = quoted.end()
+            else:
+                is_open = is_open or _BEGUN.match(line, at) is not None
+                end = line.find(self.separator, at)
+                end = len(line) if end < 0 else end
+                fields.append(line[at:end])
+            at = end + 1
+            if at == len(line):
+                fields.append("")
+        longest = max(self.widths)
+        if len(fields) > longest and not any(map(str.strip, fields[longest:])):
+            fields = fields[:longest]  # separators at the end of a row
+        return fields, is_open
+
+    def is_row(self, line: str, like: str) -> bool:
+        """Whether a line is a row by itself: its first cells are as many as a row has, and name a file as `like`."""
+        fields, _ = self.fields(line)
+        if len(fields) not in self.widths:
+            return False
+        audio = fields[self.column(AUDIO)].strip()
+        return bool(audio) and (_has_ending(audio) if _has_ending(like) else " " not in audio)
+
+    def column(self, name: str) -> int:
+        """Where the column is; in LJSpeech the first names the file."""
+        return 0 if self.header is None else next(self.header.index(n) for n in COLUMNS[name] if n in self.header)
+
+
+_WHOLE = {mark: re.compile(rf' *+"((?:[^"]|"")*+)" *+(?={re.escape(mark)}|\Z)') for mark in _SEPARATORS}
+_BEGUN = re.compile(r' *+"(?:[^"]|"")*+\Z')
 
 
 def read_table(path: Path, encoding: str | None = None) -> list[Row]:
@@ -74,11 +135,11 @@ def read_table(path: Path, encoding: str | None = None) -> list[Row]:
         encoding: of a table that is neither.
 
     Raises:
-        UserError: the file is missing, empty or not UTF-8, lacks the needed columns, has broken quoting, or half of its
-            rows or more are damaged; with the line.
+        UserError: the file is missing, empty or not UTF-8, lacks the needed columns, or half of its rows or more are
+            damaged; with the line.
     """
-    content = read_text(path, other=encoding)
-    return list(_rows(path, lambda: io.StringIO(content), longest=len(content)))
+    content = read_text(path, other=encoding).split("\n")
+    return list(_rows(path, lambda: content))
 
 
 def iter_table(path: Path) -> Iterator[Row]:
@@ -88,47 +149,45 @@ def iter_table(path: Path) -> Iterator[Row]:
         UserError: as `read_table`; that half of the rows are damaged is known at the end only.
     """
     with open_text(path) as lines:
-        yield from _rows(path, lambda: _from_start(lines), longest=path.stat().st_size)
+        yield from _rows(path, lambda: _from_start(lines))
 
 
-def _from_start(lines: TextIO) -> TextIO:
+def _from_start(lines: TextIO) -> Iterator[str]:
     lines.seek(0)
-    return lines
+    return (line.rstrip("\n") for line in lines)
 
 
-def _rows(path: Path, lines: Callable[[], Iterable[str]], *, longest: int) -> Iterator[Row]:
+def _rows(path: Path, lines: Callable[[], Iterable[str]]) -> Iterator[Row]:
     """The rows of a table.
 
     Args:
         path: for messages.
         lines: the table's lines, from its beginning.
-        longest: more characters than any field has.
     """
     layout = _find_layout(path, lines())
-    fields = _read_fields(path, lines(), layout, longest)
+    found = _read_fields(lines(), layout)
     if layout.header is None:
-        yield from _without_header(path, layout, list(fields))
+        yield from _without_header(path, layout, list(found))
         return
-    next(fields, None)
     num_rows, problems = 0, _Problems(path, layout)
-    for line, cells in fields:
+    for row, fields in found:
         num_rows += 1
-        if problem := _problem(cells, layout):
-            problems.add(line, problem)
-            yield Row(line=line, problem=problem)
+        if problem := _problem(fields, layout):
+            problems.add(row.line, problem)
+            yield replace(row, problem=problem)
         else:
-            yield _named_row(line, cells, layout.header)
+            yield _named_row(row, fields, layout.header)
     problems.require_few(num_rows)
 
 
-def _without_header(path: Path, layout: _Layout, rows: list[tuple[int, list[str]]]) -> list[Row]:
+def _without_header(path: Path, layout: _Layout, rows: list[tuple[Row, list[str]]]) -> list[Row]:
     problems = _Problems(path, layout)
-    damaged = [Row(line=line, problem=found) for line, fields in rows if (found := _problem(fields, layout))]
+    damaged = [replace(row, problem=found) for row, fields in rows if (found := _problem(fields, layout))]
     for row in damaged:
         problems.add(row.line, row.problem)
     problems.require_few(len(rows))
     lost = {row.line for row in damaged}
-    read = _ljspeech_rows(path, [(line, fields) for line, fields in rows if line not in lost])
+    read = _ljspeech_rows(path, [(row.line, fields) for row, fields in rows if row.line not in lost])
     return sorted([*read, *damaged], key=lambda row: row.line)
 
 
@@ -163,51 +222,93 @@ def clean(text: str) -> str:
 
 
 def _find_layout(path: Path, lines: Iterable[str]) -> _Layout:
-    written = filter(str.strip, lines)
     # A line of quotes alone is skipped by `_read_fields`, too.
-    first = next((line for line in written if line.strip().strip('"').strip()), None)
-    if first is None:
+    written = ((number, line) for number, line in enumerate(lines, 1) if line.strip().strip('"').strip())
+    number, first = next(written, (0, ""))
+    if not number:
         raise UserError(
             what="the table is empty", where=str(path), fix=f"give it a header {_EXPECTED} and a row a clip"
         )
-    first = first.rstrip("\n")
     for separator in _SEPARATORS:
         header = _cells(first, separator)
-        if {AUDIO, TEXT} <= set(header):
-            return _Layout(separator=separator, header=header)
+        if all(any(name in header for name in COLUMNS[column]) for column in (AUDIO, TEXT)):
+            return _Layout(separator=separator, header=header, first_row=number + 1)
     cells = _cells(first, "|")
-    if len(cells) == 1 or AUDIO in cells or cells[0] in _HEADER_WORDS:
+    if len(cells) == len(_LIST) and _LIST_LANGUAGE.fullmatch(cells[2]):
+        return _Layout(separator="|", header=_LIST)
+    has_header = any(set(_cells(first, separator)) & _HEADER_WORDS for separator in _SEPARATORS)
+    if len(cells) == 1 or has_header:
         raise UserError(
             what=f"the table has no columns {AUDIO} and {TEXT}; its first line is {first[:80]!r}",
-            where=f"{path}, line 1",
-            fix=f"begin the file with the line {_EXPECTED}, or use the LJSpeech layout: id|text|normalized text",
+            where=f"{path}, line {number}",
+            fix=_advice(first, has_header),
         )
     return _Layout(separator="|", header=None)
 
 
+def _advice(first: str, has_header: bool) -> str:
+    """How a table whose layout is not known becomes one that is."""
+    if has_header:
+        return f"in the first line, call the column of file names {AUDIO} and that of transcripts {TEXT}"
+    separator = max(_SEPARATORS, key=first.count)
+    width = first.count(separator) + 1
+    if width == 1:
+        return f"write a file name and its transcript in each row, and begin the file with the line {AUDIO}|{TEXT}"
+    more = [SPEAKER, *(f"column_{number}" for number in range(4, width + 1))]
+    shown = separator.join([AUDIO, TEXT, *more[: width - 2]]).replace("\t", "<TAB>")
+    return f"begin the file with a line that names its columns in their order, such as {shown}"
+
+
 def _cells(line: str, separator: str) -> list[str]:
-    return [cell.strip().strip('"').lower() for cell in line.split(separator)]
+    return [cell.strip().strip('"').strip().lower() for cell in line.lstrip("\ufeff").split(separator)]
 
 
-def _read_fields(path: Path, lines: Iterable[str], layout: _Layout, longest: int) -> Iterator[tuple[int, list[str]]]:
-    """Line number and fields of every row, the header too. Strict: pandas would repair broken rows silently."""
-    reader = csv.reader(lines, delimiter=layout.separator, quoting=layout.quoting, strict=True)
-    begin = 1
-    # Its own limit would stop the whole table for one long text; it holds for the process, so it is put back.
-    before = csv.field_size_limit(longest + 1)
-    try:
-        for fields in reader:
-            if any(map(str.strip, fields)) or len(fields) > 1:
-                yield begin, fields
-            begin = reader.line_num + 1
-    except csv.Error as error:
-        raise UserError(
-            what=f"the quoting is broken: {error}",
-            where=f"{path}, line {begin}",
-            fix='put text that holds quotes or separators in quotes, doubling the quotes inside: "He said ""yes"""',
-        ) from error
-    finally:
-        csv.field_size_limit(before)
+def _read_fields(lines: Iterable[str], layout: _Layout) -> Iterator[tuple[Row, list[str]]]:
+    """Place and fields of every row. Strict: pandas would repair broken rows silently."""
+    source, ahead = iter(enumerate(lines, start=1)), deque[tuple[int, str]]()
+    while (taken := ahead.popleft() if ahead else next(source, None)) is not None:
+        number, line = taken
+        if number < layout.first_row or not line.strip():
+            continue
+        fields, is_open = layout.fields(line)
+        if layout.header is None:
+            yield Row(line=number), _unquoted(line, fields)
+            continue
+        row = Row(line=number)
+        if is_open and len(fields) >= layout.column(AUDIO):
+            while len(ahead) < _MOST_LINES and (more := next(source, None)) is not None:
+                ahead.append(more)
+            if joined := _joined(line, [text for _, text in ahead], layout):
+                count, fields = joined
+                row = Row(line=number, last_line=number + count)
+                for _ in range(count):
+                    ahead.popleft()
+        if any(map(str.strip, fields)) or len(fields) > 1:
+            yield row, fields
+
+
+def _joined(line: str, following: list[str], layout: _Layout) -> tuple[int, list[str]] | None:
+    """The fields of a line together with those after it that its quotation runs over, and how many these are."""
+    own = layout.fields(line)[0]
+    audio = own[layout.column(AUDIO)].strip() if len(own) > layout.column(AUDIO) else ""
+    for count, text in enumerate(following, start=1):
+        if layout.is_row(text, audio):
+            return None
+        line += f"\n{text}"
+        fields, is_open = layout.fields(line)
+        if not is_open:
+            return (count, fields) if len(fields) in layout.widths and '"' in text else None
+    return None
+
+
+def _unquoted(line: str, fields: list[str]) -> list[str]:
+    """Fields of LJSpeech, where quotes mean nothing unless they are doubled within or hold a separator."""
+    plain = line.split("|")
+    return fields if len(fields) != len(plain) or '""' in line else plain
+
+
+def _has_ending(name: str) -> bool:
+    return re.search(r"\.\w{2,5}$", name) is not None
 
 
 def _problem(fields: list[str], layout: _Layout) -> str:
@@ -233,15 +334,20 @@ def _times(cell: str) -> tuple[float, ...]:
     return tuple(map(float, cell.split()))
 
 
-def _named_row(line: int, fields: list[str], header: list[str]) -> Row:
+def _named_row(row: Row, fields: list[str], header: list[str]) -> Row:
     """A row by column name; of columns with the same name the first counts."""
     cells = dict(zip(reversed(header), reversed(fields), strict=True))
-    return Row(
-        line=line,
-        audio=cells[AUDIO].strip(),
-        text=clean(cells[TEXT]),
-        speaker=clean(cells.get(SPEAKER, "")) or DEFAULT_SPEAKER,
-        word_times=_times(cells.get(WORD_TIMES, "")),
+    values = {
+        column: next((cells[name] for name in names if cells.get(name, "").strip()), "")
+        for column, names in COLUMNS.items()
+    }
+    return replace(
+        row,
+        audio=values[AUDIO].strip(),
+        text=clean(values[TEXT]),
+        speaker=clean(values[SPEAKER]) or DEFAULT_SPEAKER,
+        language=values["language"].strip(),
+        word_times=_times(values[WORD_TIMES]),
     )
 
 
@@ -249,18 +355,22 @@ def _ljspeech_rows(path: Path, rows: list[tuple[int, list[str]]]) -> list[Row]:
     """Rows without a header; the third column counts where it is filled.
 
     Raises:
-        UserError: the third column does not hold what the second says, so it names speakers.
+        UserError: the third column does not hold what the second says, so one of them names speakers.
     """
     named = [
         (line, fields[0].strip(), clean(fields[1]), clean(fields[2] if len(fields) > 2 else ""))
         for line, fields in rows
     ]
-    if not is_normalized([(second, third) for _, _, second, third in named if third]):
+    pairs = [(second, third) for _, _, second, third in named if third]
+    if not is_normalized(pairs):
         line, third = next((line, third) for line, _, _, third in named if third)
+        # Speakers are few, and shorter than what they say.
+        second, other = ((len(set(column)), sum(map(len, column))) for column in zip(*pairs, strict=True))
+        swapped = second < other
         raise UserError(
             what=f"the third column, {third[:40]!r} in its first row, does not hold the words of the second: "
             "speakers, not the normalized text of LJSpeech",
             where=f"{path}, line {line}",
-            fix=f"begin the file with the line {_EXPECTED}",
+            fix=f"begin the file with the line {f'{AUDIO}|{SPEAKER}|{TEXT}' if swapped else _EXPECTED}",
         )
     return [Row(line=line, audio=name, text=third or second) for line, name, second, third in named]

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utils.audio.container import unreadable
-from utils.audio.decode import PLAIN_SUFFIXES, stream
+from utils.audio.decode import stream
 from utils.audio.pauses import FRAMES_PER_SECOND, Pause, find_pauses, stream_levels
 from utils.audio.recognizer import Transcriber
+from utils.audio.suffixes import PLAIN_SUFFIXES
 from utils.dataset.formats.cues import Cue
 from utils.dataset.segmentation.align import align, with_deviations, word_units
 from utils.dataset.segmentation.cut import Cut, CutLengths, Unit, cut_units

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils.audio.container import has_sound
+from utils.audio.suffixes import AUDIO_SUFFIXES
 from utils.dataset.formats import readers
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES
 from utils.errors import UserError, disk_errors
 from utils.project.paths import Project, unreserved
 from utils.project.uploads import DEFAULT_QUOTA_BYTES, UPLOADS_FOLDER, check_room
 
-SOUNDS = (".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".aac", ".aiff", ".aif")
-VIDEOS = (".mp4", ".webm", ".mkv", ".mov")
-TRANSCRIPTS = (".txt", *SUBTITLE_SUFFIXES)
+_FILMS = ".mp4 .webm .mkv .mov .3gp .3g2 .avi .flv .m4v .mpg .mpeg .m2ts .mts .wmv"
+VIDEOS = tuple(_FILMS.split())
+SOUNDS = tuple(suffix for suffix in AUDIO_SUFFIXES if suffix not in VIDEOS)
+TRANSCRIPTS = (".txt", ".lab", *SUBTITLE_SUFFIXES)
 TABLES = tuple(suffix for suffix in readers.TABLES if suffix != ".txt")
 ARCHIVES = (".zip",)
 ACCEPTED = SOUNDS + VIDEOS + TRANSCRIPTS + TABLES + ARCHIVES
@@ -91,7 +94,7 @@ def add_uploads(project: Project, files: Sequence[Path], *, quota_bytes: int = D
         UserError: a kind of file that is not used here, one that is gone or no plain file, two that would be one, or
             more than the quota or the disk has room for; before any was moved.
     """
-    refused = [path.name for path in files if path.suffix.lower() not in ACCEPTED]
+    refused = [path.name for path in files if path.suffix.lower() not in ACCEPTED and not has_sound(path)]
     if refused:
         raise UserError(
             what=f"{len(refused)} of {len(files)} files cannot be used, the first is {refused[0]!r}",

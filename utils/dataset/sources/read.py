@@ -5,35 +5,35 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from utils.audio.decode import AUDIO_SUFFIXES, duration
+from utils.audio.decode import duration
 from utils.audio.recognizer import NEEDS_WEIGHTS
+from utils.audio.suffixes import AUDIO_SUFFIXES
 from utils.dataset.formats.archive import unpack
 from utils.dataset.formats.corpora import corpora_in, is_corpus, unpack_corpus
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
+from utils.dataset.formats.kinds import SOUND, kind_of
 from utils.dataset.formats.listing import Listing, real_path
 from utils.dataset.formats.locate import (
     broken_links,
     by_name,
     files_in,
-    find_audio,
     find_text,
     is_inside,
     printable,
+    special_files,
     stem,
 )
-from utils.dataset.formats.readers import LISTS, TABLES
+from utils.dataset.formats.readers import LISTS, TABLES, left_out
 from utils.dataset.formats.table import clean
 from utils.dataset.formats.textfile import read_text
 from utils.dataset.segmentation.cut import Cut
 from utils.dataset.sources.recording import ReadOptions, Recording
-from utils.dataset.storage.report import Fault
+from utils.dataset.sources.rows import outside, read_rows
+from utils.dataset.storage.report import Fault, Ignored
 from utils.errors import UserError
 
-_LONGEST_NAME = 4_096
-"""Characters; no system has longer paths."""
 _TABLE_NAMES = ("metadata.csv", "metadata.jsonl")
-_KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, *TABLES.keys() - LISTS, ".zip")
-_HOW_TO_ALLOW = "copy the file into the folder, or add a link to its folder directly below the input folder"
+_KNOWN = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, *TABLES.keys() - LISTS, ".lab", ".zip")
 _LAYOUTS = (
     "give a folder or zip with metadata.csv, or with recordings beside same-named .txt, .srt or .vtt files, "
     "or the path of a CSV or JSONL table"
@@ -89,7 +89,7 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     elif source.is_file() and source.suffix.lower() in (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES):
         found = _alone(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() in TABLES:
-        found = _listed(source, source.parent, reading)
+        found = read_rows(source, source.parent, reading)
     else:
         what = "is neither a folder nor a metadata CSV" if source.exists() else "does not exist"
         raise UserError(what=f"the input {what}", where=str(path), fix=_LAYOUTS)
@@ -138,7 +138,11 @@ def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
     found: list[Recording] = []
     read: list[Path] = []
     refused: dict[Path, UserError] = {}
-    tables = files_in(folder, LISTS, reading.files)
+    tables = []
+    for path in files_in(folder, LISTS, reading.files):
+        reason = left_out(path, set(reading.files.names(str(path.parent))))
+        tables += [] if reason else [path]
+        reading.ignored.extend([Ignored(printable(path), reason)] if reason else [])
     # Those called metadata first: of two rows for one recording the first counts.
     for table in sorted(tables, key=lambda path: (path.name.lower() not in _TABLE_NAMES, path)):
         try:
@@ -146,7 +150,7 @@ def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
             if table.parent != folder.absolute() and not is_inside(table, folder, reading.files):
                 what = f"a link to a place outside {folder}"
                 raise UserError(what=what, where=str(table), fix="copy the table in")
-            found += _listed(table, table.parent, reading)
+            found += read_rows(table, table.parent, reading)
             read.append(table)
         except UserError as error:
             refused[table] = error
@@ -155,40 +159,6 @@ def _folder(folder: Path, reading: ReadOptions) -> list[Recording]:
         raise next(iter(refused.values()))
     found += [_refused(table, error) for table, error in refused.items()]
     return found + _unnamed(folder, reading, found, read)
-
-
-def _listed(table: Path, root: Path, reading: ReadOptions) -> list[Recording]:
-    """The rows of a table; one that leads out of `root` is not followed."""
-    found, files = [], reading.files
-    folder, root = table.parent.absolute(), root.absolute()
-    for row in TABLES[table.suffix.lower()](table, reading.encoding):
-        place = f"{table.name}, line {row.line}"
-        # What no file can be called is not looked for; the row then stands for itself.
-        has_name = bool(row.audio) and len(row.audio) <= _LONGEST_NAME
-        audio = find_audio(folder, row.audio, files.is_file) if has_name else table.absolute()
-        fault = None
-        if row.problem:
-            fault = Fault("unreadable row", f"{place}: {row.problem}")
-        elif not row.audio:
-            fault = Fault("missing file", f"{place} names no file")
-        elif not has_name:
-            fault = Fault("missing file", f"{place} names {row.audio[:60]!r}..., {len(row.audio)} characters")
-        elif not is_inside(audio, root, files):
-            fault = _outside(place, audio, root)
-        elif not files.is_file(str(audio)):
-            fault = Fault("missing file", f"{place} names {row.audio[:200]!r}, which is missing")
-        found.append(
-            Recording(
-                audio=audio,
-                text=row.text,
-                speaker=row.speaker,
-                origin=place,
-                fault=fault,
-                start_s=row.start_s,
-                end_s=row.end_s,
-            )
-        )
-    return found
 
 
 def _unnamed(
@@ -206,13 +176,18 @@ def _unnamed(
     named, as_written = {files.real(recording.audio) for recording in listed}, {row.audio for row in listed}
     # A table's own folder may hold a link to its recordings, which counts as part of that folder alone.
     roots = dict.fromkeys((folder.absolute(), *(table.parent for table in tables)))
-    home = {path: root for root in roots for path in files_in(root, _KNOWN, files)}
-    known = by_name(home)
-    audio = [path for path in known if path.suffix.lower() in AUDIO_SUFFIXES]
+    home = {path: root for root in roots for path in files_in(root, None, files)}
+    known = by_name(path for path in home if path.suffix.lower() in _KNOWN)
+    others = [path for path in by_name(home.keys() - known) if path.suffix.lower() not in LISTS]
+    kinds = {path: kind_of(path) for path in others if files.real(path) not in named}
+    audio = by_name(path for path in home if path.suffix.lower() in AUDIO_SUFFIXES or kinds.get(path) == SOUND)
     links = by_name({path for root in roots for path in broken_links(root, _KNOWN, files)})
     broken = [path for path in links if path not in as_written]
     if not listed and not audio and not broken and not any(path.suffix.lower() in SUBTITLE_SUFFIXES for path in known):
         return []
+    ignored = [(path, kind) for path, kind in kinds.items() if kind != SOUND]
+    ignored += [(path, "not a regular file") for path in special_files(folder, files)]
+    reading.ignored.extend(Ignored(printable(path), kind) for path, kind in ignored)
     found = [
         recording
         for path in audio
@@ -242,9 +217,6 @@ def _without_recording(path: Path) -> Recording:
     kind = path.suffix.lower()
     if kind == ".zip":
         fault = Fault("no recording", "an archive within the input; add its path as another input, or unpack it")
-    elif kind == ".tsv":
-        detail = "a table that was not read; call it .csv to have it read, whatever separates its columns"
-        fault = Fault("unreadable input", detail)
     else:
         fault = Fault("no recording", f"no recording of the same name ({' '.join(AUDIO_SUFFIXES)})")
     return Recording(audio=path, fault=fault)
@@ -253,12 +225,6 @@ def _without_recording(path: Path) -> Recording:
 def _stems(path: Path) -> set[str]:
     """What a recording of the same name may be called: film.en.srt goes with film.mp4."""
     return {stem(path), stem(Path(stem(path)))}
-
-
-def _outside(what: str, path: Path, root: Path) -> Fault:
-    if real_path(path) is None:
-        return Fault("missing file", f"{what} names a link to itself")
-    return Fault("outside the folder", f"{what} points outside {root}; {_HOW_TO_ALLOW}")
 
 
 def _alone(path: Path, reading: ReadOptions) -> list[Recording]:
@@ -288,7 +254,7 @@ def _with_words(audio: Path, folder: Path, reading: ReadOptions, missing: Fault 
         # Such names can be neither opened by libsndfile nor written to the metadata.
         fault = Fault("unreadable audio", f"{printable(audio.name)} is not a UTF-8 name; rename the file")
     if not fault and not is_inside(audio, folder, reading.files):
-        fault = _outside("a link that", audio, folder)
+        fault = outside("a link that", audio, folder)
     if fault:
         return [Recording(audio=audio, fault=fault)]
     try:
@@ -313,14 +279,14 @@ def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Faul
         return [Recording(audio=audio, fault=missing or lacking)]
     if companion is None or not is_inside(companion, folder, files):
         name = text if companion is None else companion
-        fault = _outside(f"{name.name} is a link that", name, folder)
+        fault = outside(f"{name.name} is a link that", name, folder)
         if real_path(name) is None:
             fault = Fault("no transcript", f"{name.name} is a link to itself")
         return [Recording(audio=audio, fault=fault)]
     try:
         content = read_text(companion, other=reading.encoding)
         kind = companion.suffix.lower()
-        cues = parse_cues(content, kind) if kind != ".txt" or is_labels(content) else None
+        cues = parse_cues(content, kind) if kind in SUBTITLE_SUFFIXES or is_labels(content) else None
     except UserError as error:
         return [Recording(audio=audio, fault=Fault("no transcript", f"{companion.name}: {error.what}"))]
     if cues is not None:

@@ -9,7 +9,7 @@ from utils.dataset.formats.table import DEFAULT_SPEAKER
 from utils.dataset.segmentation.cut import CutLengths
 from utils.dataset.segmentation.long_audio import LongAudio
 from utils.dataset.settings import PrepareConfig
-from utils.dataset.storage.report import Fault, Span
+from utils.dataset.storage.report import Fault, Ignored, Span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,14 @@ class ReadOptions:
     long_audio: LongAudio
     encoding: str | None = None
     """Of text files that are neither UTF-8 nor UTF-16."""
+    language: str = ""
+    """Code of the dataset's language; rows of another are reported. Empty takes any."""
     files: Listing = field(default_factory=Listing)
     """What lies in the folders of one input."""
+    notes: list[str] = field(default_factory=list)
+    """What was read otherwise than written, each thing once."""
+    ignored: list[Ignored] = field(default_factory=list)
+    """Files that are no part of the dataset."""
 
     @classmethod
     def of(cls, config: PrepareConfig, kept: Path) -> "ReadOptions":
@@ -63,7 +69,7 @@ class ReadOptions:
             transcriber=transcriber,
             language=config.language if config.detect_language else "",
         )
-        return cls(long_audio=long_audio, encoding=config.encoding)
+        return cls(long_audio=long_audio, encoding=config.encoding, language=config.language)
 
     @property
     def no_transcript(self) -> str:

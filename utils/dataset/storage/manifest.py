@@ -14,6 +14,7 @@ import pandas as pd
 from utils.dataset.formats.listing import Listing
 from utils.dataset.formats.locate import find_audio
 from utils.dataset.formats.table import AUDIO, SPEAKER, TEXT, WORD_TIMES, Row, iter_table, read_table
+from utils.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ def read_manifest(csv: Path) -> list[Clip]:
         UserError: the file is missing, not UTF-8, lacks columns or is broken; with the line.
     """
     folder, files = csv.parent.absolute(), Listing()
-    return [_clip(row, folder, files.is_file) for row in read_table(csv)]
+    return [_clip(row, csv, folder, files.is_file) for row in read_table(csv)]
 
 
 def iter_manifest(csv: Path) -> Iterator[Clip]:
@@ -49,10 +50,12 @@ def iter_manifest(csv: Path) -> Iterator[Clip]:
     """
     folder = csv.parent.absolute()
     # Each file is asked for by itself: the names in a folder of ten million files fill gigabytes.
-    return (_clip(row, folder, os.path.isfile) for row in iter_table(csv))
+    return (_clip(row, csv, folder, os.path.isfile) for row in iter_table(csv))
 
 
-def _clip(row: Row, folder: Path, is_file: Callable[[str], bool]) -> Clip:
+def _clip(row: Row, csv: Path, folder: Path, is_file: Callable[[str], bool]) -> Clip:
+    if row.problem:
+        raise UserError(what=row.problem, where=f"{csv}, line {row.line}", fix="correct the row, or remove it")
     return Clip(
         audio=find_audio(folder, row.audio, is_file),
         text=row.text,

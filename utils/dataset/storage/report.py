@@ -67,6 +67,15 @@ class Span:
     """Where it ends, in seconds; None is the end of the file."""
 
 
+class Ignored(NamedTuple):
+    """A file of the input that is no part of the dataset."""
+
+    file: str
+    """Absolute path."""
+    kind: str
+    """What it is: image, text, ... or why it is not read."""
+
+
 class Flag(NamedTuple):
     """Why a clip deserves a look."""
 
@@ -188,6 +197,10 @@ class Report:
     """Clips that it found again as they were."""
     splits: dict[str, Split] = field(default_factory=dict)
     """The split of every sound the dataset ever used, by audio hash: one that comes back goes where it was."""
+    notes: list[str] = field(default_factory=list)
+    """What the last preparation read otherwise than written."""
+    ignored: list[Ignored] = field(default_factory=list)
+    """Files of its input that are no part of the dataset."""
 
     @property
     def used(self) -> list[ClipReport]:
@@ -217,6 +230,7 @@ class Report:
             "flags": dict(Counter(flag.measure for clip in self.used for flag in clip.flags).most_common()),
             "noted": sum(bool(clip.notes) for clip in self.used),
             "reasons": dict(reasons.most_common()),
+            "ignored": len(self.ignored),
             "unknown_characters": [asdict(found) for found in self.unknown_characters],
         }
 
@@ -234,6 +248,7 @@ class Report:
         # Not asdict, which copies all that is in them.
         clips = [vars(clip) | {"seconds": round(clip.seconds, 3)} for clip in self.clips]
         content = {"totals": self.totals, "settings": self.settings, "clips": clips, "splits": self.splits}
+        content |= {"notes": self.notes, "ignored": [found._asdict() for found in self.ignored]}
         path.write_text(json.dumps(content, ensure_ascii=False, indent=1, default=vars), encoding="utf-8")
 
     @classmethod
@@ -253,6 +268,8 @@ class Report:
                 added=totals["added"],
                 unchanged=totals["unchanged"],
                 splits=content["splits"],
+                notes=content.get("notes", []),
+                ignored=[Ignored(**found) for found in content.get("ignored", [])],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
@@ -282,6 +299,12 @@ class Report:
             lines += [f"  {found.line}" for found in unknown[:_SHOWN]]
             if len(unknown) > _SHOWN:
                 lines.append(f"  and {len(unknown) - _SHOWN} more, all in report.html")
+        if self.notes:
+            lines += ["", "read otherwise than written", *(f"  {note}" for note in self.notes[:_SHOWN])]
+        if self.ignored:
+            lines += ["", "ignored", *(f"  {Path(name).name}: {kind}" for name, kind in self.ignored[:_SHOWN])]
+            if len(self.ignored) > _SHOWN:
+                lines.append(f"  and {len(self.ignored) - _SHOWN} more, all in report.json")
         if self.dropped:
             lines += ["", "dropped"] + [f"  {explain(clip)}" for clip in self.dropped[:_SHOWN]]
         if len(self.dropped) > _SHOWN:

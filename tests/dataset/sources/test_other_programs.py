@@ -1,0 +1,205 @@
+"""Tables, names and files of other programs and systems are read, and all is accounted for."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from tests.audio.signals import encode, tone
+from tests.dataset.recordings import config, make_source, read_source
+from tests.dataset.sources.test_read import _faults, _touch
+from utils.audio.decode import decode
+from utils.dataset.build import prepare
+from utils.dataset.edits.fixes import exclude
+from utils.dataset.segmentation.long_audio import LongAudio
+from utils.dataset.sources.recording import ReadOptions
+from utils.dataset.storage.report import Report
+from utils.errors import UserError
+from utils.project.paths import open_project
+
+HELLO, BYE = "Hello, you.", "Good bye!"
+TABLES = {
+    "common voice": (
+        "validated.tsv",
+        "client_id\tpath\tsentence\tage\tlocale\nann\tone.mp3\tHello, you.\t\ten\nann\ttwo.mp3\tGood bye!\t\ten\n",
+        ("clips/one.mp3", "clips/two.mp3"),
+    ),
+    "audiofolder": (
+        "metadata.csv",
+        'file_name,transcription\ntrain/one.wav,"Hello, you."\ntrain/two.wav,Good bye!\n',
+        ("train/one.wav", "train/two.wav"),
+    ),
+    "audiofolder with pipes": (
+        "metadata.csv",
+        "file_name|text\none.wav|Hello, you.\ntwo.wav|Good bye!\n",
+        ("one.wav", "two.wav"),
+    ),
+    "gpt-sovits": (
+        "ann.list",
+        "D:\\voices\\ann\\one.wav|ann|EN|Hello, you.\nD:\\voices\\ann\\two.wav|ann|en|Good bye!\n",
+        ("wavs/one.wav", "wavs/two.wav"),
+    ),
+    "windows paths": (
+        "metadata.csv",
+        "audio_file|text\nC:\\Users\\ann\\wavs\\one.wav|Hello, you.\nC:/Users/ann/wavs/two.wav|Good bye!\n",
+        ("wavs/one.wav", "wavs/two.wav"),
+    ),
+    "colab paths": (
+        "metadata.csv",
+        "audio_file|text\n/content/drive/ds/wavs/one.wav|Hello, you.\n/content/drive/ds/wavs/two.wav|Good bye!\n",
+        ("one.wav", "two.wav"),
+    ),
+    "windows line ends": (
+        "metadata.csv",
+        "audio_file|text\r\none.wav|Hello, you.\r\ntwo.wav|Good bye!\r\n",
+        ("one.wav", "two.wav"),
+    ),
+    "old mac line ends": (
+        "metadata.csv",
+        "audio_file|text\rone.wav|Hello, you.\rtwo.wav|Good bye!\r",
+        ("one.wav", "two.wav"),
+    ),
+    "cleaned names": (
+        "metadata.csv",
+        "audio_file|text\ntake #1 [soft] 😀.wav|Hello, you.\nÜnï – code&=@.WAV|Good bye!\n",
+        ("wavs/take 1 soft .wav", "wavs/Ünï  code.wav"),
+    ),
+    "cut names": (
+        "metadata.csv",
+        f"audio_file|text\n{'long ' * 60}1.wav|Hello, you.\ntwo.wav|Good bye!\n",
+        (f"{'long ' * 29}.wav", "two.wav"),
+    ),
+    "trailing dots and case": (
+        "metadata.csv",
+        "audio_file|text\nOne...wav|Hello, you.\nTWO|Good bye!\n",
+        ("one.wav", "two.wav"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_other_programs_and_systems_name_their_recordings(tmp_path: Path, kind: str) -> None:
+    name, content, recordings = TABLES[kind]
+    _touch(tmp_path, *recordings)
+    (tmp_path / name).write_bytes(content.encode())
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="en")
+    found = read_source(tmp_path, reading)
+    assert [(clip.audio, clip.text, clip.fault) for clip in found] == [
+        (tmp_path / path, text, None) for path, text in zip(recordings, (HELLO, BYE), strict=True)
+    ]
+    is_moved = kind in ("gpt-sovits", "windows paths", "colab paths")
+    assert sum("of another computer" in note for note in reading.notes) == is_moved
+    is_renamed = kind in ("cleaned names", "cut names", "trailing dots and case")
+    assert sum("have other names" in note for note in reading.notes) == is_renamed
+
+
+def test_a_recording_that_another_row_names_is_not_taken_for_a_renamed_one(tmp_path: Path) -> None:
+    _touch(tmp_path, "take 1.wav", "b c.wav", "other.wav")
+    (tmp_path / "metadata.csv").write_text("audio_file|text\ntake #1.wav|A.\ntake 1.wav|B.\nb#c.wav|C.\nb&c.wav|D.\n")
+    found = read_source(tmp_path)
+    assert [clip.text for clip in found if not clip.fault] == ["B."]
+    assert [clip.fault.reason for clip in found if clip.fault] == ["missing file"] * 3 + ["no transcript"] * 2
+
+
+def test_rows_in_another_language_are_reported(tmp_path: Path) -> None:
+    _touch(tmp_path, "a.wav", "b.wav", "c.wav")
+    (tmp_path / "x.list").write_text("a.wav|ann|JA|Hello.\nb.wav|ann|EN|Hello.\nc.wav|ann|auto|Hello.\n")
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"), language="en")
+    assert _faults(read_source(tmp_path, reading)) == {"a.wav": "other language", "b.wav": "", "c.wav": ""}
+
+
+def test_libritts_has_its_text_in_normalized_files(tmp_path: Path) -> None:
+    _touch(tmp_path, "84/121/84_121_1.wav", "84/121/84_121_2.wav")
+    (tmp_path / "84/121/84_121_1.normalized.txt").write_text("He paid five dollars.")
+    (tmp_path / "84/121/84_121_1.original.txt").write_text("He paid $5.")
+    (tmp_path / "84/121/84_121_2.lab").write_text("Bye.")
+    assert [(clip.text, clip.fault) for clip in read_source(tmp_path)] == [
+        ("He paid five dollars.", None),
+        ("Bye.", None),
+    ]
+
+
+def test_every_file_of_a_folder_is_used_reported_or_ignored_by_content(tmp_path: Path) -> None:
+    wav = tone(1, 16_000)
+    for name, container, codec, rate in (
+        ("a.m4b", "ipod", "aac", 16_000),
+        ("b.3gp", "3gp", "aac", 16_000),
+        ("c.mka", "matroska", "aac", 16_000),
+        ("d.wma", "asf", "libmp3lame", 44_100),
+        ("no ending", "matroska", "aac", 16_000),
+        ("e.backup", "mp3", "libmp3lame", 44_100),
+    ):
+        encode(tmp_path / name, wav, rate, codec=codec, container=container)
+    soundfile.write(tmp_path / "f.caf", wav[0].numpy(), 16_000)
+    (tmp_path / "g.amr").write_bytes(b"#!AMR\n" + b"\x3c" + bytes(31))
+    for name, content in (
+        *(
+            ("photo.jpg", b"\xff\xd8\xff\xe0"),
+            ("notes.md", b"# Notes"),
+            ("paper.pdf", b"%PDF-1.7"),
+            ("nothing.bin", b""),
+        ),
+        *(("data.bin", b"\x00\x01\x02" * 99), ("tool", b"\x7fELF")),
+    ):
+        (tmp_path / name).write_bytes(content)
+    os.mkfifo(tmp_path / "pipe.wav")
+    (tmp_path / "folder.wav").mkdir()
+    reading = ReadOptions(long_audio=LongAudio(kept=tmp_path / ".kept"))
+    found = read_source(tmp_path, reading)
+    recordings = ["a.m4b", "b.3gp", "c.mka", "d.wma", "e.backup", "f.caf", "g.amr", "no ending"]
+    assert sorted(clip.audio.name for clip in found) == recordings
+    assert {Path(name).name: kind for name, kind in reading.ignored} == {
+        **{"photo.jpg": "image", "notes.md": "text", "paper.pdf": "PDF", "nothing.bin": "empty", "data.bin": "unknown"},
+        **{"tool": "program", "pipe.wav": "not a regular file"},
+    }
+    for name in recordings:
+        assert decode(tmp_path / name)[0].shape[1] > 0
+
+
+def test_ignored_files_and_notes_are_in_report_and_page(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "in", 3)
+    (source / "cover.png").write_bytes(b"\x89PNG\r\n")
+    table = source / "metadata.csv"
+    table.write_text(table.read_text().replace("wavs/", "D:\\mine\\wavs\\"))
+    report = prepare(config(source, tmp_path / "out", workers=1))
+    folder = tmp_path / "out" / "voice" / "dataset"
+    assert Report.load(folder / "report.json") == report and report.totals["ignored"] == 1
+    for shown in (report.table(), (folder / "report.html").read_text()):
+        assert "cover.png" in shown and "image" in shown and "3 rows have a path of another computer" in shown
+    # A later fix keeps them.
+    exclude(open_project("voice", tmp_path / "out"), report.used[0].id)
+    assert Report.load(folder / "report.json").ignored == report.ignored
+
+
+ADVICE = {
+    "comma without header": "one.wav,Hello\ntwo.wav,Bye\n",
+    "semicolons": "one.wav;Hello;ann\ntwo.wav;Bye;ann\n",
+    "five tabs": "one.wav\tHello\tann\tx\ty\ntwo.wav\tBye\tann\tx\ty\n",
+    "speakers third": "one.wav|Hello there, you|ann\ntwo.wav|Good bye to all|ann\n",
+    "speakers second": "one.wav|ann|Hello there, you\ntwo.wav|ann|Good bye to all\n",
+}
+
+
+@pytest.mark.parametrize("kind", ADVICE)
+def test_who_follows_the_advice_of_the_reader_is_read(tmp_path: Path, kind: str) -> None:
+    _touch(tmp_path, "one.wav", "two.wav")
+    (tmp_path / "metadata.csv").write_text(ADVICE[kind])
+    with pytest.raises(UserError) as caught:
+        read_source(tmp_path)
+    (header,) = re.findall(r"\S*audio_file\S*", caught.value.fix)
+    (tmp_path / "metadata.csv").write_text(header.replace("<TAB>", "\t") + "\n" + ADVICE[kind])
+    found = read_source(tmp_path)
+    assert [clip.text.split()[0] for clip in found] == ["Hello", "Bye" if "Bye" in ADVICE[kind] else "Good"]
+    assert [clip.fault for clip in found] == [None, None]
+
+
+def test_who_renames_the_columns_as_told_is_read(tmp_path: Path) -> None:
+    _touch(tmp_path, "one.wav")
+    (tmp_path / "metadata.csv").write_text("id,words\none.wav,Hello\n")
+    with pytest.raises(UserError, match="no columns") as caught:
+        read_source(tmp_path)
+    assert "call the column of file names audio_file and that of transcripts text" in caught.value.fix
+    (tmp_path / "metadata.csv").write_text("audio_file,text\none.wav,Hello\n")
+    assert [clip.text for clip in read_source(tmp_path)] == ["Hello"]
