@@ -8,7 +8,7 @@ import pytest
 
 from utils import jobs
 from utils.cli import runs
-from utils.jobs.observations import MAX_WARNINGS, MIN_TIMED, observe
+from utils.jobs.progress import MAX_WARNINGS, MIN_TIMED, observe
 from utils.project.paths import Project
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.jobs.children import FINISHES, POLITE, begun, ended, eventually, started
 from utils import jobs
 from utils.events import EventWriter
-from utils.jobs import JobWatch, watch
+from utils.jobs import JobWatch, runs
 from utils.jobs.job import status_or_none
 from utils.jobs.record import read_record
 from utils.project.paths import Project
@@ -22,7 +22,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         found.append(folder)
         return status_or_none(folder)
 
-    monkeypatch.setattr(watch, "status_or_none", read)
+    monkeypatch.setattr(runs, "status_or_none", read)
     return found
 
 
@@ -38,10 +38,12 @@ def test_a_watch_says_what_is_so_and_reads_what_has_ended_once(output: Path, rea
     for folder in (job.folder, done.folder):
         # The exit status is noted last.
         eventually(lambda folder=folder: (record := read_record(folder)) and record.exit_code is not None)
-    assert watched.jobs_of(project) == jobs.list(project)
+    known = jobs.list(project)
+    assert watched.jobs_of(project) == known
     reads.clear()
     for _ in range(5):
-        assert watched.jobs_of(project) == jobs.list(project) and watched.running(output) == []
+        assert watched.jobs_of(project) == known and watched.running(output) == []
     assert reads == []
     EventWriter(job.events).write("step", step=9)
-    assert watched.jobs_of(project) == jobs.list(project) and reads == [job.folder]
+    assert watched.jobs_of(project) and reads == [job.folder]
+    assert watched.jobs_of(project) == jobs.list(project)

@@ -26,7 +26,7 @@ from tests.sources import parsed
 from utils.bases.fetch import fetch_base
 from utils.bases.find import find_base
 from utils.checkpoints import layout
-from utils.checkpoints.resume import find_resume
+from utils.checkpoints.layout import find_resume
 from utils.cli import base, language, preflight, synthesize, train
 from utils.cli.common import parse
 from utils.config import SynthesizeConfig, TrainConfig
@@ -138,7 +138,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
     "utils/bases/find.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
-    "utils/checkpoints/resume.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
+    "utils/checkpoints/layout.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/checkpoints/layout.py resolve": lambda world, _: (
         f"{refusal(lambda: evaluate._source('ready', world.empty, None))}\n{refusal(lambda: spoken(world))}"
     ),

@@ -30,12 +30,12 @@ from utils.checkpoints.layout import (
     OPTIMIZER_PARTS,
     REMOVING,
     STATE_FILE,
+    Resume,
     checkpoints_of,
     discard,
     is_complete,
     newest_in,
 )
-from utils.checkpoints.resume import Resume
 from utils.errors import UserError
 from utils.files import file_hash
 from utils.model.weights import State, read_weights, write_weights

@@ -13,8 +13,7 @@ from utils.cli.common import error_exits
 from utils.errors import UserError
 from utils.events import Event, tail
 from utils.events.narration import duration
-from utils.jobs.observations import observe
-from utils.jobs.progress import progress_of
+from utils.jobs.progress import observe, progress_of
 from utils.jobs.runs import RunInfo, against_targets, changed_settings, list_runs, plan_removal, read_run, remove
 from utils.project.paths import Project, open_project
 

@@ -11,9 +11,9 @@ import psutil
 
 from utils.errors import UserError
 from utils.events import log_size
-from utils.jobs.device import CPU, Claim, wanted_device
+from utils.jobs.device import CPU, Claim, refuse_second, wanted_device
 from utils.jobs.heartbeat import beat
-from utils.jobs.job import Job, refuse_second, status
+from utils.jobs.job import Job, status
 from utils.jobs.process import ProcessId, host_name, identify
 from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
 

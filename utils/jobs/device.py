@@ -5,7 +5,7 @@ import getpass
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from utils.files import write_atomic
 from utils.hardware.gpu import gpus
 from utils.hardware.visible import trained_on
 from utils.hardware.wheel import gpu_problems, torch_build
+from utils.jobs.job import Job, status_or_none
 from utils.jobs.process import ProcessId, host_name
 
 CPU = "cpu"
@@ -124,3 +125,59 @@ def _check_own(folder: Path) -> None:
             where=str(folder),
             fix="remove it, or set TMPDIR to a folder of your own",
         )
+
+
+def holder_of(claim: Claim) -> Job | None:
+    """The living job that has a claim's device; a process that is no job is described like one."""
+    held = claim.process()
+    if held is not None:
+        folder, kind, identity = held
+        return _process_as_job(folder, kind, identity) if identity.process() is not None else None
+    found = claim.holder()
+    job = status_or_none(found) if found is not None else None
+    return job if job is not None and (job.alive or job.process_alive) else None
+
+
+def refuse_second(claim: Claim, *, but: Callable[[Job], bool] = lambda job: False) -> Job | None:
+    """Do nothing when the claim's device is free, or who has it does not mind.
+
+    Args:
+        claim: of the device.
+        but: whether the caller may use the device beside this holder.
+
+    Returns:
+        That holder.
+
+    Raises:
+        UserError: it is not free; names the job that has it.
+    """
+    holder = holder_of(claim)
+    if holder is not None and not but(holder):
+        raise in_use(claim.title, holder, fix="wait until it has ended, or stop it")
+    return holder
+
+
+def in_use(device: str, holder: Job, *, fix: str) -> UserError:
+    """The error that a device, such as "the CPU", is in use by a job."""
+    training = "Training is already running: " if holder.kind == "train" else ""
+    return UserError(
+        what=f"{training}{device} is in use by the {holder.kind} job {holder.name!r}",
+        where=str(holder.folder),
+        fix=fix,
+    )
+
+
+def _process_as_job(folder: Path, kind: str, identity: ProcessId) -> Job:
+    return Job(
+        folder=folder,
+        kind=kind,
+        state="running",
+        message="",
+        host=host_name(),
+        command=(),
+        device=None,
+        pid=identity.pid,
+        process_alive=True,
+        started=identity.create_time,
+        ended=None,
+    )

@@ -2,14 +2,12 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from utils.errors import UserError
 from utils.events import FINAL, log_size, number_of, read_events, tail
-from utils.jobs.device import Claim
 from utils.jobs.process import ProcessId, host_name
 from utils.jobs.record import EVENTS_FILE, JOB_FILE, JobRecord, State, read_record
 from utils.project.paths import Project
@@ -117,92 +115,6 @@ def is_process_alive(record: JobRecord) -> bool:
     """Whether the process of a record runs on this computer."""
     identity = ProcessId.in_record(record)
     return record.host == host_name() and identity is not None and identity.process() is not None
-
-
-def holder_of(claim: Claim) -> Job | None:
-    """The living job that has a claim's device; a process that is no job is described like one."""
-    held = claim.process()
-    if held is not None:
-        folder, kind, identity = held
-        return _process_as_job(folder, kind, identity) if identity.process() is not None else None
-    found = claim.holder()
-    job = status_or_none(found) if found is not None else None
-    return job if job is not None and (job.alive or job.process_alive) else None
-
-
-def refuse_second(claim: Claim, *, but: Callable[[Job], bool] = lambda job: False) -> Job | None:
-    """Do nothing when the claim's device is free, or who has it does not mind.
-
-    Args:
-        claim: of the device.
-        but: whether the caller may use the device beside this holder.
-
-    Returns:
-        That holder.
-
-    Raises:
-        UserError: it is not free; names the job that has it.
-    """
-    holder = holder_of(claim)
-    if holder is not None and not but(holder):
-        raise in_use(claim.title, holder, fix="wait until it has ended, or stop it")
-    return holder
-
-
-def in_use(device: str, holder: Job, *, fix: str) -> UserError:
-    """The error that a device, such as "the CPU", is in use by a job."""
-    training = "Training is already running: " if holder.kind == "train" else ""
-    return UserError(
-        what=f"{training}{device} is in use by the {holder.kind} job {holder.name!r}",
-        where=str(holder.folder),
-        fix=fix,
-    )
-
-
-def _process_as_job(folder: Path, kind: str, identity: ProcessId) -> Job:
-    return Job(
-        folder=folder,
-        kind=kind,
-        state="running",
-        message="",
-        host=host_name(),
-        command=(),
-        device=None,
-        pid=identity.pid,
-        process_alive=True,
-        started=identity.create_time,
-        ended=None,
-    )
-
-
-def list_jobs(project: Project, *, kind: str | None = None) -> list[Job]:
-    """The jobs of a project, the newest first: its runs, and what else was done in child processes.
-
-    Args:
-        project: whose jobs.
-        kind: only jobs of this kind.
-    """
-    found = (status_or_none(folder) for folder in job_folders(project))
-    return newest_first(job for job in found if job is not None and kind in (None, job.kind))
-
-
-def newest_first(found: Iterable[Job]) -> list[Job]:
-    """Jobs by when they were started, the newest first."""
-    return sorted(found, key=lambda job: (job.started or 0.0, job.name), reverse=True)
-
-
-def running(output: Path) -> list[Job]:
-    """The jobs that have not ended, of all projects below `output`."""
-    folders = sorted(output.iterdir()) if output.is_dir() else []
-    projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
-    return [job for project in projects for job in list_jobs(project) if job.alive]
-
-
-def job_folders(project: Project) -> Iterator[Path]:
-    """Folders of a project that may hold a job."""
-    for parent in (project.runs, jobs_folder(project)):
-        if parent.is_dir():
-            yield from (entry for entry in parent.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
 def jobs_folder(project: Project) -> Path:

@@ -1,13 +1,12 @@
-"""The runs of a project, and removing what the user chose; without loading torch."""
+"""The jobs and runs of a project, and removing what the user chose; without loading torch."""
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utils import jobs
 from utils.checkpoints.layout import (
     ASIDE,
     CHECKPOINTS,
@@ -22,6 +21,8 @@ from utils.checkpoints.layout import (
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, events_backwards, number_of, tail
+from utils.jobs.job import Job, jobs_folder, last_write, status, status_or_none
+from utils.jobs.record import EVENTS_FILE, JOB_FILE
 from utils.project.disk import size_of
 from utils.project.paths import Project
 
@@ -29,11 +30,18 @@ GPU_BUSY_TARGET, LOADING_TARGET = 0.85, 0.05
 """A GPU that is busy for less of the time, or more of it spent waiting for data, is worth a look."""
 
 
+MAX_KEPT = 10_000
+"""Ended jobs that are remembered; with more, all are read anew."""
+
+Print = tuple[tuple[int, int], ...]
+"""Size and time of the files that say how a job is doing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """What a run's folder says."""
 
-    job: jobs.Job
+    job: Job
     step: int
     """Optimizer steps done."""
     total_steps: int | None
@@ -71,9 +79,39 @@ class Removal:
     num_bytes: int
 
 
+def list_jobs(project: Project, *, kind: str | None = None) -> list[Job]:
+    """The jobs of a project, the newest first: its runs, and what else was done in child processes.
+
+    Args:
+        project: whose jobs.
+        kind: only jobs of this kind.
+    """
+    found = (status_or_none(folder) for folder in job_folders(project))
+    return newest_first(job for job in found if job is not None and kind in (None, job.kind))
+
+
+def newest_first(found: Iterable[Job]) -> list[Job]:
+    """Jobs by when they were started, the newest first."""
+    return sorted(found, key=lambda job: (job.started or 0.0, job.name), reverse=True)
+
+
+def running(output: Path) -> list[Job]:
+    """The jobs that have not ended, of all projects below `output`."""
+    folders = sorted(output.iterdir()) if output.is_dir() else []
+    projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
+    return [job for project in projects for job in list_jobs(project) if job.alive]
+
+
+def job_folders(project: Project) -> Iterator[Path]:
+    """Folders of a project that may hold a job."""
+    for parent in (project.runs, jobs_folder(project)):
+        if parent.is_dir():
+            yield from (entry for entry in parent.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
 def list_runs(project: Project) -> list[RunInfo]:
     """The runs of a project, the newest first."""
-    return [read_run(job.folder) for job in jobs.list(project) if job.folder.parent == project.runs]
+    return [read_run(job.folder) for job in list_jobs(project) if job.folder.parent == project.runs]
 
 
 def read_run(folder: Path) -> RunInfo:
@@ -82,7 +120,7 @@ def read_run(folder: Path) -> RunInfo:
     Raises:
         UserError: the folder holds no run.
     """
-    job = jobs.status(folder)
+    job = status(folder)
     started = next(iter(tail(job.events, 1, kind="started")), {})
     step = next(iter(tail(job.events, 1, kind="step")), {})
     proof = next(iter(tail(job.events, 1, kind="optimizations", start=job.events_offset)), {})
@@ -100,7 +138,7 @@ def read_run(folder: Path) -> RunInfo:
         ranks=[share for share in ranks if isinstance(share, dict)] if isinstance(ranks, list) else [],
         checkpoints=checkpoints_of(folder),
         num_bytes=size_of(folder),
-        last_write=jobs.last_write(folder),
+        last_write=last_write(folder),
     )
 
 
@@ -183,7 +221,7 @@ def require_ended(run: Path) -> None:
     Raises:
         UserError: one does, or may.
     """
-    job = jobs.status(run)
+    job = status(run)
     if job.alive or job.process_alive:
         raise UserError(
             what=f"run {run.name!r} is {job.state}", where=str(run), fix="stop it, or wait until it has ended"
@@ -212,7 +250,7 @@ def _left_by_clean(runs: Path) -> list[Removal]:
     found = [(path, path) for path in runs.glob(f"{REMOVING}*")]
     for path in runs.glob(f"*/{CHECKPOINTS}/{REMOVING}*"):
         run = path.parents[1]
-        job = jobs.status_or_none(run)
+        job = status_or_none(run)
         if not run.name.startswith(REMOVING) and (job is None or not (job.alive or job.process_alive)):
             found.append((path, run))
     return [_removal(path, "left by a removal that was cut", run) for path, run in found]
@@ -225,3 +263,46 @@ def _removal(path: Path, what: str, run: Path) -> Removal:
 def _number(event: Event, name: str) -> float | None:
     value = event.get(name)
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+class JobWatch:
+    """The same answers as `jobs.list` and `jobs.running`."""
+
+    def __init__(self) -> None:
+        self._ended: dict[Path, tuple[Print, Job]] = {}
+
+    def jobs_of(self, project: Project, *, kind: str | None = None) -> list[Job]:
+        """The jobs of a project, the newest first; see `jobs.list`."""
+        found = (self._status(folder) for folder in job_folders(project))
+        return newest_first(job for job in found if job is not None and kind in (None, job.kind))
+
+    def running(self, output: Path) -> list[Job]:
+        """The jobs that have not ended, of all projects below `output`; see `jobs.running`."""
+        folders = sorted(output.iterdir()) if output.is_dir() else []
+        projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
+        return [job for project in projects for job in self.jobs_of(project) if job.alive]
+
+    def _status(self, folder: Path) -> Job | None:
+        now = _print(folder)
+        known = self._ended.get(folder)
+        if known is not None and known[0] == now:
+            return known[1]
+        job = status_or_none(folder)
+        # A lost job may be one of another computer that has only been silent for a while.
+        if job is not None and not job.alive and not job.process_alive and job.state != "lost":
+            if len(self._ended) >= MAX_KEPT:
+                self._ended.clear()
+            self._ended[folder] = now, job
+        return job
+
+
+def _print(folder: Path) -> Print:
+    found = []
+    for name in (JOB_FILE, EVENTS_FILE):
+        try:
+            file = (folder / name).stat()
+        except OSError:
+            found.append((-1, 0))
+        else:
+            found.append((file.st_size, file.st_mtime_ns))
+    return tuple(found)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from utils.config import OUTPUT_RATE, Device, SpeechPrecision
 from utils.errors import UserError
 from utils.jobs import Job
-from utils.jobs.device import CPU, Claim, wanted_device
-from utils.jobs.job import holder_of
+from utils.jobs.device import CPU, Claim, holder_of, wanted_device
 from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError
 from utils.speech.models import SpeakingModel
 

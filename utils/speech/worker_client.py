@@ -20,9 +20,8 @@ from utils.config import Device
 from utils.errors import UserError, disk_errors
 from utils.events import last_lines
 from utils.jobs import Job
-from utils.jobs.device import CPU, Claim, wanted_device
+from utils.jobs.device import CPU, Claim, holder_of, in_use, wanted_device
 from utils.jobs.environment import child_environment
-from utils.jobs.job import holder_of, in_use
 from utils.jobs.json_lines import JsonChild, Message
 
 IDLE_S = 600.0

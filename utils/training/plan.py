@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
-from utils.checkpoints.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS
-from utils.checkpoints.resume import find_resume
+from utils.checkpoints.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
 from utils.checkpoints.store import read_state, whole_checkpoint
 from utils.config import TrainConfig
 from utils.errors import UserError

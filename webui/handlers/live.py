@@ -13,8 +13,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.events import Event, last_lines
 from utils.jobs import Job
-from utils.jobs.observations import observe
-from utils.jobs.progress import progress_of
+from utils.jobs.progress import observe, progress_of
 from utils.jobs.run_queue import read_queue
 from utils.jobs.runs import speech_scores
 from utils.project.paths import NO_PROJECT, Project

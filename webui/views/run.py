@@ -8,8 +8,7 @@ from utils.bases.catalog import read_about
 from utils.config import TrainConfig
 from utils.events import Event, number_of
 from utils.jobs import Job
-from utils.jobs.observations import Observation
-from utils.jobs.progress import Progress
+from utils.jobs.progress import Observation, Progress
 from utils.jobs.run_queue import QueuedRun
 from webui import text
 from webui.fields import fields_of
