@@ -21,13 +21,13 @@ from typing import Any
 import torch
 import tyro
 
-from utils.checkpoints.async_saver import Saver, Snapshot
-from utils.checkpoints.store import Checkpoints, num_bytes, verify
 from utils.config import TrainConfig
-from utils.events.run_log import RunLog
 from utils.hardware import XTTS_V2
 from utils.model.gpt import XttsGpt
 from utils.model.shapes import GptShape
+from utils.runs.checkpoints import Checkpoints, num_bytes, verify
+from utils.runs.log import RunLog
+from utils.runs.saver import Saver, Snapshot
 from utils.training.optimizer.make import make_optimizer
 from utils.training.restore import files_of
 

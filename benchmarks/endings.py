@@ -18,8 +18,6 @@ import torch.nn.functional as F
 import tyro
 from torch import Tensor
 
-from utils.checkpoints.layout import checkpoint_of, find_run
-from utils.checkpoints.store import load_checkpoint
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.inference.decode import FILLER, Sampling
@@ -27,6 +25,8 @@ from utils.inference.engine import Synthesizer
 from utils.model.gpt import XttsGpt
 from utils.model.packing import pack
 from utils.project.paths import open_project
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.layout import checkpoint_of, find_run
 from utils.training.data.base import run_base
 from utils.training.data.codes import cache_codes, up_to_silence
 from utils.training.run_folder import REFERENCE_FILE

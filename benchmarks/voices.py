@@ -32,7 +32,6 @@ from recipes.starter.voices import DEMO_VOICE, EspeakVoice
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.checkpoints.layout import find_run
 from utils.config import DATASET_RATE, ExportConfig, TrainConfig
 from utils.dataset.build import prepare
 from utils.dataset.settings import PrepareConfig
@@ -47,6 +46,7 @@ from utils.inference.export import export_model
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import open_project
+from utils.runs.layout import find_run
 from utils.training.run import fine_tune
 
 ROOT = Path(__file__).resolve().parent

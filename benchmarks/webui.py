@@ -28,9 +28,9 @@ import httpx
 import psutil
 import tyro
 
-from utils.events import EventWriter
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
+from utils.runs.log import EventWriter
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from utils.jobs.progress import SENTENCES
+from utils.runs.progress import SENTENCES
 from utils.schedules import SHAPES
 from utils.switches import SWITCHES
 from webui.text.catalog import read_po
@@ -30,7 +30,7 @@ msgstr ""
 """
 ENGINE = {
     "utils/switches.py": [text for switch in SWITCHES for text in (switch.label, switch.help) if text],
-    "utils/jobs/progress.py": SENTENCES.values(),
+    "utils/runs/progress.py": SENTENCES.values(),
     "utils/schedules.py": [label for label, _ in SHAPES.values()],
 }
 NUM_TEXTS = {"_": 1, "ngettext": 2}

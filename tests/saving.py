@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from utils.checkpoints.layout import MODEL_FILE
-from utils.checkpoints.store import Checkpoints
 from utils.model.lora import merged_state
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.layout import MODEL_FILE
 from utils.training.restore import files_of
 
 

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from tests.sounds import make_project
-from utils.checkpoints.store import Checkpoints, verify
 from utils.errors import UserError
-from utils.events import read_events
 from utils.gpt_train import train_gpt
 from utils.jobs.json_lines import parse_line
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints, verify
+from utils.runs.log import read_events
 from utils.training.process.child import _result
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,14 +15,14 @@ from tests.training.test_run import config_of
 from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.hardware import TORCH_ENVIRONMENT
 from utils.jobs.device import Claim, wanted_device
-from utils.jobs.record import JobRecord, read_record, write_record
 from utils.performance_utils import device as device_module
 from utils.performance_utils.device import check_allocator, settle_device
 from utils.performance_utils.shortage import memory_errors
 from utils.project.paths import Project
+from utils.runs.log import read_events
+from utils.runs.record import JobRecord, read_record, write_record
 from utils.training import measure as measure_module
 from utils.training.launch import num_processes
 from utils.training.optimizer.precision import choose_precision, faster_precision

@@ -12,9 +12,9 @@ from utils.cli.prepare import PrepareCommand
 from utils.cli.train import TrainCommand
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.jobs.run_queue import QUEUE_FILE, enqueue, read_queue
 from utils.project.paths import Project
+from utils.runs.log import read_events
 from utils.training.run import fine_tune
 
 

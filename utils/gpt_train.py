@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from utils.callbacks import Progresses
 from utils.config import TrainConfig
+from utils.console import say
 from utils.errors import UserError
-from utils.events.console import say
-from utils.events.narration import Narration
-from utils.events.progress import Progresses
+from utils.runs.narration import Narration
 from utils.spellings import translate
 from utils.training.process.child import Interrupted, train_in_child
 

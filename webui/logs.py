@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from utils.events import Event, Newest, Series
 from utils.jobs import Job
+from utils.runs.log import Event, Newest, Series
 
 MAX_LOGS = 64
 """Logs whose readers are kept; one that was let go is read anew."""
@@ -21,7 +21,7 @@ class Logs:
         self._lock = threading.Lock()
 
     def tail(self, path: Path, count: int, *, kind: str, start: int = 0) -> list[Event]:
-        """The last events of a kind; as `utils.events.tail`, for up to `utils.events.newest.KEPT` of them."""
+        """The last events of a kind; as `utils.runs.log.tail`, for up to `utils.runs.newest.KEPT` of them."""
         log = self._log(path)
         with log.lock:
             return log.newest.tail(count, kind=kind, start=start)
@@ -47,7 +47,7 @@ class Logs:
             return log.newest.first(kind)
 
     def curve(self, path: Path, kind: str, fields: Sequence[str], max_points: int = 300) -> dict[str, list[Any]]:
-        """A curve of a log; see `utils.events.series`."""
+        """A curve of a log; see `utils.runs.series`."""
         log, key = self._log(path), (kind, tuple(fields), max_points)
         with log.lock:
             if key not in log.curves:

@@ -12,7 +12,6 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.bases.shipped import check_files
-from utils.checkpoints.store import Checkpoints, read_state
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt
@@ -20,6 +19,7 @@ from utils.model.shapes import gpt_shape
 from utils.model.weights import write_weights
 from utils.model.xtts import full_state, initialize_gpt
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints, read_state
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
 from utils.training.run import Progresses, fine_tune
 

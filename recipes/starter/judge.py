@@ -24,7 +24,6 @@ from recipes.starter.gpt import CROP
 from recipes.starter.voices import GPT_VOICES, EspeakVoice
 from utils.audio.resample import resample
 from utils.bases.base import Base
-from utils.checkpoints.store import Checkpoints, load_checkpoint
 from utils.codec_training.dvae import load_dvae
 from utils.config import DATASET_RATE, OUTPUT_RATE
 from utils.errors import UserError
@@ -39,6 +38,7 @@ from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.mel import HOP, conditioning_mel
 from utils.model.xtts import build_gpt
+from utils.runs.checkpoints import Checkpoints, load_checkpoint
 
 REFERENCE_CLIPS = 3
 MEL_FFT, MEL_WINDOW = 1024, 1024

@@ -23,7 +23,6 @@ from recipes.starter.voices import GPT_VOICES
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.shipped import write_about
-from utils.checkpoints.store import load_checkpoint
 from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
@@ -32,6 +31,7 @@ from utils.model.eight_bit import to_eight_bit
 from utils.model.weights import read_weights, write_pickle, write_weights
 from utils.model.xtts import SPEAKER_PREFIX, full_state
 from utils.project.paths import assets_folder
+from utils.runs.checkpoints import load_checkpoint
 
 VERSION = 5
 MAX_BYTES = 20_000_000

@@ -13,14 +13,14 @@ from tests.dataset.recordings import make_source
 from tests.jobs.children import eventually
 from tests.sounds import make_project
 from utils import jobs
+from utils.callbacks import ProgressFn
 from utils.cli import job as job_command
 from utils.cli.job import Command, main
 from utils.config import Config, ExportConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
-from utils.events import EventWriter, read_events, tail
-from utils.events.progress import ProgressFn
-from utils.jobs.record import JobRecord, read_record, update_record, write_record
+from utils.runs.log import EventWriter, read_events, tail
+from utils.runs.record import JobRecord, read_record, update_record, write_record
 
 Work = Callable[[Any, ProgressFn], None]
 

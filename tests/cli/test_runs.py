@@ -14,12 +14,12 @@ import torch
 
 from tests.saving import save_best
 from utils import jobs
-from utils.checkpoints.store import Checkpoints, is_complete
 from utils.cli.runs import main
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.jobs import runs
 from utils.project.paths import Project
+from utils.runs import list as runs
+from utils.runs.checkpoints import Checkpoints, is_complete
 
 Say = Callable[..., list[str]]
 

@@ -12,9 +12,9 @@ from utils.bases.find import find_base
 from utils.config import DATASET_RATE
 from utils.dataset.build import prepare
 from utils.dataset.quality.checks import Checks
-from utils.events import read_events
 from utils.gpt_train import train_gpt
 from utils.project.paths import Project
+from utils.runs.log import read_events
 
 LIMITS = {"max_audio_length": 110_251, "max_text_length": 60}
 

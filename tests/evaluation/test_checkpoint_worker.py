@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.sounds import make_project
-from utils.checkpoints.layout import checkpoints_of
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation import checkpoint_worker
@@ -18,6 +17,7 @@ from utils.evaluation.checkpoint_worker import Examiner, Rendition
 from utils.evaluation.worker import TimeTooShort
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import parse_line
+from utils.runs.layout import checkpoints_of
 from utils.training.best_by_speech import COMMAND, ScoreRequest
 from utils.training.run import fine_tune
 

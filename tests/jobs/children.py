@@ -14,7 +14,7 @@ import psutil
 
 from utils import jobs
 from utils.config import Device, TrainConfig
-from utils.jobs.record import JOB_FILE
+from utils.runs.record import JOB_FILE
 
 HEAD = """
 import json, os, signal, subprocess, sys, time

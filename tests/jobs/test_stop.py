@@ -21,8 +21,8 @@ from tests.jobs.children import (
 )
 from utils import jobs
 from utils.errors import UserError
-from utils.jobs import record as record_module
-from utils.jobs.record import JOB_FILE, read_record
+from utils.runs import record as record_module
+from utils.runs.record import JOB_FILE, read_record
 
 
 def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:

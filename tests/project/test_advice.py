@@ -25,8 +25,6 @@ from tests.sounds import make_project
 from tests.sources import parsed
 from utils.bases.fetch import fetch_base
 from utils.bases.find import find_base
-from utils.checkpoints import layout
-from utils.checkpoints.layout import find_resume
 from utils.cli import base, language, preflight, synthesize, train
 from utils.cli.common import parse
 from utils.config import SynthesizeConfig, TrainConfig
@@ -36,6 +34,8 @@ from utils.errors import UserError
 from utils.evaluation import evaluate
 from utils.project.advice import CODE, FOLDER, NAME, RESUME, TEXTS, command, train_command
 from utils.project.paths import Project
+from utils.runs import layout
+from utils.runs.layout import find_resume
 from utils.text.language_settings import LanguageConfig
 from utils.text.unknown import suggestion
 from utils.training import run
@@ -138,12 +138,12 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
     "utils/bases/find.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
-    "utils/checkpoints/layout.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
-    "utils/checkpoints/layout.py resolve": lambda world, _: (
+    "utils/runs/layout.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
+    "utils/runs/layout.py resolve": lambda world, _: (
         f"{refusal(lambda: evaluate._source('ready', world.empty, None))}\n{refusal(lambda: spoken(world))}"
     ),
-    "utils/checkpoints/layout.py newest_run": lambda world, _: refusal(lambda: layout.newest_run(world.empty, "best")),
-    "utils/checkpoints/layout.py find_run": lambda world, _: refusal(lambda: layout.find_run(world.project, "nothing")),
+    "utils/runs/layout.py newest_run": lambda world, _: refusal(lambda: layout.newest_run(world.empty, "best")),
+    "utils/runs/layout.py find_run": lambda world, _: refusal(lambda: layout.find_run(world.project, "nothing")),
     "utils/text/tokenizer.py check_language": lambda world, _: (
         f"{refusal(lambda: find_base('tiny').tokenizer().check_language('ka'))}\n{refusal(lambda: checks(world, 'ka'))}"
     ),

@@ -16,7 +16,7 @@ from utils.errors import UserError
 from utils.inference.batch import Batch
 from utils.inference.engine import Synthesizer
 from utils.jobs.device import CPU, Claim
-from utils.jobs.process import ProcessId
+from utils.runs.process import ProcessId
 from utils.server.catalog import find_listed
 from utils.server.service import SpeechService
 from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError, UnknownVoiceError

@@ -14,13 +14,13 @@ import torch
 from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.bases.base import Base
-from utils.checkpoints.store import NotSaved, verify
 from utils.config import ExportConfig, TrainConfig
-from utils.events import Event, read_events
-from utils.events.narration import Narration
 from utils.inference.export import export_model
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.runs.checkpoints import NotSaved, verify
+from utils.runs.log import Event, read_events
+from utils.runs.narration import Narration
 from utils.training import best_by_speech, run
 from utils.training.best_by_speech import choose_best
 from utils.training.recovery import Recovery

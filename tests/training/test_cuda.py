@@ -8,10 +8,10 @@ import torch
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
-from utils.events import read_events
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack
 from utils.project.paths import Project
+from utils.runs.log import read_events
 from utils.training.measure import measure_apart
 from utils.training.optimizations.compiler import compiler_problem
 from utils.training.optimizations.training_optimizer import TrainingOptimizer

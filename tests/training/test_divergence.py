@@ -7,11 +7,11 @@ import torch
 
 from tests.training.test_run import config_of
 from tests.training.test_trainer import batches_of, clips, make_trainer
-from utils.checkpoints.store import load_checkpoint
 from utils.config import DATASET_RATE
 from utils.errors import UserError
-from utils.events import read_events
 from utils.project.paths import Project
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.log import read_events
 from utils.training.data.batches import Batch
 from utils.training.data.clip_list import ClipList
 from utils.training.divergence import MAX_IN_A_ROW, Divergence

@@ -14,13 +14,13 @@ import pytest
 import soundfile
 
 from tests.training.test_run import config_of
-from utils.checkpoints import store as state_module
-from utils.checkpoints.store import Checkpoints, verify
 from utils.config import DATASET_RATE, TrainConfig
 from utils.errors import UserError
-from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
+from utils.runs import checkpoints as state_module
+from utils.runs.checkpoints import Checkpoints, verify
+from utils.runs.log import Event, read_events
 from utils.training.recovery import Recovery
 from utils.training.run import Progresses, TrainResult, fine_tune
 from utils.training.state import RunState

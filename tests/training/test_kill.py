@@ -19,14 +19,14 @@ import pytest
 import torch
 
 from tests.training.test_run import config_of
-from utils.checkpoints import store as state_module
-from utils.checkpoints.layout import ASIDE, is_complete
-from utils.checkpoints.store import Checkpoints, verify
 from utils.cli.train import main
-from utils.events import read_events
 from utils.jobs import stopping
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.runs import checkpoints as state_module
+from utils.runs.checkpoints import Checkpoints, verify
+from utils.runs.layout import ASIDE, is_complete
+from utils.runs.log import read_events
 from utils.training.run import fine_tune
 
 log = logging.getLogger(__name__)

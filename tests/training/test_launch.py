@@ -11,12 +11,12 @@ import pytest
 from tests.hardware.machines import make_gpu
 from tests.training.test_run import config_of
 from utils import jobs
-from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.hardware.processor import usable_cpus
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.log import read_events
 from utils.training import launch as launch_module
 from utils.training.launch import num_processes
 from utils.training.run import fine_tune

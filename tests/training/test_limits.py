@@ -18,13 +18,13 @@ from tests.sounds import speech
 from tests.training.test_run import config_of
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
-from utils.checkpoints.layout import COMPLETE_FILE
-from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.gpt_train import train_gpt
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.layout import COMPLETE_FILE
+from utils.runs.log import read_events
 from utils.training.data.codes import CodeCache, cache_codes
 from utils.training.run import fine_tune
 

@@ -15,8 +15,6 @@ from utils.bases.extend import add_language
 from utils.bases.find import find_base
 from utils.bases.grow import EMBEDDING, HEAD, HEAD_BIAS
 from utils.bases.loading import load_gpt
-from utils.checkpoints.layout import ADAPTER_FILE, MODEL_FILE, OPTIMIZER_FILE
-from utils.checkpoints.store import Checkpoints
 from utils.config import ExportConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
@@ -27,6 +25,8 @@ from utils.model.packing import pack
 from utils.model.weights import read_weights, write_weights
 from utils.model.xtts import build_gpt
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.layout import ADAPTER_FILE, MODEL_FILE, OPTIMIZER_FILE
 from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.make import make_optimizer, optimizer_tensors
 from utils.training.restore import load_optimizer, restore_model

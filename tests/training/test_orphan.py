@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from utils import jobs
-from utils.checkpoints.store import Checkpoints, verify
-from utils.events import read_events
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints, verify
+from utils.runs.log import read_events
 
 NUM_STEPS = 36
 """6 epochs of 6 clips, one a step."""

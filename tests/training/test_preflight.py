@@ -13,8 +13,8 @@ from utils.cli.train import TrainCommand
 from utils.cli.train import main as train
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.project.paths import Project
+from utils.runs.log import read_events
 from utils.training.data.loaders import Loaders
 from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure_apart, measure_steps
 from utils.training.preflight import head, larger_batches, line, preflight, recommended

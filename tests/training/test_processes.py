@@ -20,15 +20,15 @@ import torch
 
 from tests.sounds import make_project
 from tests.training.test_run import config_of
-from utils.checkpoints.layout import MODEL_FILE
-from utils.checkpoints.store import Checkpoints, verify
 from utils.cli.train import main
 from utils.errors import UserError
-from utils.events import Event, read_events
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.packing import PackedBatch
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints, verify
+from utils.runs.layout import MODEL_FILE
+from utils.runs.log import Event, read_events
 from utils.training import loop as loop_module
 from utils.training import setup
 from utils.training.data import batches as batches_module

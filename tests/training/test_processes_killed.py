@@ -9,8 +9,8 @@ import pytest
 
 from tests.sounds import make_project
 from tests.training.test_processes import RATE, assert_same_weights, begin, ended, events_of, launch, logs, start
-from utils.checkpoints.store import Checkpoints, verify
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints, verify
 
 log = logging.getLogger(__name__)
 

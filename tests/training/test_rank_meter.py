@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from utils.hardware.gpu import Gpu
-from utils.jobs.runs import against_targets
 from utils.performance_utils import rank_meter
 from utils.performance_utils.rank_meter import RankMeter
+from utils.runs.list import against_targets
 
 
 def test_rates_are_over_steps_and_waiting_and_begin_anew():

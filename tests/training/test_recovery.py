@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from tests.training.test_run import config_of
-from utils.checkpoints.store import load_checkpoint
 from utils.errors import UserError
-from utils.events import Event, read_events
 from utils.model.gpt import XttsGpt
 from utils.project.paths import Project
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.log import Event, read_events
 from utils.training.recovery import Recovery
 from utils.training.run import TrainResult, fine_tune
 

@@ -11,13 +11,13 @@ import torch
 
 from tests.sounds import make_project
 from tests.training.test_run import config_of
-from utils.checkpoints.store import Checkpoints, _mark_complete
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import Event, read_events
 from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights, write_weights
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints, _mark_complete
+from utils.runs.log import Event, read_events
 from utils.training.recovery import Recovery
 from utils.training.run import Progresses, TrainResult, fine_tune
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tests.sounds import make_project
-from utils.checkpoints import store as state_module
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest, write_manifest
 from utils.errors import UserError
-from utils.events import read_events
 from utils.gpt_train import train_gpt
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.runs import checkpoints as state_module
+from utils.runs.log import read_events
 from utils.training import run as run_module
 from utils.training import setup
 from utils.training.run import fine_tune

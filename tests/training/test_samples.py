@@ -18,10 +18,10 @@ from tests.jobs.children import eventually, is_running
 from tests.saving import save_best
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
-from utils.events import Event, EventWriter, read_events
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.log import Event, EventWriter, read_events
 from utils.training.run import fine_tune
 from utils.training.samples import MAX_FAILURES, SampleWorker
 
@@ -175,7 +175,7 @@ def test_a_resumed_run_passes_on_no_old_samples(tmp_path: Path, make: Make) -> N
 TRAINER = """
 import sys, time
 from pathlib import Path
-from utils.events import EventWriter
+from utils.runs.log import EventWriter
 from utils.training.samples import SampleWorker
 run = Path(sys.argv[1])
 worker = SampleWorker(run, ["Hello."], language="en", events=EventWriter(run / "events.jsonl"))

@@ -25,12 +25,12 @@ from tests.training.test_processes import (
     start,
 )
 from tests.training.test_run import config_of
-from utils.checkpoints.layout import MODEL_FILE, OPTIMIZER_PARTS
-from utils.checkpoints.store import Checkpoints, verify
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints, verify
+from utils.runs.layout import MODEL_FILE, OPTIMIZER_PARTS
 from utils.training.optimizer.sharding import part_of, read_parts, save_parts
 from utils.training.run import fine_tune
 

@@ -14,10 +14,11 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.fsdp import FSDPModule
 
 from tests.training.test_processes import begin, ended, events_of, logs, start
-from utils.checkpoints import async_saver, store
-from utils.checkpoints.store import Checkpoints, verify
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.project.paths import Project
+from utils.runs import checkpoints as store
+from utils.runs import saver as async_saver
+from utils.runs.checkpoints import Checkpoints, verify
 from utils.training import loop, peers, saving
 from utils.training.optimizer import agreement, sharding
 from utils.training.optimizer.agreement import AgreedError

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from tests.training.test_run import config_of
-from utils.events import read_events
 from utils.project.paths import Project
+from utils.runs.log import read_events
 from utils.training.run import Progresses, fine_tune
 
 log = logging.getLogger(__name__)

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from tests.sounds import make_project
-from utils.checkpoints.store import Checkpoints
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.jobs import stopping
 from utils.jobs.stopping import StopRequest
 from utils.model.weights import read_weights
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.log import read_events
 from utils.training.run import fine_tune
 
 NUM_EPOCHS = 4

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from utils.jobs import Job
-from utils.jobs.process import ProcessId, host_name
-from utils.jobs.record import JobRecord, write_record
 from utils.project.paths import NO_PROJECT
 from utils.project.projects import ProjectSettings, create_project
+from utils.runs.process import ProcessId, host_name
+from utils.runs.record import JobRecord, write_record
 from webui import text
 from webui.handlers import live, status
 from webui.studio import Studio

@@ -47,7 +47,7 @@ def test_a_take_whose_process_is_gone_reads_as_cut_though_its_file_is_as_it_was(
     (shown,) = watch.newest(project, 50)
     assert shown.progress is not None and text.TAKE_STATES["waiting"] in shown.label
     before = (take.folder / TAKE_FILE).stat()
-    monkeypatch.setattr("utils.jobs.process.ProcessId.process", lambda self: None)
+    monkeypatch.setattr("utils.runs.process.ProcessId.process", lambda self: None)
     (shown,) = watch.newest(project, 50)
     assert shown.progress is None and text.TAKE_STATES["cut"] in shown.label
     assert (take.folder / TAKE_FILE).stat().st_mtime_ns == before.st_mtime_ns

@@ -14,10 +14,10 @@ from tests.webui.app import running_app
 from tests.webui.browser import running_browser
 from tests.webui.small_project import make_project
 from utils.config import TrainConfig
-from utils.jobs.process import ProcessId, host_name
-from utils.jobs.record import JobRecord, write_record
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings
+from utils.runs.process import ProcessId, host_name
+from utils.runs.record import JobRecord, write_record
 from webui import text
 from webui.fields import training_fields
 from webui.tabs import train

@@ -9,7 +9,7 @@ import pytest
 from utils.hardware import Gpu, GpuSurvey, Memory
 from utils.hardware.holders import Holder
 from utils.jobs import Job
-from utils.jobs.progress import Progress
+from utils.runs.progress import Progress
 from webui import text
 from webui.monitor import MachineSample, Monitor
 from webui.views import gpu, parts, run

@@ -17,8 +17,8 @@ from utils.bases.base_lock import LOCK_NAME, BaseLock, FileEntry, read_lock, ver
 from utils.bases.hub import NEEDED_FILES, VERSIONS, Hub, choose_hub, is_offline
 from utils.bases.hub_errors import explained
 from utils.bases.license import LICENSE_ID, Ask, require_license
+from utils.callbacks import ProgressFn
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 
 __all__ = ["VERSIONS", "download_base", "verify_base"]
 

@@ -5,8 +5,8 @@ from utils.bases.catalog import DOWNLOADED, has_weights
 from utils.bases.download import INCOMING, download_base
 from utils.bases.hub import choose_hub
 from utils.bases.license import AGREE, LICENSE_LINK, LICENSE_NAME, is_accepted, is_agreed_by_environment
+from utils.callbacks import ProgressFn
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.project.advice import command
 from utils.project.paths import bases_folder
 

@@ -3,9 +3,9 @@
 from utils.bases.base import Base
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, base_folder
 from utils.bases.shipped import check_files
+from utils.callbacks import ProgressFn
 from utils.config import STARTER
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.project.advice import command
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.console import Console
 from rich.table import Table
 
+from utils.callbacks import ProgressFn
 from utils.cli.common import progress_phases, progress_report, run_command
 from utils.cli.evaluate import ROWS
 from utils.cli.evaluate import table as evaluation_table
@@ -22,7 +23,6 @@ from utils.cli.train import train_with_bars
 from utils.config import DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.evaluation.settings import EvaluateConfig
-from utils.events.progress import ProgressFn
 from utils.jobs.stopping import exit_status
 from utils.project.paths import AFTER, BEFORE, assets_folder, open_project
 
@@ -93,7 +93,7 @@ def try_voice(config: DemoConfig, report: ProgressFn) -> None:
         UserError: any fault of a stage.
         SystemExit: the training was stopped.
     """
-    from utils.events.progress import Progresses
+    from utils.callbacks import Progresses
     from utils.training.run import fine_tune
 
     voice, project = assets_folder() / "demo_voice", open_project(config.project, config.output)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from utils.callbacks import ProgressFn
 from utils.cli.common import progress_phases, run_command
 from utils.evaluation.settings import EvaluateConfig
-from utils.events.progress import ProgressFn
 
 if TYPE_CHECKING:
     from utils.evaluation.scores import ModelScores

@@ -17,16 +17,16 @@ import tyro
 
 from utils import jobs
 from utils.bases.catalog import DownloadConfig
+from utils.callbacks import ProgressFn
 from utils.cli.common import error_exits
 from utils.config import Config, DemoConfig, ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.evaluation.settings import EvaluateConfig
-from utils.events import FINAL, EventWriter, tail
-from utils.events.progress import ProgressFn
-from utils.jobs.record import EVENTS_FILE
 from utils.project.paths import bases_folder
+from utils.runs.log import FINAL, EventWriter, tail
+from utils.runs.record import EVENTS_FILE
 from utils.text.language_settings import LanguageConfig
 
 STOPPED = 143
@@ -155,7 +155,7 @@ def train_for_job(config: TrainConfig, report: ProgressFn) -> None:
     Raises:
         SystemExit: the run was stopped by a signal that nobody announced in job.json.
     """
-    from utils.events.progress import Progresses
+    from utils.callbacks import Progresses
     from utils.jobs.stopping import exit_status
     from utils.training.run import fine_tune
 

@@ -35,7 +35,7 @@ def run_rank(settings: tyro.conf.Positional[Path], job: Path | None = None) -> N
     # Imported late: both load what only the one of them needs.
     from utils.cli.job import ProgressEvents, train_for_job
     from utils.cli.train import train_and_print
-    from utils.jobs.record import EVENTS_FILE
+    from utils.runs.record import EVENTS_FILE
 
     is_first = os.environ.get("RANK", "0") == "0"
     if not is_first:

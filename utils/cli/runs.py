@@ -8,14 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from utils.checkpoints.layout import find_run
 from utils.cli.common import error_exits
 from utils.errors import UserError
-from utils.events import Event, tail
-from utils.events.narration import duration
-from utils.jobs.progress import observe, progress_of
-from utils.jobs.runs import RunInfo, against_targets, changed_settings, list_runs, plan_removal, read_run, remove
 from utils.project.paths import Project, open_project
+from utils.runs.layout import find_run
+from utils.runs.list import RunInfo, against_targets, changed_settings, list_runs, plan_removal, read_run, remove
+from utils.runs.log import Event, tail
+from utils.runs.narration import duration
+from utils.runs.progress import observe, progress_of
 
 OUTPUT = Path("output")
 NUM_EVENTS = 5

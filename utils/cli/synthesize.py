@@ -78,7 +78,7 @@ def _model(config: SynthesizeConfig) -> "Base":
     """The model that speaks: the one named, or the project's exported one."""
     from utils.bases.base import Base
     from utils.bases.find import find_base
-    from utils.checkpoints.layout import READY, ModelRef
+    from utils.runs.layout import READY, ModelRef
 
     if config.model is not None:
         return find_base(config.model, accept_license=False)

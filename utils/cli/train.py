@@ -131,8 +131,8 @@ def train_and_print(config: TrainConfig) -> None:
 def train_with_bars(config: TrainConfig) -> "TrainResult":
     """Train with one progress bar for the codes and one for the steps."""
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.events.narration import proof_lines, speech_line
-    from utils.events.progress import Progresses
+    from utils.callbacks import Progresses
+    from utils.runs.narration import proof_lines, speech_line
     from utils.training.run import fine_tune
 
     def show(kind: str, event: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
+from utils.callbacks import ProgressFn
 from utils.codec_training.dvae import (
     DvaeQuality,
     DvaeTraining,
@@ -33,7 +34,6 @@ from utils.codec_training.dvae import (
 from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.model.dvae import fingerprint
 from utils.project.paths import Project
 

@@ -10,6 +10,7 @@ from utils import jobs
 from utils.audio.clean import Cleaning
 from utils.audio.denoise import require_denoiser
 from utils.audio.recognizer import find_weights
+from utils.callbacks import ProgressFn
 from utils.dataset.clips.existing import Existing, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
 from utils.dataset.clips.merge import merge
@@ -33,7 +34,6 @@ from utils.dataset.storage.report import ClipReport, Report, Split, explain
 from utils.dataset.storage.staging import Staging, staged
 from utils.dataset.storage.work import Work
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.project.paths import Project, open_project
 from utils.text.error_rate import disagreement
 

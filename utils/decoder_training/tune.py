@@ -29,6 +29,7 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.bases.base import Base
 from utils.bases.loading import load_decoder
+from utils.callbacks import ProgressFn
 from utils.config import CODE_SAMPLES, DATASET_RATE, OUTPUT_RATE, SPEAKER_RATE
 from utils.dataset.storage.manifest import Clip
 from utils.decoder_training.balance import balance
@@ -37,7 +38,6 @@ from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining
 from utils.decoder_training.latents import known_latents
 from utils.decoder_training.spectral import SpectralLoss
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.files import write_atomic
 from utils.model.dvae import load_code_encoder
 from utils.model.gpt import XttsGpt

@@ -139,9 +139,9 @@ class Examiner:
             yield found
 
     def _with_weights(self, checkpoint: Path) -> "tuple[Synthesizer, Embed]":
-        from utils.checkpoints.store import load_checkpoint
         from utils.evaluation.evaluate import embedder
         from utils.inference.engine import Synthesizer
+        from utils.runs.checkpoints import load_checkpoint
         from utils.training.data.base import run_base
 
         device = self._request["device"]

@@ -12,8 +12,7 @@ from torch import Tensor
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.checkpoints.layout import READY, ModelRef, Which, checkpoint_of, find_run, newest_run
-from utils.checkpoints.store import load_checkpoint
+from utils.callbacks import ProgressFn
 from utils.config import SpeechPrecision
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
@@ -24,11 +23,12 @@ from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, 
 from utils.evaluation.scores import ModelScores, as_values
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
 from utils.evaluation.words import find_recognizer
-from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
 from utils.project.paths import Project, new_run_id, open_project
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.layout import READY, ModelRef, Which, checkpoint_of, find_run, newest_run
 from utils.training.data.base import run_base
 from utils.training.run_folder import REFERENCE_FILE
 

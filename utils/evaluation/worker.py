@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from utils.console import take_output
 from utils.errors import UserError
-from utils.events.console import take_output
 from utils.jobs.json_lines import Message, Replies, Requests
 
 if TYPE_CHECKING:

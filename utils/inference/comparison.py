@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.jobs.child import hold
 from utils.jobs.device import CPU, wanted_device
 from utils.jobs.json_lines import Message, ask_once

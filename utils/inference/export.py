@@ -9,11 +9,9 @@ from typing import Any
 from utils.bases.base import ADDED_ROWS, Base, spans_of
 from utils.bases.catalog import read_about
 from utils.bases.grow import TUNED_DVAE
-from utils.checkpoints.layout import checkpoint_of, find_run, newest_run
-from utils.checkpoints.store import load_checkpoint
+from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import disk_errors
-from utils.events.progress import ProgressFn
 from utils.files import write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
@@ -21,6 +19,8 @@ from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import Project, open_project
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.layout import checkpoint_of, find_run, newest_run
 from utils.training.data.base import run_base
 from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
 

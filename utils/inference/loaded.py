@@ -9,14 +9,14 @@ import torch
 
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.checkpoints.layout import checkpoint_of
-from utils.checkpoints.store import load_checkpoint
 from utils.config import SpeechPrecision
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
 from utils.inference.voice_cache import VoiceCache
 from utils.model.voices import Voice
 from utils.model.weights import State
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.layout import checkpoint_of
 from utils.training.data.base import run_base
 from utils.training.run_folder import REFERENCE_FILE
 

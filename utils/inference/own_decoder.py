@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from utils.bases.base import Base
+from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import HIFIGAN_STEPS, TunedDecoder, method_of, tune_decoder
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.inference.engine import Synthesizer
 from utils.jobs.child import hold
 from utils.model.weights import State

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from utils.config import OUTPUT_RATE
+from utils.console import take_output
 from utils.errors import UserError
-from utils.events.console import take_output
 from utils.jobs.json_lines import Message, Replies, Requests
 from utils.training.samples import SAMPLES_FOLDER
 
@@ -74,8 +74,8 @@ class SampleSpeaker:
     def _with_weights(self, checkpoint: Path) -> "Synthesizer":
         import torch
 
-        from utils.checkpoints.store import load_checkpoint
         from utils.inference.engine import Synthesizer
+        from utils.runs.checkpoints import load_checkpoint
         from utils.training.data.base import run_base
 
         torch.set_num_threads(1)

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.find import find_base
-from utils.checkpoints.layout import ModelRef
-from utils.checkpoints.store import load_checkpoint
 from utils.config import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
@@ -26,6 +24,8 @@ from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.layout import ModelRef
 from utils.training.data.base import run_base
 
 

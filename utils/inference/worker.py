@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils.config import OUTPUT_RATE
+from utils.console import take_output
 from utils.errors import UserError, disk_errors
-from utils.events.console import take_output
 from utils.jobs.json_lines import Message, Replies, Requests
 from utils.speech.wavs import join_wavs
 

@@ -12,11 +12,11 @@ shell all see the same.
 
 from utils.jobs.attach import Attachment, attach
 from utils.jobs.child import announce, hold, is_stop_wanted, register
-from utils.jobs.job import LIVE, Job, State, last_write, status, status_or_none
-from utils.jobs.runs import JobWatch, running
-from utils.jobs.runs import list_jobs as list
 from utils.jobs.start import start
 from utils.jobs.stop import STOP_TIMEOUT_S, stop
+from utils.runs.list import JobWatch, running
+from utils.runs.list import list_jobs as list
+from utils.runs.status import LIVE, Job, State, last_write, status, status_or_none
 
 __all__ = [
     "LIVE",

@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
-from utils.events import Event, EventFollower, last_lines
-from utils.jobs.job import Job, status
-from utils.jobs.record import read_record
 from utils.jobs.stop import POLL_S, STOP_TIMEOUT_S, stop, watch_deadline
+from utils.runs.log import Event, EventFollower, last_lines
+from utils.runs.record import read_record
+from utils.runs.status import Job, status
 
 
 class Attachment:

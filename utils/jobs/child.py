@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 
 from utils.errors import UserError
-from utils.events import log_size
 from utils.jobs.device import CPU, Claim, refuse_second, wanted_device
 from utils.jobs.heartbeat import beat
-from utils.jobs.job import Job, status
-from utils.jobs.process import ProcessId, host_name, identify
-from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
+from utils.runs.log import log_size
+from utils.runs.process import ProcessId, host_name, identify
+from utils.runs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
+from utils.runs.status import Job, status
 
 
 def announce(folder: Path) -> JobRecord:

@@ -16,8 +16,8 @@ from utils.files import write_atomic
 from utils.hardware.gpu import gpus
 from utils.hardware.visible import trained_on
 from utils.hardware.wheel import gpu_problems, torch_build
-from utils.jobs.job import Job, status_or_none
-from utils.jobs.process import ProcessId, host_name
+from utils.runs.process import ProcessId, host_name
+from utils.runs.status import Job, status_or_none
 
 CPU = "cpu"
 GPU_FOLDER = "xtts-finetuning-studio"

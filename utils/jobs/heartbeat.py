@@ -9,8 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from utils.jobs.job import ALIVE_FILE, status_or_none
-from utils.jobs.record import read_record
+from utils.runs.record import read_record
+from utils.runs.status import ALIVE_FILE, status_or_none
 
 BEAT_S = 10.0
 

@@ -18,7 +18,7 @@ from typing import IO, Any, Self
 
 import psutil
 
-from utils.jobs.process import ProcessId, end_tree
+from utils.runs.process import ProcessId, end_tree
 
 POLL_S = 0.2
 """How often the end of the child is looked for while it says nothing."""
@@ -237,7 +237,7 @@ class Replies:
     """The child's output; nobody may be there any more to read it.
 
     Args:
-        pipe: what `utils.events.console.take_output` gives, so that no library prints in between.
+        pipe: what `utils.console.take_output` gives, so that no library prints in between.
     """
 
     def __init__(self, pipe: IO[str]) -> None:

@@ -20,10 +20,10 @@ from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.jobs.device import CPU, Claim, holder_of, wanted_device
-from utils.jobs.job import Job
-from utils.jobs.runs import list_jobs
 from utils.project.paths import Project, check_name, new_run_id
 from utils.project.projects import list_projects
+from utils.runs.list import list_jobs
+from utils.runs.status import Job
 
 QUEUE_FILE = "queue.json"
 MAX_QUEUED = 100

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from utils.checkpoints.layout import find_resume
 from utils.config import Config
 from utils.errors import UserError, disk_errors
-from utils.events import EventWriter, log_size
 from utils.jobs.device import CPU, Claim, refuse_second, wanted_device
 from utils.jobs.environment import child_environment
-from utils.jobs.job import Job, jobs_folder, log_file, status
-from utils.jobs.process import host_name, identify, spawn
-from utils.jobs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
 from utils.project.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
+from utils.runs.layout import find_resume
+from utils.runs.log import EventWriter, log_size
+from utils.runs.process import host_name, identify, spawn
+from utils.runs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
+from utils.runs.status import Job, jobs_folder, log_file, status
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from utils.errors import UserError
-from utils.jobs.job import Job, is_process_alive, status
-from utils.jobs.process import ProcessId, ask_to_stop, end_tree, host_name
-from utils.jobs.record import JobRecord, change_record, read_record
+from utils.runs.process import ProcessId, ask_to_stop, end_tree, host_name
+from utils.runs.record import JobRecord, change_record, read_record
+from utils.runs.status import Job, is_process_alive, status
 
 STOP_TIMEOUT_S = 300.0
 """A job that was asked to stop may finish its step and save for this long."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from utils.events.console import say
+from utils.console import say
 from utils.hardware import cpu, find_gpus, memory, process_memory, usable_cpus
 from utils.model.no_tf32 import kept_float32
 from utils.performance_utils.device import check_allocator, settle_device

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
-from utils.events.console import say
+from utils.console import say
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass, field
 
-from utils.events.console import say
+from utils.console import say
 
 log = logging.getLogger(__name__)
 

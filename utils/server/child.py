@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from utils.errors import UserError, disk_errors
-from utils.events import last_lines
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild
+from utils.runs.log import last_lines
 from utils.server.hosts import is_loopback
 from utils.server.keys import KEY, find_keys
 from utils.server.settings import ServerConfig

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from utils.bases.catalog import known_bases, project_bases
-from utils.checkpoints.layout import READY, ModelRef, Which, find_run, newest_of
 from utils.errors import UserError
 from utils.project.paths import Project
+from utils.runs.layout import READY, ModelRef, Which, find_run, newest_of
 
 Kind = Literal["ready", "run", "base"]
 

@@ -17,8 +17,8 @@ from typing import Any, Literal, Self
 from utils.config import SpeechSettings
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
-from utils.jobs.process import ProcessId
 from utils.project.paths import Project, check_name, new_run_id
+from utils.runs.process import ProcessId
 
 TAKES_FOLDER = "takes"
 TAKE_FILE = "take.json"

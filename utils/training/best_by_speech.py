@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
-from utils.checkpoints.layout import CheckpointFolder, checkpoints_in
-from utils.checkpoints.store import Checkpoints
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
-from utils.events import number_of, read_events
 from utils.jobs.json_lines import Message, ask_once
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.layout import CheckpointFolder, checkpoints_in
+from utils.runs.log import number_of, read_events
 from utils.training.data.load import TrainingData
 from utils.training.samples import speaking_environment
 from utils.training.state import Services

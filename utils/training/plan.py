@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
-from utils.checkpoints.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
-from utils.checkpoints.store import read_state, whole_checkpoint
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events.loggers import find_loggers
 from utils.project.paths import Project, open_project
+from utils.runs.checkpoints import read_state, whole_checkpoint
+from utils.runs.layout import OPTIMIZER_FILE, OPTIMIZER_PARTS, find_resume
+from utils.runs.loggers import find_loggers
 from utils.training.data.base import language_base, starting_base, what_was_added
 from utils.training.settings import FIXED, FREE, OWN, settle, sources_of, with_own_csvs
 
@@ -24,7 +24,7 @@ class Resumed:
     checkpoint: Path
     """Read through and found whole."""
     state: dict[str, Any]
-    """Where the run was at this checkpoint; see `utils.checkpoints.store.read_state`."""
+    """Where the run was at this checkpoint; see `utils.runs.checkpoints.read_state`."""
     is_best: bool
     """Only weights: the best of the run, without the optimizer's moments."""
     skipped: list[str]

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
-from utils.events.progress import ProgressFn
 from utils.switches import FAST, MEASURED, SWITCHES
 from utils.training.measure import Measurement, measure_apart
 from utils.training.optimizations.compiler import compiler_problem

@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from utils.checkpoints.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE, OPTIMIZER_PARTS
-from utils.checkpoints.store import NotSaved, Tensors, read_state
 from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, load_in_parts, read_weights
+from utils.runs.checkpoints import NotSaved, Tensors, read_state
+from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE, OPTIMIZER_PARTS
 from utils.training.optimizer.make import extend_schedule, optimizer_tensors
 from utils.training.optimizer.sharding import part_of, read_parts
 from utils.training.plan import Resumed

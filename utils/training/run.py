@@ -7,20 +7,20 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.checkpoints.async_saver import Saver
-from utils.checkpoints.layout import MODEL_FILE
-from utils.checkpoints.store import Checkpoints
+from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
-from utils.events.loggers import find_loggers
-from utils.events.progress import Progresses
-from utils.events.run_log import RunLog
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, memory_errors, peak_flops
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.rank_meter import RankMeter
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
 from utils.project.paths import Project
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.layout import MODEL_FILE
+from utils.runs.log import RunLog
+from utils.runs.loggers import find_loggers
+from utils.runs.saver import Saver
 from utils.training.best_by_speech import choose_best
 from utils.training.claim import claimed
 from utils.training.data.load import TrainingData

@@ -14,10 +14,9 @@ from pathlib import Path
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
-from utils.events import Event, EventWriter
-from utils.events.run_log import RunLog
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild
+from utils.runs.log import Event, EventWriter, RunLog
 
 SAMPLES_FOLDER = "samples"
 WORKER_LOG = "worker.log"

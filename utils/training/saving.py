@@ -7,9 +7,9 @@ from pathlib import Path
 
 from accelerate.utils import gather_object
 
-from utils.checkpoints.async_saver import Snapshot
-from utils.checkpoints.layout import OPTIMIZER_FILE
-from utils.checkpoints.store import NotSaved, OutOfMemoryInSave, Tensors
+from utils.runs.checkpoints import NotSaved, OutOfMemoryInSave, Tensors
+from utils.runs.layout import OPTIMIZER_FILE
+from utils.runs.saver import Snapshot
 from utils.training.optimizer.agreement import AgreedError, raise_in_all
 from utils.training.optimizer.sharding import gathered, own_bytes, save_parts
 from utils.training.restore import files_of

@@ -10,9 +10,9 @@ from accelerate.utils import gather_object
 
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
+from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.hardware import keep_freed_memory
 from utils.model.mel import conditioning_mel
 from utils.training.data.load import TrainingData, load_data

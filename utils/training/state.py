@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from utils.checkpoints.async_saver import Saver
-from utils.checkpoints.store import Checkpoints
+from utils.callbacks import StepProgress
 from utils.config import TrainConfig
-from utils.events.progress import StepProgress
-from utils.events.run_log import RunLog
 from utils.jobs.stopping import StopRequest
 from utils.performance_utils import PerformanceTracker
 from utils.performance_utils.rank_meter import RankMeter
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.log import RunLog
+from utils.runs.saver import Saver
 from utils.training.data.batches import Batch
 from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from utils import jobs
-from utils.checkpoints.layout import Which, find_run, newest_of
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import Event, last_lines
 from utils.jobs import Job
-from utils.jobs.progress import observe, progress_of
 from utils.jobs.run_queue import read_queue
-from utils.jobs.runs import speech_scores
 from utils.project.paths import NO_PROJECT, Project
 from utils.project.projects import project_language
+from utils.runs.layout import Which, find_run, newest_of
+from utils.runs.list import speech_scores
+from utils.runs.log import Event, last_lines
+from utils.runs.progress import observe, progress_of
 from utils.switches import CHECKBOXES
 from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text

@@ -6,9 +6,9 @@ from utils import jobs
 from utils.config import STARTER, DemoConfig
 from utils.errors import UserError
 from utils.jobs import Job
-from utils.jobs.progress import progress_of
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project, list_projects
+from utils.runs.progress import progress_of
 from webui import text
 from webui.change import TOAST, Updates, Values
 from webui.handlers.project import bar

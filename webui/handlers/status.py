@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from utils.jobs import Job
-from utils.jobs.progress import progress_of
 from utils.project.paths import Project
 from utils.project.projects import list_projects, project_language
+from utils.runs.progress import progress_of
 from webui.studio import Studio
 
 

@@ -9,10 +9,8 @@ from typing import Any
 
 from utils import jobs
 from utils.bases.catalog import base_folder, has_weights, read_about, size_in
-from utils.checkpoints.layout import READY, ModelRef, find_run, newest_of
 from utils.config import STARTER, ExportConfig, TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.hardware import USE_CASES, XTTS_V2, ModelSize, this_machine
 from utils.hardware import recommend as recommend_settings
 from utils.hardware.fit import memory_fit
@@ -21,6 +19,8 @@ from utils.jobs.run_queue import QueuedRun, dequeue, enqueue, holder, move, read
 from utils.project.advice import train_command
 from utils.project.paths import Project
 from utils.project.projects import project_language
+from utils.runs.layout import READY, ModelRef, find_run, newest_of
+from utils.runs.log import read_events
 from utils.switches import CHECKBOXES, SWITCHES
 from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text

@@ -1,6 +1,6 @@
 """Texts of tab 2, Fine-tuning."""
 
-from utils.jobs.progress import Observation
+from utils.runs.progress import Observation
 from webui.text.catalog import _, engine_text
 from webui.text.common import STATES, count_of
 

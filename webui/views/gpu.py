@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from utils.events import Event, number_of
 from utils.hardware import Gpu
 from utils.hardware.holders import NUM_HOLDERS
 from utils.jobs import Job
+from utils.runs.log import Event, number_of
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.monitor import MachineSample, Monitor

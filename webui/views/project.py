@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from utils.checkpoints.layout import CHECKPOINTS
 from utils.jobs import Job
 from utils.project.paths import NO_PROJECT, Project
+from utils.runs.layout import CHECKPOINTS
 from utils.speech.takes import take_folders
 from webui import text
 from webui.markup import Markup, tag

@@ -6,10 +6,10 @@ from typing import Any
 
 from utils.bases.catalog import read_about
 from utils.config import TrainConfig
-from utils.events import Event, number_of
 from utils.jobs import Job
-from utils.jobs.progress import Observation, Progress
 from utils.jobs.run_queue import QueuedRun
+from utils.runs.log import Event, number_of
+from utils.runs.progress import Observation, Progress
 from webui import text
 from webui.fields import fields_of
 from webui.forms import shown

@@ -1,8 +1,8 @@
 """The sample voice: progress of the whole job in one place, then both recordings side by side."""
 
 from utils.jobs import Job
-from utils.jobs.progress import Progress
 from utils.project.paths import AFTER, BEFORE, Project
+from utils.runs.progress import Progress
 from webui import text
 from webui.markup import Markup, join, tag
 from webui.views.parts import file_address

@@ -20,12 +20,12 @@ from utils.bases.loading import load_gpt
 from utils.cli.export import main as export
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.events import read_events
 from utils.model.gpt import ForwardOptions
 from utils.model.packing import pack
 from utils.model.weights import read_weights
 from utils.performance_utils import is_out_of_memory
 from utils.project.paths import Project
+from utils.runs.log import read_events
 from utils.training.optimizations.compiler import compile_blocks
 from utils.training.optimizations.proof import StepRecord, record_step
 from utils.training.optimizations.training_optimizer import TrainingOptimizer

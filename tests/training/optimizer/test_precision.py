@@ -8,8 +8,8 @@ from accelerate.commands.launch import launch_command, launch_command_parser
 from accelerate.utils import DynamoBackend
 
 from utils.errors import UserError
-from utils.events import read_events
 from utils.project.paths import Project
+from utils.runs.log import read_events
 from utils.training.optimizer.precision import UNSUPPORTED, make_accelerator
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from utils.audio.decode import load_audio
+from utils.callbacks import ProgressFn
 from utils.config import DATASET_RATE
 from utils.dataset.clips.make_clip import ClipMaker, Draft
 from utils.dataset.clips.sound import SoundMaker, SoundTask
@@ -15,7 +16,6 @@ from utils.dataset.sources.recording import Recording
 from utils.dataset.storage.parallel import WORTH_PROCESSES, load_ahead, run_tasks
 from utils.dataset.storage.report import ClipReport
 from utils.dataset.storage.work import Work
-from utils.events.progress import ProgressFn
 
 
 def make_sounds(

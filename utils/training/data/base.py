@@ -12,13 +12,13 @@ from utils.bases.amharic import latin_extension, needs_latin
 from utils.bases.base import Base, where_it_lies
 from utils.bases.find import find_base
 from utils.bases.grow import grow_base
-from utils.checkpoints.layout import MODEL_FILE, ModelRef
-from utils.checkpoints.store import load_checkpoint
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.weights import State, read_weights
 from utils.model.xtts import GPT_PREFIX
 from utils.project.paths import Project
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.layout import MODEL_FILE, ModelRef
 from utils.text.languages import AMHARIC, language_token
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from utils.bases.extend import AddedLanguage, add_language, free_home
 from utils.bases.fetch import fetch_base
 from utils.bases.find import find_base
 from utils.bases.grow import TUNED_DVAE
+from utils.callbacks import ProgressFn
 from utils.codec_training.tune_dvae import TunedDvae, tuned_dvae
 from utils.errors import disk_errors
-from utils.events.progress import ProgressFn
 from utils.files import write_atomic
 from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from utils.audio.decode import decode
 from utils.bases.amharic import language_tokenizer
 from utils.bases.base import Base
+from utils.callbacks import ProgressFn
 from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.text.tokenizer import UNKNOWN, Tokenizer
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.5, 100.0)

@@ -13,11 +13,11 @@ import numpy as np
 from accelerate import Accelerator
 
 from utils.bases.base import Base
+from utils.callbacks import ProgressFn
 from utils.config import DATASET_RATE, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.dataset.storage.parallel import ProcessDied, run_tasks
 from utils.errors import UserError
-from utils.events.progress import ProgressFn
 from utils.hardware.processor import usable_cpus
 from utils.hardware.resources import memory
 from utils.project.paths import Project

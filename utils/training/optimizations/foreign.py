@@ -21,8 +21,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from utils.events.console import say
-from utils.events.narration import proof_lines
+from utils.console import say
+from utils.runs.narration import proof_lines
 from utils.switches import SWITCHES
 from utils.training.optimizations.proof import EXPLICIT, KERNELS, SLOW
 from utils.training.optimizations.switch import Report, Seen, Switches, state_of

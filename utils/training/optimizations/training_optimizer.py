@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
+from utils.console import say
 from utils.errors import UserError
-from utils.events.console import say
 from utils.hardware import Recommendation, process_memory, recommend
 from utils.model.gpt import XttsGpt
 from utils.performance_utils.device import settle_device

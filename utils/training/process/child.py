@@ -9,10 +9,10 @@ import logging
 import sys
 from contextlib import suppress
 
+from utils.callbacks import Progresses
 from utils.config import TrainConfig
+from utils.console import say
 from utils.errors import UserError
-from utils.events.console import say
-from utils.events.progress import Progresses
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message
 

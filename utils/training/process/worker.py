@@ -14,10 +14,10 @@ import time
 import traceback
 from typing import Any
 
+from utils.callbacks import Progresses
 from utils.config import TrainConfig
+from utils.console import SAID, take_input, take_output
 from utils.errors import UserError, disk_errors
-from utils.events.console import SAID, take_input, take_output
-from utils.events.progress import Progresses
 from utils.jobs import STOP_TIMEOUT_S
 from utils.jobs.json_lines import Message, Replies
 from utils.project.paths import Project

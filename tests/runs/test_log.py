@@ -1,0 +1,380 @@
+"""The event log: nothing written is lost, readers cope with what a kill leaves, and memory does not grow with it."""
+
+import json
+import math
+import os
+import random
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from utils.errors import UserError
+from utils.runs import write as write_module
+from utils.runs.log import EventFollower, EventWriter, Series, last_lines, read_events, series, tail
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "events.jsonl"
+
+
+@pytest.fixture(scope="module")
+def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of 10^6 steps; the loss falls."""
+    path = tmp_path_factory.mktemp("long") / "events.jsonl"
+    with path.open("w", encoding="utf-8") as log:
+        log.writelines(
+            f'{{"time": 1.5, "kind": "step", "step": {step}, "loss": {1_000 / step}}}\n' for step in range(1, 1_000_001)
+        )
+    return path
+
+
+def line(kind: str, **fields: Any) -> str:
+    return json.dumps({"time": 1.5, "kind": kind, **fields}) + "\n"
+
+
+def write_steps(path: Path, steps: Iterable[int], loss: Callable[[int], float] = float) -> None:
+    with path.open("a", encoding="utf-8") as log:
+        log.writelines(line("step", step=step, loss=loss(step)) for step in steps)
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def steps_of(events: Iterable[dict[str, Any]]) -> list[int]:
+    return [event["step"] for event in events]
+
+
+# Writing
+
+
+def test_events_come_back_as_they_were_written(path: Path) -> None:
+    writer = EventWriter(path)
+    writer.write("step", step=1, loss=0.5, text="ሰላም\nline", parts=[1, (2, math.nan)], lr=math.inf)
+    writer.close()
+    (event,) = read_events(path)
+    assert event.pop("time") > 1e9
+    assert event == {"kind": "step", "step": 1, "loss": 0.5, "text": "ሰላም\nline", "parts": [1, [2, None]], "lr": None}
+
+
+def test_each_event_is_there_before_the_next_call(path: Path) -> None:
+    writer = EventWriter(path)
+    for step in range(5):
+        writer.write("step", step=step)
+        assert steps_of(read_events(path)) == list(range(step + 1))
+
+
+def test_a_torn_line_of_a_killed_writer_does_not_swallow_the_next_event(path: Path) -> None:
+    written(path, line("step", step=1) + '{"kind": "st')
+    writer = EventWriter(path)
+    writer.write("step", step=2)
+    assert steps_of(read_events(path)) == [1, 2]
+
+
+class Disk:
+    """The log's file on a disk with so much room; it takes what fits and then refuses, as a real one does."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self.file, self.room = file, room
+
+    def write(self, data: bytearray) -> int:
+        if self.room == 0:
+            raise OSError(28, "No space left on device")
+        count: int = self.file.write(data[: self.room])
+        self.room -= count
+        return count
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def on_full_disk(path: Path, room: int) -> tuple[EventWriter, Disk]:
+    writer = EventWriter(path)
+    disk = Disk(writer._file, room)
+    writer._file = disk
+    return writer, disk
+
+
+@pytest.mark.parametrize("room", [0, 1, 40, 100])
+def test_events_wait_while_the_disk_is_full_and_then_come_in_order(path: Path, room: int) -> None:
+    writer, disk = on_full_disk(path, room)
+    for step in range(1, 6):
+        writer.write("step", step=step)
+    assert len(list(read_events(path))) < 5
+    disk.room = 10_000
+    writer.write("step", step=6)
+    assert steps_of(read_events(path, kind="step")) == [1, 2, 3, 4, 5, 6]
+    (warning,) = read_events(path, kind="warning")
+    assert "events were written late" in warning["message"]
+
+
+def test_what_waited_is_written_when_the_log_is_closed(path: Path) -> None:
+    writer, disk = on_full_disk(path, 0)
+    writer.write("finished", step=9)
+    disk.room = 10_000
+    writer.close()
+    assert steps_of(read_events(path, kind="finished")) == [9]
+
+
+def test_a_disk_that_stays_full_is_told_at_the_end_with_the_number_of_lost_events(path: Path) -> None:
+    writer, _ = on_full_disk(path, 10)
+    for step in range(3):
+        writer.write("step", step=step)
+    with pytest.raises(UserError, match="disk is full: the last 3 events"):
+        writer.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_really_full_device(caplog: pytest.LogCaptureFixture) -> None:
+    writer = EventWriter(Path("/dev/full"))
+    writer.write("step", step=1)
+    writer.write("step", step=2)
+    assert len(caplog.records) == 1 and "disk is full" in caplog.text
+    with pytest.raises(UserError, match="the last 2 events"):
+        writer.close()
+
+
+def test_memory_for_waiting_events_is_limited_and_the_limit_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_module, "MAX_HELD_BYTES", 1_000)
+    writer, disk = on_full_disk(path, 0)
+    accepted = 0
+    with pytest.raises(UserError, match="can no longer be written"):
+        for _ in range(100):
+            writer.write("step", step=accepted)
+            accepted += 1
+    disk.room = 100_000
+    writer.write("finished")
+    assert steps_of(read_events(path, kind="step")) == list(range(accepted))
+
+
+def test_another_error_of_the_disk_is_raised_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, disk = on_full_disk(path, 0)
+
+    def fail(_: bytearray) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(disk, "write", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        writer.write("step", step=1)
+
+
+# Reading from the end
+
+FOREIGN = [
+    b"",
+    b"\n\n",
+    b"null\n[]\n17\n",
+    b'{"no kind": 1}\n{"kind": 7}\n',
+    b"\xff\xfe\x00\n",
+    b'{"kind": "step", "step": 9',
+    b"[" * 5_000 + b"\n",
+]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_torn_and_foreign_lines_are_skipped_from_either_end(path: Path, foreign: bytes) -> None:
+    written(path, line("step", step=1).encode() + foreign)
+    assert steps_of(read_events(path)) == steps_of(tail(path, 9)) == steps_of(EventFollower(path).new()) == [1]
+
+
+def test_a_missing_log_has_no_events(path: Path) -> None:
+    assert list(read_events(path)) == tail(path, 3) == EventFollower(path).new() == last_lines(path, 3) == []
+    assert series(path, "step", ["loss"]) == {"step": [], "loss": []}
+
+
+def test_the_end_equals_the_end_of_the_whole_whatever_the_line_lengths(path: Path) -> None:
+    lengths = random.Random(1)
+    text = "".join(line("step", step=step, pad="x" * lengths.choice([0, 9, 70_000])) for step in range(300))
+    written(path, text)
+    everything = list(read_events(path))
+    for count in (0, 1, 2, 17, 300, 999):
+        assert tail(path, count) == everything[len(everything) - min(count, 300) :]
+
+
+def test_the_end_by_kind_and_from_a_byte_on(path: Path) -> None:
+    written(path, line("eval", step=1) + line("step", step=2))
+    offset = path.stat().st_size
+    write_steps(path, [3, 4])
+    assert steps_of(tail(path, 5, kind="eval")) == [1]
+    assert steps_of(tail(path, 5, start=offset)) == [3, 4]
+    assert tail(path, 5, kind="eval", start=offset) == []
+
+
+def test_lines_without_end_are_passed_over_and_not_held_in_memory(path: Path) -> None:
+    written(path, line("step", step=1).encode() + b"x" * 30_000_000 + b"\n" + line("step", step=2).encode())
+    tracemalloc.start()
+    found = [tail(path, 5), list(read_events(path)), EventFollower(path).new()]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [steps_of(events) for events in found] == [[1, 2]] * 3
+    assert peak < 8_000_000
+
+
+def test_the_end_of_a_million_lines_takes_constant_memory_and_no_time(million: Path) -> None:
+    tracemalloc.start()
+    found = tail(million, 100)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert steps_of(found) == list(range(999_901, 1_000_001))
+    assert peak < 1_000_000
+
+
+def test_the_end_of_any_text(tmp_path: Path) -> None:
+    path = written(tmp_path / "train.log", "one\r\ntwo\nthree")
+    assert last_lines(path, 2) == ["two", "three"]
+
+
+# Following
+
+
+def test_a_follower_gives_each_event_once(path: Path) -> None:
+    written(path, "")
+    follower, seen = EventFollower(path), []
+    for start in (0, 3, 3, 10):
+        write_steps(path, range(start, start + 2))
+        seen += steps_of(follower.new())
+        assert follower.new() == []
+    assert seen == [0, 1, 3, 4, 3, 4, 10, 11]
+
+
+def test_a_torn_line_is_given_once_it_is_complete(path: Path) -> None:
+    whole = line("step", step=2).encode()
+    for cut in range(1, len(whole)):
+        written(path, line("step", step=1).encode() + whole[:cut])
+        follower = EventFollower(path)
+        assert steps_of(follower.new()) == [1]
+        with path.open("ab") as log:
+            log.write(whole[cut:])
+        assert steps_of(follower.new()) == [2]
+
+
+def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path: Path) -> None:
+    written(path, line("step", step=1) + '{"kind": "st')
+    follower = EventFollower(path)
+    assert steps_of(follower.new()) == [1]
+    EventWriter(path).write("step", step=2)
+    assert steps_of(follower.new()) == [2]
+
+
+def test_a_limit_leaves_the_rest_for_the_next_call(path: Path) -> None:
+    written(path, "")
+    write_steps(path, range(7))
+    follower = EventFollower(path)
+    assert [len(follower.new(limit=3)) for _ in range(4)] == [3, 3, 1, 0]
+
+
+def test_a_follower_goes_on_from_another_ones_place(path: Path) -> None:
+    written(path, "")
+    write_steps(path, range(3))
+    first = EventFollower(path)
+    first.new()
+    write_steps(path, [3])
+    assert steps_of(EventFollower(path, offset=first.offset).new()) == [3]
+
+
+@pytest.mark.parametrize("how", ["truncated", "shorter", "longer", "same inode, longer"])
+def test_another_log_in_its_place_is_read_from_the_beginning(path: Path, how: str) -> None:
+    written(path, "")
+    write_steps(path, range(5))
+    follower = EventFollower(path)
+    follower.new()
+    text = "".join(line("step", step=step, run="new") for step in range(100, 102 if how == "shorter" else 150))
+    if how == "truncated":
+        os.truncate(path, 0)
+        assert follower.new() == []
+        write_steps(path, range(100, 102))
+    elif how == "same inode, longer":
+        with path.open("r+") as log:
+            log.write(text)
+    else:
+        path.unlink()
+        written(path, text)
+    assert steps_of(follower.new())[:2] == [100, 101]
+    assert follower.num_restarts == 1
+
+
+# Curves
+
+
+def test_a_short_curve_is_complete(path: Path) -> None:
+    written(path, line("eval", step=2, loss=0.1))
+    write_steps(path, range(1, 6), loss=lambda step: 1.0 / step)
+    assert series(path, "step", ["loss", "lr"], 60) == {
+        "step": [1, 2, 3, 4, 5],
+        "loss": [1 / 1, 1 / 2, 1 / 3, 1 / 4, 1 / 5],
+        "lr": [None] * 5,
+    }
+
+
+@pytest.mark.parametrize("num_steps", [1, 10, 999, 20_000])
+@pytest.mark.parametrize("max_points", [8, 100, 500])
+def test_a_long_curve_keeps_ends_and_extremes_within_its_size(path: Path, num_steps: int, max_points: int) -> None:
+    noise = random.Random(num_steps)
+    losses = [noise.random() for _ in range(num_steps)]
+    losses[num_steps // 3], losses[num_steps // 2] = 50.0, -50.0
+    written(path, "")
+    write_steps(path, range(1, num_steps + 1), loss=lambda step: losses[step - 1])
+    curve = series(path, "step", ["loss"], max_points)
+    assert len(curve["step"]) == len(curve["loss"]) <= max_points
+    assert curve["step"] == sorted(set(curve["step"]))
+    assert (curve["step"][0], curve["step"][-1]) == (1, num_steps)
+    assert (min(curve["loss"]), max(curve["loss"])) == (min(losses), max(losses))
+    assert all(losses[step - 1] == loss for step, loss in zip(curve["step"], curve["loss"], strict=True))
+    if num_steps == 20_000 and max_points == 500:
+        # Spread over the whole run: no hole is larger than a few buckets.
+        assert max(b - a for a, b in zip(curve["step"], curve["step"][1:], strict=False)) < 20_000 / 500 * 8
+
+
+def test_after_a_resume_the_later_values_count(path: Path) -> None:
+    written(path, "")
+    write_steps(path, range(1, 11), loss=float)
+    write_steps(path, range(6, 13), loss=lambda step: step + 0.5)
+    assert series(path, "step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5]
+
+
+def test_steps_that_were_undone_and_not_done_again_are_not_shown(path: Path) -> None:
+    written(path, "")
+    write_steps(path, range(1, 11), loss=float)
+    write_steps(path, range(6, 8), loss=lambda step: step + 0.5)
+    assert series(path, "step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5]
+
+
+def test_a_growing_curve_equals_one_drawn_anew_also_through_resumes_and_another_log(path: Path) -> None:
+    written(path, "")
+    curve = Series(path, "step", ["loss"], 40)
+    for number, steps in enumerate([range(1, 4), range(4, 200), range(150, 300), range(20, 25), range(25, 90)]):
+        write_steps(path, steps, loss=lambda step, number=number: number + step / 1_000)  # type: ignore[misc]
+        grown, anew = curve.columns(), series(path, "step", ["loss"], 40)
+        assert len(grown["step"]) <= 40
+        for name in ("step", "loss"):
+            assert (grown[name][0], grown[name][-1]) == (anew[name][0], anew[name][-1])
+            assert (min(grown[name]), max(grown[name])) == (min(anew[name]), max(anew[name]))
+    assert max(grown["loss"]) < 5
+    written(path, line("step", step=7, loss=0.25))
+    assert curve.columns() == {"step": [7], "loss": [0.25]}
+
+
+def test_a_curve_over_time_with_gaps(path: Path) -> None:
+    texts = [json.dumps({"time": 1e9 + t, "kind": "memory", "bytes": b}) for t, b in ((0, 5), (60, None), (120, 7))]
+    written(path, "\n".join(texts) + "\n")
+    assert series(path, "memory", ["bytes"], x="time") == {"time": [1e9, 1e9 + 60, 1e9 + 120], "bytes": [5, None, 7]}
+
+
+@pytest.mark.slow
+def test_a_curve_of_a_million_steps_takes_constant_memory(million: Path) -> None:
+    tracemalloc.start()
+    curve = Series(million, "step", ["loss"], 400)
+    columns = curve.columns()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (columns["step"][0], columns["step"][-1], columns["loss"][0]) == (1, 1_000_000, 1_000.0)
+    assert len(columns["step"]) <= 400
+    assert peak < 5_000_000

@@ -1,0 +1,297 @@
+"""Saving beside training: a true copy, one at a time, and a disk that fails costs a warning, not the run."""
+
+import dataclasses
+import errno
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from utils.runs import checkpoints as state_module
+from utils.runs import saver as saver_module
+from utils.runs.checkpoints import Checkpoints, NotSaved, load_checkpoint, read_state, verify
+from utils.runs.layout import MODEL_FILE, OPTIMIZER_FILE, checkpoints_in
+from utils.runs.log import Event, RunLog, read_events
+from utils.runs.saver import Saver, Snapshot
+
+
+@pytest.fixture
+def saver(tmp_path: Path) -> Iterator[Saver]:
+    run_log = RunLog(tmp_path / "events.jsonl")
+    yield Saver(Checkpoints(tmp_path / "checkpoints"), run_log)
+    run_log.close()
+
+
+def snapshot(step: int, *, best_loss: float | None = None, value: float | None = None) -> Snapshot:
+    weights = torch.full((50,), float(step if value is None else value))
+    files = {MODEL_FILE: {"w": weights}, OPTIMIZER_FILE: {"w/m": weights.clone()}}
+    return Snapshot(step=step, files=files, state={"epoch": 1}, best_loss=best_loss)
+
+
+def warnings_of(folder: Path) -> list[Event]:
+    return list(read_events(folder / "events.jsonl", kind="warning"))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+class Disk:
+    """Fails as a real one does, when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.error: OSError | None = None
+        real = state_module.write_weights
+
+        def write(path, tensors):
+            if self.error is not None:
+                path.write_bytes(b"the beginning")
+                raise self.error
+            return real(path, tensors)
+
+        monkeypatch.setattr(state_module, "write_weights", write)
+
+
+def test_training_goes_on_while_a_copy_is_written(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+    go, real = threading.Event(), state_module.write_weights
+    monkeypatch.setattr(state_module, "write_weights", lambda *a: go.wait(10) and real(*a))
+    live = snapshot(3)
+    saver.save(live)
+    assert saver.poll() == [], "it returned before anything was written"
+    for tensors in live.files.values():
+        for tensor in tensors.values():
+            tensor.fill_(99.0)
+    go.set()
+    (folder,) = saver.finish()
+    assert load_checkpoint(folder)["w"].tolist() == [3.0] * 50, "what was trained since is not in it"
+    event = next(read_events(tmp_path / "events.jsonl", kind="checkpoint"))
+    assert event["what"] == "last" and event["save_s"] >= event["waited_s"] and event["bytes"] == 400
+
+
+def test_a_second_save_waits_for_the_first(saver: Saver, tmp_path: Path) -> None:
+    for step in range(1, 6):
+        saver.save(snapshot(step))
+    assert [path.name for path in saver.finish()] == [f"step-0000000{step}" for step in range(1, 6)]
+    assert names(tmp_path) == ["step-00000005"]
+
+
+def test_without_memory_for_a_copy_training_waits(saver: Saver, monkeypatch) -> None:
+    monkeypatch.setattr(saver_module, "MEMORY_SHARE", 0.0)
+    saver.save(snapshot(1))
+    assert saver._thread is None and len(saver.poll()) == 1
+    assert saver.waited_s == pytest.approx(saver.save_s, rel=0.5, abs=0.05)
+
+
+def test_tensors_that_are_copies_already_are_not_copied_again(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+    """Nor does training wait: memory holds them already. What lies on the disk takes no memory."""
+    monkeypatch.setattr(saver_module, "MEMORY_SHARE", 0.0)
+    parts = Checkpoints(tmp_path / "checkpoints").parts_folder(1)
+    parts.mkdir()
+    (parts / "0.safetensors").write_bytes(bytes(1_000))
+    gathered = dataclasses.replace(snapshot(1), parts=parts, is_copy=True)
+    assert (gathered.memory_bytes, gathered.disk_bytes) == (400, 1_400)
+    assert gathered.copied() is gathered and snapshot(1).copied().is_copy
+    saver.save(gathered)
+    assert saver._thread is not None
+    saver.finish()
+    assert next(read_events(tmp_path / "events.jsonl", kind="checkpoint"))["bytes"] == 1_400
+
+
+def test_parts_on_the_disk_do_not_count_as_memory(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+    parts = Checkpoints(tmp_path / "checkpoints").parts_folder(1)
+    parts.mkdir()
+    (parts / "0.safetensors").write_bytes(bytes(1_000))
+    free = dataclasses.replace(saver_module.memory(), available_bytes=1_000)
+    monkeypatch.setattr(saver_module, "memory", lambda: free)
+    saver.save(dataclasses.replace(snapshot(1), parts=parts))
+    assert saver._thread is not None, "there is room for a copy of 400 bytes"
+
+
+def test_what_came_before_a_save_counts_as_waiting(saver: Saver, tmp_path: Path) -> None:
+    saver.save(snapshot(1), begun=time.perf_counter() - 100)
+    (_,) = saver.finish()
+    event = next(read_events(tmp_path / "events.jsonl", kind="checkpoint"))
+    assert event["save_s"] >= event["waited_s"] >= 100 and saver.waited_s >= 100
+    error = saver._checkpoints.not_saved(2, OSError(errno.ENOSPC, "No space left on device"))
+    saver.fail(2, error, begun=time.perf_counter() - 50)
+    assert saver.waited_s >= 150 and saver.finish() == []
+
+
+def test_a_failed_save_is_not_tried_again_while_another_one_is_under_way(saver: Saver, monkeypatch) -> None:
+    disk, go = Disk(monkeypatch), threading.Event()
+    monkeypatch.setattr(saver_module, "RETRY_S", 0.0)
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    saver.save(snapshot(1), wait=True)
+    saver.poll()
+    assert saver.wants_retry
+    disk.error = None
+    real = state_module.write_weights
+    monkeypatch.setattr(state_module, "write_weights", lambda *a: go.wait(10) and real(*a))
+    saver.save(snapshot(2))
+    assert not saver.wants_retry
+    go.set()
+    saver.join()
+    assert not saver.wants_retry, "what came of it is not known yet"
+    saver.finish()
+    assert saver.failure is None
+
+
+def test_the_best_shares_its_weights_with_the_last(saver: Saver, tmp_path: Path) -> None:
+    saver.save(snapshot(4, best_loss=1.5), wait=True)
+    saver.finish()
+    last, best = (tmp_path / "checkpoints" / name for name in ("step-00000004", "best-00000004"))
+    assert (best / "model.safetensors").samefile(last / "model.safetensors")
+    verify(best)
+    assert not (best / "optimizer.safetensors").exists() and saver.best_loss == 1.5
+    saver.save(snapshot(5), wait=True)
+    saver.finish()
+    assert names(tmp_path) == ["best-00000004", "step-00000005"]
+    assert load_checkpoint(best)["w"][0] == 4.0
+
+
+def test_where_files_cannot_have_two_names_the_best_is_a_copy(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+    def refuse(self, target):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    saver.save(snapshot(4, best_loss=1.5), wait=True)
+    saver.finish()
+    verify(tmp_path / "checkpoints" / "best-00000004")
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "advice"),
+    [(errno.ENOSPC, "the disk is full", "free some space"), (errno.EIO, "the disk fails", "check the disk")],
+)
+def test_a_failing_disk_keeps_the_previous_checkpoint_is_told_once_and_forgiven_later(
+    saver: Saver, tmp_path: Path, monkeypatch, number: int, words: str, advice: str
+) -> None:
+    disk = Disk(monkeypatch)
+    saver.save(snapshot(1, best_loss=2.0))
+    saver.finish()
+    disk.error = OSError(number, "No space left on device")
+    for step in (2, 3):
+        saver.save(snapshot(step, best_loss=1.0))
+        assert saver.finish() == []
+    assert isinstance(saver.failure, NotSaved) and (saver.saved_step, saver.best_loss) == (1, 2.0)
+    assert names(tmp_path) == ["best-00000001", "step-00000001"], "nothing half-written stays"
+    verify(tmp_path / "checkpoints" / "step-00000001")
+    (warning,) = warnings_of(tmp_path)
+    assert words in warning["message"] and "of step 1 is kept" in warning["message"] and advice in warning["message"]
+    assert not saver.wants_retry
+    monkeypatch.setattr(saver_module, "RETRY_S", 0.0)
+    assert saver.wants_retry
+    disk.error = None
+    saver.save(snapshot(4))
+    saver.finish()
+    assert saver.failure is None and names(tmp_path) == ["best-00000001", "step-00000004"]
+    assert "saving works again" in warnings_of(tmp_path)[-1]["message"]
+
+
+def test_a_write_that_the_system_cuts_off_half_way_keeps_the_previous_checkpoint(saver: Saver, tmp_path: Path) -> None:
+    """A real limit of the system: files of this process end after 100 kB."""
+    resource = pytest.importorskip("resource")
+    saver.save(snapshot(1), wait=True)
+    large = {MODEL_FILE: {"w": torch.ones(1_000)}, OPTIMIZER_FILE: {"w/m": torch.ones(100_000)}}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        saver.save(Snapshot(step=2, files=large, state={}, best_loss=None), wait=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    saver.finish()
+    assert saver.failure is not None and "the disk fails (File too large)" in saver.failure.what
+    assert names(tmp_path) == ["step-00000001"]
+    verify(tmp_path / "checkpoints" / "step-00000001")
+    saver.save(Snapshot(step=2, files=large, state={}, best_loss=None), wait=True)
+    saver.finish()
+    verify(tmp_path / "checkpoints" / "step-00000002")
+
+
+def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+    saver.save(snapshot(1), wait=True)
+    saver.finish()
+    usage = state_module.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(state_module.shutil, "disk_usage", lambda path: usage._replace(free=2**20 + 100))
+    written = []
+    monkeypatch.setattr(state_module, "write_weights", lambda *a: written.append(a))
+    saver.save(snapshot(2), wait=True)
+    saver.finish()
+    assert saver.failure is not None and "the disk is full" in saver.failure.what and written == []
+
+
+def test_room_is_required_and_parts_are_cleared_before_processes_write(tmp_path: Path, monkeypatch) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    for step in (1, 2):
+        checkpoints.parts_folder(step).mkdir()
+    checkpoints.clear_parts()
+    assert list(tmp_path.iterdir()) == []
+    usage = state_module.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(state_module.shutil, "disk_usage", lambda path: usage._replace(free=2**20 + 100))
+    checkpoints.require_room(100)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.require_room(101)
+
+
+def test_parts_of_a_save_that_failed_do_not_stay_on_the_full_disk(saver: Saver, tmp_path: Path, monkeypatch) -> None:
+    disk, checkpoints = Disk(monkeypatch), Checkpoints(tmp_path / "checkpoints")
+    for step, early in ((1, True), (2, False)):
+        parts = checkpoints.parts_folder(step)
+        parts.mkdir()
+        (parts / "0.safetensors").write_bytes(bytes(100))
+        cut = dataclasses.replace(snapshot(step), parts=parts)
+        disk.error = OSError(errno.ENOSPC, "No space left on device")
+        if early:
+            # The parts themselves did not fit.
+            saver.fail(step, checkpoints.not_saved(step, disk.error), begun=time.perf_counter())
+        else:
+            saver.save(cut, wait=True)
+        saver.finish()
+        assert saver.failure is not None and names(tmp_path) == []
+
+
+def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(saver: Saver) -> None:
+    broken = Snapshot(step=1, files={MODEL_FILE: {"w": torch.ones(2)}}, state={"x": object()}, best_loss=None)
+    saver.save(broken)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        saver.finish()
+
+
+def test_leftovers_go_whole_ones_get_their_place_and_later_ones_step_aside(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=5)
+    for step in (1, 2, 3):
+        folder = checkpoints.write_last(step, {MODEL_FILE: {"w": torch.ones(1)}}, {})
+    folder.rename(tmp_path / ".writing-step-00000003")
+    (tmp_path / ".writing-step-00000004").mkdir()
+    (tmp_path / ".writing-step-00000004" / "model.safetensors").write_bytes(b"half")
+    assert checkpoints.tidy() == [".writing-step-00000004"]
+    assert checkpoints.last() == folder and read_state(folder)["step"] == 3
+    assert checkpoints.set_aside_after(1) == ["left-step-00000002", "left-step-00000003"]
+    checkpoints.write_last(3, {MODEL_FILE: {"w": torch.ones(1)}}, {})
+    assert checkpoints.set_aside_after(1) == ["left-step-00000003-2"]
+    assert [one.path.name for one in checkpoints_in(tmp_path)] == ["step-00000001"]
+
+
+def test_some_older_checkpoints_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in range(8, 13):
+        checkpoints.write_last(step, {MODEL_FILE: {"w": torch.ones(1)}}, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-000000{step}" for step in ("10", "11", "12")]
+
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
+
+
+def test_tensors_of_every_type_and_layout_are_read_back_as_they_were(tmp_path: Path) -> None:
+    tensors = {f"t/{dtype}": torch.arange(12).reshape(3, 4).to(dtype) for dtype in DTYPES}
+    tensors |= {"scalar": torch.tensor(2.5), "empty": torch.zeros(0, 3), "strided": torch.arange(6.0).view(2, 3).t()}
+    folder = Checkpoints(tmp_path).write_last(1, {MODEL_FILE: tensors}, {})
+    verify(folder)
+    read = safetensors.torch.load_file(folder / MODEL_FILE)
+    assert read.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert read[name].dtype == tensor.dtype and torch.equal(read[name], tensor), name

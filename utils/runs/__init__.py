@@ -1,0 +1,1 @@
+"""A run on disk: its event log, record, progress, list, and checkpoints."""

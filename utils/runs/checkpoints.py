@@ -1,0 +1,379 @@
+"""Checkpoints: written aside, synced, renamed, and marked complete, so that a kill never leaves a half-written one.
+
+checkpoints/step-00000012/ holds model.safetensors (the GPT), optimizer.safetensors (or optimizer/, a part from each
+process), state.json and complete.json;
+checkpoints/best-00000012/ holds the weights only, of the step with the lowest evaluation loss, or of the one that
+speaks best once that was measured: the same file by another name where the file system has hard links. left-* are those
+that a resume from an earlier one went past.
+"""
+
+import errno
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from utils.errors import UserError
+from utils.files import file_hash
+from utils.model.weights import State, read_weights, write_weights
+from utils.runs.layout import (
+    ADAPTER_FILE,
+    ASIDE,
+    BEST,
+    COMPLETE_FILE,
+    LAST,
+    LEFT,
+    MODEL_FILE,
+    OPTIMIZER_PARTS,
+    REMOVING,
+    STATE_FILE,
+    Resume,
+    checkpoints_of,
+    discard,
+    is_complete,
+    newest_in,
+)
+
+log = logging.getLogger(__name__)
+
+PARTS = f"{ASIDE}parts-"
+"""Prefix of a folder of parts that are to become a checkpoint's."""
+SMALL_FILES_BYTES = 2**20
+"""Space for everything of a checkpoint but its tensors."""
+
+Tensors = Mapping[str, Tensor]
+
+
+def num_bytes(tensors: Tensors) -> int:
+    """What the tensors take, in memory and on disk."""
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+class NotSaved(UserError):
+    """A checkpoint could not be written; those before it are as they were."""
+
+    source = "disk"
+    """What the run's log names as the cause."""
+
+
+class OutOfMemoryInSave(NotSaved):
+    """A process has no memory for what it does for a checkpoint."""
+
+    source = "memory"
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: the run's checkpoints/ folder; created when absent.
+        keep: so many older checkpoints are kept beside the last one.
+    """
+
+    def __init__(self, folder: Path, *, keep: int = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.keep = keep
+
+    def parts_folder(self, step: int) -> Path:
+        """Where processes write their parts of the moments before `write_last`."""
+        return self.folder / f"{PARTS}{step:08d}"
+
+    def clear_parts(self) -> None:
+        """Remove parts that no checkpoint has taken; only while nothing is being saved.
+
+        Raises:
+            OSError: the system does not allow it.
+        """
+        for parts in self.folder.glob(f"{PARTS}*"):
+            shutil.rmtree(parts)
+
+    def require_room(self, size: int) -> None:
+        """Do nothing where the disk has room for a checkpoint: one that cannot end is not begun.
+
+        Args:
+            size: bytes of its tensors.
+
+        Raises:
+            OSError: there is no room, as the disk would say once it is full.
+        """
+        if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
+
+    def write_last(
+        self, step: int, files: Mapping[str, Tensors], state: dict[str, Any], *, parts: Path | None = None
+    ) -> Path:
+        """Write a checkpoint to resume from; what exceeds the number to keep is removed after it is complete.
+
+        Args:
+            step: optimizer steps done.
+            files: tensors by file, from `utils.training.restore.files_of`.
+            state: JSON values: where the run is.
+            parts: the moments, whole, in `parts_folder`; they go into the checkpoint.
+
+        Raises:
+            NotSaved: the disk is full or fails; earlier checkpoints stay.
+        """
+
+        def fill(folder: Path) -> None:
+            if parts is not None:
+                parts.rename(folder / OPTIMIZER_PARTS)
+            _write_state(folder, state, step)
+            for name, tensors in files.items():
+                write_weights(folder / name, tensors)
+
+        return self._publish(LAST, step, fill, size=sum(map(num_bytes, files.values())))
+
+    def link_best(self, last: Path, *, loss_to_beat: float | None = None) -> Path:
+        """Keep the weights of a checkpoint as the best so far, without a second copy where that is possible.
+
+        Args:
+            last: a checkpoint to resume from.
+            loss_to_beat: evaluation loss of the former best, where these weights took its place for another reason: a
+                resumed run replaces them when it gets below that. Their own loss when not given.
+
+        Raises:
+            NotSaved: the disk is full or fails; the former best stays.
+        """
+        state, marks = read_state(last), _marks(last)
+        if loss_to_beat is not None:
+            state["loss_to_beat"] = loss_to_beat
+        names = [name for name in (MODEL_FILE, ADAPTER_FILE) if name in marks]
+
+        def fill(folder: Path) -> None:
+            _write_state(folder, state, state["step"])
+            for name in names:
+                try:
+                    (folder / name).hardlink_to(last / name)
+                except OSError:
+                    # FAT and many network drives know no second name.
+                    shutil.copyfile(last / name, folder / name)
+
+        known = {name: marks[name]["sha256"] for name in names}
+        return self._publish(BEST, state["step"], fill, known=known)
+
+    def tidy(self) -> list[str]:
+        """Remove what a kill left half-written, and give whole checkpoints that lie aside their place.
+
+        Only for who runs the run: another process's save would be taken for a leftover.
+
+        Returns:
+            Names of what was removed.
+        """
+        removed = self._clear()
+        for aside in sorted(self.folder.glob(f"{ASIDE}*")):
+            final = aside.with_name(aside.name.removeprefix(ASIDE))
+            if is_complete(aside) and not is_complete(final):
+                _discard(final)
+                aside.rename(final)
+            else:
+                shutil.rmtree(aside, ignore_errors=True)
+                removed.append(aside.name)
+        return removed
+
+    def set_aside_after(self, step: int) -> list[str]:
+        """Rename checkpoints of later steps, so that a run that resumes from an earlier one does not mix with them.
+
+        Returns:
+            Their new names; nothing is removed.
+        """
+        names = []
+        for folder in self._of(LAST) + self._of(BEST):
+            if _step_of(folder) > step:
+                left = folder.with_name(f"{LEFT}{folder.name}")
+                number = 2
+                while left.exists():
+                    left = folder.with_name(f"{LEFT}{folder.name}-{number}")
+                    number += 1
+                folder.rename(left)
+                names.append(left.name)
+        return names
+
+    def last(self) -> Path | None:
+        """The newest complete checkpoint to resume from."""
+        found = newest_in(self.folder).get("last")
+        return found.path if found else None
+
+    def best(self) -> Path | None:
+        """The complete checkpoint with the lowest evaluation loss, or the one that speaks best."""
+        found = newest_in(self.folder).get("best")
+        return found.path if found else None
+
+    def _of(self, prefix: str) -> list[Path]:
+        found = self.folder.glob(f"{prefix}*")
+        return sorted(path for path in found if path.name[len(prefix) :].isdigit() and path.is_dir())
+
+    def _publish(
+        self,
+        prefix: str,
+        step: int,
+        fill: Callable[[Path], None],
+        *,
+        size: int = 0,
+        known: Mapping[str, str] | None = None,
+    ) -> Path:
+        """Write a checkpoint aside and give it its place; `size` bytes of tensors, `known` SHA-256 by file."""
+        aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
+        try:
+            self._clear()
+            self.require_room(size)
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            fill(aside)
+            _mark_complete(aside, known or {})
+            _discard(final)
+            aside.rename(final)
+            sync(self.folder)
+        except OSError as error:
+            # A complete one counts where it is: the folder whose place it was to take may be gone already.
+            if not is_complete(aside):
+                shutil.rmtree(aside, ignore_errors=True)
+            raise self.not_saved(step, error) from error
+        self._prune(prefix, final)
+        return final
+
+    def not_saved(self, step: int, error: OSError) -> NotSaved:
+        """What people read when a checkpoint could not be written, of which nothing is left to take up the disk."""
+        shutil.rmtree(self.parts_folder(step), ignore_errors=True)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return NotSaved(
+            what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the checkpoint "
+            f"of step {step} was not written; earlier ones are kept",
+            where=str(self.folder),
+            fix="free some space" if is_full else "check the disk or its connection",
+        )
+
+    def _prune(self, prefix: str, newest: Path) -> None:
+        older = sorted((p for p in self._of(prefix) if p != newest), key=_step_of, reverse=True)
+        whole = [path for path in older if is_complete(path)]
+        # Kills of earlier versions left such: what is not whole and behind the newest is of no use any more.
+        broken = [path for path in older if path not in whole and _step_of(path) < _step_of(newest)]
+        for old in [*whole[self.keep if prefix == LAST else 0 :], *broken]:
+            _discard(old)
+
+    def _clear(self) -> list[str]:
+        """Go on with removals that were cut; gives their names."""
+        left = sorted(self.folder.glob(f"{REMOVING}*"))
+        for path in left:
+            _discard(path)
+        return [path.name for path in left]
+
+
+def _discard(folder: Path) -> None:
+    # What cannot be removed now is no reason to fail a save that is complete: it is tried again at the next one.
+    with suppress(OSError):
+        discard(folder)
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.rsplit("-", 1)[1])
+
+
+def load_checkpoint(folder: Path) -> State:
+    """The GPT weights of a checkpoint, checked against its marks.
+
+    Raises:
+        UserError: incomplete, or changed since it was written.
+    """
+    if not is_complete(folder):
+        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+    _require_unchanged(folder / MODEL_FILE, _marks(folder)[MODEL_FILE]["sha256"])
+    return read_weights(folder / MODEL_FILE)
+
+
+def verify(folder: Path) -> None:
+    """Read a checkpoint through, and find it as it was written.
+
+    Raises:
+        UserError: incomplete, or changed since it was written; says which file.
+    """
+    if not is_complete(folder):
+        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+    for name, mark in _marks(folder).items():
+        _require_unchanged(folder / name, mark["sha256"])
+
+
+def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
+    """The newest checkpoint that can be resumed from, read through; and what is wrong with newer ones.
+
+    Raises:
+        UserError: there is none; or the one that was named is damaged.
+    """
+    if wanted.checkpoint is not None:
+        verify(wanted.checkpoint)
+        return wanted.checkpoint, []
+    skipped = []
+    for folder in _in_order(wanted.run, wanted.which):
+        try:
+            verify(folder)
+        except UserError as error:
+            skipped.append(f"{folder.name}: {error.what}")
+        else:
+            return folder, skipped
+    damaged = f"; damaged: {'; '.join(skipped)}" if skipped else ""
+    raise UserError(
+        what=f"there is no complete checkpoint to resume from{damaged}",
+        where=str(wanted.run),
+        fix="name another run, or train anew",
+    )
+
+
+def _in_order(run: Path, which: str) -> list[Path]:
+    """Checkpoints to try, the newest first; also those that are not complete, so that the user learns of them."""
+    found = checkpoints_of(run)
+    if which == "last" and (newest := [one.path for one in reversed(found) if not one.is_best]):
+        return newest
+    # A run that went back to its best and was cut before its first save has nothing newer than that.
+    best = next((one for one in reversed(found) if one.is_best and one.is_complete), None)
+    # A checkpoint of the same step that was kept has the moments, too.
+    return [one.path for one in found if best is not None and one.step == best.step]
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Where the run was at this checkpoint."""
+    state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+    return state
+
+
+def _require_unchanged(file: Path, sha256: str) -> None:
+    if file_hash(file) != sha256:
+        raise UserError(what=f"the checkpoint's {file.name} is damaged", where=str(file), fix="name another checkpoint")
+
+
+def _marks(folder: Path) -> dict[str, Any]:
+    marks: dict[str, Any] = json.loads((folder / COMPLETE_FILE).read_text(encoding="utf-8"))
+    return marks
+
+
+def _write_state(folder: Path, state: dict[str, Any], step: int) -> None:
+    (folder / STATE_FILE).write_text(json.dumps({**state, "step": step}), encoding="utf-8")
+
+
+def _mark_complete(folder: Path, known: Mapping[str, str]) -> None:
+    """Sync every file, then write their sizes and hashes as the last one."""
+    marks = {}
+    for file in sorted(folder.rglob("*")):
+        sync(file)
+        if file.is_file():
+            name = file.relative_to(folder).as_posix()
+            marks[name] = {"size": file.stat().st_size, "sha256": known.get(name) or file_hash(file)}
+    (folder / COMPLETE_FILE).write_text(json.dumps(marks), encoding="utf-8")
+    sync(folder / COMPLETE_FILE)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Have what was written to a file, or which files a folder holds, on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle for folders.
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,308 @@
+"""The jobs and runs of a project, and removing what the user chose; without loading torch."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.project.disk import size_of
+from utils.project.paths import Project
+from utils.runs.layout import (
+    ASIDE,
+    CHECKPOINTS,
+    LEFT,
+    REMOVING,
+    CheckpointFolder,
+    checkpoints_of,
+    discard,
+    find_run,
+    freed_by,
+)
+from utils.runs.log import Event, events_backwards, number_of, tail
+from utils.runs.record import EVENTS_FILE, JOB_FILE
+from utils.runs.status import Job, jobs_folder, last_write, status, status_or_none
+
+GPU_BUSY_TARGET, LOADING_TARGET = 0.85, 0.05
+"""A GPU that is busy for less of the time, or more of it spent waiting for data, is worth a look."""
+
+
+MAX_KEPT = 10_000
+"""Ended jobs that are remembered; with more, all are read anew."""
+
+Print = tuple[tuple[int, int], ...]
+"""Size and time of the files that say how a job is doing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """What a run's folder says."""
+
+    job: Job
+    step: int
+    """Optimizer steps done."""
+    total_steps: int | None
+    """None before training began."""
+    loss: float | None
+    """Of the last step; None when there is none, or it was not finite."""
+    best_loss: float | None
+    """Lowest evaluation loss; None before the first evaluation."""
+    speech: dict[int, float]
+    """How well checkpoints speak, 0 to 3, by step; empty where that was not measured."""
+    proof: Event
+    """The newest `optimizations` event of the process that trained last; empty before its first step."""
+    ranks: list[dict[str, Any]]
+    """What each process of the last epoch did, as `utils.performance_utils.rank_meter` counts it."""
+    checkpoints: list[CheckpointFolder]
+    num_bytes: int
+    """Of the whole folder."""
+    last_write: float
+    """When the run wrote something last, in seconds since 1970."""
+
+    @property
+    def folder(self) -> Path:
+        return self.job.folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """A folder that can go."""
+
+    path: Path
+    what: str
+    """What it is, for people."""
+    run: Path
+    """The run it belongs to."""
+    num_bytes: int
+
+
+def list_jobs(project: Project, *, kind: str | None = None) -> list[Job]:
+    """The jobs of a project, the newest first: its runs, and what else was done in child processes.
+
+    Args:
+        project: whose jobs.
+        kind: only jobs of this kind.
+    """
+    found = (status_or_none(folder) for folder in job_folders(project))
+    return newest_first(job for job in found if job is not None and kind in (None, job.kind))
+
+
+def newest_first(found: Iterable[Job]) -> list[Job]:
+    """Jobs by when they were started, the newest first."""
+    return sorted(found, key=lambda job: (job.started or 0.0, job.name), reverse=True)
+
+
+def running(output: Path) -> list[Job]:
+    """The jobs that have not ended, of all projects below `output`."""
+    folders = sorted(output.iterdir()) if output.is_dir() else []
+    projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
+    return [job for project in projects for job in list_jobs(project) if job.alive]
+
+
+def job_folders(project: Project) -> Iterator[Path]:
+    """Folders of a project that may hold a job."""
+    for parent in (project.runs, jobs_folder(project)):
+        if parent.is_dir():
+            yield from (entry for entry in parent.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def list_runs(project: Project) -> list[RunInfo]:
+    """The runs of a project, the newest first."""
+    return [read_run(job.folder) for job in list_jobs(project) if job.folder.parent == project.runs]
+
+
+def read_run(folder: Path) -> RunInfo:
+    """What a run's folder says.
+
+    Raises:
+        UserError: the folder holds no run.
+    """
+    job = status(folder)
+    started = next(iter(tail(job.events, 1, kind="started")), {})
+    step = next(iter(tail(job.events, 1, kind="step")), {})
+    proof = next(iter(tail(job.events, 1, kind="optimizations", start=job.events_offset)), {})
+    ranks = next(iter(tail(job.events, 1, kind="ranks", start=job.events_offset)), {}).get("ranks")
+    best = next((event for event in events_backwards(job.events, kind="eval") if event.get("is_best")), {})
+    return RunInfo(
+        job=job,
+        step=int(number_of(step, "step") or 0),
+        total_steps=started.get("total_steps"),
+        loss=_number(step, "loss"),
+        best_loss=_number(best, "loss"),
+        speech=speech_scores(next(iter(tail(job.events, 1, kind="speech_scores", start=job.events_offset)), None)),
+        # What an earlier process of a resumed run observed is not true of the present one.
+        proof=proof if proof.get("time", 0) >= started.get("time", 0) else {},
+        ranks=[share for share in ranks if isinstance(share, dict)] if isinstance(ranks, list) else [],
+        checkpoints=checkpoints_of(folder),
+        num_bytes=size_of(folder),
+        last_write=last_write(folder),
+    )
+
+
+def speech_scores(event: Event | None) -> dict[int, float]:
+    """The scores of a `speech_scores` event by step; none of None, or where something else stands in their place."""
+    scores = event.get("scores") if event else None
+    found = [one for one in scores if isinstance(one, dict)] if isinstance(scores, list) else []
+    known = [(number_of(one, "step"), number_of(one, "score")) for one in found]
+    return {int(step): float(score) for step, score in known if step is not None and score is not None}
+
+
+def against_targets(shares: Sequence[dict[str, Any]]) -> str:
+    """The slowest process of an epoch against the targets, in one line; empty where none was counted."""
+    waits = [value for share in shares if (value := number_of(share, "data_share")) is not None]
+    busy = [value for share in shares if (value := number_of(share, "gpu_busy")) is not None]
+    if not waits:
+        return ""
+    loading = f"loading {max(waits):.1%} (target under {LOADING_TARGET:.0%}: {_verdict(max(waits) < LOADING_TARGET)})"
+    if not busy:
+        return f"GPU not measured, {loading}"
+    gpu = f"GPU {min(busy):.0%} busy (target over {GPU_BUSY_TARGET:.0%}: {_verdict(min(busy) > GPU_BUSY_TARGET)})"
+    return f"{gpu}, {loading}"
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "missed"
+
+
+def changed_settings(run: Path) -> dict[str, Any]:
+    """The settings of a run that are not their defaults.
+
+    Raises:
+        UserError: the run's config.yaml cannot be read.
+    """
+    config = TrainConfig.load(run / "config.yaml")
+    plain = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
+    changed = {name: value for name, value in vars(config).items() if value != plain[name]}
+    # These say where the run lies, not what it is.
+    return {name: value for name, value in changed.items() if name not in ("project", "output", "run_id")}
+
+
+def plan_removal(project: Project, names: Sequence[str], *, keep_best: bool) -> list[Removal]:
+    """What would go; nothing is removed.
+
+    Args:
+        project: whose runs.
+        names: the runs meant; with `keep_best`, all when none is named.
+        keep_best: only what the best weights can do without: other checkpoints, and what a kill left behind.
+
+    Raises:
+        UserError: a named run does not exist, or is still running.
+    """
+    folders = [find_run(project, name) for name in dict.fromkeys(names)]
+    for folder in folders:
+        require_ended(folder)
+    if keep_best and not folders:
+        folders = [info.folder for info in list_runs(project) if not info.job.alive]
+    plan = _left_by_clean(project.runs) if folders or (keep_best and not names) else []
+    for folder in folders:
+        plan += _all_but_best(folder) if keep_best else [_removal(folder, "the whole run", folder)]
+    return plan
+
+
+def remove(removal: Removal) -> None:
+    """Remove one folder of a plan.
+
+    Raises:
+        UserError: its run was started again meanwhile.
+        OSError: the system does not allow it.
+    """
+    # A run that is half gone has ended, and may have nothing left that says so.
+    if removal.run.exists() and not removal.run.name.startswith(REMOVING):
+        require_ended(removal.run)
+    discard(removal.path)
+
+
+def require_ended(run: Path) -> None:
+    """Do nothing when no process works in a run's folder.
+
+    Raises:
+        UserError: one does, or may.
+    """
+    job = status(run)
+    if job.alive or job.process_alive:
+        raise UserError(
+            what=f"run {run.name!r} is {job.state}", where=str(run), fix="stop it, or wait until it has ended"
+        )
+
+
+def _all_but_best(run: Path) -> list[Removal]:
+    checkpoints = checkpoints_of(run)
+    # Without an evaluation the last checkpoint holds the only weights there are.
+    newest = {one.is_best: one for one in checkpoints if one.is_complete}
+    kept = newest.get(True, newest.get(False))
+    others = [checkpoint for checkpoint in checkpoints if checkpoint is not kept]
+    plan = [_removal(c.path, "weights" if c.is_best else "checkpoint to resume from", run) for c in others]
+    whole = [checkpoint.path for checkpoint in checkpoints]
+    leftovers = [path for path in (run / CHECKPOINTS).glob(f"{ASIDE}*") if path.is_dir() and path not in whole]
+    passed = [path for path in (run / CHECKPOINTS).glob(f"{LEFT}*") if path.is_dir()]
+    return [
+        *plan,
+        *(_removal(path, "unfinished checkpoint", run) for path in leftovers),
+        *(_removal(path, "checkpoint that a resume went past", run) for path in passed),
+    ]
+
+
+def _left_by_clean(runs: Path) -> list[Removal]:
+    """What a removal that was cut has left; a run that is alive may just be removing a checkpoint."""
+    found = [(path, path) for path in runs.glob(f"{REMOVING}*")]
+    for path in runs.glob(f"*/{CHECKPOINTS}/{REMOVING}*"):
+        run = path.parents[1]
+        job = status_or_none(run)
+        if not run.name.startswith(REMOVING) and (job is None or not (job.alive or job.process_alive)):
+            found.append((path, run))
+    return [_removal(path, "left by a removal that was cut", run) for path, run in found]
+
+
+def _removal(path: Path, what: str, run: Path) -> Removal:
+    return Removal(path=path, what=what, run=run, num_bytes=size_of(path) if path == run else freed_by(path))
+
+
+def _number(event: Event, name: str) -> float | None:
+    value = event.get(name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+class JobWatch:
+    """The same answers as `jobs.list` and `jobs.running`."""
+
+    def __init__(self) -> None:
+        self._ended: dict[Path, tuple[Print, Job]] = {}
+
+    def jobs_of(self, project: Project, *, kind: str | None = None) -> list[Job]:
+        """The jobs of a project, the newest first; see `jobs.list`."""
+        found = (self._status(folder) for folder in job_folders(project))
+        return newest_first(job for job in found if job is not None and kind in (None, job.kind))
+
+    def running(self, output: Path) -> list[Job]:
+        """The jobs that have not ended, of all projects below `output`; see `jobs.running`."""
+        folders = sorted(output.iterdir()) if output.is_dir() else []
+        projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
+        return [job for project in projects for job in self.jobs_of(project) if job.alive]
+
+    def _status(self, folder: Path) -> Job | None:
+        now = _print(folder)
+        known = self._ended.get(folder)
+        if known is not None and known[0] == now:
+            return known[1]
+        job = status_or_none(folder)
+        # A lost job may be one of another computer that has only been silent for a while.
+        if job is not None and not job.alive and not job.process_alive and job.state != "lost":
+            if len(self._ended) >= MAX_KEPT:
+                self._ended.clear()
+            self._ended[folder] = now, job
+        return job
+
+
+def _print(folder: Path) -> Print:
+    found = []
+    for name in (JOB_FILE, EVENTS_FILE):
+        try:
+            file = (folder / name).stat()
+        except OSError:
+            found.append((-1, 0))
+        else:
+            found.append((file.st_size, file.st_mtime_ns))
+    return tuple(found)

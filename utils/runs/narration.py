@@ -1,0 +1,131 @@
+"""Print a run as lines for users: its phase, progress, and what each switch was observed to do."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from utils.callbacks import Progresses
+from utils.switches import SWITCHES
+
+EVERY_S = 5.0
+"""Lines of the same kind come no closer."""
+RECENT = 30
+"""Steps whose pace says how long the rest will take."""
+
+
+def proof_lines(switches: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """One line for each switch that was seen to work, or that is off although it was requested.
+
+    Args:
+        switches: of an `optimizations` event; a switch reads on only after a step showed it.
+    """
+    lines = []
+    for switch in (switch for switch in SWITCHES if switch.short):
+        state = switches.get(switch.name, {})
+        if state.get("state") == "on":
+            lines.append(f"{switch.short} enabled: {state.get('summary') or state.get('observed')}")
+        elif state.get("reason"):
+            lines.append(f"{switch.short} off: {state['reason']}")
+        elif state and switch.place == "checkbox":
+            lines.append(f"{switch.short} off: not requested")
+    return lines
+
+
+class Narration:
+    """Lines of a run, from what it reports.
+
+    Args:
+        write: called with each line.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._phase = ""
+        self._next = 0.0
+        self._pace: deque[tuple[float, int]] = deque(maxlen=RECENT)
+        self._total, self._epochs = 0, 0
+
+    def joined(self, progress: Progresses | None) -> Progresses:
+        """What a run reports to: these lines, and a caller's own functions in place of the lines they stand for."""
+        given = progress or Progresses()
+        shows_steps = given.steps is None
+
+        def event(kind: str, fields: dict[str, Any]) -> None:
+            if given.events is not None:
+                given.events(kind, fields)
+            if kind != "step" or shows_steps:
+                self.event(kind, fields)
+
+        return Progresses(data=given.data or self.phase, steps=given.steps, events=event)
+
+    def phase(self, what: str, done: int, total: int | None) -> None:
+        """Work before training, now and then and at its end."""
+        now, line = time.monotonic(), _amount(what, done, total)
+        if (done != total and now < self._next) or line == self._phase:
+            return
+        self._phase, self._next = line, now + EVERY_S
+        self._write(line)
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """An event of the run's log; those that say nothing to a person who waits are skipped."""
+        if kind == "step":
+            self._step(fields)
+        elif kind == "optimizations":
+            for line in proof_lines(fields["switches"]):
+                self._write(line)
+        elif kind == "started":
+            self._started(fields)
+        elif kind == "eval":
+            best = ", the best so far" if fields["is_best"] else ""
+            self._write(f"evaluation after step {fields['step']}: loss {fields['loss']:.3f}{best}")
+            self._next = 0.0
+        elif kind == "speech_scores":
+            self._write(speech_line(fields))
+        elif kind in ("finished", "stopped"):
+            self._write(f"{kind} after step {fields['step']}")
+
+    def _started(self, fields: Mapping[str, Any]) -> None:
+        self._total, self._epochs, self._next = fields["total_steps"], fields["config"]["num_epochs"], 0.0
+        unused = len(fields["dropped"])
+        self._write(
+            f"training base {fields['base']} on {fields['device']}: {fields['clips']} clips, {fields['eval_clips']} "
+            f"for evaluation, {unused} not used; {self._epochs} epochs, up to step {self._total}"
+        )
+
+    def _step(self, fields: Mapping[str, Any]) -> None:
+        now, step = time.monotonic(), fields["step"]
+        self._pace.append((now, step))
+        if now < self._next and step != self._total:
+            return
+        self._next = now + EVERY_S
+        took = fields["step_s"] + fields["data_s"]
+        parts = [f"loss {fields['loss']:.3f}", f"{took:.2f} s a step"]
+        if took > 0:
+            parts.append(f"{fields['audio_s'] / took:.1f} s of audio a second")
+        (begun, first), left = self._pace[0], self._total - step
+        if step > first and left > 0:
+            parts.append(f"{duration((now - begun) / (step - first) * left)} left")
+        self._write(f"epoch {fields['epoch'] + 1} of {self._epochs}, step {step} of {self._total}: {', '.join(parts)}")
+
+
+def speech_line(fields: Mapping[str, Any]) -> str:
+    """What a `speech_scores` event says of the best checkpoint."""
+    if fields["reason"]:
+        return f"how the checkpoints speak was not measured: {fields['reason']}"
+    scores = ", ".join(f"step {one['step']} {one['score']:.2f}" for one in fields["scores"])
+    return f"best checkpoint: step {fields['best']}, it speaks best ({scores} of 3; {fields['texts']} texts)"
+
+
+def _amount(what: str, done: int, total: int | None) -> str:
+    name, unit = what.removesuffix(" (bytes)"), ""
+    if name != what:
+        done, total, unit = done // 10**6, total and total // 10**6, " MB"
+    return f"{name}: {done}{unit}" if total is None else f"{name}: {done} of {total}{unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"

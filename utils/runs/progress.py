@@ -1,0 +1,250 @@
+"""Progress of a job, its remaining time, and what its user should know, from its events alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from utils.runs.log import Event, number_of, series, tail
+from utils.runs.status import Job
+
+RECENT = 30
+"""Steps whose pace says how long the rest will take."""
+
+Points = list[tuple[float, float]]
+"""(step, loss), in rising order of steps."""
+
+MIN_EVALS_WITHOUT_GAIN = 3
+"""So many evaluations in a row above the lowest: one or two are noise."""
+MIN_RISES = 2
+"""So many evaluations in a row, each above the one before it, are a trend."""
+MIN_RISE = 0.01
+"""Share by which the evaluation loss must lie above its lowest for such a trend."""
+LOADING_SHARE = 0.10
+"""From this share of the time on, waiting for data is worth a change of settings."""
+MIN_TIMED, NUM_TIMED = 10, 50
+"""Steps whose time counts: fewer say nothing, older ones are not what happens now."""
+MAX_WARNINGS = 64
+"""Newest warnings that are counted."""
+
+
+class Tail(Protocol):
+    """Gives the last events of a kind, from a byte on, as `utils.runs.log.tail` does."""
+
+    def __call__(self, path: Path, count: int, *, kind: str, start: int = 0) -> list[Event]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a job is in what it does now."""
+
+    what: str
+    """What it does, such as "training" or "preparing clips"."""
+    done: int
+    total: int | None
+    """None when it cannot be known."""
+    epoch: int | None = None
+    """Epochs done, for training."""
+    epochs: int | None = None
+    """Epochs in all, for training."""
+    seconds_left: float | None = None
+    """Of this phase; None when too little was done to estimate it, or the job has ended."""
+
+    @property
+    def share(self) -> float | None:
+        """Between 0 and 1; None when the total is not known."""
+        return min(1.0, self.done / self.total) if self.total else None
+
+
+def progress_of(job: Job, tail: Tail = tail) -> Progress | None:
+    """How far a job is; None when it has not said anything yet.
+
+    Of a run that was resumed, only what its present process said counts while that lives: neither is its pace that of
+    the process before, nor the pause between them.
+
+    Args:
+        job: the job.
+        tail: who reads its log; whoever asks again and again has one that reads only what is new.
+    """
+    if job.alive:
+        tail = partial(tail, start=job.events_offset)
+    steps = tail(job.events, RECENT, kind="step") if job.kind == "train" else []
+    phases = tail(job.events, 1, kind="progress")
+    if steps and (not phases or _time(phases[-1]) <= _time(steps[-1])):
+        return _of_training(job, steps, tail)
+    if not phases:
+        return None
+    return _of_phase(job, tail)
+
+
+def _of_training(job: Job, steps: list[Event], tail: Tail) -> Progress:
+    started: Event = next(iter(tail(job.events, 1, kind="started")), {})
+    total, epoch, config = number_of(started, "total_steps"), number_of(steps[-1], "epoch"), started.get("config")
+    epochs = number_of(config, "num_epochs") if isinstance(config, dict) else None
+    return Progress(
+        what="training",
+        done=int(number_of(steps[-1], "step") or 0),
+        total=int(total) if total else None,
+        epoch=None if epoch is None else int(epoch),
+        epochs=None if epochs is None else int(epochs),
+        seconds_left=_left(steps, "step", total) if job.alive else None,
+    )
+
+
+def _of_phase(job: Job, tail: Tail) -> Progress:
+    phases = tail(job.events, RECENT, kind="progress")
+    last = phases[-1]
+    same = [event for event in phases if event.get("what") == last.get("what")]
+    total = number_of(last, "total")
+    return Progress(
+        what=str(last.get("what", "")),
+        done=int(number_of(last, "done") or 0),
+        total=int(total) if total else None,
+        seconds_left=_left(same, "done", total) if job.alive else None,
+    )
+
+
+def _left(events: list[Event], count: str, total: float | None) -> float | None:
+    """Seconds for the rest at the recent pace; evaluations and checkpoints between steps are part of the pace."""
+    counts = [found for event in events if (found := number_of(event, count)) is not None]
+    if total is None or len(counts) < 2:
+        return None
+    done, took = counts[-1] - counts[0], _time(events[-1]) - _time(events[0])
+    return (total - counts[-1]) * took / done if done > 0 and took > 0 else None
+
+
+def _time(event: Event) -> float:
+    """When it was written; 0 in a log of another make that does not say."""
+    return number_of(event, "time") or 0.0
+
+
+SENTENCES = {
+    "memorized": (
+        "Evaluation loss rises while training loss falls: the clips are learned by heart since step {step}. "
+        "Stop here and export the best checkpoint?"
+    ),
+    "memorized_ended": (
+        "Evaluation loss rose while training loss fell: the clips were learned by heart from step {step} on. "
+        "Fewer epochs or more clips help."
+    ),
+    "no_gain": "No gain since step {step}: stop here and export the best checkpoint?",
+    "no_gain_ended": "No gain since step {step}. Fewer epochs are enough.",
+    "loading": "Loading takes {percent} % of a step. More workers may help: --num-workers.",
+    "memory": "Out of memory: micro-batches have at most {clips} clips now. A lower --batch-size avoids the retries.",
+    "memory_eval": "Out of memory during evaluation. It takes {clips} clips at a time now: lower --eval-batch-size.",
+    "memory_checkpointing": "Out of memory with one clip in a micro-batch: --gradient-checkpointing is on now.",
+    "numbers": (
+        "Skipped steps: {times}, the last was step {step}. Their loss or gradient was not finite; they changed no "
+        "weights. If it goes on, lower --learning-rate."
+    ),
+}
+"""Every sentence by its name; the page translates them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One sentence about a run."""
+
+    name: str
+    """Key of `SENTENCES`."""
+    kind: Literal["hint", "warning"]
+    facts: Mapping[str, object]
+    """What the sentence's fields stand for."""
+
+    @property
+    def template(self) -> str:
+        """The sentence with names of facts in place of values."""
+        return SENTENCES[self.name]
+
+    @property
+    def sentence(self) -> str:
+        """In English."""
+        return self.template.format(**self.facts)
+
+
+def observe(
+    job: Job,
+    *,
+    steps: Mapping[str, Sequence[Any]] | None = None,
+    evaluations: Mapping[str, Sequence[Any]] | None = None,
+    tail: Tail = tail,
+) -> list[Observation]:
+    """What a training run's events show, the most urgent first; empty where nothing stands out.
+
+    Args:
+        job: the run.
+        steps, evaluations: curves with the columns `step` and `loss`, as `utils.runs.series` gives them; read from
+            the run's log when not given.
+        tail: who reads its log; see `utils.runs.progress.progress_of`.
+    """
+    trained = _points(steps or series(job.events, "step", ["loss"]))
+    evaluated = _points(evaluations or series(job.events, "eval", ["loss"]))
+    # Time and memory are those of the present process: an earlier one may have had another machine and other settings.
+    warnings = tail(job.events, MAX_WARNINGS, kind="warning", start=job.events_offset)
+    timed = tail(job.events, NUM_TIMED, kind="step", start=job.events_offset)
+    return [
+        *_memory([event for event in warnings if event.get("source") == "memory"]),
+        *_numbers([event for event in warnings if event.get("source") == "numbers" and "clips" in event]),
+        *_evaluation(trained, evaluated, is_alive=job.alive),
+        *_loading(timed),
+    ]
+
+
+def _points(columns: Mapping[str, Sequence[Any]]) -> Points:
+    pairs = zip(columns["step"], columns["loss"], strict=True)
+    return [(step, loss) for step, loss in pairs if step is not None and loss is not None]
+
+
+def _evaluation(trained: Points, evaluated: Points, *, is_alive: bool) -> Iterator[Observation]:
+    if not evaluated:
+        return
+    best = min(range(len(evaluated)), key=lambda number: evaluated[number][1])
+    step, lowest = evaluated[best]
+    after, ended = evaluated[best + 1 :], "" if is_alive else "_ended"
+    losses = [loss for _, loss in evaluated[-MIN_RISES - 1 :]]
+    is_rising = len(after) >= MIN_RISES and all(a < b for a, b in pairwise(losses))
+    if is_rising and losses[-1] > lowest * (1 + MIN_RISE) and _falls(trained, evaluated, best):
+        yield Observation(name=f"memorized{ended}", kind="warning", facts={"step": int(step)})
+    elif len(after) >= MIN_EVALS_WITHOUT_GAIN:
+        yield Observation(name=f"no_gain{ended}", kind="hint", facts={"step": int(step)})
+
+
+def _falls(trained: Points, evaluated: Points, best: int) -> bool:
+    """Whether the mean training loss before the last evaluation is below that before the best one."""
+    means = []
+    for last in (best, len(evaluated) - 1):
+        begin = evaluated[last - 1][0] if last else 0
+        losses = [loss for step, loss in trained if begin < step <= evaluated[last][0]]
+        means.append(sum(losses) / len(losses) if losses else None)
+    earlier, later = means
+    return earlier is not None and later is not None and later < earlier
+
+
+def _loading(timed: list[Event]) -> Iterator[Observation]:
+    # The first step of a process waits for its loaders to begin, which happens once.
+    timed = timed if len(timed) == NUM_TIMED else timed[1:]
+    data, rest = (sum(number_of(event, name) or 0.0 for event in timed) for name in ("data_s", "step_s"))
+    if len(timed) < MIN_TIMED or data + rest <= 0 or data / (data + rest) < LOADING_SHARE:
+        return
+    yield Observation(name="loading", kind="hint", facts={"percent": round(100 * data / (data + rest))})
+
+
+def _memory(warnings: list[Event]) -> Iterator[Observation]:
+    pieces = [clips for event in warnings if (clips := number_of(event, "micro_batch"))]
+    if any(event.get("gradient_checkpointing") is True for event in warnings):
+        yield Observation(name="memory_checkpointing", kind="warning", facts={})
+    elif pieces:
+        yield Observation(name="memory", kind="warning", facts={"clips": int(pieces[-1])})
+    evaluations = [clips for event in warnings if (clips := number_of(event, "eval_batch"))]
+    if evaluations:
+        yield Observation(name="memory_eval", kind="warning", facts={"clips": int(evaluations[-1])})
+
+
+def _numbers(warnings: list[Event]) -> Iterator[Observation]:
+    if not warnings:
+        return
+    times = f"{MAX_WARNINGS} or more" if len(warnings) == MAX_WARNINGS else str(len(warnings))
+    facts = {"times": times, "step": int(number_of(warnings[-1], "step") or 0)}
+    yield Observation(name="numbers", kind="warning", facts=facts)

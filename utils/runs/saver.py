@@ -1,0 +1,244 @@
+"""Asynchronous checkpoints: the state is copied, and a thread writes the copy while training continues.
+
+The data is as safe as when training waits: a checkpoint counts only once it is whole and synced, and until then the one
+before it does. Where memory has no room for a copy, and for the last save of a run, training waits.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from utils.hardware import memory
+from utils.project.disk import size_of
+from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, num_bytes
+from utils.runs.log import RunLog
+
+MEMORY_SHARE = 0.7
+"""A copy may take this share of the memory that is free."""
+RETRY_S = 60.0
+"""A save that failed is tried again after this time, when no other one comes first."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All that one checkpoint holds."""
+
+    step: int
+    files: Mapping[str, Tensors]
+    """Tensors by file; see `files_of`."""
+    state: dict[str, Any]
+    best_loss: float | None
+    """Evaluation loss of these weights when they are the best so far."""
+    parts: Path | None = None
+    """Moments that all processes have written, where weights are sharded among them."""
+    is_copy: bool = False
+    """Whether the tensors are in memory of their own, which training does not change."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What its tensors take in memory; parts are on the disk already."""
+        return sum(map(num_bytes, self.files.values()))
+
+    @property
+    def disk_bytes(self) -> int:
+        """What a checkpoint of it takes on the disk, but for small files."""
+        return self.memory_bytes + (size_of(self.parts) if self.parts else 0)
+
+    def copied(self) -> "Snapshot":
+        """The same in memory of its own, on the CPU."""
+        if self.is_copy:
+            return self
+        files = {
+            file: {
+                name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+                for name, tensor in tensors.items()
+            }
+            for file, tensors in self.files.items()
+        }
+        return replace(self, files=files, is_copy=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a save."""
+
+    step: int
+    best_loss: float | None
+    """As in `Snapshot`."""
+    last: Path | None
+    best: Path | None
+    error: Exception | None
+    save_s: float
+    waited_s: float
+    """How long training stood still for it."""
+    num_bytes: int
+
+
+class Saver:
+    """Writes the checkpoints of a run, one at a time; a save that fails is reported, and training goes on.
+
+    Args:
+        checkpoints: where.
+        run_log: receives each.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, run_log: RunLog) -> None:
+        self._checkpoints = checkpoints
+        self._log = run_log
+        self._thread: threading.Thread | None = None
+        self._outcomes: list[Outcome] = []
+        self._tried = time.monotonic()
+        self.failure: NotSaved | None = None
+        """Why the newest save failed; None when it did not."""
+        self.saved_step: int | None = None
+        """Step of the newest checkpoint."""
+        self.best_loss = float("inf")
+        """Evaluation loss of the best weights on disk."""
+        self.waited_s = 0.0
+        """How long training stood still for saving, in all."""
+        self.save_s = 0.0
+        """How long saving took in all, most of it beside training."""
+
+    @property
+    def minutes_since(self) -> float:
+        """Since the newest save was begun, or the run."""
+        return (time.monotonic() - self._tried) / 60
+
+    @property
+    def wants_retry(self) -> bool:
+        """Whether the newest save failed some time ago; not while another one is under way or its outcome unknown."""
+        is_settled = not self._outcomes and (self._thread is None or not self._thread.is_alive())
+        return self.failure is not None and is_settled and time.monotonic() - self._tried > RETRY_S
+
+    def save(self, snapshot: Snapshot, *, wait: bool = False, begun: float | None = None) -> None:
+        """Write a checkpoint.
+
+        Args:
+            snapshot: live tensors are copied before this returns, unless it waits.
+            wait: return when it is written.
+            begun: when training began to wait for it, by `time.perf_counter`; now when not given.
+        """
+        begun = time.perf_counter() if begun is None else begun
+        self.join()
+        self._tried = time.monotonic()
+        if wait or not (snapshot.is_copy or snapshot.memory_bytes <= MEMORY_SHARE * memory().available_bytes):
+            self._write(snapshot, begun, None)
+        else:
+            copy = snapshot.copied()
+            # A daemon: a second request to stop ends the process at once, whatever is half-written.
+            arguments = (copy, begun, time.perf_counter() - begun)
+            self._thread = threading.Thread(target=self._write, args=arguments, name="save", daemon=True)
+            self._thread.start()
+        self.waited_s += time.perf_counter() - begun
+
+    def fail(self, step: int, error: NotSaved, *, begun: float) -> None:
+        """Report a save that failed before there was something to write.
+
+        Args:
+            step: of the checkpoint.
+            error: why.
+            begun: when training began to wait for it, by `time.perf_counter`.
+        """
+        self.join()
+        self._tried = time.monotonic()
+        took_s = time.perf_counter() - begun
+        self.waited_s += took_s
+        self._outcomes.append(
+            Outcome(
+                step=step,
+                best_loss=None,
+                last=None,
+                best=None,
+                error=error,
+                save_s=took_s,
+                waited_s=took_s,
+                num_bytes=0,
+            )
+        )
+
+    def join(self) -> None:
+        """Wait for what is being written; its outcome is reported by `poll`."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def poll(self) -> list[Path]:
+        """Tell what came of saves since the last call.
+
+        Returns:
+            The new checkpoints to resume from.
+        """
+        saved = []
+        while self._outcomes:
+            outcome = self._outcomes.pop(0)
+            self.save_s += outcome.save_s
+            if outcome.last is not None:
+                saved.append(outcome.last)
+            self._report(outcome)
+            if outcome.error is not None and not isinstance(outcome.error, NotSaved):
+                raise outcome.error
+        return saved
+
+    def finish(self) -> list[Path]:
+        """Wait for what is being written; then as `poll`."""
+        begun = time.perf_counter()
+        self.join()
+        self.waited_s += time.perf_counter() - begun
+        return self.poll()
+
+    def _write(self, snapshot: Snapshot, begun: float, waited_s: float | None) -> None:
+        """Runs beside training: touches nothing of this object but the list of outcomes."""
+        last, best, error = None, None, None
+        size = snapshot.disk_bytes
+        try:
+            last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state, parts=snapshot.parts)
+            if snapshot.best_loss is not None:
+                best = self._checkpoints.link_best(last)
+        except Exception as fault:  # noqa: BLE001 - raised by poll, in the thread of training
+            error = fault
+        save_s = time.perf_counter() - begun
+        self._outcomes.append(
+            Outcome(
+                step=snapshot.step,
+                best_loss=snapshot.best_loss,
+                last=last,
+                best=best,
+                error=error,
+                save_s=save_s,
+                waited_s=save_s if waited_s is None else waited_s,
+                num_bytes=size,
+            )
+        )
+
+    def _report(self, outcome: Outcome) -> None:
+        step = outcome.step
+        times = {"save_s": outcome.save_s, "waited_s": outcome.waited_s, "bytes": outcome.num_bytes}
+        if outcome.last is not None:
+            self._log.write("checkpoint", step=step, path=str(outcome.last), what="last", **times)
+            self.saved_step = step
+        if outcome.best is not None:
+            assert outcome.best_loss is not None
+            self._log.write("checkpoint", step=step, path=str(outcome.best), what="best")
+            self.best_loss = outcome.best_loss
+        before = self.failure
+        self.failure = outcome.error if isinstance(outcome.error, NotSaved) else None
+        if self.failure is not None and before is None:
+            kept = f"of step {self.saved_step} is kept" if self.saved_step is not None else "does not exist"
+            self._log.warn(
+                f"{self.failure.what.rstrip()}; the newest checkpoint {kept}. Training goes on and saves again as soon "
+                f"as it can: {self.failure.fix}",
+                source=self.failure.source,
+                step=step,
+                saved_step=self.saved_step,
+            )
+        elif before is not None and self.failure is None:
+            message = f"saving works again: step {step} is saved"
+            self._log.warn(message, source=before.source, step=step, saved_step=step)
