@@ -148,7 +148,7 @@ def _start_from(project: Project, values: Values) -> str:
     Raises:
         UserError: something else, or a model that is not there.
     """
-    chosen = values["train.start_from"] or ""
+    chosen = values.get("train.start_from") or ""
     if chosen == "":
         return checked_base(project, values["project.base"] or chosen_base(project))
     ref = ModelRef.parse(str(chosen))
