@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import profiler_legacy
 from torch.autograd.graph import saved_tensors_hooks
-from torch.autograd.profiler_util import EventList, FunctionEvent
+from torch.autograd.profiler_util import FunctionEvent
 from torch.nn.attention import current_flash_attention_impl
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -95,6 +95,14 @@ class StepRecord:
     """Times in that step that Inductor went without CUDA graphs although they were asked for."""
 
 
+@dataclass(eq=False)
+class Operation:
+    """A recorded operation and the one that it is a part of; the part of torch's `FunctionEvent` that is read here."""
+
+    name: str
+    cpu_parent: "Operation | None"
+
+
 @dataclass(kw_only=True)
 class _Seen:
     """What the hooks saw while the micro-batch ran."""
@@ -139,9 +147,9 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
 
 
 @contextmanager
-def _operations(device: torch.device) -> Iterator[list[FunctionEvent]]:
+def _operations(device: torch.device) -> Iterator[list[Operation | FunctionEvent]]:
     """The operations that ran on `device`'s behalf; the list is filled when the block ends."""
-    events: list[FunctionEvent] = []
+    events: list[Operation | FunctionEvent] = []
     if device.type == "cpu":
         # Without Kineto: that asks CUDA for GPUs, and prints an error where there is no driver.
         profiler_legacy._enable_profiler_legacy(profiler_legacy.profile().config())
@@ -150,32 +158,32 @@ def _operations(device: torch.device) -> Iterator[list[FunctionEvent]]:
             yield events
         finally:
             records = profiler_legacy._disable_profiler_legacy()
-        operations = EventList(profiler_legacy._parse_legacy_records([_paired(thread) for thread in records]))
-        operations._build_tree()
-        events.extend(operations)
+        for thread in records:
+            events.extend(_nested(thread))
     else:
         with profile(activities=[ProfilerActivity.CPU], acc_events=True) as watched:
             yield events
         events.extend(watched.events())
 
 
-def _paired(records: list[Any]) -> list[Any]:
-    """A thread's records without ends of what began before or in another thread, such as DDP's exchanges of gradients.
+def _nested(records: list[Any]) -> Iterator[Operation]:
+    """A thread's operations, each with the innermost one that was open when it began.
 
-    Torch's own reader of these records takes such an end for a fault of its own.
+    Torch's own reader of these records also takes times and memory, which takes longer than the step of a small model,
+    and fails on ends of what began in another thread, such as DDP's exchanges of gradients.
     """
-    open_ranges: set[tuple[int, int]] = set()
-    kept = []
+    open_operations: dict[tuple[int, int], Operation] = {}
+    before = ""
     for record in records:
-        key = record.handle(), record.node_id()
-        if record.kind() == "push":
-            open_ranges.add(key)
-        elif record.kind() == "pop":
-            if key not in open_ranges:
-                continue
-            open_ranges.remove(key)
-        kept.append(record)
-    return kept
+        key, kind = (record.handle(), record.node_id()), record.kind()
+        name = record.name() if kind == "push" else ""
+        # The dispatcher records some operations twice in a row.
+        if kind == "push" and name != before:
+            open_operations[key] = Operation(name, next(reversed(open_operations.values()), None))
+            yield open_operations[key]
+        elif kind == "pop":
+            open_operations.pop(key, None)
+        before = name
 
 
 def _attach(gpt: XttsGpt, record: StepRecord, seen: _Seen) -> list[RemovableHandle]:
@@ -256,7 +264,7 @@ def kernel_of(operation: str) -> str | None:
     return IMPLEMENTATIONS.get(active, active) if active and kernel in REPLACED else kernel
 
 
-def count_kernels(events: Iterable[FunctionEvent], record: StepRecord) -> None:
+def count_kernels(events: Iterable[Operation | FunctionEvent], record: StepRecord) -> None:
     """Attention kernels of the blocks, pass by pass, and of all else."""
     events = list(events)
     passes: dict[int, Counter[str]] = {id(event): Counter() for event in events if event.name == _BLOCK}
@@ -283,12 +291,12 @@ def count_kernels(events: Iterable[FunctionEvent], record: StepRecord) -> None:
     record.kernels = sum(passes.values(), Counter())
 
 
-def _block_of(event: FunctionEvent) -> int | None:
+def _block_of(event: Operation | FunctionEvent) -> int | None:
     """The pass of a block that an operation is a part of."""
     return next((id(outer) for outer in _ancestors(event) if outer.name == _BLOCK), None)
 
 
-def _ancestors(event: FunctionEvent) -> Iterator[FunctionEvent]:
+def _ancestors(event: Operation | FunctionEvent) -> Iterator[Operation | FunctionEvent]:
     """The operations that an operation is a part of, the innermost first."""
     outer = event.cpu_parent
     while outer is not None:
