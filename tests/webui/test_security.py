@@ -338,7 +338,7 @@ STRANGE = [None, True, -1, 1e308, float("nan"), [], [["x"]], {"path": "/etc/pass
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, *STRANGE], ids=repr)
-def test_every_endpoint_answers_hostile_values_with_a_fault_for_people(tmp_path, value):
+def test_every_endpoint_answers_hostile_values_with_a_fault_for_people(tmp_path, value, started):
     """Private ones as well: that a browser's page does not show an endpoint does not keep anyone from calling it."""
     output = tmp_path / "output"
     (output / "anna" / "dataset").mkdir(parents=True)
