@@ -100,6 +100,10 @@ bench-all: $(RUNTIME) ## quality of the switches, and the grid by batch size, th
 	$(BIN)/python -m benchmarks.grid $(ARGS)
 	$(BIN)/python -m benchmarks.preflight_error
 
+.PHONY: gpu-check
+gpu-check: $(RUNTIME) ## check every CUDA path in ten minutes; report in gpu-check/ (ARGS="--pretend-gb 8" plays a small card)
+	$(BIN)/python -m benchmarks.gpu_check $(ARGS)
+
 .PHONY: bench-gpu
 bench-gpu: $(RUNTIME) ## the same on a CUDA GPU: the whole table of docs/performance.md
 	$(BIN)/python -m benchmarks.train_step --size full --device cuda

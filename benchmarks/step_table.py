@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks.limits import UPDATE_BYTES, Limits, num_parameters
 from utils.performance_utils import useful_flops
+from utils.switches import missed
 from utils.training.measure import Measurement
 
 NAME_WIDTH = 32
@@ -154,5 +155,5 @@ def _rate(result: Result, clock: str) -> float:
 def _off(result: Result) -> str:
     """Names of the switches that were asked for and did not take effect."""
     switches = result.good[0].switches if result.good else {}
-    off = [name for name, state in switches.items() if state["reason"]]
+    off = missed(switches)
     return f"   off: {', '.join(off)}" if off else ""

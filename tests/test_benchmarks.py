@@ -115,10 +115,10 @@ def test_each_time_is_that_of_its_least_disturbed_round_and_faults_are_shown() -
 
 
 def test_a_switch_that_was_off_is_named_in_its_row() -> None:
-    switches = {"eight_bit_optimizer": {"reason": "nothing to move"}, "sdpa": {"reason": None}}
+    switches = {"lora": {"asked": 8, "reason": "no room"}, "sdpa": {"asked": True, "reason": None}}
     table = make_table("cpu", Result(name="ours", rounds=[measured(seconds=1.0, cpu_s=1.0, switches=switches)]))
-    assert table.text().splitlines()[1].endswith("off: eight_bit_optimizer")
-    assert "ours   off: eight_bit_optimizer |" in table.markdown()
+    assert table.text().splitlines()[1].endswith("off: lora")
+    assert "ours   off: lora |" in table.markdown()
     assert not any("8-bit" in result.name for result in cells_of("cpu"))
     assert [result.name for result in cells_of("cuda")] == list(CELLS)
 

@@ -16,10 +16,11 @@ from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware import TORCH_ENVIRONMENT
+from utils.inference.speaker import Speaker
 from utils.jobs.device import Claim, wanted_device
 from utils.performance_utils import device as device_module
 from utils.performance_utils.device import check_allocator, settle_device
-from utils.performance_utils.shortage import memory_errors
+from utils.performance_utils.memory import memory_errors
 from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.runs.record import JobRecord, read_record, write_record
@@ -28,6 +29,7 @@ from utils.training.launch import num_processes
 from utils.training.optimizer.precision import choose_precision, faster_precision
 from utils.training.run import fine_tune
 
+ROOT = Path(__file__).parents[1]
 OLD_DRIVER = {"SystemGetDriverVersion": "550.54.14", "SystemGetCudaDriverVersion_v2": 12_040}
 NO_DRIVER = {"Init": pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)}
 
@@ -145,6 +147,13 @@ def test_a_run_in_fp32_names_the_precision_that_is_recommended(capability, faste
     assert not faster_precision("bf16", cuda) and not faster_precision("fp32", torch.device("cpu"))
 
 
+def test_a_speaker_computes_on_the_cpu_where_the_gpu_has_no_kernels(machine) -> None:
+    machine(cuda=True, DeviceGetCudaComputeCapability=(6, 1))
+    assert Speaker("tiny")._synthesizer.device.type == "cpu"
+    with pytest.raises(UserError, match=r"device cuda was requested, but PyTorch .* has no kernels"):
+        Speaker("tiny", device="cuda")
+
+
 def test_expandable_segments_are_the_default_and_off_where_the_driver_has_none(monkeypatch) -> None:
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", TORCH_ENVIRONMENT["PYTORCH_ALLOC_CONF"])
     segments = ["expandable_segments:True"]
@@ -198,3 +207,20 @@ def test_preflights_peak_includes_the_largest_batch(monkeypatch: pytest.MonkeyPa
     setup = SimpleNamespace(trainer=trainer, optimizations=optimizations, loaders=loaders)
     seen = measure_module._measured(setup, 1, warmup=1, steps=1)
     assert seen.peak_bytes == 900
+
+
+def test_the_table_of_the_docs_names_every_machine() -> None:
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and " | " in line]
+    for words in (
+        "no driver",
+        "driver below 580",
+        "full",
+        "another run",
+        "hidden",
+        "6.1",
+        "7.5",
+        "8.6",
+        "hides every GPU",
+    ):
+        assert any(words in row for row in rows), words

@@ -5,7 +5,7 @@ no torch. A new switch is a field of `utils.config.TrainConfig`, an entry here, 
 docs/training-optimizations.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -181,6 +181,14 @@ SWITCHES = (
     Switch(field="", name="tf32", label="TF32 matrix products", short="TF32"),
     Switch(field="", name="loader", label="Data loading"),
 )
+
+
+def missed(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Names of the switches of an `optimizations` event that were requested and are off."""
+    defaults = {switch.name: switch.off for switch in SWITCHES}
+    return [name for name, state in states.items() if state["reason"] and state["asked"] != defaults[name]]
+
+
 CHECKBOXES = tuple(switch for switch in SWITCHES if switch.place == "checkbox")
 FAST = {"sdpa": True, "mixed_precision": "auto"}
 """What costs nothing: most combinations that preflight measures share it."""

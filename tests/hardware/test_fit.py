@@ -9,8 +9,7 @@ import pytest
 
 from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
-from utils.hardware import Memory
-from utils.hardware.fit import memory_fit
+from utils.hardware import Memory, memory_fit
 from utils.hardware.holders import largest_processes, process_name, process_names
 
 

@@ -12,7 +12,7 @@ MESSAGES = [
     ("libcublasLt.so.13: cannot open shared object file: No such file or directory", "requirements.lock"),
     ("libcudnn.so.9: cannot open shared object file: No such file or directory", "pip install nvidia-cudnn-cu13==9.*"),
     ("Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1}", "pip install nvidia-cudnn-cu13==9.*"),
-    ("Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops", "pip install --upgrade ctranslate2"),
+    ("Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops", "pip install -U ctranslate2"),
     ('[WinError 126] Error loading "C:\\torch\\lib\\cudnn64_9.dll"', "pip install nvidia-cudnn-cu13==9.*"),
 ]
 

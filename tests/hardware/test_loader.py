@@ -22,7 +22,7 @@ def usual_temporary_folder(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "workers", "prefetch", "why"),
     [
-        ({"device": "cpu"}, 0, None, "the cores that load would be missing where they compute"),
+        ({"device": "cpu"}, 0, None, "a step takes far longer than loading"),
         ({"device": "cuda"}, 4, 2, "10000 clips, which stay in memory once read"),
         ({"device": "cuda:1", "num_clips": 50}, 2, 2, "50 clips"),
         ({"device": "cuda", "dataset_bytes": 40 * GB}, 8, 4, "come from the disk each time"),

@@ -82,7 +82,7 @@ def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypat
         assert "CUDA_VISIBLE_DEVICES" in found.problems[0]
     else:
         assert machine.gpu == planned and found == recommend("production", replace(machine, gpu=planned))
-        assert f"{planned.total_bytes / GIB:.0f} GiB" in found.reasons[0]
+        assert f"{planned.total_bytes / GIB:.0f} GB" in found.reasons[0]
 
 
 def test_a_gpu_beside_one_that_cannot_train_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

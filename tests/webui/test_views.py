@@ -14,7 +14,7 @@ from webui import text
 from webui.monitor import MachineSample, Monitor
 from webui.views import gpu, parts, run
 
-GB = 1_000_000_000
+GB = 1 << 30
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -122,7 +122,7 @@ def test_the_memory_plot_marks_peak_and_limit():
     now = monitor.now()
     plot = gpu.history(monitor)
     total = now.gpus[0].total_bytes if now.gpus else now.memory.total_bytes
-    assert ": limit" in plot and "peak" in plot and f"{total / 1e9:.2f}"[:-1] in plot
+    assert ": limit" in plot and "peak" in plot and f"{total / GB:.2f}"[:-1] in plot
     if not now.gpus:
         assert now.holders and now.holders[0].num_bytes >= now.holders[-1].num_bytes > 0
 

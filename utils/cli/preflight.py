@@ -14,7 +14,7 @@ from utils.errors import UserError
 from utils.project.advice import train_command
 from utils.project.measured_switches import MeasuredRow, MeasuredSwitches
 from utils.project.paths import Project
-from utils.switches import MEASURED
+from utils.switches import MEASURED, missed
 
 if TYPE_CHECKING:
     from utils.training.preflight import Row
@@ -72,7 +72,7 @@ def _kept(row: "Row") -> MeasuredRow:
         audio_per_second=seen.audio_per_second,
         peak_bytes=seen.peak_bytes,
         hours=row.hours,
-        off=tuple(name for name, state in seen.switches.items() if state["reason"]),
+        off=tuple(missed(seen.switches)),
     )
 
 

@@ -1,7 +1,7 @@
 """Estimate the memory of a training step from stated bytes a parameter and a position.
 
 Bytes a parameter: 4 weight (float32), and for those that are trained 4 gradient and 8 Adam moments (2 with 8-bit Adam).
-For XTTS v2's 441.0 million that is 16 bytes, 7.06 GB. Mixed precision keeps 2 more: the half-precision copies of the
+For XTTS v2's 441.0 million that is 16 bytes, 6.57 GB. Mixed precision keeps 2 more: the half-precision copies of the
 weights that the backward pass needs again. With checkpointing those of one block at a time are enough. LoRA in half
 precision on a GPU holds frozen weights in 2 bytes, and their float32 values in the machine's memory.
 
@@ -14,17 +14,18 @@ products and of attention: 24 D with it, in float32 44 D. Explicit attention add
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-from utils.config import CODE_SAMPLES, Checkpointing, Precision
+from utils.config import CODE_SAMPLES, TrainConfig
 
-GB = 1_000_000_000
+GIB = 1 << 30
+"""Memory is shown as it is sold: a GB is 2^30 bytes, and a card of 12 GB reads 12 GB."""
 
 NUM_LATENTS = 32
 """Conditioning latents before each clip's text (as `utils.model.shapes`, which loads torch)."""
 CONDITIONING_FRAMES = 517
 """Mel frames of the longest conditioning crop: 6 s at hop 256."""
-CONDITIONING_BLOCKS = 6
+ENCODER_BLOCKS = 6
+"""Of the conditioning encoder."""
 HALF_BLOCK, FULL_BLOCK = 36, 64
 """Bytes a position, a block and a unit of width that the backward pass reads again; see above."""
 HALF_SELECTED, FULL_SELECTED = 24, 44
@@ -35,6 +36,10 @@ CUDA_OVERHEAD = 1_000_000_000
 """CUDA context, cuBLAS and cuDNN workspaces, allocator rounding: a round figure, to be on the safe side."""
 CPU_OVERHEAD = 1_500_000_000
 """Python, torch and the libraries of a process that trains on the CPU: likewise."""
+TEXT_TOKENS = 120
+"""Of the longest clip; 11.6 s of speech are about 170 letters."""
+MAX_AUDIO_LENGTH = 255_995
+"""Longest clip where nothing else is known, in samples at 22 050 Hz."""
 LORA_SHARE = 0.04
 """Trained parameters of LoRA as a share of the model's: rank 32 on all four projections of each block is 0.036."""
 
@@ -85,38 +90,6 @@ def model_size(*, width: int, layers: int, heads: int, text_rows: int, audio_row
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """The settings that memory depends on."""
-
-    device: Literal["cpu", "cuda"]
-    batch_size: int
-    gradient_checkpointing: Checkpointing = "none"
-    sdpa: bool = True
-    mixed_precision: Precision = "fp32"
-    eight_bit_optimizer: bool = False
-    lora: bool = False
-    freeze_conditioning: bool = False
-    max_audio_length: int = 255_995
-    """Longest clip, in samples at 22 050 Hz: memory must hold a batch of these."""
-    text_tokens: int = 120
-    """Text of such a clip; 11.6 s of speech are about 170 letters."""
-
-    @property
-    def is_half(self) -> bool:
-        return self.mixed_precision != "fp32"
-
-    @property
-    def has_half_weights(self) -> bool:
-        """Whether frozen weights are held in half precision; see `utils.model.lora.halve_frozen`."""
-        return self.lora and self.is_half and self.device == "cuda"
-
-    @property
-    def positions(self) -> int:
-        """Longest row: latents, START and text, start, codes and stops."""
-        return NUM_LATENTS + 1 + self.text_tokens + self.max_audio_length // CODE_SAMPLES + 5
-
-
-@dataclass(frozen=True, kw_only=True)
 class MemoryEstimate:
     """Bytes on the device that trains, by what they hold."""
 
@@ -133,64 +106,54 @@ class MemoryEstimate:
     @property
     def total(self) -> int:
         """All of them but `host`."""
-        return self.weights + self.gradients + self.optimizer + self.copies + self.activations + self.overhead
+        return sum(vars(self).values()) - self.host
 
     def __str__(self) -> str:
-        parts = [f"{name} {value / GB:.1f}" for name, value in vars(self).items() if value and name != "host"]
-        return f"about {self.total / GB:.1f} GB by calculation ({', '.join(parts)})"
+        parts = [f"{name} {value / GIB:.1f}" for name, value in vars(self).items() if value and name != "host"]
+        return f"about {self.total / GIB:.1f} GB by calculation ({', '.join(parts)})"
 
 
-def estimate(step: Step, model: ModelSize = XTTS_V2) -> MemoryEstimate:
-    """Memory of a training step on a batch of the longest clips."""
-    trained = _trained(step, model)
-    # Tables that are looked up stay in float32.
-    products = model.num_parameters - (model.text_rows + model.audio_rows) * model.width
-    halved = products if step.has_half_weights else 0
-    weights = 4 * (model.num_parameters + (trained if step.lora else 0)) - 2 * halved
+def estimate(
+    config: TrainConfig, model: ModelSize = XTTS_V2, *, device: str, max_audio_length: int = MAX_AUDIO_LENGTH
+) -> MemoryEstimate:
+    """Memory of a training step on a batch of the longest clips.
+
+    Args:
+        config: the settings of the run.
+        model: sizes of the base.
+        device: cpu or cuda, where it trains.
+        max_audio_length: longest clip where the settings leave it open, in samples at 22 050 Hz.
+    """
+    is_half, checkpointing, width = config.mixed_precision != "fp32", config.gradient_checkpointing, model.width
+    on_gpu, num_codes = device == "cuda", (config.max_audio_length or max_audio_length) // CODE_SAMPLES
+    # Longest row: latents, START and text, start, codes and stops.
+    positions = NUM_LATENTS + 1 + TEXT_TOKENS + num_codes + 5
+    trained = model.num_parameters - (model.num_conditioning if config.freeze_conditioning else 0)
+    halved = added = 0
+    if config.lora_rank:
+        trained = added = round(LORA_SHARE * model.num_parameters)
+        # Tables that are looked up stay in float32; see `utils.model.lora.halve_frozen`.
+        halved = model.num_parameters - (model.text_rows + model.audio_rows) * width if is_half and on_gpu else 0
+    copied = 0 if halved or not is_half else model.num_parameters
+
+    whole = (HALF_BLOCK if is_half else FULL_BLOCK) * width * positions
+    if not config.sdpa:
+        whole += (6 if is_half else 4) * model.heads * positions**2
+    elif is_half and not on_gpu:
+        whole += 2 * model.heads * positions**2
+    selected = (HALF_SELECTED if is_half else FULL_SELECTED) * width * positions
+    kept = {"none": whole, "selective": selected, "full": RESIDUAL * width * positions}[checkpointing]
+    logits = LOGIT_BYTES * (TEXT_TOKENS * model.text_rows + num_codes * model.audio_rows)
+    encoder = (18 if is_half else 28) * width * CONDITIONING_FRAMES * (2 if checkpointing == "full" else ENCODER_BLOCKS)
+    # While one block is recomputed it is there in full. A frozen encoder is run without keeping anything.
+    clip = model.layers * kept + (whole if checkpointing != "none" else 0) + logits
+    clip += 0 if config.freeze_conditioning else encoder
     return MemoryEstimate(
-        weights=weights,
+        weights=4 * (model.num_parameters + added) - 2 * halved,
         gradients=4 * trained,
-        optimizer=trained * (2 if step.eight_bit_optimizer else 8),
-        copies=_copies(step, model),
-        activations=step.batch_size * activations(step, model),
-        overhead=CUDA_OVERHEAD if step.device == "cuda" else CPU_OVERHEAD,
+        optimizer=trained * (2 if config.eight_bit_optimizer else 8),
+        copies=2 * (copied if checkpointing == "none" else copied // model.layers),
+        activations=config.batch_size * clip,
+        overhead=CUDA_OVERHEAD if on_gpu else CPU_OVERHEAD,
         host=4 * halved,
     )
-
-
-def activations(step: Step, model: ModelSize = XTTS_V2) -> int:
-    """Bytes that the backward pass needs of one clip of the longest kind."""
-    whole = (HALF_BLOCK if step.is_half else FULL_BLOCK) * model.width * step.positions
-    if not step.sdpa:
-        whole += (6 if step.is_half else 4) * model.heads * step.positions**2
-    elif step.is_half and step.device == "cpu":
-        whole += 2 * model.heads * step.positions**2
-    selected = (HALF_SELECTED if step.is_half else FULL_SELECTED) * model.width * step.positions
-    kept = {"none": whole, "selective": selected, "full": RESIDUAL * model.width * step.positions}
-    # While one block is recomputed it is there in full.
-    blocks = model.layers * kept[step.gradient_checkpointing] + (whole if step.gradient_checkpointing != "none" else 0)
-    num_codes = step.max_audio_length // CODE_SAMPLES
-    logits = LOGIT_BYTES * (step.text_tokens * model.text_rows + num_codes * model.audio_rows)
-    return blocks + logits + _conditioning(step, model)
-
-
-def _copies(step: Step, model: ModelSize) -> int:
-    """Half-precision copies of the weights; see above."""
-    if not step.is_half or step.has_half_weights:
-        return 0
-    of_one_block = step.gradient_checkpointing != "none"
-    return 2 * (model.num_parameters // model.layers if of_one_block else model.num_parameters)
-
-
-def _conditioning(step: Step, model: ModelSize) -> int:
-    """Mel frames through the conditioning encoder; a frozen one is run without keeping anything."""
-    if step.freeze_conditioning:
-        return 0
-    block = (18 if step.is_half else 28) * model.width * CONDITIONING_FRAMES
-    return block * (2 if step.gradient_checkpointing == "full" else CONDITIONING_BLOCKS)
-
-
-def _trained(step: Step, model: ModelSize) -> int:
-    if step.lora:
-        return round(LORA_SHARE * model.num_parameters)
-    return model.num_parameters - (model.num_conditioning if step.freeze_conditioning else 0)

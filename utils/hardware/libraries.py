@@ -40,13 +40,13 @@ def _fix(library: str, major: int) -> str:
     cuda = torch_build().cuda
     if library == "cudnn":
         if major < 9:
-            return "run: pip install --upgrade ctranslate2 faster-whisper, as older versions need cuDNN 8"
+            return "run: pip install -U ctranslate2 faster-whisper, as older versions need cuDNN 8"
         generation = cuda[0] if cuda else 12
         return f"run: pip install nvidia-cudnn-cu{generation}=={major}.*"
     if library == "cublas" and (cuda is None or major != cuda[0]):
         # Beside torch's own of another CUDA version: CTranslate2 is built for CUDA 12.
         return f"run: pip install nvidia-cublas-cu{major}, and start again; or compute on the CPU (device cpu)"
-    return "run: pip install --force-reinstall --no-deps -r requirements.lock, which has the libraries of PyTorch"
+    return "install the environment again from requirements.lock, which has the libraries of PyTorch"
 
 
 def load_library(name: str) -> bool:

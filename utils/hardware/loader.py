@@ -74,35 +74,26 @@ def loader_settings(
         num_workers, prefetch_factor, pin_memory: the user's own choices, which win where they can be had.
     """
     on_gpu = device.startswith("cuda")
-    cpus = usable_cpus() if cpu_count is None else cpu_count
     available = memory().available_bytes if memory_bytes is None else memory_bytes
+    from_disk = dataset_bytes > available / 2
     if num_workers is not None:
         workers, why = num_workers, "as chosen"
     elif not on_gpu:
-        workers, why = (
-            0,
-            "the cores that load would be missing where they compute, and a step takes far longer than loading",
-        )
+        workers, why = 0, "a step takes far longer than loading, and processes that load would take its cores"
     else:
-        workers, why = _workers(num_clips, dataset_bytes, cpus, available)
         shared = shared_memory_free() if shared_bytes is None else shared_bytes
-        workers, why = _within_shared_memory(workers, why, shared)
+        cpus = usable_cpus() if cpu_count is None else cpu_count
+        workers, why = _workers(num_clips, cpus, available, shared, from_disk=from_disk)
     off = []
     if workers and not _sockets_fit():
-        workers, why = (
-            0,
-            "the path of the temporary folder is too long for the sockets of processes; set a shorter TMPDIR",
-        )
-        if num_workers:
-            off.append(f"num_workers: {why}")
-    from_disk = dataset_bytes > available / 2
-    pin = (
-        "pinned memory, so that copies overlap with work" if on_gpu else "no pinned memory: there is no GPU to copy to"
-    )
+        workers = 0
+        why = "the path of the temporary folder is too long for the sockets of processes; set a shorter TMPDIR"
+        off += [f"num_workers: {why}"] if num_workers else []
     if pin_memory and not on_gpu:
         off.append("pin_memory: training runs on the CPU, and there is no GPU to copy to")
     if prefetch_factor and not workers:
         off.append("prefetch_factor: no process loads ahead with num_workers 0")
+    pin = "pinned memory, so that copies overlap with work" if on_gpu else "no pinned memory: there is no GPU"
     return LoaderSettings(
         num_workers=workers,
         prefetch_factor=(prefetch_factor or (4 if from_disk else 2)) if workers else None,
@@ -113,23 +104,25 @@ def loader_settings(
     )
 
 
-def _workers(num_clips: int, dataset_bytes: int, cpus: int, available: int) -> tuple[int, str]:
-    """Processes for a GPU, one hardware thread being left to the training process."""
-    from_disk = dataset_bytes > available / 2
+def _workers(num_clips: int, cpus: int, available: int, shared: int | None, *, from_disk: bool) -> tuple[int, str]:
+    """Processes for a GPU, and what limits them; one hardware thread is left to the training process."""
     wanted = MAX_DISK_WORKERS if from_disk else 2 if num_clips < SMALL_DATASET else MAX_WORKERS
-    why = (
-        "the dataset exceeds half of the free memory, so clips come from the disk each time"
-        if from_disk
-        else f"{num_clips} clips, which stay in memory once read"
-    )
-    by_memory = int(WORKER_SHARE * available // WORKER_BYTES)
-    # Even with one hardware thread a process helps: it loads while the GPU computes.
-    workers = min(wanted, max(1, cpus - 1), by_memory)
-    if workers == by_memory < min(wanted, max(1, cpus - 1)):
-        why = f"each process takes about {WORKER_BYTES // MB} MB, and {available // MB:,} MB are free"
-    elif workers < wanted:
-        why = f"{cpus} hardware threads, one of them left to the training process"
-    return workers, why
+    why = f"{num_clips} clips, which stay in memory once read"
+    if from_disk:
+        why = "the dataset exceeds half of the free memory, so clips come from the disk each time"
+    limits = {
+        why: wanted,
+        # Even with one hardware thread a process helps: it loads while the GPU computes.
+        f"{cpus} hardware threads, one of them left to the training process": max(1, cpus - 1),
+        f"each process takes about {WORKER_BYTES // MB} MB, and {available // MB:,} MB are free": int(
+            WORKER_SHARE * available // WORKER_BYTES
+        ),
+    }
+    if shared is not None and platform.system() != "Windows":
+        words = f"/dev/shm has {shared // MB} MB free; give a container more with --shm-size=1g"
+        limits[words] = shared // (SHARED_RESERVE * 2 * BATCH_BYTES)
+    words = min(limits, key=lambda name: limits[name])
+    return limits[words], words
 
 
 def _sockets_fit() -> bool:
@@ -137,15 +130,4 @@ def _sockets_fit() -> bool:
 
     Where they cannot, torch's feeder thread dies and the training process waits forever.
     """
-    if platform.system() != "Linux":
-        return True
-    return len(tempfile.gettempdir().encode()) + SOCKET_NAME <= SOCKET_PATH
-
-
-def _within_shared_memory(workers: int, why: str, shared: int | None) -> tuple[int, str]:
-    """Fewer processes where /dev/shm is too small for the batches on their way."""
-    fitting = workers if shared is None else shared // (SHARED_RESERVE * 2 * BATCH_BYTES)
-    if fitting >= workers or platform.system() == "Windows":
-        return workers, why
-    assert shared is not None
-    return fitting, f"/dev/shm has {shared // MB} MB free; give a container more with --shm-size=1g"
+    return platform.system() != "Linux" or len(tempfile.gettempdir().encode()) + SOCKET_NAME <= SOCKET_PATH

@@ -1,4 +1,4 @@
-"""Recommend settings for a machine and a purpose, each with its reason, without loading torch.
+"""Recommend settings for a machine and a purpose, each with its reason, and whether they fit; without loading torch.
 
 Each purpose has a list of plans, the most preferred first. The first plan whose estimated memory (see
 `utils.hardware.estimates`) fits its smallest useful batch is chosen, with the largest batch that fits. Gradients are
@@ -7,69 +7,131 @@ then accumulated to an effective batch of 8 to 16 clips.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
-from utils.config import Precision
-from utils.hardware.estimates import GB, XTTS_V2, Checkpointing, MemoryEstimate, ModelSize, Step, estimate
+from utils.config import CompileMode, Precision, TrainConfig
+from utils.hardware.estimates import GIB, MAX_AUDIO_LENGTH, XTTS_V2, MemoryEstimate, ModelSize, estimate
 from utils.hardware.gpu import Gpu
 from utils.hardware.machine import Machine, this_machine
-from utils.hardware.processor import AVX512_BF16, Cpu
+from utils.hardware.processor import AVX512_BF16
 from utils.switches import SWITCHES
 
 UseCase = Literal["production", "experiments", "limited memory", "maximum quality", "debugging"]
 USE_CASES: tuple[UseCase, ...] = get_args(UseCase)
 
-GIB = 1 << 30
 TIERS = ((25, "> 24 GB"), (16, "16-24 GB"), (12, "12-16 GB"), (8, "8-12 GB"), (0, "< 8 GB"))
-"""GPU memory by its smallest whole GiB: a card sold with 24 GB has 24 GiB and belongs to 16-24."""
+"""GPU memory by its smallest whole GB: a card sold with 24 GB has 24 and belongs to 16-24."""
 BATCH_SIZES = (16, 8, 4, 2, 1)
 GPU_SHARE, CPU_SHARE = 0.9, 0.8
 """Share of the memory that a plan may fill: ragged batches fragment it, and other programs want some."""
 CROWDED = 0.25
 """A GPU of which others use more than this share is planned by what is free of it."""
-_LORA_RANK = next(switch.on for switch in SWITCHES if switch.field == "lora_rank")
+LORA: dict[str, Any] = {
+    "lora_rank": next(switch.on for switch in SWITCHES if switch.field == "lora_rank"),
+    "freeze_conditioning": True,
+}
+SMALLEST_GB = 8
+"""Of a GPU that all parameters of XTTS v2 are trained on."""
 AMPERE, VOLTA = (8, 0), (7, 0)
+SETTINGS = (
+    "device",
+    "batch_size",
+    "grad_accumulation",
+    "gradient_checkpointing",
+    "sdpa",
+    "mixed_precision",
+    "compile",
+    "eight_bit_optimizer",
+    "lora_rank",
+    "freeze_conditioning",
+)
+"""What is recommended, by the names of `TrainConfig`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFit:
+    """What a training needs by calculation, beside what there is."""
+
+    device: Literal["cpu", "cuda"]
+    needed: MemoryEstimate
+    total_bytes: int
+    """Of the GPU, or of the machine (of its container where that is less)."""
+    used_bytes: int
+    """By others, now."""
+    budget_bytes: int
+    """So much may be planned for: a part of what is free, as the rest is for what no calculation knows."""
+    host_budget_bytes: int
+    """The same of the machine's memory, for what is held there besides."""
+
+    @property
+    def fits(self) -> bool:
+        return self.needed.total <= self.budget_bytes and self.needed.host <= self.host_budget_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """Settings by the names of `TrainConfig`, and why."""
+    """Settings to begin with on a machine, whether they fit, and why; each of `SETTINGS` is an attribute, too."""
 
-    device: Literal["cpu", "cuda"]
-    batch_size: int
-    grad_accumulation: int
-    gradient_checkpointing: Checkpointing
-    sdpa: bool
-    mixed_precision: Precision
-    compile: Literal["off", "default"]
-    eight_bit_optimizer: bool
-    lora: bool
-    freeze_conditioning: bool
-    estimate: MemoryEstimate
-    """Memory by calculation, not by measurement."""
+    config: TrainConfig
+    fit: MemoryFit
     reasons: tuple[str, ...]
     """Why each of these, one sentence each."""
     problems: tuple[str, ...] = ()
     """What keeps the machine from training better, each with its fix."""
 
+    def __getattr__(self, name: str) -> Any:
+        if name not in SETTINGS:
+            raise AttributeError(name)
+        return getattr(self.config, name)
+
+    @property
+    def estimate(self) -> MemoryEstimate:
+        """Memory by calculation, not by measurement."""
+        return self.fit.needed
+
     @property
     def settings(self) -> dict[str, Any]:
         """The settings alone, by the names of `TrainConfig`."""
-        others = ("estimate", "reasons", "problems", "lora")
-        return {name: value for name, value in vars(self).items() if name not in others} | {
-            "lora_rank": _LORA_RANK if self.lora else 0
-        }
+        return {name: getattr(self.config, name) for name in SETTINGS}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Plan:
-    """One rung of a ladder."""
+    """One of the plans of a purpose."""
 
-    step: Step
-    """With batch size 1."""
+    changes: dict[str, Any]
     min_batch: int
     """Smallest batch for which this plan is worth taking."""
     why: str
+
+
+def memory_fit(
+    config: TrainConfig, machine: Machine, *, model: ModelSize = XTTS_V2, max_audio_length: int = MAX_AUDIO_LENGTH
+) -> MemoryFit:
+    """Whether a training fits.
+
+    Args:
+        config: its settings.
+        machine: as it is now, before the start.
+        model: sizes of the base.
+        max_audio_length: longest clip where the settings leave it open, in samples at 22 050 Hz.
+    """
+    gpu = machine.gpu if config.device != "cpu" and machine.has_usable_gpu else None
+    host = round(CPU_SHARE * machine.memory.available_bytes)
+    budget = host
+    if gpu:
+        is_crowded = gpu.used_bytes > CROWDED * gpu.total_bytes
+        budget = round(GPU_SHARE * (gpu.free_bytes if is_crowded else gpu.total_bytes))
+    device: Literal["cpu", "cuda"] = "cuda" if gpu else "cpu"
+    return MemoryFit(
+        device=device,
+        needed=estimate(config, model, device=device, max_audio_length=max_audio_length),
+        total_bytes=gpu.total_bytes if gpu else machine.memory.total_bytes,
+        used_bytes=gpu.used_bytes if gpu else machine.memory.total_bytes - machine.memory.available_bytes,
+        budget_bytes=budget,
+        host_budget_bytes=host,
+    )
 
 
 def recommend(
@@ -77,7 +139,7 @@ def recommend(
     machine: Machine | None = None,
     *,
     model: ModelSize = XTTS_V2,
-    max_audio_length: int = 255_995,
+    max_audio_length: int = MAX_AUDIO_LENGTH,
 ) -> Recommendation:
     """The settings to begin with on a machine.
 
@@ -90,42 +152,34 @@ def recommend(
     assert use_case in USE_CASES, use_case
     machine = machine or this_machine()
     gpu = machine.gpu if machine.has_usable_gpu else None
-    budget, about_budget = memory_budget(machine, gpu)
-    precision, about_precision = _gpu_precision(gpu, use_case) if gpu else _cpu_precision(machine.cpu, use_case)
-    start = Step(
-        device="cuda" if gpu else "cpu",
-        batch_size=1,
-        mixed_precision=precision,
-        sdpa=use_case != "debugging",
-        max_audio_length=max_audio_length,
+    precision, about_precision = _precision(machine, gpu, use_case)
+    start = TrainConfig(
+        project="", device="cuda" if gpu else "cpu", mixed_precision=precision, sdpa=use_case != "debugging"
     )
-    largest_batch = 2 if use_case in ("limited memory", "debugging") else 16 if gpu else 4
-    plan, batch_size = _choose(list(_ladder(start, machine, gpu, use_case)), budget, machine, model, largest_batch)
-    step = replace(plan.step, batch_size=batch_size)
-    effective = 16 if use_case == "maximum quality" else max(8, batch_size)
-    needed = estimate(step, model)
+    largest = 2 if use_case in ("limited memory", "debugging") else 16 if gpu else 4
+    for plan in (plans := list(_plans(use_case, gpu))):
+        sizes = [size for size in BATCH_SIZES if min(plan.min_batch, largest) <= size <= largest]
+        configs = [replace(start, **plan.changes, batch_size=size) for size in sizes]
+        fits = [memory_fit(config, machine, model=model, max_audio_length=max_audio_length) for config in configs]
+        chosen = next(((config, fit) for config, fit in zip(configs, fits, strict=True) if fit.fits), None)
+        if chosen or plan is plans[-1]:
+            break
+    config, fit = chosen or (configs[-1], fits[-1])
+    effective = 16 if use_case == "maximum quality" else max(8, config.batch_size)
     compile_mode, about_compile = _compile(machine, gpu, use_case)
+    accumulated = effective // config.batch_size
     about_batch = (
-        f"batch {batch_size} x {effective // batch_size} accumulated = {effective} clips an update; 8 to 16 are "
+        f"batch {config.batch_size} x {accumulated} accumulated = {effective} clips an update; 8 to 16 are "
         "known to train XTTS well"
     )
     # A plan may bring a precision of its own, and its own reason for it.
-    about = [about_precision] if step.mixed_precision == precision else []
-    reasons = (about_budget, plan.why, *about, _about_attention(gpu, step), about_batch, about_compile, str(needed))
+    about = [about_precision] if config.mixed_precision == precision else []
+    about = [_about_budget(machine, gpu), plan.why, *about, _about_attention(gpu, config), about_batch, about_compile]
     return Recommendation(
-        device=step.device,
-        batch_size=batch_size,
-        grad_accumulation=effective // batch_size,
-        gradient_checkpointing=step.gradient_checkpointing,
-        sdpa=step.sdpa,
-        mixed_precision=step.mixed_precision,
-        compile=compile_mode,
-        eight_bit_optimizer=step.eight_bit_optimizer,
-        lora=step.lora,
-        freeze_conditioning=step.freeze_conditioning,
-        estimate=needed,
-        reasons=reasons,
-        problems=tuple(_problems(machine, needed, budget)),
+        config=replace(config, grad_accumulation=accumulated, compile=compile_mode),
+        fit=fit,
+        reasons=(*about, str(fit.needed)),
+        problems=tuple(_problems(machine, config, fit)),
     )
 
 
@@ -135,85 +189,54 @@ def memory_tier(num_bytes: int) -> str:
     return next(name for smallest, name in TIERS if round(num_bytes / GIB) >= smallest)
 
 
-def _ladder(start: Step, machine: Machine, gpu: Gpu | None, use_case: UseCase) -> Iterator[_Plan]:
+def _plans(use_case: UseCase, gpu: Gpu | None) -> Iterator[_Plan]:
     """Plans for a purpose, the most wanted first; the last one is for when nothing else fits."""
-    frugal = use_case == "limited memory"
-    full = replace(start, freeze_conditioning=frugal)
-    checkpointed = replace(full, gradient_checkpointing="full")
-    whole = "all parameters are trained"
-    if use_case == "maximum quality" and gpu and _has_bf16(gpu):
+    frugal, few = use_case == "limited memory", 1 if use_case == "debugging" else 4
+    frozen: dict[str, Any] = {"freeze_conditioning": True} if frugal else {}
+    whole = "all parameters but the conditioning encoder are trained" if frugal else "all parameters are trained"
+    if use_case == "maximum quality" and _has_bf16(gpu):
         why = f"{whole}, with float32 activations and TF32 matrix products: there is room for them"
-        yield _Plan(step=replace(full, mixed_precision="fp32"), min_batch=4, why=why)
+        yield _Plan({"mixed_precision": "fp32"}, 4, why)
     if not frugal:
-        few = 1 if use_case == "debugging" else 4
-        yield _Plan(step=full, min_batch=few, why=f"{whole}; activations fit, so none are recomputed")
+        yield _Plan({}, few, f"{whole}; activations fit, so none are recomputed")
         why = f"{whole}; matrix products are kept and the rest is recomputed, because not all would fit"
-        yield _Plan(step=replace(full, gradient_checkpointing="selective"), min_batch=few, why=why)
-        yield _Plan(
-            step=checkpointed,
-            min_batch=2 if gpu and use_case != "debugging" else 1,
-            why=f"{whole}; activations would not fit, so they are recomputed: a third more computation",
-        )
-    if gpu:
-        yield from _smaller_optimizers(checkpointed)
-    elif frugal:
-        yield _Plan(
-            step=checkpointed, min_batch=1, why=f"{whole} but the conditioning encoder; activations are recomputed"
-        )
-    lora = replace(start, lora=True, freeze_conditioning=True)
+        yield _Plan({"gradient_checkpointing": "selective"}, few, why)
+    checkpointed = frozen | {"gradient_checkpointing": "full"}
+    if not frugal or gpu is None:
+        least = 2 if gpu and use_case != "debugging" else 1
+        why = f"{whole}; activations would not fit, so they are recomputed: a third more computation"
+        yield _Plan(checkpointed, least, f"{whole}; activations are recomputed" if frugal else why)
+    # Smaller cards hold too few clips of a full fine-tune.
+    if gpu and round(gpu.total_bytes / GIB) >= SMALLEST_GB:
+        why = f"{whole}, with recomputed activations and 8-bit Adam, whose moments take 2 bytes a parameter, not 8"
+        yield _Plan(checkpointed | {"eight_bit_optimizer": True}, 4, why)
     why = "LoRA: gradients and moments of all parameters would not fit, so small matrices beside them are trained"
     if not frugal:
-        yield _Plan(step=lora, min_batch=4, why=why)
-    yield _Plan(
-        step=replace(lora, gradient_checkpointing="full"), min_batch=1, why=f"{why}; activations are recomputed"
-    )
+        yield _Plan(LORA, 4, why)
+    yield _Plan(LORA | {"gradient_checkpointing": "full"}, 1, f"{why}; activations are recomputed")
 
 
-def _smaller_optimizers(step: Step) -> Iterator[_Plan]:
-    whole = "all parameters but the conditioning encoder" if step.freeze_conditioning else "all parameters"
-    roomy = _Plan(
-        step=replace(step, eight_bit_optimizer=True),
-        min_batch=4,
-        why=f"{whole} are trained, with recomputed activations and 8-bit Adam, whose moments take 2 instead of 8 bytes "
-        "a parameter",
-    )
-    yield from (roomy, replace(roomy, min_batch=1))
-
-
-def _choose(plans: list[_Plan], budget: int, machine: Machine, model: ModelSize, largest: int) -> tuple[_Plan, int]:
-    """The first plan that fits with a useful batch, and the largest batch that fits with it."""
-    for plan in plans:
-        for batch_size in BATCH_SIZES:
-            needed = estimate(replace(plan.step, batch_size=batch_size), model)
-            has_host = needed.host <= CPU_SHARE * machine.memory.available_bytes
-            if min(plan.min_batch, largest) <= batch_size <= largest and needed.total <= budget and has_host:
-                return plan, batch_size
-    return plans[-1], 1
-
-
-def memory_budget(machine: Machine, gpu: Gpu | None) -> tuple[int, str]:
-    """Bytes that a training may plan for on a GPU, or on the CPU without one, and why."""
-    return _gpu_budget(gpu) if gpu else _cpu_budget(machine)
-
-
-def _gpu_budget(gpu: Gpu) -> tuple[int, str]:
-    size = f"{gpu.name}, {gpu.architecture or 'unknown architecture'}, {gpu.total_bytes / GIB:.0f} GiB"
+def _about_budget(machine: Machine, gpu: Gpu | None) -> str:
+    if gpu is None:
+        why = "PyTorch cannot use the GPU yet" if machine.gpu else machine.gpu_reason or "there is no GPU"
+        return f"training on the CPU, with {machine.memory.available_bytes / GIB:.0f} GB of memory free: {why}"
+    size = f"{gpu.name}, {gpu.architecture or 'unknown architecture'}, {gpu.total_bytes / GIB:.0f} GB"
     if gpu.used_bytes > CROWDED * gpu.total_bytes:
-        free = f"planned for the {gpu.free_bytes / GIB:.1f} GiB that other programs leave free"
-        return round(GPU_SHARE * gpu.free_bytes), f"{size}: {free}"
-    return round(GPU_SHARE * gpu.total_bytes), f"{size}: planned for the row {memory_tier(gpu.total_bytes)}"
+        return f"{size}: planned for the {gpu.free_bytes / GIB:.1f} GB that other programs leave free"
+    return f"{size}: planned for the row {memory_tier(gpu.total_bytes)}"
 
 
-def _cpu_budget(machine: Machine) -> tuple[int, str]:
-    available = machine.memory.available_bytes
-    why = "PyTorch cannot use the GPU yet" if machine.gpu else machine.gpu_reason or "there is no GPU"
-    return round(CPU_SHARE * available), f"training on the CPU, with {available / GB:.0f} GB of memory free: {why}"
-
-
-def _gpu_precision(gpu: Gpu, use_case: UseCase) -> tuple[Precision, str]:
-    name = gpu.architecture or "this GPU"
+def _precision(machine: Machine, gpu: Gpu | None, use_case: UseCase) -> tuple[Precision, str]:
     if use_case == "debugging":
         return "fp32", "float32: what goes wrong is then not a matter of rounding"
+    processor, name = machine.cpu, gpu.architecture or "this GPU" if gpu else machine.cpu.model
+    if gpu is None:
+        if processor.has_bf16:
+            return "bf16", f"bf16: {name} multiplies bf16 matrices in hardware; weights stay float32"
+        if AVX512_BF16 in processor.flags:
+            return "fp32", f"float32: {name} multiplies bf16 more slowly than float32 without AMX"
+        known = "" if processor.flags_known else " as far as this system reports"
+        return "fp32", f"float32: {name} has no bf16 units{known}, and emulated bf16 is slower"
     if _has_bf16(gpu):
         return "bf16", f"bf16: {name} has matrix units for it, and its range needs no gradient scaling"
     if gpu.capability is not None and gpu.capability >= VOLTA:
@@ -223,54 +246,43 @@ def _gpu_precision(gpu: Gpu, use_case: UseCase) -> tuple[Precision, str]:
     return "fp32", f"float32: {name} has no matrix units for half precision"
 
 
-def _cpu_precision(processor: Cpu, use_case: UseCase) -> tuple[Precision, str]:
-    if use_case == "debugging":
-        return "fp32", "float32: what goes wrong is then not a matter of rounding"
-    if processor.has_bf16:
-        return "bf16", f"bf16: {processor.model} multiplies bf16 matrices in hardware; weights stay float32"
-    known = "" if processor.flags_known else " as far as this system reports"
-    if AVX512_BF16 in processor.flags:
-        return "fp32", f"float32: {processor.model} multiplies bf16 more slowly than float32 without AMX"
-    return "fp32", f"float32: {processor.model} has no bf16 units{known}, and emulated bf16 is slower"
-
-
-def _about_attention(gpu: Gpu | None, step: Step) -> str:
-    if not step.sdpa:
+def _about_attention(gpu: Gpu | None, config: TrainConfig) -> str:
+    is_half = config.mixed_precision != "fp32"
+    if not config.sdpa:
         return "explicit softmax: the reference that every kernel is compared with"
-    if gpu and _has_bf16(gpu) and step.is_half:
-        return "SDPA: clips without padding in one row let varlen flash run"
-    if gpu:
+    if gpu and not (_has_bf16(gpu) and is_half):
         return "SDPA: memory-efficient runs; varlen flash needs Ampere or newer and half precision"
-    if step.is_half:
+    if gpu:
+        return "SDPA: clips without padding in one row let varlen flash run"
+    if is_half:
         return "SDPA: matrix products (CPU), with a backward pass made for bf16"
     return "SDPA: flash (CPU) keeps no attention weights"
 
 
-def _compile(machine: Machine, gpu: Gpu | None, use_case: UseCase) -> tuple[Literal["off", "default"], str]:
-    if gpu is None:
-        return "off", "compile off: it is recommended on GPUs only; try it with --preflight"
-    if use_case not in ("production", "maximum quality"):
-        return "off", "compile off: its warm-up pays only in long runs"
-    if machine.system != "Linux":
-        return "off", f"compile off: PyTorch's {machine.system} build brings no Triton, which compiles for GPUs"
-    if not _has_bf16(gpu):
-        return (
-            "off",
-            "compile off: Triton is made for Ampere and newer; PyTorch tries Volta and Turing, see --preflight",
-        )
-    if not machine.compiler:
-        return "off", "compile off: no C++ compiler is installed (on Debian: apt install build-essential)"
+def _compile(machine: Machine, gpu: Gpu | None, use_case: UseCase) -> tuple[CompileMode, str]:
+    why = {
+        "it is recommended on GPUs only; try it with --preflight": gpu is None,
+        "its warm-up pays only in long runs": use_case not in ("production", "maximum quality"),
+        f"PyTorch's {machine.system} build brings no Triton, which compiles for GPUs": machine.system != "Linux",
+        "Triton is made for Ampere and newer; PyTorch tries Volta and Turing, see --preflight": not _has_bf16(gpu),
+        "no C++ compiler is installed (on Debian: apt install build-essential)": not machine.compiler,
+    }
+    if reason := next((words for words, applies in why.items() if applies), ""):
+        return "off", f"compile off: {reason}"
     return "default", "compile on: the repeated blocks become fewer kernels, and a long run pays for the warm-up"
 
 
-def _problems(machine: Machine, needed: MemoryEstimate, budget: int) -> Iterator[str]:
+def _problems(machine: Machine, config: TrainConfig, fit: MemoryFit) -> Iterator[str]:
     yield from machine.gpu_problems
-    if needed.total > budget:
+    if config.eight_bit_optimizer and find_spec("bitsandbytes") is None:
+        yield "8-bit AdamW needs bitsandbytes, which is not installed: run pip install -r requirements-8bit.txt"
+    if not fit.fits:
         yield (
-            f"even the smallest plan needs {needed.total / GB:.1f} GB by calculation and {budget / GB:.1f} GB may be "
-            "used: close other programs, shorten the longest clip (max_audio_length), or take a larger machine"
+            f"even the smallest plan needs {fit.needed.total / GIB:.1f} GB by calculation and "
+            f"{fit.budget_bytes / GIB:.1f} GB may be used: close other programs, shorten the longest clip "
+            "(max_audio_length), or take a larger machine"
         )
 
 
-def _has_bf16(gpu: Gpu) -> bool:
-    return gpu.capability is not None and gpu.capability >= AMPERE
+def _has_bf16(gpu: Gpu | None) -> bool:
+    return gpu is not None and gpu.capability is not None and gpu.capability >= AMPERE

@@ -5,17 +5,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
-from utils.config import ExportConfig, TrainConfig
+from utils.config import Device, ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import HIFIGAN_STEPS, TunedDecoder, method_of, tune_decoder
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.jobs.child import hold
 from utils.model.weights import State
+from utils.performance_utils.device import settle_device
 from utils.project.paths import Project
 from utils.training.run_folder import REFERENCE_FILE
 
@@ -76,7 +75,7 @@ def own_decoder(
     steps = fit_steps(base, config)
     if not steps:
         return decoder, {}
-    device = config.device if method_of(base).on_gpu else "cpu"
+    device: Device = config.device if method_of(base).on_gpu else "cpu"
     is_asked = bool(config.tune_decoder or config.decoder_steps)
     holding = hold("export", device=device, output=project.output, folder=project.folder) if is_asked else nullcontext()
     try:
@@ -100,7 +99,7 @@ def _fitted(
     project: Project,
     settings: TrainConfig,
     steps: int,
-    device: str,
+    device: Device,
     progress: ProgressFn,
 ) -> TunedDecoder:
     fix = "leave the decoder as it is: --tune-decoder False"
@@ -111,7 +110,7 @@ def _fitted(
     if len(speakers := {clip.speaker for clip in clips}) > 1:
         # They would all be learned under the one voice that the reference recording has.
         raise UserError(what=f"the clips are of {len(speakers)} speakers", where=str(train_csv), fix=fix)
-    kind = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    kind, _ = settle_device(device)
     synthesizer = Synthesizer(base, gpt_state=gpt, device=kind)
     return tune_decoder(
         base,

@@ -1,5 +1,6 @@
 """Speak from Python: `Speaker("starter").speak("Hello.").save("hello.wav")`."""
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,11 +23,14 @@ from utils.inference.voice_cache import VoiceCache
 from utils.inference.voice_spec import VoiceSpec, find_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
+from utils.performance_utils.device import settle_device
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import ModelRef
 from utils.training.data.base import run_base
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +85,9 @@ class Speaker:
         slots: int = 8,
         transcriber: str | None = None,
     ) -> None:
-        if device == "cuda" and not torch.cuda.is_available():
-            raise UserError(what="PyTorch finds no usable GPU", fix="use device='cpu'")
-        where = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+        where, why = settle_device(device)
+        if why:
+            log.warning(why)
         base, state = _model(str(model), project, Path(output))
         self._synthesizer = Synthesizer(
             base,

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from utils.errors import UserError
-from utils.hardware import memory, process_memory
-from utils.performance_utils.shortage import is_out_of_memory
+from utils.hardware import GIB, memory, process_memory
+from utils.performance_utils.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,6 @@ GPU_SHARE, CPU_SHARE = 0.9, 0.7
 """Share of the free memory that a batch may fill: later batches differ in length and fragment it."""
 GAP = 8
 """The search ends when the smallest size that fails is within this part of the largest that fits."""
-GB = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +93,7 @@ class BatchSizeOptimizer:
                     bad = size
                 else:
                     raise UserError(
-                        what=f"a batch of {size} does not fit in {limit / GB:.1f} GB of memory",
+                        what=f"a batch of {size} does not fit in {limit / GIB:.1f} GB of memory",
                         fix="switch on gradient checkpointing, use LoRA, or shorten the longest clip",
                     )
                 size = min(2 * good, self.max_batch_size) if bad > self.max_batch_size else (good + bad) // 2
@@ -137,7 +136,7 @@ class BatchSizeOptimizer:
         # Only here, where the exception is gone: its traceback kept the tensors of the step alive.
         self.model.zero_grad(set_to_none=True)
         self.trials.append(Trial(batch_size=size, fits=rate > 0, peak_bytes=peak, clips_per_second=rate))
-        log.info("batch size %d: %.2f clips/s, %.2f of %.2f GB", size, rate, peak / GB, limit / GB)
+        log.info("batch size %d: %.2f clips/s, %.2f of %.2f GB", size, rate, peak / GIB, limit / GIB)
         return rate > 0
 
 

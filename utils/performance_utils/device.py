@@ -8,7 +8,7 @@ import torch
 from utils.config import Device
 from utils.errors import UserError
 from utils.hardware.machine import this_machine
-from utils.performance_utils.shortage import is_out_of_memory
+from utils.performance_utils.memory import is_out_of_memory
 
 
 def settle_device(device: Device) -> tuple[Literal["cpu", "cuda"], str]:

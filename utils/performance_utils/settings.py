@@ -1,24 +1,29 @@
 """torch's global settings for this machine, and what machine and settings are, for the log."""
 
 import logging
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 
 from utils.console import say
-from utils.hardware import cpu, find_gpus, memory, process_memory, usable_cpus
+from utils.hardware import GIB, cpu, find_gpus, memory, usable_cpus
+from utils.hardware.machine import this_machine
 from utils.model.no_tf32 import kept_float32
 from utils.performance_utils.device import check_allocator, settle_device
+from utils.performance_utils.memory import memory_line, memory_stats
 
 log = logging.getLogger(__name__)
 
 AMPERE = (8, 0)
-"""First compute capability with TF32 units."""
-GB = 1e9
+"""First compute capability with TF32 and bf16 units."""
+VOLTA = (7, 0)
+"""First compute capability with fp16 units."""
 
 
 def optimize_torch_settings(device: str | torch.device | None = None, *, threads: int | None = None) -> dict[str, Any]:
@@ -80,11 +85,11 @@ def log_system_info() -> dict[str, str]:
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}",
         "transformers": version("transformers"),
         "cpu": f"{processor.model}, {processor.usable_cpus} usable of {processor.physical_cores} cores{matrix}",
-        "memory": f"{free.available_bytes / GB:.1f} of {free.total_bytes / GB:.1f} GB free{limit}",
+        "memory": f"{free.available_bytes / GIB:.1f} of {free.total_bytes / GIB:.1f} GB free{limit}",
     }
     for gpu in survey.gpus:
         info[f"gpu {gpu.index}"] = (
-            f"{gpu.name}, {gpu.architecture}, {gpu.free_bytes / GB:.1f} of {gpu.total_bytes / GB:.1f} GB free, "
+            f"{gpu.name}, {gpu.architecture}, {gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GB free, "
             f"driver {gpu.driver}"
         )
     if survey.reason:
@@ -92,26 +97,41 @@ def log_system_info() -> dict[str, str]:
     return _logged(info)
 
 
-def log_performance_info() -> dict[str, str]:
-    """Show and return the settings in force and the memory in use; what ran is in the run's optimizations event."""
-    info = {
-        "threads": f"{torch.get_num_threads()} of {usable_cpus()} usable",
-        "process memory": f"{process_memory(children=True) / GB:.2f} GB",
-    }
-    # A run on the CPU does not wake a GPU up: that alone would take hundreds of megabytes of it.
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        device = torch.cuda.current_device()
-        allocated, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
-        info |= {
+def log_performance_info(device: str | torch.device | None = None) -> dict[str, str]:
+    """Show and return versions, device, which optimizations can be used on it, and the settings in force.
+
+    What a run really used is in its optimizations event.
+
+    Args:
+        device: where training runs; a CUDA GPU that can be used when not given.
+    """
+    chosen, why = (str(device), "") if device else settle_device("auto")
+    machine, on_gpu, cudnn = this_machine(), chosen.startswith("cuda"), torch.backends.cudnn
+    capability = (machine.gpu.capability if machine.gpu and on_gpu else None) or (0, 0)
+    has_bf16 = capability >= AMPERE if on_gpu else machine.cpu.has_bf16
+    packages = {"torch": torch.__version__} | {name: version(name) for name in ("transformers", "accelerate")}
+    optional = {"flash-attn": "flash_attn", "8-bit AdamW": "bitsandbytes"}
+    return _logged(
+        {
+            "versions": ", ".join(f"{name} {one}" for name, one in packages.items()),
+            "device": f"{chosen}, CUDA {torch.version.cuda}" + (f": {why}" if why else ""),
+            "mixed precision": "bf16" if has_bf16 else "fp16" if capability >= VOLTA else "no: slower than fp32",
+            "SDPA": "varlen flash" if capability >= AMPERE else "memory-efficient" if on_gpu else "kernels for CPUs",
+            "compile": "yes" if machine.compiler else "no: there is no C++ compiler",
+            **{name: _usable(package) if on_gpu else "no: it needs a CUDA GPU" for name, package in optional.items()},
+            "on any device": "gradient checkpointing, LoRA, frozen conditioning encoder",
+            "threads": f"{torch.get_num_threads()} of {usable_cpus()} usable",
             "matrix products": torch.backends.cuda.matmul.fp32_precision,
-            "convolutions": torch.backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
-            "cuDNN": f"{torch.backends.cudnn.version()}, benchmark {'on' if torch.backends.cudnn.benchmark else 'off'}",
-            "gpu memory": (
-                f"{allocated / GB:.2f} GB allocated, {reserved / GB:.2f} GB reserved, "
-                f"{torch.cuda.max_memory_allocated(device) / GB:.2f} GB allocated at most"
-            ),
+            "convolutions": cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
+            "cuDNN": f"{cudnn.version()}, benchmark {cudnn.benchmark}",
+            "allocator": os.environ.get("PYTORCH_ALLOC_CONF", "default"),
+            "memory": memory_line(memory_stats()),
         }
-    return _logged(info)
+    )
+
+
+def _usable(package: str) -> str:
+    return f"yes: {package} is installed" if find_spec(package) else f"no: {package} is not installed"
 
 
 def _use_tf32() -> dict[str, Any]:

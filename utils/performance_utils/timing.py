@@ -1,21 +1,17 @@
 """Measure how long code takes, as a context manager and as a decorator."""
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any
 
 import torch
 
 from utils.console import say
 
 log = logging.getLogger(__name__)
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(kw_only=True)
@@ -39,48 +35,26 @@ def timing(name: str, *, device: str | torch.device | None = None, level: int = 
     Yields:
         The timing, whose `seconds` are set when the block ends.
     """
-    result = Timing(name=name)
-    _wait(device)
-    started = time.perf_counter()
+    on_gpu = device is not None and torch.device(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.synchronize(device)
+    result, started = Timing(name=name), time.perf_counter()
     try:
         yield result
-        _wait(device)
+        if on_gpu:
+            torch.cuda.synchronize(device)
     finally:
         result.seconds = time.perf_counter() - started
         say(log, f"{name}: {result.seconds:.3f} s", level=level)
 
 
-@overload
-def timed(name: Callable[P, R], /) -> Callable[P, R]: ...
-
-
-@overload
-def timed(
-    name: str = "", *, device: str | torch.device | None = None, level: int = logging.INFO
-) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-
-
-def timed(name: Any = "", *, device: str | torch.device | None = None, level: int = logging.INFO) -> Any:
+def timed(name: Any = "", **options: Any) -> Callable[..., Any]:
     """Decorator, with or without arguments: log how long each call takes.
 
     Args:
         name: what is being done; the function's name when not given.
-        device, level: as `timing`.
+        options: as of `timing`.
     """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        title = name if isinstance(name, str) and name else function.__qualname__
-
-        @functools.wraps(function)
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            with timing(title, device=device, level=level):
-                return function(*args, **kwargs)
-
-        return wrapped
-
-    return decorate(name) if callable(name) else decorate
-
-
-def _wait(device: str | torch.device | None) -> None:
-    if device is not None and torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)
+    if callable(name):
+        return timing(name.__qualname__)(name)
+    return lambda function: timing(name or function.__qualname__, **options)(function)

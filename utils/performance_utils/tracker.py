@@ -1,7 +1,7 @@
 """Training throughput: audio seconds, tokens, data wait and model FLOPs utilization."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from utils.console import say
 
@@ -28,50 +28,19 @@ class Summary:
     """Model FLOPs utilization: the share of the device's peak that useful arithmetic took (PaLM, appendix B)."""
 
     def __str__(self) -> str:
-        parts = [
-            f"{self.steps} steps, {self.step_seconds:.3f} s a step",
-            f"{self.clips_per_second:.2f} clips/s",
-            _shown(self.audio_seconds_per_second, "{:.1f} s of audio a second"),
-            _shown(self.tokens_per_second, "{:,.0f} tokens/s"),
-            _shown(self.data_share, "{:.1%} waiting for data"),
-            _shown(self.mfu, "MFU {:.1%}"),
-            f"loss {self.loss:.4f}",
-        ]
-        return ", ".join(filter(None, parts))
+        parts = [f"{self.steps} steps, {self.step_seconds:.3f} s a step", f"{self.clips_per_second:.2f} clips/s"]
+        optional = {
+            "{:.1f} s of audio a second": self.audio_seconds_per_second,
+            "{:,.0f} tokens/s": self.tokens_per_second,
+            "{:.1%} waiting for data": self.data_share,
+            "MFU {:.1%}": self.mfu,
+        }
+        parts += [form.format(value) for form, value in optional.items() if value is not None]
+        return ", ".join([*parts, f"loss {self.loss:.4f}"])
 
 
-@dataclass
-class _Totals:
-    """Sums over steps; one that a step did not report stays None from then on."""
-
-    sums: dict[str, float | None] = field(default_factory=dict)
-    steps: int = 0
-
-    def add(self, **values: float | None) -> None:
-        self.steps += 1
-        for name, value in values.items():
-            known = self.sums.get(name, 0.0)
-            self.sums[name] = None if known is None or value is None else known + value
-
-    def summary(self, peak_flops: float | None) -> Summary:
-        step, clips, loss = (self.sums.get(name) or 0.0 for name in ("step", "clips", "loss"))
-        data, flops = self.sums.get("data"), self.sums.get("flops")
-        seconds = step + (data or 0.0)
-
-        def rate(value: float | None, by: float = seconds) -> float | None:
-            return None if value is None or by <= 0 else value / by
-
-        return Summary(
-            steps=self.steps,
-            seconds=seconds,
-            step_seconds=step / max(self.steps, 1),
-            loss=loss / self.steps if self.steps else float("nan"),
-            clips_per_second=rate(clips) or 0.0,
-            audio_seconds_per_second=rate(self.sums.get("audio")),
-            tokens_per_second=rate(self.sums.get("tokens")),
-            data_share=rate(data),
-            mfu=rate(flops, seconds * peak_flops) if peak_flops else None,
-        )
+Sums = dict[str, float | None]
+"""Of all steps by name, and their number as `steps`; None for what a step did not report."""
 
 
 class PerformanceTracker:
@@ -88,7 +57,8 @@ class PerformanceTracker:
         self.log_interval = log_interval
         self.peak_flops = peak_flops
         self._warmup_left = warmup_steps
-        self._all, self._recent = _Totals(), _Totals()
+        self._all: Sums = {}
+        self._recent: Sums = {}
 
     def update(
         self,
@@ -115,30 +85,41 @@ class PerformanceTracker:
         if self._warmup_left:
             self._warmup_left -= 1
             return
-        for totals in (self._all, self._recent):
-            totals.add(
-                step=step_time,
-                clips=batch_size,
-                loss=loss,
-                audio=audio_seconds,
-                tokens=tokens,
-                data=data_seconds,
-                flops=flops,
-            )
-        if self.log_interval and self._recent.steps >= self.log_interval:
-            say(log, str(self._recent.summary(self.peak_flops)))
-            self._recent = _Totals()
+        values = {"steps": 1, "step": step_time, "clips": batch_size, "loss": loss, "data": data_seconds}
+        for name, value in {**values, "audio": audio_seconds, "tokens": tokens, "flops": flops}.items():
+            for sums in (self._all, self._recent):
+                known = sums.get(name, 0.0)
+                sums[name] = None if known is None or value is None else known + value
+        if self.log_interval and (self._recent["steps"] or 0) >= self.log_interval:
+            say(log, str(self._summary(self._recent)))
+            self._recent = {}
 
     def summary(self) -> Summary:
         """All steps so far, without those of the warm-up."""
-        return self._all.summary(self.peak_flops)
+        return self._summary(self._all)
+
+    def _summary(self, sums: Sums) -> Summary:
+        steps, step, clips, loss = (sums.get(name) or 0.0 for name in ("steps", "step", "clips", "loss"))
+        seconds = step + (sums.get("data") or 0.0)
+
+        def rate(name: str, by: float = seconds) -> float | None:
+            value = sums.get(name)
+            return None if value is None or by <= 0 else value / by
+
+        return Summary(
+            steps=int(steps),
+            seconds=seconds,
+            step_seconds=step / max(steps, 1),
+            loss=loss / steps if steps else float("nan"),
+            clips_per_second=clips / seconds if seconds else 0.0,
+            audio_seconds_per_second=rate("audio"),
+            tokens_per_second=rate("tokens"),
+            data_share=rate("data"),
+            mfu=rate("flops", seconds * self.peak_flops) if self.peak_flops else None,
+        )
 
     def log_summary(self) -> Summary:
         """Log and return `summary`; where logging is not set up, print it."""
         summary = self.summary()
         say(log, f"in all: {summary}")
         return summary
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)

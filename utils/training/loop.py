@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from utils.performance_utils import timing, useful_flops
 from utils.performance_utils.phases import PhaseClock
+from utils.switches import missed
 from utils.training.data.batches import Batch
 from utils.training.optimizer.agreement import AgreedError
 from utils.training.peers import ProcessLost
@@ -264,9 +265,8 @@ def log_switches(services: Services, loader: DataLoader) -> None:
     services.log.write("optimizations", step=trainer.num_steps, switches=proof)
     services.optimizations.has_news, services.switches_logged = False, proof
     if not before:
-        for name, switch in proof.items():
-            if switch["reason"]:
-                log.warning("%s is off: %s", name, switch["reason"])
+        for name in missed(proof):
+            log.warning("%s is off: %s", name, proof[name]["reason"])
     for name in (name for name in before if before[name]["state"] == "on" and proof[name]["state"] == "off"):
         why = proof[name]["reason"] or proof[name]["observed"]
         services.log.warn(f"{name} is off from step {trainer.num_steps} on: {why}", source="switches", switch=name)

@@ -8,7 +8,8 @@ import torch
 
 from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
-from utils.switches import FAST, MEASURED, SWITCHES
+from utils.hardware import GIB
+from utils.switches import FAST, MEASURED, SWITCHES, missed
 from utils.training.measure import Measurement, measure_apart
 from utils.training.optimizations.compiler import compiler_problem
 from utils.training.optimizer.precision import make_accelerator
@@ -130,9 +131,9 @@ def line(row: Row, width: int = WIDTH) -> str:
     if row.measured.fault:
         return f"{row.name:{width}}{row.measured.fault}"
     seen = row.measured
-    off = [name for name, state in seen.switches.items() if state["reason"]]
+    off = missed(seen.switches)
     note = f"   off: {', '.join(off)}" if off else ""
-    numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / 1e9:9.2f}{row.hours or 0:8.2f}"
+    numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / GIB:9.2f}{row.hours or 0:8.2f}"
     return f"{row.name:{width}}{numbers}{note}"
 
 

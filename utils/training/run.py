@@ -201,7 +201,7 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
 def _log_start(state: RunState, services: Services, plan: RunPlan, data: TrainingData) -> None:
     if services.is_writer:
         log_system_info()
-        log_performance_info()
+        log_performance_info(services.trainer.device)
     services.log.write(
         "started",
         base=plan.base.name,

@@ -11,9 +11,8 @@ from utils import jobs
 from utils.bases.catalog import base_folder, has_weights, read_about, size_in
 from utils.config import STARTER, ExportConfig, TrainConfig
 from utils.errors import UserError
-from utils.hardware import USE_CASES, XTTS_V2, ModelSize, this_machine
+from utils.hardware import USE_CASES, XTTS_V2, ModelSize, memory_fit, this_machine
 from utils.hardware import recommend as recommend_settings
-from utils.hardware.fit import memory_fit
 from utils.jobs import Job
 from utils.jobs.run_queue import QueuedRun, dequeue, enqueue, holder, move, read_queue
 from utils.project.advice import train_command

@@ -1,9 +1,9 @@
 """Whether the form's training fits in memory, by calculation, before it starts."""
 
-from utils.hardware.fit import MemoryFit
+from utils.hardware import MemoryFit
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import bar, gigabytes, message
+from webui.views.parts import bar, memory_size, message
 
 
 def fit(found: MemoryFit) -> Markup:
@@ -13,11 +13,11 @@ def fit(found: MemoryFit) -> Markup:
         ("others", found.used_bytes / found.total_bytes, text.USED_BY_OTHERS),
         ("own", min(needed, found.total_bytes - found.used_bytes) / found.total_bytes, text.NEEDED_BY_RUN),
     ]
-    caption = text.needed_of(gigabytes(needed), gigabytes(found.budget_bytes), gigabytes(found.total_bytes))
+    caption = text.needed_of(memory_size(needed), memory_size(found.budget_bytes), memory_size(found.total_bytes))
     said = message("good", text.FITS) if found.fits else message("warning", text.fits_not(found.device))
     host = None
     if found.needed.host:
-        amounts = gigabytes(found.needed.host), gigabytes(found.host_budget_bytes)
+        amounts = memory_size(found.needed.host), memory_size(found.host_budget_bytes)
         host = tag("div", text.needed_of_host(*amounts), class_="small")
     title = tag("div", text.FIT_TITLE, class_="panel-title")
     about = tag("div", str(found.needed), class_="small")

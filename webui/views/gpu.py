@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from utils.hardware import Gpu
+from utils.hardware import GIB, Gpu
 from utils.hardware.holders import NUM_HOLDERS
 from utils.jobs import Job
 from utils.runs.log import Event, number_of
@@ -10,7 +10,7 @@ from webui import text
 from webui.markup import Markup, join, tag
 from webui.monitor import MachineSample, Monitor
 from webui.views.chart import Curve, Mark, line_chart
-from webui.views.parts import bar, gigabytes, message
+from webui.views.parts import bar, memory_size, message
 
 COLORS = ("own", "good", "warn", "others")
 """Of the GPUs' curves, in turn."""
@@ -33,7 +33,7 @@ def panel(reading: MachineSample, job: Job | None, memory: Event | None) -> Mark
 def _gpu(gpu: Gpu, job: Job | None, memory: Event | None, names: Mapping[int, str]) -> Markup:
     own = _own_bytes(gpu, job, memory)
     others = max(0, gpu.used_bytes - own)
-    facts = [f"GPU {gpu.index}: {gpu.name}", gigabytes(gpu.total_bytes)]
+    facts = [f"GPU {gpu.index}: {gpu.name}", memory_size(gpu.total_bytes)]
     facts += [text.utilization(gpu.utilization)] if gpu.utilization is not None else []
     facts += [f"{gpu.temperature} °C"] if gpu.temperature is not None else []
     heading = tag("div", " · ".join(facts), class_="device")
@@ -41,7 +41,7 @@ def _gpu(gpu: Gpu, job: Job | None, memory: Event | None, names: Mapping[int, st
         ("own", own / gpu.total_bytes, text.USED_BY_RUN),
         ("others", others / gpu.total_bytes, text.USED_BY_OTHERS),
     ]
-    caption = text.gpu_use(gigabytes(own) if own else None, gigabytes(others), gigabytes(gpu.free_bytes))
+    caption = text.gpu_use(memory_size(own) if own else None, memory_size(others), memory_size(gpu.free_bytes))
     return join(
         heading, bar(text.MEMORY, pieces, caption), _of_run(memory) if own else None, _held(gpu.processes, names, job)
     )
@@ -68,7 +68,7 @@ def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Ma
         ("own", own / machine.total_bytes, text.USED_BY_RUN),
         ("others", max(0, used - own) / machine.total_bytes, text.USED_BY_OTHERS),
     ]
-    caption = text.memory_use(gigabytes(used), gigabytes(machine.total_bytes))
+    caption = text.memory_use(memory_size(used), memory_size(machine.total_bytes))
     return join(
         message("hint", text.no_gpu(reading.survey.reason)),
         bar(text.SYSTEM_MEMORY, pieces, caption),
@@ -78,7 +78,7 @@ def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Ma
             {held.pid: held.name for held in reading.holders},
             job,
         ),
-        tag("div", text.web_process(gigabytes(machine.process_bytes)), class_="small"),
+        tag("div", text.web_process(memory_size(machine.process_bytes)), class_="small"),
     )
 
 
@@ -91,7 +91,7 @@ def _held(processes: Mapping[int, int | None], names: Mapping[int, str], job: Jo
     for pid, num_bytes in largest:
         is_run = job is not None and pid == job.pid
         name = text.USED_BY_RUN if is_run else names.get(pid, "?")
-        words.append(f"{name} ({pid})" + (f" {gigabytes(num_bytes)}" if num_bytes else ""))
+        words.append(f"{name} ({pid})" + (f" {memory_size(num_bytes)}" if num_bytes else ""))
     return tag("div", text.held_by(", ".join(words)), class_="small")
 
 
@@ -103,7 +103,7 @@ def _of_run(memory: Event | None) -> Markup | None:
         (name, number_of(memory, f"{name}_bytes")) for name in ("allocated", "reserved", "peak", "rss", "peak_rss")
     ]
     cells = [
-        tag("span", tag("b", gigabytes(value)), " ", text.MEMORY_WORDS[name], class_="fact")
+        tag("span", tag("b", memory_size(value)), " ", text.MEMORY_WORDS[name], class_="fact")
         for name, value in known
         if value is not None
     ]
@@ -124,7 +124,7 @@ def history(monitor: Monitor) -> Markup:
             limits[text.SYSTEM_MEMORY] = reading.memory.total_bytes
         limits |= {f"GPU {gpu.index}": gpu.total_bytes for gpu in reading.gpus}
         for name, num_bytes in used.items():
-            curves.setdefault(name, []).append((minutes, round(num_bytes / 1e9, 2)))
+            curves.setdefault(name, []).append((minutes, round(num_bytes / GIB, 2)))
     peak = max((point for points in curves.values() for point in points), key=lambda point: point[1], default=None)
     return line_chart(
         text.MEMORY_PLOT,
@@ -138,11 +138,11 @@ def history(monitor: Monitor) -> Markup:
         ],
         x_title=text.MINUTES,
         y_title=text.GIGABYTES,
-        marks=[Mark(name=text.memory_peak(gigabytes(peak[1] * 1e9)), point=peak)] if peak else [],
+        marks=[Mark(name=text.memory_peak(memory_size(peak[1] * GIB)), point=peak)] if peak else [],
         starts_at_zero=True,
     )
 
 
 def _level(points: Sequence[tuple[float, float]], num_bytes: int) -> list[tuple[float, float]]:
     """A line at a height, as long as a curve."""
-    return [(at, round(num_bytes / 1e9, 2)) for at in (points[0][0], points[-1][0])]
+    return [(at, round(num_bytes / GIB, 2)) for at in (points[0][0], points[-1][0])]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from utils.hardware import GIB
 from webui import text
 from webui.markup import Markup, join, lines, tag
 
@@ -11,6 +12,11 @@ from webui.markup import Markup, join, lines, tag
 def gigabytes(num_bytes: float) -> str:
     """Bytes as GB with one digit, MB below one."""
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
+
+
+def memory_size(num_bytes: float) -> str:
+    """Bytes of memory as it is sold: a GB is 2^30 bytes, and a card of 12 GB reads 12.0 GB."""
+    return f"{num_bytes / GIB:.1f} GB" if num_bytes >= GIB else f"{num_bytes / 2**20:.0f} MB"
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from utils.project.uploads import UPLOADS_FOLDER
 from utils.speech.takes import TAKES_FOLDER
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.views.parts import empty, gigabytes, message, state_badge, table
+from webui.views.parts import empty, gigabytes, memory_size, message, state_badge, table
 
 if TYPE_CHECKING:
     from webui.security import Access
@@ -28,7 +28,10 @@ def machine(found: Machine) -> Markup:
     """Processor, memory, GPU, and what keeps PyTorch from using it."""
     rows = [
         (text.PROCESSOR, text.processor(found.cpu.model, found.cpu.usable_cpus)),
-        (text.MEMORY, text.memory_free(gigabytes(found.memory.total_bytes), gigabytes(found.memory.available_bytes))),
+        (
+            text.MEMORY,
+            text.memory_free(*map(memory_size, (found.memory.total_bytes, found.memory.available_bytes))),
+        ),
         (text.GPU, _gpu(found)),
         (text.SYSTEM, platform.platform()),
         (text.COMPILER, found.compiler or text.NONE),
@@ -42,7 +45,7 @@ def machine(found: Machine) -> Markup:
 def _gpu(found: Machine) -> str:
     if found.gpu is None:
         return found.gpu_reason or text.NONE
-    facts = [found.gpu.name, found.gpu.architecture, gigabytes(found.gpu.total_bytes), text.driver(found.gpu.driver)]
+    facts = [found.gpu.name, found.gpu.architecture, memory_size(found.gpu.total_bytes), text.driver(found.gpu.driver)]
     return ", ".join(fact for fact in facts if fact)
 
 

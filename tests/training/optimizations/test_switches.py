@@ -11,11 +11,15 @@ from torch._inductor import cpp_builder
 
 from tests.model.test_no_tf32 import DEFAULTS, seen, set_as
 from tests.training.test_run import config_of
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
+from utils.switches import SWITCHES, missed
 from utils.training.optimizations.compiler import compiler_problem
-from utils.training.optimizations.switches import _has_tf32, choose_layout, resolve
+from utils.training.optimizations.switch import Seen, state_of
+from utils.training.optimizations.switches import _has_tf32, choose_kernel, choose_layout, resolve
 from utils.training.optimizer.precision import choose_precision, cpu_has_bf16, make_accelerator
 from utils.training.run import fine_tune
 
@@ -38,6 +42,17 @@ def test_what_a_cpu_cannot_do_is_off_with_the_reason() -> None:
     assert found.optimizer == "AdamW"
     assert found.effective.cuda_memory_fraction is None and found.effective.compile == "off"
     assert found.off["eight_bit_optimizer"] == "8-bit AdamW needs a CUDA GPU; use LoRA"
+
+
+def test_automatic_attention_is_off_with_a_reason_on_a_cpu() -> None:
+    found, gpt = switches(), load_gpt(find_base("tiny"))
+    choose_kernel(found, gpt, CPU)
+    seen = Seen(False, "flash (CPU) x2 in the blocks")
+    attention = next(switch for switch in SWITCHES if switch.name == "attention")
+    state = state_of(attention, "auto", seen, found.off["attention"])
+    assert state["reason"].startswith("flash-attn has kernels for CUDA GPUs only")
+    assert missed({"attention": state}) == [], "it was not requested"
+    assert missed({"attention": state | {"asked": "flash-attn"}}) == ["attention"]
 
 
 def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest.MonkeyPatch) -> None:

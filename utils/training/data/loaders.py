@@ -18,6 +18,7 @@ from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatch
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.optimizations.switch import Switches
+from utils.training.optimizations.trials import pinning_fault
 
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 """Ways of compiling that record CUDA graphs."""
@@ -228,14 +229,16 @@ class Loaders:
         return StaticShape(longest=longest) if mode != "off" and self._switches.layout == "packed" else NO_STATIC_SHAPE
 
     def _settings(self) -> LoaderSettings:
-        config = self._config
+        config, fault = self._config, pinning_fault() if self._device.type == "cuda" else ""
+        if fault:
+            self._switches.off["loader"] = f"pinned memory failed its trial: {fault}"
         return loader_settings(
             num_clips=len(self._data.train),
             device=self._device.type,
             dataset_bytes=self._data.audio_bytes,
             num_workers=config.num_workers,
             prefetch_factor=config.prefetch_factor,
-            pin_memory=config.pin_memory,
+            pin_memory=False if fault else config.pin_memory,
         )
 
 

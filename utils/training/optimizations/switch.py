@@ -109,7 +109,7 @@ def state_of(switch: Switch, asked: Any, seen: Seen, off: str | None) -> dict[st
         off: why it cannot be on; what was seen is the reason when None.
     """
     asked = False if asked is None else asked
-    is_missed = not seen.is_on and asked not in (False, switch.off)
+    is_missed = not seen.is_on and (asked == "auto" or asked not in (False, switch.off))
     return {
         "asked": asked,
         "state": "on" if seen.is_on else "off",

@@ -143,13 +143,16 @@ def choose_kernel(switches: Switches, gpt: XttsGpt, device: torch.device) -> Non
     effective = switches.effective
     if effective.attention not in ("auto", "flash-attn") or not effective.sdpa or device.type != "cuda":
         activate("torch")
+        if effective.attention == "auto" and "attention" not in switches.off:
+            lacking = "flash-attn has kernels for CUDA GPUs only" if effective.sdpa else "SDPA is off"
+            switches.off["attention"] = f"{lacking}; PyTorch's own kernels compute attention"
         return
     if switches.layout == "packed":
         dtype, channels = DTYPES[effective.mixed_precision], gpt.shape.width // gpt.shape.heads
         gpt.options.kernel, switches.without_flash_attn = use_flash_attn(device, dtype, channels)
     else:
         switches.without_flash_attn = "flash-attn takes half precision and compute capability 8.0 or more"
-    if gpt.options.kernel == "torch" and effective.attention == "flash-attn":
+    if gpt.options.kernel == "torch":
         switches.off["attention"] = switches.without_flash_attn
 
 

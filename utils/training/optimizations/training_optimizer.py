@@ -1,11 +1,9 @@
 """TrainingOptimizer: the switches of a training run, what they changed, and the proof that they did."""
 
 import logging
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
@@ -14,14 +12,16 @@ from torch import nn
 from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
 from utils.console import say
 from utils.errors import UserError
-from utils.hardware import Recommendation, process_memory, recommend
+from utils.hardware import Recommendation, recommend
 from utils.model.gpt import XttsGpt
 from utils.performance_utils.device import settle_device
+from utils.performance_utils.memory import memory_line, memory_stats
 from utils.performance_utils.settings import optimize_torch_settings
 from utils.training.optimizations.compiler import failure, failures, num_graphs, num_skips, uncompile_blocks
 from utils.training.optimizations.proof import StepRecord, record_step
 from utils.training.optimizations.switch import Report, Trace
 from utils.training.optimizations.switches import BEHAVIORS, choose_kernel, report, resolve
+from utils.training.optimizations.trials import try_gpu_paths
 from utils.training.optimizer.make import make_optimizer
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-GB = 1e9
 
 
 class TrainingOptimizer:
@@ -79,6 +78,8 @@ class TrainingOptimizer:
         self.device = device
         asked = replace(config, device="cuda" if device.type == "cuda" else "cpu")
         self.switches = resolve(asked.validate(where="training optimizations"), device)
+        if device.type == "cuda":
+            try_gpu_paths(self.switches, device)
         self.changed: dict[str, Any] = {}
         """torch's global settings that were changed."""
         self.record: StepRecord | None = None
@@ -227,36 +228,20 @@ class TrainingOptimizer:
 
     @staticmethod
     def get_memory_stats() -> dict[str, Any]:
-        """Bytes in use now, by this process and on its GPU; may be called from any thread, and without a GPU.
+        """Bytes in use now, by the process that trains and on its GPU; from any thread, and without a GPU.
+
+        While `train_gpt` runs, that is its child process: `pid` names it, and its GPU's bytes are the driver's.
 
         Returns:
             device; rss_bytes and peak_rss_bytes of the process; with CUDA also allocated_bytes, reserved_bytes,
             peak_bytes (allocated at most), free_bytes and total_bytes of the GPU that it holds most of.
         """
-        stats: dict[str, Any] = {"device": "cpu", "rss_bytes": process_memory(), "peak_rss_bytes": _peak_rss()}
-        # A GPU that was not used yet is not woken up: that alone would take hundreds of megabytes of it.
-        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
-            return stats
-        # The current GPU is each thread's own, the first one in a new thread: asking about that would wake it up.
-        devices = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
-        device = max(devices, key=torch.cuda.memory_reserved)
-        free, total = torch.cuda.mem_get_info(device)
-        return stats | {
-            "device": f"cuda:{device}",
-            "allocated_bytes": torch.cuda.memory_allocated(device),
-            "reserved_bytes": torch.cuda.memory_reserved(device),
-            "peak_bytes": torch.cuda.max_memory_allocated(device),
-            "free_bytes": free,
-            "total_bytes": total,
-        }
+        return memory_stats()
 
     @staticmethod
     def print_memory_stats() -> None:
         """Show `get_memory_stats` in GB, one line: logged where logging is set up, printed where it is not."""
-        stats = TrainingOptimizer.get_memory_stats()
-        amounts = {name: value for name, value in stats.items() if name.endswith("_bytes")}
-        figures = ", ".join(f"{name.removesuffix('_bytes')} {value / GB:.2f} GB" for name, value in amounts.items())
-        say(log, f"memory on {stats['device']}: {figures}")
+        say(log, memory_line(memory_stats()))
 
     @staticmethod
     def recommend(*args: Any, **options: Any) -> Recommendation:
@@ -278,15 +263,3 @@ def _one_of(first: bool | Checkpointing | None, second: bool | Checkpointing | N
             fix="give one of them",
         )
     return given[0] if given else False
-
-
-def _peak_rss() -> int:
-    """The most this process has held, in bytes; what it holds now where the system does not say.
-
-    Read from the process' own memory map: Linux hands `ru_maxrss` on from parent to child.
-    """
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        return process_memory()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="ascii"))
-    return int(found[1]) * 1024 if found else process_memory()

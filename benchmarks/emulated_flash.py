@@ -1,0 +1,64 @@
+"""CPU kernels for PyTorch's variable-length flash attention, so that a machine without CUDA runs the packed layout."""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+calls = {"forward": 0, "backward": 0}
+"""How often each was called."""
+_library: list[torch.library.Library] = []
+"""Registered kernels live as long as their library."""
+
+
+def emulate_flash() -> None:
+    """Register the kernels in this process, once."""
+    if not _library:
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("_flash_attention_forward", _forward, "CPU")
+        library.impl("_flash_attention_backward", _backward, "CPU")
+        _library.append(library)
+
+
+def _clips(bounds: Tensor) -> list[slice]:
+    ends = bounds.tolist()
+    return [slice(begin, end) for begin, end in pairwise(ends) if end > begin]
+
+
+def _scores(q: Tensor, k: Tensor, scale: float | None, *, is_causal: bool) -> Tensor:
+    """[T, H, C] twice -> [H, T, T] in float32."""
+    found = torch.einsum("thc,shc->hts", q.float(), k.float()) * (q.size(-1) ** -0.5 if scale is None else scale)
+    return found.masked_fill(torch.ones_like(found[0], dtype=torch.bool).triu(1), float("-inf")) if is_causal else found
+
+
+def _forward(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, *more: Any, **options: Any) -> tuple[Tensor, ...]:
+    _, longest, _, dropout, is_causal, _ = more
+    # What the CUDA kernel requires, so that a call it would refuse fails here as well.
+    assert q.dtype in (torch.bfloat16, torch.float16) and bounds.dtype == torch.int32 and dropout == 0
+    assert longest >= max(clip.stop - clip.start for clip in _clips(bounds)) and q.stride(-1) == 1
+    calls["forward"] += 1
+    out, sums = torch.empty_like(q), []
+    for clip in _clips(bounds):
+        scores = _scores(q[clip], k[clip], options.get("scale"), is_causal=is_causal)
+        sums.append(scores.logsumexp(-1))
+        out[clip] = torch.einsum("hts,shc->thc", scores.softmax(-1), v[clip].float()).to(q.dtype)
+    unused = torch.zeros(2, dtype=torch.uint64)
+    return out, torch.cat(sums, 1), unused, unused[0], torch.empty(0)
+
+
+def _backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, bounds: Tensor, *more: Any, **options: Any
+) -> tuple[Tensor, ...]:
+    calls["backward"] += 1
+    scale = options.get("scale")
+    grads = tuple(map(torch.empty_like, (q, k, v)))
+    for clip in _clips(bounds):
+        queries, keys, values, above = (t[clip].float() for t in (q, k, v, grad))
+        shares = _scores(queries, keys, scale, is_causal=more[4]).softmax(-1)
+        inner = torch.einsum("thc,shc->hts", above, values)
+        inner = shares * (inner - (shares * inner).sum(-1, keepdim=True)) * (scale or q.size(-1) ** -0.5)
+        grads[0][clip] = torch.einsum("hts,shc->thc", inner, keys).to(q.dtype)
+        grads[1][clip] = torch.einsum("hts,thc->shc", inner, queries).to(q.dtype)
+        grads[2][clip] = torch.einsum("hts,thc->shc", shares, above).to(q.dtype)
+    return grads

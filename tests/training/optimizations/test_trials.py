@@ -1,0 +1,73 @@
+"""A path that only a GPU has is tried once; what fails is off with the reason."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from utils.config import TrainConfig
+from utils.training.data.loaders import Loaders
+from utils.training.optimizations import trials
+from utils.training.optimizations.switch import Switches
+from utils.training.optimizations.trials import pinning_fault, trial, try_gpu_paths
+
+CUDA = torch.device("cuda")
+HALF_PRECISION = trials._half_precision
+SETTINGS = {"mixed_precision": "bf16", "compile": "reduce-overhead"}
+PATHS = ("_half_precision", "_packed_attention", "_captured_graph")
+
+
+def switches() -> Switches:
+    config = TrainConfig(project="a", **SETTINGS)
+    return Switches(asked=config, effective=config, layout="packed")
+
+
+@pytest.fixture(autouse=True)
+def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every path works, until a test makes one fail."""
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    for name in PATHS:
+        monkeypatch.setattr(trials, name, lambda *_: None)
+
+
+def failing(*_: object) -> None:
+    raise RuntimeError("no kernel image is available\nCompile with TORCH_USE_CUDA_DSA")
+
+
+@pytest.mark.parametrize(
+    ("path", "switch", "changes", "layout"),
+    [
+        ("", "", {}, "packed"),
+        ("_half_precision", "mixed_precision", {"mixed_precision": "fp32"}, "rows"),
+        ("_packed_attention", "", {}, "rows"),
+        ("_captured_graph", "", {"compile": "default"}, "packed"),
+    ],
+)
+def test_what_fails_its_trial_is_off_with_the_reason(monkeypatch, path, switch, changes, layout) -> None:
+    if path:
+        monkeypatch.setattr(trials, path, failing)
+    found = switches()
+    try_gpu_paths(found, CUDA)
+    assert found.effective == replace(found.asked, **changes) and found.layout == layout
+    assert list(found.off) == ([switch] if switch else [])
+    assert all("failed its trial: no kernel image is available" in why for why in found.off.values())
+
+
+def test_a_fault_that_a_kernel_reports_late_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.synchronize", failing)
+    assert trial(lambda: None) == "no kernel image is available"
+
+
+def test_a_machine_without_pinned_memory_loads_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", failing)
+    assert pinning_fault() == "no kernel image is available"
+    found, loaders = switches(), object.__new__(Loaders)
+    loaders._config, loaders._device, loaders._switches = replace(found.asked, pin_memory=True), CUDA, found
+    loaders._data = SimpleNamespace(train=[1], audio_bytes=1)
+    assert not loaders._settings().pin_memory and "no kernel image" in found.off["loader"]
+
+
+def test_the_trial_of_half_precision_computes() -> None:
+    """On a CPU, where the same calls run."""
+    HALF_PRECISION(torch.device("cpu"), torch.bfloat16)

@@ -1,0 +1,132 @@
+"""The memory in use, and errors when it ran out, with who holds it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from utils.errors import UserError
+from utils.hardware import GIB, find_gpus, memory, process_memory
+from utils.hardware.holders import process_names
+from utils.hardware.visible import trained_on
+
+SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
+"""Parts of messages: torch's on a CPU, CUDA's, and those of cuBLAS, cuDNN and cuFFT, which need work space."""
+TRAINERS = ("utils.training.process.worker", "utils.cli.train")
+"""Modules that a child which trains is started with."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out: torch has a class for it on CUDA only, and not for all libraries."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
+
+
+@contextmanager
+def memory_errors(doing: str, device: str) -> Iterator[None]:
+    """Raise a UserError that names what is free, and who has the rest, where the block runs out of memory.
+
+    Args:
+        doing: what the block does, such as "loading the model".
+        device: cpu, or a CUDA device.
+
+    Raises:
+        UserError: memory ran out.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        fix = "end other programs that use it, or choose settings that need less: --gradient-checkpointing full"
+        what = f"out of memory while {doing}: {_free(device)}"
+        raise UserError(what=what, where=device, fix=f"{fix}, --lora-rank 32") from error
+
+
+def _free(device: str) -> str:
+    gpu = trained_on(find_gpus().gpus) if device.startswith("cuda") else None
+    if gpu is None:
+        now = memory()
+        return f"{now.available_bytes / GIB:.1f} of {now.total_bytes / GIB:.1f} GB of this computer's memory are free"
+    holders = [
+        f"{name} (process {pid}) has {(gpu.processes[pid] or 0) / GIB:.1f} GB"
+        for pid, name in process_names(gpu.processes).items()
+    ]
+    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GB of {gpu.name} are free"
+    return "; ".join([free, *holders])
+
+
+def memory_stats() -> dict[str, Any]:
+    """Bytes in use now by the process that trains: this one, or the child that trains for it.
+
+    Returns:
+        As `TrainingOptimizer.get_memory_stats`.
+    """
+    trainer = _trainer_below()
+    stats: dict[str, Any] = {
+        "device": "cpu",
+        "rss_bytes": process_memory(trainer),
+        "peak_rss_bytes": _peak_rss(trainer),
+    }
+    if trainer is not None:
+        return stats | {"pid": trainer} | _driver_stats(trainer)
+    # A GPU that was not used yet is not woken up: that alone would take hundreds of megabytes of it.
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return stats
+    # The current GPU is each thread's own, the first one in a new thread: asking about that would wake it up.
+    devices = [torch.cuda.current_device(), *range(torch.cuda.device_count())]
+    device = max(devices, key=torch.cuda.memory_reserved)
+    free, total = torch.cuda.mem_get_info(device)
+    return stats | {
+        "device": f"cuda:{device}",
+        "allocated_bytes": torch.cuda.memory_allocated(device),
+        "reserved_bytes": torch.cuda.memory_reserved(device),
+        "peak_bytes": torch.cuda.max_memory_allocated(device),
+        "free_bytes": free,
+        "total_bytes": total,
+    }
+
+
+def memory_line(stats: dict[str, Any]) -> str:
+    """`memory_stats` in words, in GB."""
+    amounts = {name.removesuffix("_bytes"): value for name, value in stats.items() if name.endswith("_bytes")}
+    figures = ", ".join(f"{name} {value / GIB:.2f} GB" for name, value in amounts.items())
+    return f"memory on {stats['device']}: {figures}"
+
+
+def _trainer_below() -> int | None:
+    """The process that trains for this one, such as for `train_gpt`; None when there is none."""
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if any(module in TRAINERS for module in child.cmdline()):
+                return child.pid
+        except psutil.Error:
+            continue
+    return None
+
+
+def _driver_stats(pid: int) -> dict[str, Any]:
+    """What the driver reports of a process' GPU; nothing where it uses none, or the driver does not say."""
+    found = next((gpu for gpu in find_gpus().gpus if pid in gpu.processes), None)
+    if found is None:
+        return {}
+    amounts = {"reserved": found.processes[pid] or 0, "free": found.free_bytes, "total": found.total_bytes}
+    return {"device": f"cuda:{found.index}"} | {f"{name}_bytes": value for name, value in amounts.items()}
+
+
+def _peak_rss(pid: int | None) -> int:
+    """The most a process has held, in bytes; what it holds now where the system does not say.
+
+    Read from the process' own memory map: Linux hands `ru_maxrss` on from parent to child.
+    """
+    try:
+        status = Path(f"/proc/{pid or 'self'}/status").read_text(encoding="ascii")
+    except OSError:
+        status = ""
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else process_memory(pid)
