@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from utils.errors import UserError
-from utils.runs import write as write_module
-from utils.runs.log import EventFollower, EventWriter, Series, last_lines, read_events, series, tail
+from utils.runs import log as log_module
+from utils.runs.log import EventLog, EventWriter, last_lines, read_events, series, tail
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_really_full_device(caplog: pytest.LogCaptureFixture) -> None:
 def test_memory_for_waiting_events_is_limited_and_the_limit_is_told(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_module, "MAX_HELD_BYTES", 1_000)
+    monkeypatch.setattr(log_module, "MAX_HELD_BYTES", 1_000)
     writer, disk = on_full_disk(path, 0)
     accepted = 0
     with pytest.raises(UserError, match="can no longer be written"):
@@ -182,11 +182,11 @@ FOREIGN = [
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_torn_and_foreign_lines_are_skipped_from_either_end(path: Path, foreign: bytes) -> None:
     written(path, line("step", step=1).encode() + foreign)
-    assert steps_of(read_events(path)) == steps_of(tail(path, 9)) == steps_of(EventFollower(path).new()) == [1]
+    assert steps_of(read_events(path)) == steps_of(tail(path, 9)) == steps_of(EventLog(path).new()) == [1]
 
 
 def test_a_missing_log_has_no_events(path: Path) -> None:
-    assert list(read_events(path)) == tail(path, 3) == EventFollower(path).new() == last_lines(path, 3) == []
+    assert list(read_events(path)) == tail(path, 3) == EventLog(path).new() == last_lines(path, 3) == []
     assert series(path, "step", ["loss"]) == {"step": [], "loss": []}
 
 
@@ -211,7 +211,7 @@ def test_the_end_by_kind_and_from_a_byte_on(path: Path) -> None:
 def test_lines_without_end_are_passed_over_and_not_held_in_memory(path: Path) -> None:
     written(path, line("step", step=1).encode() + b"x" * 30_000_000 + b"\n" + line("step", step=2).encode())
     tracemalloc.start()
-    found = [tail(path, 5), list(read_events(path)), EventFollower(path).new()]
+    found = [tail(path, 5), list(read_events(path)), EventLog(path).new()]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [steps_of(events) for events in found] == [[1, 2]] * 3
@@ -237,7 +237,7 @@ def test_the_end_of_any_text(tmp_path: Path) -> None:
 
 def test_a_follower_gives_each_event_once(path: Path) -> None:
     written(path, "")
-    follower, seen = EventFollower(path), []
+    follower, seen = EventLog(path), []
     for start in (0, 3, 3, 10):
         write_steps(path, range(start, start + 2))
         seen += steps_of(follower.new())
@@ -249,7 +249,7 @@ def test_a_torn_line_is_given_once_it_is_complete(path: Path) -> None:
     whole = line("step", step=2).encode()
     for cut in range(1, len(whole)):
         written(path, line("step", step=1).encode() + whole[:cut])
-        follower = EventFollower(path)
+        follower = EventLog(path)
         assert steps_of(follower.new()) == [1]
         with path.open("ab") as log:
             log.write(whole[cut:])
@@ -258,7 +258,7 @@ def test_a_torn_line_is_given_once_it_is_complete(path: Path) -> None:
 
 def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path: Path) -> None:
     written(path, line("step", step=1) + '{"kind": "st')
-    follower = EventFollower(path)
+    follower = EventLog(path)
     assert steps_of(follower.new()) == [1]
     EventWriter(path).write("step", step=2)
     assert steps_of(follower.new()) == [2]
@@ -267,24 +267,24 @@ def test_a_torn_line_that_a_new_writer_closed_is_passed_over(path: Path) -> None
 def test_a_limit_leaves_the_rest_for_the_next_call(path: Path) -> None:
     written(path, "")
     write_steps(path, range(7))
-    follower = EventFollower(path)
+    follower = EventLog(path)
     assert [len(follower.new(limit=3)) for _ in range(4)] == [3, 3, 1, 0]
 
 
 def test_a_follower_goes_on_from_another_ones_place(path: Path) -> None:
     written(path, "")
     write_steps(path, range(3))
-    first = EventFollower(path)
+    first = EventLog(path)
     first.new()
     write_steps(path, [3])
-    assert steps_of(EventFollower(path, offset=first.offset).new()) == [3]
+    assert steps_of(EventLog(path, offset=first.offset).new()) == [3]
 
 
 @pytest.mark.parametrize("how", ["truncated", "shorter", "longer", "same inode, longer"])
 def test_another_log_in_its_place_is_read_from_the_beginning(path: Path, how: str) -> None:
     written(path, "")
     write_steps(path, range(5))
-    follower = EventFollower(path)
+    follower = EventLog(path)
     follower.new()
     text = "".join(line("step", step=step, run="new") for step in range(100, 102 if how == "shorter" else 150))
     if how == "truncated":
@@ -298,83 +298,3 @@ def test_another_log_in_its_place_is_read_from_the_beginning(path: Path, how: st
         path.unlink()
         written(path, text)
     assert steps_of(follower.new())[:2] == [100, 101]
-    assert follower.num_restarts == 1
-
-
-# Curves
-
-
-def test_a_short_curve_is_complete(path: Path) -> None:
-    written(path, line("eval", step=2, loss=0.1))
-    write_steps(path, range(1, 6), loss=lambda step: 1.0 / step)
-    assert series(path, "step", ["loss", "lr"], 60) == {
-        "step": [1, 2, 3, 4, 5],
-        "loss": [1 / 1, 1 / 2, 1 / 3, 1 / 4, 1 / 5],
-        "lr": [None] * 5,
-    }
-
-
-@pytest.mark.parametrize("num_steps", [1, 10, 999, 20_000])
-@pytest.mark.parametrize("max_points", [8, 100, 500])
-def test_a_long_curve_keeps_ends_and_extremes_within_its_size(path: Path, num_steps: int, max_points: int) -> None:
-    noise = random.Random(num_steps)
-    losses = [noise.random() for _ in range(num_steps)]
-    losses[num_steps // 3], losses[num_steps // 2] = 50.0, -50.0
-    written(path, "")
-    write_steps(path, range(1, num_steps + 1), loss=lambda step: losses[step - 1])
-    curve = series(path, "step", ["loss"], max_points)
-    assert len(curve["step"]) == len(curve["loss"]) <= max_points
-    assert curve["step"] == sorted(set(curve["step"]))
-    assert (curve["step"][0], curve["step"][-1]) == (1, num_steps)
-    assert (min(curve["loss"]), max(curve["loss"])) == (min(losses), max(losses))
-    assert all(losses[step - 1] == loss for step, loss in zip(curve["step"], curve["loss"], strict=True))
-    if num_steps == 20_000 and max_points == 500:
-        # Spread over the whole run: no hole is larger than a few buckets.
-        assert max(b - a for a, b in zip(curve["step"], curve["step"][1:], strict=False)) < 20_000 / 500 * 8
-
-
-def test_after_a_resume_the_later_values_count(path: Path) -> None:
-    written(path, "")
-    write_steps(path, range(1, 11), loss=float)
-    write_steps(path, range(6, 13), loss=lambda step: step + 0.5)
-    assert series(path, "step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5]
-
-
-def test_steps_that_were_undone_and_not_done_again_are_not_shown(path: Path) -> None:
-    written(path, "")
-    write_steps(path, range(1, 11), loss=float)
-    write_steps(path, range(6, 8), loss=lambda step: step + 0.5)
-    assert series(path, "step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5]
-
-
-def test_a_growing_curve_equals_one_drawn_anew_also_through_resumes_and_another_log(path: Path) -> None:
-    written(path, "")
-    curve = Series(path, "step", ["loss"], 40)
-    for number, steps in enumerate([range(1, 4), range(4, 200), range(150, 300), range(20, 25), range(25, 90)]):
-        write_steps(path, steps, loss=lambda step, number=number: number + step / 1_000)  # type: ignore[misc]
-        grown, anew = curve.columns(), series(path, "step", ["loss"], 40)
-        assert len(grown["step"]) <= 40
-        for name in ("step", "loss"):
-            assert (grown[name][0], grown[name][-1]) == (anew[name][0], anew[name][-1])
-            assert (min(grown[name]), max(grown[name])) == (min(anew[name]), max(anew[name]))
-    assert max(grown["loss"]) < 5
-    written(path, line("step", step=7, loss=0.25))
-    assert curve.columns() == {"step": [7], "loss": [0.25]}
-
-
-def test_a_curve_over_time_with_gaps(path: Path) -> None:
-    texts = [json.dumps({"time": 1e9 + t, "kind": "memory", "bytes": b}) for t, b in ((0, 5), (60, None), (120, 7))]
-    written(path, "\n".join(texts) + "\n")
-    assert series(path, "memory", ["bytes"], x="time") == {"time": [1e9, 1e9 + 60, 1e9 + 120], "bytes": [5, None, 7]}
-
-
-@pytest.mark.slow
-def test_a_curve_of_a_million_steps_takes_constant_memory(million: Path) -> None:
-    tracemalloc.start()
-    curve = Series(million, "step", ["loss"], 400)
-    columns = curve.columns()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert (columns["step"][0], columns["step"][-1], columns["loss"][0]) == (1, 1_000_000, 1_000.0)
-    assert len(columns["step"]) <= 400
-    assert peak < 5_000_000

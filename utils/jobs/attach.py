@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from utils.jobs.stop import POLL_S, STOP_TIMEOUT_S, stop, watch_deadline
-from utils.runs.log import Event, EventFollower, last_lines
+from utils.runs.log import Event, EventLog, last_lines
 from utils.runs.record import read_record
 from utils.runs.status import Job, status
 
@@ -14,12 +14,12 @@ class Attachment:
 
     Args:
         folder: the job's folder.
-        offset: give only events after this byte of the log; see `EventFollower`.
+        offset: give only events after this byte of the log; see `EventLog`.
     """
 
     def __init__(self, folder: Path, *, offset: int = 0) -> None:
         self.folder = folder
-        self._follower = EventFollower(status(folder).events, offset=offset)
+        self._follower = EventLog(status(folder).events, offset=offset)
 
     def status(self) -> Job:
         """How the job is doing now."""

@@ -1,7 +1,6 @@
 """The jobs and runs of a project, and removing what the user chose; without loading torch."""
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from utils.runs.layout import (
     find_run,
     freed_by,
 )
-from utils.runs.log import Event, events_backwards, number_of, tail
+from utils.runs.log import Event, EventLog, number_of
 from utils.runs.record import EVENTS_FILE, JOB_FILE
 from utils.runs.status import Job, jobs_folder, last_write, status, status_or_none
 
@@ -121,20 +120,19 @@ def read_run(folder: Path) -> RunInfo:
         UserError: the folder holds no run.
     """
     job = status(folder)
-    started = next(iter(tail(job.events, 1, kind="started")), {})
-    step = next(iter(tail(job.events, 1, kind="step")), {})
-    proof = next(iter(tail(job.events, 1, kind="optimizations", start=job.events_offset)), {})
-    ranks = next(iter(tail(job.events, 1, kind="ranks", start=job.events_offset)), {}).get("ranks")
-    best = next((event for event in events_backwards(job.events, kind="eval") if event.get("is_best")), {})
+    log, start = EventLog(job.events), job.events_offset
+    losses = [loss for loss in log.curve("eval", ["loss"])["loss"] if loss is not None]
+    step, total = log.last("step"), number_of(log.last("started"), "total_steps")
+    ranks = log.last("ranks", start=start).get("ranks")
     return RunInfo(
         job=job,
         step=int(number_of(step, "step") or 0),
-        total_steps=started.get("total_steps"),
-        loss=_number(step, "loss"),
-        best_loss=_number(best, "loss"),
-        speech=speech_scores(next(iter(tail(job.events, 1, kind="speech_scores", start=job.events_offset)), None)),
+        total_steps=None if total is None else int(total),
+        loss=number_of(step, "loss"),
+        best_loss=min(losses, default=None),
+        speech=speech_scores(log.last("speech_scores", start=start)),
         # What an earlier process of a resumed run observed is not true of the present one.
-        proof=proof if proof.get("time", 0) >= started.get("time", 0) else {},
+        proof=log.last("optimizations", start=start, after="started"),
         ranks=[share for share in ranks if isinstance(share, dict)] if isinstance(ranks, list) else [],
         checkpoints=checkpoints_of(folder),
         num_bytes=size_of(folder),
@@ -142,9 +140,9 @@ def read_run(folder: Path) -> RunInfo:
     )
 
 
-def speech_scores(event: Event | None) -> dict[int, float]:
-    """The scores of a `speech_scores` event by step; none of None, or where something else stands in their place."""
-    scores = event.get("scores") if event else None
+def speech_scores(event: Event) -> dict[int, float]:
+    """The scores of a `speech_scores` event by step; none where something else stands in their place."""
+    scores = event.get("scores")
     found = [one for one in scores if isinstance(one, dict)] if isinstance(scores, list) else []
     known = [(number_of(one, "step"), number_of(one, "score")) for one in found]
     return {int(step): float(score) for step, score in known if step is not None and score is not None}
@@ -175,7 +173,7 @@ def changed_settings(run: Path) -> dict[str, Any]:
     """
     config = TrainConfig.load(run / "config.yaml")
     plain = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
-    changed = {name: value for name, value in vars(config).items() if value != plain[name]}
+    changed = {name: value for name, default in plain.items() if (value := getattr(config, name)) != default}
     # These say where the run lies, not what it is.
     return {name: value for name, value in changed.items() if name not in ("project", "output", "run_id")}
 
@@ -258,11 +256,6 @@ def _left_by_clean(runs: Path) -> list[Removal]:
 
 def _removal(path: Path, what: str, run: Path) -> Removal:
     return Removal(path=path, what=what, run=run, num_bytes=size_of(path) if path == run else freed_by(path))
-
-
-def _number(event: Event, name: str) -> float | None:
-    value = event.get(name)
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 class JobWatch:

@@ -1,27 +1,493 @@
-"""A run's event log, events.jsonl: one JSON object a line, readable while it grows."""
+"""A run's event log, events.jsonl: one JSON object a line, written by one process and read by any while it grows.
 
-from utils.runs.follow import EventFollower
-from utils.runs.newest import Newest
-from utils.runs.read import Event, events_backwards, last_lines, log_size, number_of, parse_event, read_events, tail
-from utils.runs.run_log import RunLog
-from utils.runs.series import Series, series
-from utils.runs.write import FINAL, KINDS, EventWriter
+Torn and foreign lines are skipped. `EventWriter` appends, `RunLog` also informs subscribers; `read_events` and `tail`
+read a log once, from either end; `EventLog` follows one that grows: its new events, the newest of each kind, curves.
+"""
 
-__all__ = [
-    "FINAL",
-    "KINDS",
-    "Event",
-    "EventFollower",
-    "EventWriter",
-    "Newest",
-    "RunLog",
-    "Series",
-    "events_backwards",
-    "last_lines",
-    "log_size",
-    "number_of",
-    "parse_event",
-    "read_events",
-    "series",
-    "tail",
-]
+import errno
+import json
+import logging
+import math
+import os
+import re
+import sys
+import threading
+import time
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from io import BytesIO
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from utils.callbacks import EventListener
+from utils.errors import UserError
+from utils.runs.loggers import Logger
+
+Event = dict[str, Any]
+Columns = dict[str, list[Any]]
+"""Equally long lists by field; a value that was no finite number is None."""
+
+KINDS = frozenset(
+    {
+        "started",
+        "progress",
+        "optimizations",
+        "step",
+        "eval",
+        "sample",
+        "speech_scores",
+        "ranks",
+        "checkpoint",
+        "memory",
+        "warning",
+        "stopped",
+        "failed",
+        "finished",
+    }
+)
+FINAL = frozenset({"stopped", "failed", "finished"})
+"""One of these ends what a job wrote."""
+MAX_HELD_BYTES = 16 * 2**20
+"""So much is kept in memory while the disk is full: about 50 000 steps."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+BLOCK = 1 << 16
+"""Bytes read at a time from the end."""
+MAX_LINE = 1 << 20
+"""A longer line, in bytes, is no event of ours; it is skipped without being held in memory."""
+FINGERPRINT = 64
+"""Bytes of the log's beginning that distinguish it from another one: its first event holds the time it was written."""
+KEPT = 64
+"""Events of each kind that an `EventLog` keeps, and so the most that can be asked for."""
+_OURS = re.compile(rb'\{"time": [-+.\de]+, "kind": "(\w+)"')
+"""How a line of our writer begins; its kind is then known without reading the rest, ten times quicker."""
+
+log = logging.getLogger(__name__)
+
+
+class EventWriter:
+    """Appends events to `path`; each line is handed to the system at once, so a kill loses none.
+
+    A log has one writer at a time. While the disk is full, events wait in memory and are written in their order as
+    soon as there is room; a warning event then says how late they are.
+
+    Args:
+        path: the run's events.jsonl; created when absent, continued when present.
+
+    Raises:
+        UserError: a named pipe stands in its place.
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_fifo():
+            # Opening it would wait until another process reads it.
+            raise UserError(what="the event log is a named pipe, not a file", where=str(path), fix="remove it")
+        self.path = path
+        self._held = bytearray()
+        self._num_late = 0
+        self._full_since: float | None = None
+        torn = _ends_torn(path)
+        # Unbuffered: what the disk did not take is ours to keep, not hidden in a buffer that fails again at close.
+        self._file = path.open("ab", buffering=0)
+        if torn:
+            # Close the torn line of a killed writer, so that it cannot swallow the next event.
+            self._append(b"\n")
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one event.
+
+        Args:
+            kind: one of `KINDS`.
+            fields: JSON values; a non-finite number is written as null, because JSON has no NaN.
+
+        Raises:
+            UserError: the disk has been full for so long that events can no longer be kept in memory.
+            OSError: the log cannot be written for another reason.
+        """
+        assert kind in KINDS, kind
+        self._append(_line(kind, fields))
+
+    def close(self) -> None:
+        """Write what is still held, and close the file.
+
+        Raises:
+            UserError: the disk is still full; it says how many events the log lacks.
+        """
+        try:
+            if self._held:
+                self._append(b"")
+            if self._held:
+                lost = self._held.count(b"\n")
+                raise self._disk_full(f"the last {lost} events of this run could not be written")
+        finally:
+            self._file.close()
+
+    def _append(self, line: bytes) -> None:
+        self._held += line
+        try:
+            while self._held:
+                del self._held[: self._file.write(self._held)]
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._hold(line)
+        else:
+            if self._full_since is not None:
+                delay = f"the disk was full for {time.time() - self._full_since:.0f} s"
+                late, self._full_since, self._num_late = self._num_late, None, 0
+                self._append(_line("warning", {"message": f"{delay}: {late} events were written late"}))
+
+    def _hold(self, line: bytes) -> None:
+        if len(self._held) > MAX_HELD_BYTES:
+            del self._held[len(self._held) - len(line) :]
+            raise self._disk_full("events can no longer be written")
+        self._num_late += bool(line)
+        if self._full_since is None:
+            self._full_since = time.time()
+            log.warning("the disk is full: events are kept in memory until there is room for %s", self.path)
+
+    def _disk_full(self, what: str) -> UserError:
+        return UserError(what=f"the disk is full: {what}", where=str(self.path), fix="free some space, then run again")
+
+
+class RunLog:
+    """The log of a run.
+
+    Args:
+        path: its events.jsonl; None in all processes of a distributed run but the first, which write nothing.
+        subscriber: called with each event after it is written.
+        loggers: likewise; one that fails is given up, because no run should end for it.
+    """
+
+    def __init__(
+        self, path: Path | None, subscriber: EventListener | None = None, loggers: Sequence[Logger] = ()
+    ) -> None:
+        self.events = EventWriter(path) if path is not None else None
+        self._subscriber = subscriber
+        self._loggers = list(loggers)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append an event; see `EventWriter.write`."""
+        if self.events is not None:
+            self.events.write(kind, **fields)
+            if self._subscriber is not None:
+                self._subscriber(kind, fields)
+            for logger in list(self._loggers):
+                self._heed(logger, partial(logger.event, kind, fields))
+
+    def warn(self, message: str, *, source: str, **facts: Any) -> None:
+        """Report something that did not stop the run.
+
+        Args:
+            message: for people.
+            source: what it concerns: numbers, memory, disk, samples, switches, language or resume.
+            facts: what a program may want to know.
+        """
+        if self.events is not None:
+            log.warning(message)
+            self.write("warning", message=message, source=source, **facts)
+
+    def close(self) -> None:
+        """Write what is held, and close the file; see `EventWriter.close`."""
+        if self.events is not None:
+            for logger in list(self._loggers):
+                self._heed(logger, logger.close)
+            self.events.close()
+
+    def _heed(self, logger: Logger, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._loggers.remove(logger)
+            log.exception("a logger failed")
+            self.warn(f"{type(logger).__module__} shows no more of this run: {error}", source="loggers")
+
+
+def read_events(path: Path, *, kind: str | None = None, start: int = 0, newest_first: bool = False) -> Iterator[Event]:
+    """Events of a log, in order or the newest first.
+
+    Args:
+        path: an events.jsonl; a missing file has no events.
+        kind: only events of this kind.
+        start: first byte to look at, the first of a line.
+        newest_first: read the log from its end.
+    """
+    with _opened(path) as file:
+        file.seek(start)
+        for line in _lines_backwards(file, start=start) if newest_first else _lines(file):
+            # Far quicker than parsing each line, and never wrongly False.
+            event = parse_event(line) if kind is None or f'"{kind}"'.encode() in line else None
+            if event is not None and kind in (None, event["kind"]):
+                yield event
+
+
+def tail(path: Path, count: int, *, kind: str | None = None, start: int = 0) -> list[Event]:
+    """The last events of a log, in their order; the log is read from its end, in constant memory.
+
+    Args:
+        path: an events.jsonl; a missing file has no events.
+        count: how many events at most.
+        kind: only events of this kind; without one among the last lines, the whole log is read.
+        start: do not look further back than this byte, the first of a line.
+    """
+    return list(islice(read_events(path, kind=kind, start=start, newest_first=True), count))[::-1]
+
+
+def log_size(path: Path) -> int:
+    """Bytes of a log; a missing file has none."""
+    with _opened(path) as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    """The last lines of any text file, in their order and without line ends; a missing file has none."""
+    with _opened(path) as text:
+        lines = islice(_lines_backwards(text), count)
+        return [line.decode("utf-8", errors="replace").rstrip("\r\n") for line in lines][::-1]
+
+
+def parse_event(line: bytes) -> Event | None:
+    """The event of one complete line, or None when the line is torn or foreign."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
+
+
+def number_of(event: Event, name: str) -> int | float | None:
+    """A number of an event; None where it has none, whatever else may stand there."""
+    value: Any = event.get(name)
+    # JSON readers also give true, NaN, infinities, and integers that no float can hold.
+    return value if type(value) in (int, float) and abs(value) <= sys.float_info.max else None
+
+
+class EventLog:
+    """A log that grows: each call reads only what was appended since the last one.
+
+    A line that is torn now is read once it is complete. A log that was truncated or replaced is read from its beginning
+    again. Whoever takes the new events has one of his own; the newest ones and the curves can be asked of one together.
+
+    Args:
+        path: an events.jsonl; it may not exist yet.
+        offset: begin at this byte, the first of a line, such as a former one's `offset`.
+    """
+
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+        """Byte after the last line that was read."""
+        self._lock = threading.RLock()
+        self._beginning = b""
+        self._first: dict[str, bytes] = {}
+        self._last: dict[str, deque[tuple[int, bytes]]] = {}
+        """Lines of each kind, each with the byte it ends before."""
+        self._curves: dict[tuple[str, ...], list[array[float]]] = {}
+        """Numbers of each curve that was asked for, by (kind, x, fields ...): 8 bytes each, NaN where there is none."""
+
+    def new(self, limit: int | None = None) -> list[Event]:
+        """Events that were completed since the last call, in order; at most `limit`, the rest comes with the next."""
+        lines = self._new_lines()
+        events = (event for line in lines if (event := parse_event(line)) is not None)
+        found = list(islice(events, limit))
+        lines.close()
+        return found
+
+    def tail(self, count: int, *, kind: str, start: int = 0, after: str | None = None) -> list[Event]:
+        """The last events of a kind, in their order; like the function `tail`, for up to `KEPT` of them.
+
+        Args:
+            count: how many events at most.
+            kind: only events of this kind, one of `KINDS`.
+            start: only events after this byte of the log, the first of a line.
+            after: only events after the last one of this kind; none while there is no such event after `start`.
+        """
+        assert count <= KEPT, f"{count} events of a kind are asked for, and {KEPT} kept"
+        with self._lock:
+            self._read()
+            if after is not None:
+                end = self._last[after][-1][0] if after in self._last else 0
+                if end <= start:
+                    return []
+                start = end
+            lines = takewhile(lambda line: line[0] > start, reversed(self._last.get(kind, ())))
+            events = (event for _, line in lines if (event := parse_event(line)) is not None and event["kind"] == kind)
+            return list(islice(events, count))[::-1]
+
+    def last(self, kind: str, *, start: int = 0, after: str | None = None) -> Event:
+        """The last event of a kind, as `tail` finds it; empty while there is none."""
+        return next(iter(self.tail(1, kind=kind, start=start, after=after)), {})
+
+    def first(self, kind: str) -> Event | None:
+        """The first event of a kind; None while there is none."""
+        with self._lock:
+            self._read()
+            return parse_event(self._first.get(kind, b""))
+
+    def curve(self, kind: str, fields: Sequence[str], max_points: int = 500, *, x: str = "step") -> Columns:
+        """A curve of at most `max_points` points, which keep its first, last, lowest and highest values.
+
+        After a resume, a run repeats the steps since its checkpoint. A curve shows the steps that led to the current
+        weights: of repeated steps the later ones count, and discarded steps are omitted.
+
+        Args:
+            kind: events to draw.
+            fields: numbers to draw; events without one of them give None there.
+            max_points: the columns are at most this long.
+            x: the field that orders the events, in rising order but for resumes.
+
+        Returns:
+            The columns `x` and `fields`.
+        """
+        names = (x, *fields)
+        with self._lock:
+            if (kind, *names) not in self._curves:
+                self._curves[kind, *names] = []
+                self._restart()
+            self._read()
+            columns = [np.array(column) for column in self._curves[kind, *names]]
+        kept = _extremes(columns, max_points)
+        rising, *others = (column[kept].tolist() for column in columns)
+        shown = [[None if math.isnan(value) else value for value in column] for column in others]
+        places = [int(at) if at.is_integer() else at for at in rising]
+        return dict(zip(names, [places, *shown], strict=True))
+
+    def _new_lines(self) -> Generator[bytes, None, None]:
+        """Complete lines since the last call, of any kind; what is not taken comes with the next call."""
+        with _opened(self.path) as file:
+            beginning = file.read(FINGERPRINT)
+            # Inode numbers are used again, contents are not.
+            if file.seek(0, os.SEEK_END) < self.offset or not beginning.startswith(self._beginning):
+                self._restart()
+            file.seek(self.offset)
+            for line in _lines(file):
+                if not line.endswith(b"\n"):
+                    break
+                # Overlong lines are not given, so only the file knows where it is.
+                self.offset = file.tell()
+                self._beginning = beginning[: self.offset]
+                yield line
+
+    def _restart(self) -> None:
+        self.offset, self._beginning = 0, b""
+        self._first, self._last = {}, {}
+        self._curves = {names: [array("d") for _ in names[1:]] for names in self._curves}
+
+    def _read(self) -> None:
+        for line in self._new_lines():
+            ours = _OURS.match(line)
+            kind = ours[1].decode() if ours else (parse_event(line) or {}).get("kind")
+            if kind not in KINDS:
+                continue
+            if kind not in self._first:
+                if parse_event(line) is None:
+                    continue
+                self._first[kind], self._last[kind] = line, deque(maxlen=KEPT)
+            self._last[kind].append((self.offset, line))
+            wanted = [names for names in self._curves if names[0] == kind]
+            event = parse_event(line) if wanted else None
+            if event is not None:
+                for names in wanted:
+                    self._draw(event, self._curves[names], names[1:])
+
+    @staticmethod
+    def _draw(event: Event, columns: "list[array[float]]", names: Sequence[str]) -> None:
+        at, *values = (number_of(event, name) for name in names)
+        if at is None:
+            return
+        # A resumed run repeats steps: what was drawn from this one on did not lead to the present weights.
+        undone = bisect_left(columns[0], at)
+        for column, value in zip(columns, (at, *values), strict=True):
+            del column[undone:]
+            column.append(math.nan if value is None else value)
+
+
+def series(path: Path, kind: str, fields: Sequence[str], max_points: int = 500, *, x: str = "step") -> Columns:
+    """The curve of a log as it is now; see `EventLog.curve`."""
+    return EventLog(path).curve(kind, fields, max_points, x=x)
+
+
+def _extremes(columns: Sequence[np.ndarray], max_points: int) -> list[int]:
+    """Indices of at most `max_points` points: of equal parts of the curve the ends, and each column's extremes."""
+    count = len(columns[0])
+    num_parts = max_points // (2 * len(columns))
+    assert num_parts >= 1, f"max_points is {max_points}; use {2 * len(columns)} or more"
+    if count <= max_points:
+        return list(range(count))
+    kept: set[int] = set()
+    for part in np.array_split(np.arange(count), num_parts):
+        kept |= {int(part[0]), int(part[-1])}
+        for column in columns[1:]:
+            values = column[part]
+            kept.add(int(part[0] + np.where(np.isnan(values), math.inf, values).argmin()))
+            kept.add(int(part[0] + np.where(np.isnan(values), -math.inf, values).argmax()))
+    return sorted(kept)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A log that is missing has no lines, nor has what is no file: reading a named pipe would never end.
+
+    Its folder may be removed at any moment.
+    """
+    try:
+        return path.open("rb") if path.is_file() else BytesIO()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return BytesIO()
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines from here on with their line ends, the last perhaps torn; overlong ones are skipped."""
+    while line := file.readline(MAX_LINE):
+        if len(line) < MAX_LINE or line.endswith(b"\n"):
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE)
+
+
+def _lines_backwards(file: BinaryIO, *, start: int = 0) -> Iterator[bytes]:
+    """Lines after byte `start`, the last one first, with their line ends; overlong ones are skipped."""
+    end, rest = file.seek(0, os.SEEK_END), b""
+    while end > start:
+        begin = max(start, end - BLOCK)
+        file.seek(begin)
+        *whole, torn = (file.read(end - begin) + rest).split(b"\n")
+        rest, *lines = [*(line + b"\n" for line in whole), *([torn] if torn else [])] or [b""]
+        yield from (line for line in reversed(lines) if len(line) <= MAX_LINE)
+        # Of an overlong line only as much is kept as shows that it is one.
+        end, rest = begin, rest[: MAX_LINE + 1]
+    if 0 < len(rest) <= MAX_LINE:
+        yield rest
+
+
+def _line(kind: str, fields: dict[str, Any]) -> bytes:
+    event = {"time": time.time(), "kind": kind, **_finite(fields)}
+    return (json.dumps(event, ensure_ascii=False) + "\n").encode("utf-8", errors="replace")
+
+
+def _ends_torn(path: Path) -> bool:
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as log_file:
+        log_file.seek(-1, os.SEEK_END)
+        return log_file.read(1) != b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from utils.runs.log import Event, number_of, series, tail
+from utils.runs.log import Event, EventLog, number_of
 from utils.runs.status import Job
 
 RECENT = 30
@@ -28,12 +26,6 @@ MIN_TIMED, NUM_TIMED = 10, 50
 """Steps whose time counts: fewer say nothing, older ones are not what happens now."""
 MAX_WARNINGS = 64
 """Newest warnings that are counted."""
-
-
-class Tail(Protocol):
-    """Gives the last events of a kind, from a byte on, as `utils.runs.log.tail` does."""
-
-    def __call__(self, path: Path, count: int, *, kind: str, start: int = 0) -> list[Event]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +50,7 @@ class Progress:
         return min(1.0, self.done / self.total) if self.total else None
 
 
-def progress_of(job: Job, tail: Tail = tail) -> Progress | None:
+def progress_of(job: Job, log: EventLog | None = None) -> Progress | None:
     """How far a job is; None when it has not said anything yet.
 
     Of a run that was resumed, only what its present process said counts while that lives: neither is its pace that of
@@ -66,21 +58,17 @@ def progress_of(job: Job, tail: Tail = tail) -> Progress | None:
 
     Args:
         job: the job.
-        tail: who reads its log; whoever asks again and again has one that reads only what is new.
+        log: its log, for callers that ask again: it reads only what is new.
     """
-    if job.alive:
-        tail = partial(tail, start=job.events_offset)
-    steps = tail(job.events, RECENT, kind="step") if job.kind == "train" else []
-    phases = tail(job.events, 1, kind="progress")
+    log, start = log or EventLog(job.events), job.events_offset if job.alive else 0
+    steps = log.tail(RECENT, kind="step", start=start) if job.kind == "train" else []
+    phases = log.tail(RECENT, kind="progress", start=start)
     if steps and (not phases or _time(phases[-1]) <= _time(steps[-1])):
-        return _of_training(job, steps, tail)
-    if not phases:
-        return None
-    return _of_phase(job, tail)
+        return _of_training(job, steps, log.last("started", start=start))
+    return _of_phase(job, phases) if phases else None
 
 
-def _of_training(job: Job, steps: list[Event], tail: Tail) -> Progress:
-    started: Event = next(iter(tail(job.events, 1, kind="started")), {})
+def _of_training(job: Job, steps: list[Event], started: Event) -> Progress:
     total, epoch, config = number_of(started, "total_steps"), number_of(steps[-1], "epoch"), started.get("config")
     epochs = number_of(config, "num_epochs") if isinstance(config, dict) else None
     return Progress(
@@ -93,8 +81,7 @@ def _of_training(job: Job, steps: list[Event], tail: Tail) -> Progress:
     )
 
 
-def _of_phase(job: Job, tail: Tail) -> Progress:
-    phases = tail(job.events, RECENT, kind="progress")
+def _of_phase(job: Job, phases: list[Event]) -> Progress:
     last = phases[-1]
     same = [event for event in phases if event.get("what") == last.get("what")]
     total = number_of(last, "total")
@@ -164,26 +151,18 @@ class Observation:
         return self.template.format(**self.facts)
 
 
-def observe(
-    job: Job,
-    *,
-    steps: Mapping[str, Sequence[Any]] | None = None,
-    evaluations: Mapping[str, Sequence[Any]] | None = None,
-    tail: Tail = tail,
-) -> list[Observation]:
+def observe(job: Job, log: EventLog | None = None) -> list[Observation]:
     """What a training run's events show, the most urgent first; empty where nothing stands out.
 
     Args:
         job: the run.
-        steps, evaluations: curves with the columns `step` and `loss`, as `utils.runs.series` gives them; read from
-            the run's log when not given.
-        tail: who reads its log; see `utils.runs.progress.progress_of`.
+        log: its log, for callers that ask again: it reads only what is new.
     """
-    trained = _points(steps or series(job.events, "step", ["loss"]))
-    evaluated = _points(evaluations or series(job.events, "eval", ["loss"]))
+    log = log or EventLog(job.events)
+    trained, evaluated = (_points(log.curve(kind, ["loss"])) for kind in ("step", "eval"))
     # Time and memory are those of the present process: an earlier one may have had another machine and other settings.
-    warnings = tail(job.events, MAX_WARNINGS, kind="warning", start=job.events_offset)
-    timed = tail(job.events, NUM_TIMED, kind="step", start=job.events_offset)
+    warnings = log.tail(MAX_WARNINGS, kind="warning", start=job.events_offset)
+    timed = log.tail(NUM_TIMED, kind="step", start=job.events_offset)
     return [
         *_memory([event for event in warnings if event.get("source") == "memory"]),
         *_numbers([event for event in warnings if event.get("source") == "numbers" and "clips" in event]),
@@ -194,7 +173,7 @@ def observe(
 
 def _points(columns: Mapping[str, Sequence[Any]]) -> Points:
     pairs = zip(columns["step"], columns["loss"], strict=True)
-    return [(step, loss) for step, loss in pairs if step is not None and loss is not None]
+    return [(step, loss) for step, loss in pairs if loss is not None]
 
 
 def _evaluation(trained: Points, evaluated: Points, *, is_alive: bool) -> Iterator[Observation]:

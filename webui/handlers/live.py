@@ -37,6 +37,8 @@ DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "ma
 """Settings whose default belongs to the base."""
 WHICH: tuple[Which, ...] = ("best", "last")
 NUM_SAMPLES = 40
+MAX_POINTS = 300
+"""Points of a curve."""
 NUM_TIMED = 50
 NUM_COMPARED = 3
 """Other runs whose evaluations are drawn behind those of the one that is shown."""
@@ -169,27 +171,27 @@ def _machine(studio: Studio, job: Job | None, memory: Event | None) -> Updates:
 
 
 def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
-    events, logs = job.events, studio.logs
-    memory = logs.since_start(job, "memory") if job.alive else None
-    proof = (logs.since_start(job, "optimizations") or {}).get("switches")
+    logs, log = studio.logs, studio.logs.of(job)
+    memory = logs.since_start(job, "memory") or None if job.alive else None
+    proof = logs.since_start(job, "optimizations").get("switches")
     switches = proof if isinstance(proof, dict) else {}
-    evaluations = logs.curve(events, "eval", ["loss"])
-    steps = logs.curve(events, "step", ["loss", "audio_s", "step_s"])
+    evaluations = log.curve("eval", ["loss"], MAX_POINTS)
+    steps = log.curve("step", ["loss", "audio_s", "step_s"], MAX_POINTS)
     others = [other for other in runs if other.name != job.name][:NUM_COMPARED]
-    earlier = {other.name: logs.curve(other.events, "eval", ["loss"]) for other in others}
+    earlier = {other.name: logs.of(other).curve("eval", ["loss"], MAX_POINTS) for other in others}
     best = min((loss for loss in evaluations["loss"] if loss is not None), default=None)
     updates = _machine(studio, job if job.alive else None, memory)
-    timed = logs.tail(events, NUM_TIMED, kind="step", start=job.events_offset)
-    observed = observe(job, steps=steps, evaluations=evaluations, tail=logs.tail)
+    timed = log.tail(NUM_TIMED, kind="step", start=job.events_offset)
+    observed = observe(job, log)
     newest, scores = newest_of(job.folder), speech_scores(logs.since_start(job, "speech_scores"))
     exportable = {which: scores.get(newest[which].step) if which in newest else None for which in WHICH}
     updates |= {f"train.badge_{switch.name}": run.badge_of(switches.get(switch.name)) for switch in CHECKBOXES}
     return updates | {
         "train.proofs": run.proofs(switches),
-        "train.progress": run.progress(job, progress_of(job, logs.tail), best, _started(studio, job), timed, observed),
+        "train.progress": run.progress(job, progress_of(job, log), best, _started(studio, job), timed, observed),
         "train.loss_plot": run.losses(steps, evaluations, earlier),
         "train.speed_plot": run.speeds(steps),
-        "train.samples": run.samples(logs.tail(events, NUM_SAMPLES, kind="sample"), job.folder),
+        "train.samples": run.samples(log.tail(NUM_SAMPLES, kind="sample"), job.folder),
         "train.log": "\n".join(last_lines(job.log, LOG_LINES)),
         **_actions(job, has_last="last" in newest, has_any=bool(newest)),
         "train.checkpoint": Change(choices=[(text.checkpoint_choice(w, score), w) for w, score in exportable.items()]),
@@ -230,9 +232,10 @@ def _started(studio: Studio, job: Job) -> Event | None:
 
     After a resume all settings count as given: as somebody's choice then count only those that differ from the first.
     """
-    now, first = studio.logs.last_start(job), studio.logs.first(job.events, "started")
-    if now is None or first is None or not all(isinstance(e.get("config"), dict) for e in (now, first)):
-        return now
+    log = studio.logs.of(job)
+    now, first = log.last("started", start=job.events_offset), log.first("started")
+    if first is None or not all(isinstance(e.get("config"), dict) for e in (now, first)):
+        return now or None
     sources = first.get("sources")
     if not isinstance(sources, dict):
         return now
@@ -259,7 +262,7 @@ def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:
     times = [str(path.stat().st_mtime_ns) for path in files if path.is_file()]
     revision = " ".join([project.name, *times])
     return {
-        "data.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job else join(),
+        "data.progress": run.progress(job, progress_of(job, studio.logs.of(job))) if job else join(),
         "data.cancel": Change(interactive=job is not None and job.alive),
         "data.revision": revision,
         "data.fix_progress": _fix(studio, project, found),
@@ -277,7 +280,7 @@ def _fix(studio: Studio, project: Project, found: list[Job]) -> str:
     made = project.report.stat().st_mtime if project.report.is_file() else 0.0
     if job is None or job.state == "finished" or (not job.alive and (job.started or 0.0) < made):
         return join()
-    return run.progress(job, progress_of(job, studio.logs.tail))
+    return run.progress(job, progress_of(job, studio.logs.of(job)))
 
 
 def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
@@ -287,7 +290,7 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
     return {
         "language.next": tag("div", text.next_base(next_base(project)), class_="small"),
         "language.found": views_language.found(project),
-        "language.progress": run.progress(job, progress_of(job, studio.logs.tail)) if job and is_shown else join(),
+        "language.progress": run.progress(job, progress_of(job, studio.logs.of(job))) if job and is_shown else join(),
         "language.latin": Change(visible=plain_code(project_language(project)) == AMHARIC),
         "language.adopt": Change(
             visible=made is not None, value=text.adopt(Path(made).name) if made else text.ADOPT_BASE
@@ -297,13 +300,13 @@ def _language(studio: Studio, project: Project, found: list[Job]) -> Updates:
 
 def _download(studio: Studio) -> Updates:
     job = next(iter(studio.jobs.jobs_of(Project(name=NO_PROJECT, output=studio.output), kind="download")), None)
-    return {"system.download_progress": run.progress(job, progress_of(job, studio.logs.tail)) if job else join()}
+    return {"system.download_progress": run.progress(job, progress_of(job, studio.logs.of(job))) if job else join()}
 
 
 def _export(studio: Studio, project: Project, found: list[Job]) -> Updates:
     job = next((job for job in found if job.kind == "export"), None)
     if job is not None and job.state != "finished":
-        return {"train.exported": run.progress(job, progress_of(job, studio.logs.tail))}
+        return {"train.exported": run.progress(job, progress_of(job, studio.logs.of(job)))}
     if not (project.ready / "model.pth").is_file():
         return {"train.exported": join()}
     return {"train.exported": run.ready_model(project.ready)}
