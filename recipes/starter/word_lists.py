@@ -84,9 +84,14 @@ class CommonWords:
 
 
 def find_dictionary() -> Path | None:
-    """The installed dictionary, in the first folder for data that has it (XDG base directory specification)."""
+    """The installed dictionary."""
+    return find_data(DICTIONARY)
+
+
+def find_data(name: str) -> Path | None:
+    """A file or folder in the first folder for data that has it (XDG base directory specification)."""
     folders = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
-    return next((path for folder in folders.split(":") if (path := Path(folder) / DICTIONARY).is_file()), None)
+    return next((path for folder in folders.split(":") if (path := Path(folder) / name).exists()), None)
 
 
 def _words() -> list[str]:
