@@ -31,8 +31,9 @@ $(RUNTIME): $(MADE) requirements.txt requirements.lock
 	$(PIP) -r requirements.txt -c requirements.lock
 	@touch $@
 
-$(DEV): $(RUNTIME) requirements-dev.txt
+$(DEV): $(RUNTIME) requirements-dev.txt requirements-quality.txt
 	$(PIP) -r requirements-dev.txt -c requirements.lock
+	$(PIP) --no-deps -r requirements-quality.txt
 	@touch $@
 
 $(LONG): $(DEV) requirements-long.txt
@@ -128,7 +129,7 @@ bench-speak: $(RUNTIME) ## measure speaking beside stock coqui-tts: one stream, 
 
 .PHONY: bench-quality
 bench-quality: $(RUNTIME) ## fine-tune 3 voices x 3, 10, 20 minutes x 3 seeds beside stock's recipe and measure how they speak (nights; it resumes)
-	$(PIP) --no-deps -r benchmarks/requirements-quality.txt
+	$(PIP) --no-deps -r requirements-quality.txt
 	$(BIN)/python -m benchmarks.voices $(ARGS)
 
 .PHONY: starter

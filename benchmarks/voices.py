@@ -23,7 +23,6 @@ from typing import Any
 import torch
 import tyro
 
-from benchmarks.second_encoder import second_encoder
 from recipes.demo_voice.make import VOICE as DEMO_OPTIONS
 from recipes.starter.corpus import read_wav, speak
 from recipes.starter.sentences import SentenceMaker
@@ -37,8 +36,9 @@ from utils.dataset.build import prepare
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.evaluation.evaluate import embedder, evaluate
-from utils.evaluation.features import RATE, trimmed
+from utils.evaluation.features import RATE
 from utils.evaluation.measure import Embed
+from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import EvaluateConfig
 from utils.hardware.processor import cpu
 from utils.inference.engine import Synthesizer
@@ -152,20 +152,13 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
     found = evaluate(EvaluateConfig(project="voice", output=folder, checkpoint="base,best,ready", **common))
     models = {model.name: asdict(model.summary) for model in found.models}
     run = find_run(open_project("voice", folder), trained.folder.name)
-    said = {model: found.folder / model for model in models}
     if settings.stock:
         _train_stock(folder, run, seconds=train_s, seed=seed)
         reference = run / "reference.wav"
         stock = EvaluateConfig(
             model=str(folder / "stock"), reference=reference, language="en", out=folder / "said_by_stock", **common
         )
-        answer = evaluate(stock)
-        models["stock"], said["stock"] = asdict(answer.models[0].summary), answer.folder / answer.models[0].name
-    second = second_encoder()
-    own = second(trimmed(load_audio(run / "reference.wav", RATE)))
-    for model, wavs in said.items():
-        cosines = [float(second(trimmed(load_audio(wav, RATE))) @ own) for wav in sorted(wavs.glob("*.wav"))]
-        models[model][SECOND] = statistics.fmean(cosines)
+        models["stock"] = asdict(evaluate(stock).models[0].summary)
     cell = {
         "processor": cpu().model,
         "train_s": round(train_s, 1),
@@ -173,7 +166,7 @@ def do_cell(settings: Settings, work: Path, name: str, minutes: int, seed: int) 
         "steps": trained.num_steps,
         "eval_loss": trained.best_loss,
         "cosine_of_recordings": cosine_of_recordings(folder, run, embedder(Synthesizer(find_base("starter")))),
-        "second_cosine_of_recordings": cosine_of_recordings(folder, run, second),
+        "second_cosine_of_recordings": cosine_of_recordings(folder, run, second_encoder()),
         "models": {
             model: {figure: values[figure] for figure in (*FIGURES, SECOND)} for model, values in models.items()
         },

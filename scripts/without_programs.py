@@ -1,4 +1,4 @@
-"""Run a command where espeak-ng, a browser and the word list are not found, whether or not they are installed.
+"""Run a command where espeak-ng, a browser, the word list and a recognizer are not found, installed or not.
 
     python3 scripts/without_programs.py COMMAND...
 
@@ -27,7 +27,8 @@ def environment(scratch: Path, environ: Mapping[str, str] = os.environ) -> dict[
     # /bin is often /usr/bin by another name: its links are made once.
     kept = [_without(folder, scratch / folder.resolve().as_posix().strip("/").replace("/", "-")) for folder in folders]
     path = os.pathsep.join(map(str, kept))
-    return {"PATH": path, "XDG_DATA_DIRS": str(scratch / "nothing"), "XTTS_STUDIO_CHROMIUM": ""}
+    hidden = {"XTTS_STUDIO_CHROMIUM": "", "XTTS_STUDIO_RECOGNIZER": ""}
+    return {"PATH": path, "XDG_DATA_DIRS": str(scratch / "nothing"), **hidden}
 
 
 def _without(folder: Path, links: Path) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from recipes.starter.timings import LIBRARY
 from recipes.starter.word_lists import DICTIONARY, find_dictionary
+from utils.evaluation import recognition
 from utils.evaluation.reference import ABSENT, PROGRAM
 
 
@@ -26,5 +27,14 @@ def _dictionary() -> str:
     return "" if find_dictionary() else f"{DICTIONARY} is not installed (apt-get install wamerican-small)"
 
 
+def _recognizer() -> str:
+    return "" if recognition.packaged("tiny.en") else recognition.ABSENT
+
+
+def _multilingual() -> str:
+    return "" if all(map(recognition.package_folder, recognition.PARTS)) else recognition.ABSENT
+
+
 MISSING: dict[str, Callable[[], str]] = {"espeak-ng": _espeak, "libespeak-ng": _library, "dictionary": _dictionary}
+MISSING |= {"recognizer": _recognizer, "multilingual-recognizer": _multilingual}
 """By its name in the marker `programs`: why it cannot be used, or nothing."""

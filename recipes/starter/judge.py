@@ -130,7 +130,11 @@ def score_checkpoint(config: JudgeConfig) -> tuple[Path, list[ModelScores]]:
     targets = {name: resample(wav, DATASET_RATE, RATE) for name, wav in voices.items()}
     config.out.mkdir(parents=True, exist_ok=True)
     models = [score_model(speaker, sentences, voices=targets, folder=config.out) for speaker in speakers]
-    missing = {"cosine": "not computed by this command", "cer": "not computed by this command"}
+    missing = {
+        "cosine": "not computed by this command",
+        "wer": "not computed by this command",
+        "cer": "not computed by this command",
+    }
     write_evaluation(config.out, models, missing, {"checkpoint": str(checkpoint), "temperature": config.temperature})
     return checkpoint, models
 

@@ -66,7 +66,9 @@ def evaluate(base: Base, work: Path, folder: Path, *, count: int, seed: int = 1)
     folder.mkdir(parents=True, exist_ok=True)
     embed = embedder(synthesizer)
     models = [score_model(speaker, sentences, voices=targets, folder=folder, embed=embed) for speaker in speakers]
-    write_evaluation(folder, models, {"cer": "the recipe has no recognizer"}, {"base": base.about})
+    write_evaluation(
+        folder, models, dict.fromkeys(("wer", "cer"), "the recipe has no recognizer"), {"base": base.about}
+    )
     return models
 
 

@@ -19,6 +19,7 @@ from utils.errors import UserError
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
+from utils.evaluation.recognition import Recognizer
 from utils.inference.export import export_model
 from utils.project.paths import Project
 from utils.training.run import fine_tune
@@ -52,11 +53,11 @@ def test_a_project_is_measured_on_its_evaluation_clips(trained: Project, monkeyp
     printed = capsys.readouterr().out
     assert "right sentence among all" in printed
     assert "not measured: right sentence among near misses: espeak-ng is not installed" in printed
-    assert "not measured: character error rate" in printed
+    assert "not measured: word error rate: no recognizer is installed" in printed
     (folder,) = (trained.folder / "evaluation").iterdir()
     found = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
     assert [model["name"] for model in found["models"]] == ["best", "base"]
-    assert set(found["missing"]) == {"near_miss", "cer"}
+    assert set(found["missing"]) - {"second_cosine"} == {"near_miss", "wer", "cer"}
     for model in found["models"]:
         assert [sentence["text"] for sentence in model["sentences"]] == ["Go on.", "No."]
         assert model["summary"]["near_miss"] is None
@@ -130,15 +131,17 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
     def heard(wav: torch.Tensor) -> str:
         return "sentence 2" if wav.shape[1] == sentences[0].reference.shape[1] else ""
 
-    good = score_model(
-        TestedModel(name="good", speak=partial(map, right)), sentences, voices=voices, folder=tmp_path, recognize=heard
-    )
+    recognizer = Recognizer(name="known", language="en", hear=heard)
+    right_model = TestedModel(name="good", speak=partial(map, right))
+    good = score_model(right_model, sentences, voices=voices, folder=tmp_path, recognizer=recognizer)
     bad = score_model(TestedModel(name="bad", speak=partial(map, wrong)), sentences, voices=voices, folder=tmp_path)
     assert {name: getattr(good.summary, name) for name in SHARES} == dict(zip(SHARES, (1, 1, 0, 0, 0, 0), strict=True))
     assert good.summary.mcd_db < 0.5
     assert good.summary.duration_ratio == pytest.approx(1, abs=0.02)
     assert good.summary.cosine is None
-    assert (good.scores[0].cer, good.scores[1].cer) == (0, 1)
+    assert [(one.wer, one.cer) for one in good.scores[:2]] == [(0, 0), (1, 1)]
+    assert good.summary.wer == pytest.approx(5 / 6) and good.summary.agreement == pytest.approx(1 / 6)
+    assert bad.summary.wer is None and bad.summary.agreement is None
     assert bad.summary.retrieval == pytest.approx(4 / 6)
     assert bad.scores[0].defects == ["silent", "early_stop"]
     assert bad.scores[1].retrieval_rank > 1

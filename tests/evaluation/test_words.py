@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.dataset.whisper import SENTENCE, make_whisper
 from tests.evaluation.sounds import NUM_WORDS, in_a_room, near_misses, recording, sentence, swapped
 from utils.evaluation.features import mfccs, trimmed
-from utils.evaluation.words import find_recognizer, rank
+from utils.evaluation.words import rank
 from utils.text.error_rate import character_error_rate
 
 LENGTH = 10
@@ -63,16 +62,3 @@ def test_half_of_the_words_wrong_fails_the_near_miss_test() -> None:
 def test_silence_is_no_sentence() -> None:
     nothing = np.zeros((0, 16), np.float32)
     assert rank(nothing, mfccs(recording(1)), [mfccs(recording(2))]) == 2
-
-
-def test_without_a_recogniser_the_reason_is_told(tmp_path) -> None:
-    assert "--whisper" in str(find_recognizer(None, "en"))
-    reason = find_recognizer(str(tmp_path / "no weights"), "en")
-    assert isinstance(reason, str)
-    assert "faster-whisper" in reason
-
-
-def test_a_recogniser_on_this_machine_hears_words(tmp_path) -> None:
-    recognize = find_recognizer(str(make_whisper(tmp_path)), "en-us")
-    assert callable(recognize) and recognize(recording(1)) == " ".join(SENTENCE)
-    assert "does not support the language" in str(find_recognizer(str(tmp_path / "converted"), "xx"))

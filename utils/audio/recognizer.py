@@ -39,6 +39,8 @@ class TranscriberSettings:
     device: str = "auto"
     compute_type: str = "default"
     beam_size: int = 5
+    fallback: bool = True
+    """Decode again by sampling where the text is unlikely, as Whisper does; off, results are deterministic."""
 
 
 class Transcriber:
@@ -102,12 +104,14 @@ class Transcriber:
 
     def _transcribe(self, wav: NDArray[np.float32], language: str | None = None, **more: bool) -> Any:
         model = self.load(language)
+        options: dict[str, Any] = {} if self.settings.fallback else {"temperature": 0.0}
         return model.transcribe(
             wav,
             language=(language or self.settings.language) if model.model.is_multilingual else "en",
             beam_size=self.settings.beam_size,
             # A mistake in one piece must not lead the next one astray.
             condition_on_previous_text=False,
+            **options,
             **more,
         )
 

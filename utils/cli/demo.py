@@ -16,7 +16,7 @@ from rich.table import Table
 
 from utils.callbacks import ProgressFn
 from utils.cli.common import progress_phases, progress_report, run_command
-from utils.cli.evaluate import ROWS
+from utils.cli.evaluate import notes
 from utils.cli.evaluate import table as evaluation_table
 from utils.cli.synthesize import synthesize
 from utils.cli.train import train_with_bars
@@ -75,8 +75,8 @@ def _demo(config: DemoConfig) -> None:
         found = stages.run("measure", lambda: compare_voices(config, voice))
         wavs = keep_pair(found, ready.parent)
         Console().print(evaluation_table(found.models))
-        for name, reason in found.missing.items():
-            Console().print(f"not measured: {ROWS[name][0]}: {reason}", soft_wrap=True)
+        for line in notes(found):
+            Console().print(line, soft_wrap=True)
     else:
         wavs = stages.run("synthesize", lambda: _speak(config, voice))
     Console().print(_table(report, trained, stages.seconds, ready, wavs), soft_wrap=True)

@@ -1,4 +1,5 @@
-"""The process that measures how a run's checkpoints speak, without a recognizer: against the evaluation clips.
+"""The process that measures how a run's checkpoints speak: with a recognizer where one is installed, else against the
+recordings of the evaluation clips.
 
 It reads one request (`utils.training.best_by_speech.ScoreRequest`) and answers once: `scored` with the scores and
 their number of texts, `skipped` where the time is too short, or `failed`; both with the reason.
@@ -46,8 +47,9 @@ class Rendition:
     wav: "Tensor"
     """[1, N]."""
     finished: bool
-    is_right: bool
-    """Whether it is nearest to its own recording, among all."""
+    words: float
+    """Share of the text's words that the recognizer understood; without one, 1 where the speech is nearest to its own
+    recording among all, else 0."""
     cosine: float
     """Between the speaker embeddings of speech and recording; 0 for silence."""
 
@@ -63,6 +65,7 @@ class Examiner:
         # Imported late, here and below: loading takes seconds, in which the end of the trainer must be noticed.
         from utils.audio.decode import load_audio
         from utils.evaluation.features import RATE, mfccs, trimmed
+        from utils.evaluation.recognition import find_recognizer
 
         self._request, self._run = request, Path(request["run"])
         recordings = [(clip["text"], trimmed(load_audio(Path(clip["audio"]), RATE))) for clip in request["clips"]]
@@ -73,6 +76,8 @@ class Examiner:
         ]
         if len(self._references) < request["least_texts"]:
             raise UserError(what=f"{len(self._references)} of {len(recordings)} evaluation clips are long enough")
+        recognizer = find_recognizer(None, request["language"])
+        self.recognizer = None if isinstance(recognizer, str) else recognizer
         self._synthesizer: Synthesizer | None = None
         self._embed: Embed | None = None
         self._loaded: Path | None = None
@@ -132,10 +137,13 @@ class Examiner:
             for reference, spoken in zip(chunk, speak(synthesizer, texts, voice=voice, seed=SEED), strict=True):
                 inner = trimmed(spoken.wav)
                 others = [one.features for one in self._references if one is not reference]
-                is_right = rank(mfccs(inner), reference.features, others) == 1
+                if self.recognizer:
+                    words = max(0.0, 1 - self.recognizer.recognize(spoken.wav, reference.text).wer)
+                else:
+                    words = float(rank(mfccs(inner), reference.features, others) == 1)
                 is_silent = inner.shape[1] <= SHORTEST_S * RATE
                 cosine = 0.0 if is_silent else float(embed(inner) @ embed(reference.wav))
-                found.append(Rendition(wav=spoken.wav, finished=spoken.finished, is_right=is_right, cosine=cosine))
+                found.append(Rendition(wav=spoken.wav, finished=spoken.finished, words=words, cosine=cosine))
             yield found
 
     def _with_weights(self, checkpoint: Path) -> "tuple[Synthesizer, Embed]":
@@ -166,7 +174,7 @@ class Examiner:
             not find_defects(one.wav, reference.wav, finished=one.finished, pace=pace).names for one, reference in pairs
         ]
         parts = {
-            "words": sum(one.is_right for one in spoken) / len(spoken),
+            "words": sum(one.words for one in spoken) / len(spoken),
             "flawless": sum(flawless) / len(spoken),
             "cosine": sum(one.cosine for one in spoken) / len(spoken),
         }
@@ -178,8 +186,9 @@ class Examiner:
 
 def measure(request: Message, deadline: float, replies: Replies) -> dict[str, Any]:
     """See `Examiner.scores`."""
-    scores, texts = Examiner(request).scores(deadline)
-    return {"scores": scores, "texts": texts}
+    examiner = Examiner(request)
+    scores, texts = examiner.scores(deadline)
+    return {"scores": scores, "texts": texts, "recognizer": examiner.recognizer and examiner.recognizer.name}
 
 
 if __name__ == "__main__":

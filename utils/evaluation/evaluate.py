@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
 from utils.evaluation.measure import Embed, Said, Sentence, TestedModel, score_model
 from utils.evaluation.plots import draw
+from utils.evaluation.recognition import Recognizer, find_recognizer
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
-from utils.evaluation.scores import ModelScores, as_values
+from utils.evaluation.scores import ModelScores, as_values, error_rates
+from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
-from utils.evaluation.words import find_recognizer
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
@@ -45,6 +46,8 @@ class Evaluation:
     models: list[ModelScores]
     missing: dict[str, str]
     """Measures that could not be taken, each with the reason."""
+    floor: dict[str, float] | None = None
+    """Error rates (wer, cer) of the recognizer on the original recordings: what it misreads of perfect speech."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +80,10 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     sources, recording = _sources(config, project)
     language = _language(config, project, sources[0].base)
     espeak = find_voice(language, config.synthesiser_voice)
-    recognize = find_recognizer(config.whisper, language)
+    recognizer, second = find_recognizer(config.whisper, language), find_second_encoder()
     missing = {"near_miss": espeak} if isinstance(espeak, str) else {}
-    missing |= {"cer": recognize} if isinstance(recognize, str) else {}
+    missing |= dict.fromkeys(("wer", "cer"), recognizer) if isinstance(recognizer, str) else {}
+    missing |= {"second_cosine": second} if isinstance(second, str) else {}
     sentences = _sentences(config, project, espeak)
     if all(not sentence.near_misses for sentence in sentences):
         missing.setdefault("near_miss", "the sentences have too few different words, or a script without spaces")
@@ -93,11 +97,31 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
         language=language,
         config=config,
         folder=folder,
-        recognize=None if isinstance(recognize, str) else recognize,
+        recognizer=None if isinstance(recognizer, str) else recognizer,
+        second_embed=None if isinstance(second, str) else second,
         progress=progress,
     )
-    write_evaluation(folder, models, missing, _facts(config, language, sentences, recording))
-    return Evaluation(folder=folder, models=models, missing=missing)
+    facts = _facts(config, language, sentences, recording)
+    floor = None
+    if not isinstance(recognizer, str):
+        # Sentences of a text file have no recordings, and a synthesizer's speech is no floor.
+        floor = recognizer_floor(recognizer, sentences) if config.sentences is None else None
+        facts |= {"recognizer": recognizer.name, "recognizer_floor": floor}
+    write_evaluation(folder, models, missing, facts)
+    return Evaluation(folder=folder, models=models, missing=missing, floor=floor)
+
+
+def recognizer_floor(recognizer: Recognizer, sentences: Sequence[Sentence]) -> dict[str, float]:
+    """Error rates (wer, cer) of the recognizer on the sentences' own recordings."""
+    return error_rates([recognizer.recognize(one.reference, one.text) for one in sentences])
+
+
+def find_second_encoder() -> Embed | str:
+    """A speaker encoder that had no part in training, or the reason why there is none."""
+    try:
+        return second_encoder()
+    except UserError as error:
+        return f"{error.what} ({error.fix})"
 
 
 def write_evaluation(
@@ -155,7 +179,8 @@ def _measured(
     language: str,
     config: EvaluateConfig,
     folder: Path,
-    recognize: Callable[[Tensor], str] | None,
+    recognizer: Recognizer | None,
+    second_embed: Embed | None,
     progress: ProgressFn | None,
 ) -> list[ModelScores]:
     """Scores of each model, one loaded at a time; the first one's speaker encoder embeds them all."""
@@ -173,7 +198,14 @@ def _measured(
         voices = {"": load_audio(recording, RATE)}
         found.append(
             score_model(
-                speaker, sentences, voices=voices, folder=folder, embed=embed, recognize=recognize, progress=report
+                speaker,
+                sentences,
+                voices=voices,
+                folder=folder,
+                embed=embed,
+                second_embed=second_embed,
+                recognizer=recognizer,
+                progress=report,
             )
         )
     return found

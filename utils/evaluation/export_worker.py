@@ -1,8 +1,11 @@
-"""The process that compares how an exported model and its base speak, without a recognizer or recordings.
+"""The process that compares how an exported model and its base speak, without recordings.
 
 It reads one request (`utils.inference.comparison.ComparisonRequest`) and answers once: `compared` with the shares of
 both, `skipped` where the time is too short, or `failed`; the last two with the reason. Before, `progress` says how
 many texts were spoken.
+
+Where a recognizer is installed, it judges the words: a text counts whose words it misreads less than a fifth of.
+Without one, a text counts that is nearest to the base's own speech of it among all.
 
 The base speaks each text twice, with two seeds. The first time is the reference of words and endings. The second time
 says how often the base agrees with itself, and what the model is measured by: a base that speaks a language badly
@@ -50,15 +53,19 @@ def compare(request: Message, deadline: float, replies: Replies) -> dict[str, An
 
     from utils.bases.base import Base
     from utils.evaluation.features import mfccs, trimmed
+    from utils.evaluation.recognition import UNDERSTOOD, find_recognizer
+    from utils.evaluation.scores import error_rates
     from utils.inference.engine import Synthesizer
     from utils.training.data.base import run_base
     from utils.training.run_folder import REFERENCE_FILE
 
     run, device = Path(request["run"]), request["device"]
     base = Synthesizer(run_base(run), device=device, precision="auto")
-    texts = list(_readable(base, request["texts"], request["language"]))
-    if len(texts) < request["least_texts"]:
-        raise UserError(what=f"the base reads {len(texts)} of {len(request['texts'])} texts")
+    readable = list(_readable(base, request["texts"], request["language"]))
+    if len(readable) < request["least_texts"]:
+        raise UserError(what=f"the base reads {len(readable)} of {len(request['texts'])} texts")
+    texts = [pieces for _, pieces in readable]
+    recognizer = find_recognizer(None, request["language"])
     voice = base.voice(run / REFERENCE_FILE)
     references: list[Spoken] = []
     again: list[Spoken] = []
@@ -93,7 +100,12 @@ def compare(request: Message, deadline: float, replies: Replies) -> dict[str, An
     wanted = [references[number] for number in kept]
     features = [mfccs(trimmed(one.wav)) for one in wanted]
     base_shares, model_shares = (_shares([one[number] for number in kept], wanted, features) for one in (again, said))
-    return {"texts": len(kept), "base": base_shares, "model": model_shares}
+    if not isinstance(recognizer, str):
+        for shares, speech in ((base_shares, again), (model_shares, said)):
+            found = [recognizer.recognize(speech[number].wav, readable[number][0]) for number in kept]
+            shares |= {"words": sum(one.wer < UNDERSTOOD for one in found) / len(kept)} | error_rates(found)
+    name = None if isinstance(recognizer, str) else recognizer.name
+    return {"texts": len(kept), "base": base_shares, "model": model_shares, "recognizer": name}
 
 
 def _is_speech(spoken: Spoken) -> bool:
@@ -102,15 +114,15 @@ def _is_speech(spoken: Spoken) -> bool:
     return trimmed(spoken.wav).shape[1] > SHORTEST_S * RATE
 
 
-def _readable(synthesizer: "Synthesizer", texts: Sequence[str], language: str) -> "Iterator[list[Piece]]":
-    """The texts in pieces; those with characters that the base has no tokens for are left out."""
+def _readable(synthesizer: "Synthesizer", texts: Sequence[str], language: str) -> "Iterator[tuple[str, list[Piece]]]":
+    """The texts, each with its pieces; those with characters that the base has no tokens for are left out."""
     for text in texts:
         try:
             pieces = synthesizer.pieces(text, language)
         except UserError:
             continue
         if pieces:
-            yield pieces
+            yield text, pieces
 
 
 def _shares(said: Sequence[Spoken], references: Sequence[Spoken], features: "list[Features]") -> dict[str, float]:

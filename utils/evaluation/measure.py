@@ -18,10 +18,10 @@ from utils.config import OUTPUT_RATE
 from utils.evaluation.defects import find_defects
 from utils.evaluation.features import RATE, mel_cepstra, mfccs, trimmed
 from utils.evaluation.likeness import difference, sound_of
+from utils.evaluation.recognition import Recognizer
 from utils.evaluation.scores import ModelScores, Score
 from utils.evaluation.warping import distances
-from utils.evaluation.words import Recognize, rank
-from utils.text.error_rate import character_error_rate
+from utils.evaluation.words import rank
 
 SLOWEST, FASTEST = 0.5, 2.0
 """Bounds of a voice's pace over the reference's: beyond them the speech is at fault, not slow."""
@@ -72,7 +72,8 @@ def score_model(
     voices: dict[str, Tensor],
     folder: Path,
     embed: Embed | None = None,
-    recognize: Recognize | None = None,
+    second_embed: Embed | None = None,
+    recognizer: Recognizer | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ModelScores:
     """Scores of one model; its wavs go to `folder`.
@@ -83,7 +84,8 @@ def score_model(
         voices: recordings [1, N] of the voices that it should sound like.
         folder: of the evaluation; the wavs go to a folder below, named after the model.
         embed: speaker encoder.
-        recognize: recognizer.
+        second_embed: a speaker encoder that had no part in training.
+        recognizer: of the sentences' language.
         progress: called with (sentences done, in all).
 
     Raises:
@@ -101,7 +103,9 @@ def score_model(
         started = time.perf_counter()
     wavs = [resample(speech.wav, OUTPUT_RATE, RATE) for speech, _ in said]
     pace = usual_pace(wavs, [one.reference for one in sentences])
-    scorer = _Scorer(sentences=sentences, voices=voices, embed=embed, recognize=recognize, pace=pace)
+    scorer = _Scorer(
+        sentences=sentences, voices=voices, encoders=(embed, second_embed), recognizer=recognizer, pace=pace
+    )
     return ModelScores(
         name=speaker.name,
         scores=[
@@ -125,14 +129,14 @@ class _Scorer:
         *,
         sentences: Sequence[Sentence],
         voices: dict[str, Tensor],
-        embed: Embed | None,
-        recognize: Recognize | None,
+        encoders: tuple[Embed | None, Embed | None],
+        recognizer: Recognizer | None,
         pace: float,
     ) -> None:
-        self.sentences, self.embed, self.recognize, self.pace = sentences, embed, recognize, pace
+        self.sentences, self.encoders, self.recognizer, self.pace = sentences, encoders, recognizer, pace
         self.references = [mfccs(trimmed(one.reference)) for one in sentences]
         self.sounds = {name: sound_of(wav) for name, wav in voices.items()}
-        self.embeddings = {name: embed(wav) for name, wav in voices.items()} if embed else {}
+        self.embeddings = [{name: embed(wav) for name, wav in voices.items()} if embed else {} for embed in encoders]
 
     def score(self, number: int, speech: Said, wav: Tensor, took: float, *, wav_name: str) -> Score:
         """All figures of one sentence; `wav` is the speech at 16 000 Hz."""
@@ -140,7 +144,8 @@ class _Scorer:
         cepstra = mfccs(inner)
         others = [one for place, one in enumerate(self.references) if place != number]
         apart = difference(sound_of(wav), self.sounds[sentence.voice])
-        words = self.recognize(wav) if self.recognize else None
+        words = self.recognizer.recognize(wav, sentence.text) if self.recognizer else None
+        cosine, second_cosine = self._cosines(inner, sentence.voice)
         near = [mfccs(trimmed(one)) for one in sentence.near_misses]
         rendition = sentence.rendition
         return Score(
@@ -149,12 +154,16 @@ class _Scorer:
             wav=wav_name,
             audio_s=wav.shape[1] / RATE,
             took_s=took,
-            cer=None if words is None else character_error_rate(sentence.text, words, count_spaces=True),
-            heard=words,
+            wer=words.wer if words else None,
+            cer=words.cer if words else None,
+            num_words=words.num_words if words else 0,
+            num_characters=words.num_characters if words else 0,
+            heard=words.text if words else None,
             retrieval_rank=rank(cepstra, self.references[number], others),
             near_miss_rank=rank(cepstra, mfccs(trimmed(rendition)), near) if near and rendition is not None else None,
             mcd_db=distortion(inner, trimmed(sentence.reference)),
-            cosine=self._cosine(inner, sentence.voice),
+            cosine=cosine,
+            second_cosine=second_cosine,
             pitch=apart.pitch,
             pitch_range=apart.pitch_range,
             spectrum=apart.spectrum,
@@ -162,11 +171,14 @@ class _Scorer:
             defects=find_defects(wav, sentence.reference, finished=speech.finished, pace=self.pace).names,
         )
 
-    def _cosine(self, wav: Tensor, voice: str) -> float | None:
-        """Between speech and voice; None without an encoder, and for silence, which is nobody's voice."""
-        if self.embed is None or wav.shape[1] < 0.3 * RATE:
-            return None
-        return float(F.cosine_similarity(self.embed(wav), self.embeddings[voice], dim=0))
+    def _cosines(self, wav: Tensor, voice: str) -> list[float | None]:
+        """Between speech and voice in each encoder; None without an encoder, and for silence, which has no voice."""
+        return [
+            float(F.cosine_similarity(embed(wav), known[voice], dim=0))
+            if embed and wav.shape[1] >= 0.3 * RATE
+            else None
+            for embed, known in zip(self.encoders, self.embeddings, strict=True)
+        ]
 
 
 def distortion(said: Tensor, reference: Tensor) -> float:

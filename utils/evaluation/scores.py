@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from utils.evaluation.recognition import UNDERSTOOD, Recognized
+
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
@@ -19,8 +21,13 @@ class Score:
     """File below the evaluation's folder."""
     audio_s: float
     took_s: float
+    wer: float | None
+    """Word error rate of the recognizer."""
     cer: float | None
     """Character error rate of the recognizer."""
+    num_words: int
+    """Words that should have been said, as the recognizer's normalization counts them; 0 without a recognizer."""
+    num_characters: int
     heard: str | None
     """The recognized text."""
     retrieval_rank: int
@@ -31,6 +38,8 @@ class Score:
     """Mel-cepstral distortion along the best path, against the reference."""
     cosine: float | None
     """Of the speaker embeddings of speech and reference voice."""
+    second_cosine: float | None
+    """The same in an encoder that had no part in training."""
     pitch: float
     """Distance to the voice's median pitch, in semitones; not a number where nothing is voiced."""
     pitch_range: float
@@ -41,17 +50,29 @@ class Score:
     """Length of the speech over the reference's."""
     defects: list[str] = field(default_factory=list)
 
+    @property
+    def agrees(self) -> bool | None:
+        """Whether recognizer and near misses come to the same judgement of the words; None without one of them."""
+        if self.wer is None or self.near_miss_rank is None:
+            return None
+        return (self.wer < UNDERSTOOD) == (self.near_miss_rank == 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """All sentences of one model: shares from 0 to 1, means over sentences where the figure exists."""
 
     sentences: int
+    wer: float | None
+    """Wrong words of all sentences over the words of all."""
+    cer: float | None
+    agreement: float | None
+    """Sentences that recognizer and near misses judge alike: both right or both wrong."""
     retrieval: float
     near_miss: float | None
-    cer: float | None
     mcd_db: float
     cosine: float | None
+    second_cosine: float | None
     pitch: float
     pitch_range: float
     spectrum: float
@@ -86,13 +107,24 @@ class ModelScores:
             sentences=len(scores),
             retrieval=float(np.mean([score.retrieval_rank == 1 for score in scores])),
             near_miss=float(np.mean(near)) if near else None,
-            cer=_mean([score.cer for score in scores]),
+            wer=_rate([(score.wer, score.num_words) for score in scores]),
+            cer=_rate([(score.cer, score.num_characters) for score in scores]),
+            agreement=_mean([score.agrees for score in scores]),
             cosine=_mean([score.cosine for score in scores]),
+            second_cosine=_mean([score.second_cosine for score in scores]),
             **{name: _known(scores, name) for name in ("mcd_db", "pitch", "pitch_range", "spectrum", "duration_ratio")},
             **flaws,
             flawless=float(np.mean([not score.defects for score in scores])),
             real_time=sum(score.took_s for score in scores) / max(sum(score.audio_s for score in scores), 1e-9),
         )
+
+
+def error_rates(recognized: Sequence[Recognized]) -> dict[str, float]:
+    """Word and character error rate over all sentences, as wer and cer."""
+    wer = _rate([(one.wer, one.num_words) for one in recognized])
+    cer = _rate([(one.cer, one.num_characters) for one in recognized])
+    assert wer is not None and cer is not None, "nothing was recognized"
+    return {"wer": wer, "cer": cer}
 
 
 def as_values(models: Sequence[ModelScores], missing: dict[str, str], facts: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +145,13 @@ def as_values(models: Sequence[ModelScores], missing: dict[str, str], facts: dic
     return plain
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _rate(rates: list[tuple[float | None, int]]) -> float | None:
+    """Errors of all sentences over the length of all: (rate, length) of each."""
+    known = [(rate, length) for rate, length in rates if rate is not None]
+    return sum(rate * length for rate, length in known) / sum(length for _, length in known) if known else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 

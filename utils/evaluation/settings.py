@@ -35,7 +35,8 @@ class EvaluateConfig(Config):
     synthesiser_voice: str | None = None
     """espeak-ng voice that says the reference sentences, such as en-us+f2; the language's own when not given."""
     whisper: str | None = None
-    """faster-whisper weights for character error rates: a folder, or a model name found in Hugging Face's cache."""
+    """faster-whisper weights for word error rates: a folder, or a model name found in Hugging Face's cache; the weights
+    of requirements-quality.txt when not given, if they are installed."""
     temperature: float = 0.65
     """Sampling temperature; 0 takes the likeliest code each time."""
     seed: int = 1

@@ -24,7 +24,7 @@ from utils.training.data.base import run_base
 from utils.training.samples import speaking_environment
 
 COMMAND = (sys.executable, "-m", "utils.evaluation.export_worker")
-LEAST_TEXTS, MOST_TEXTS = 8, 20
+LEAST_TEXTS, MOST_TEXTS = 12, 20
 """With fewer, chance decides; more only take longer."""
 LONGEST_S = 300.0
 CLEARLY = 2.0
@@ -74,15 +74,15 @@ def compare_with_base(
         command: program and arguments of the comparing process; given for tests.
 
     Returns:
-        {texts, is_worse, base: shares, model: shares} with shares {words, flawless} from 0 to 1: of texts whose words
-        are right, and that have no defect; or {texts: 0, reason}.
+        {texts, is_worse, recognizer, base: shares, model: shares} with shares {words, flawless} from 0 to 1: of texts
+        whose words are right, and that have no defect, and with a recognizer {wer, cer}; or {texts: 0, reason}.
     """
     answer = _answer(run, model, project, config, progress, command)
     if answer["kind"] != "compared":
         level = logging.WARNING if answer["kind"] == "failed" else logging.INFO
         log.log(level, "how the model speaks beside its base was not measured: %s", answer["reason"])
         return {"texts": 0, "reason": answer["reason"]}
-    found = {key: answer[key] for key in ("texts", "base", "model")}
+    found = {key: answer[key] for key in ("texts", "base", "model")} | {"recognizer": answer.get("recognizer")}
     found["is_worse"] = is_worse(found)
     if found["is_worse"]:
         log.warning("this model speaks clearly worse than its base: %s", comparison_line(found))
@@ -93,11 +93,15 @@ def compare_with_base(
 
 def comparison_line(found: dict[str, Any]) -> str:
     """The shares of a comparison in words."""
-    model, base = found["model"], found["base"]
-    return (
-        f"the right words in {model['words']:.0%} of {found['texts']} texts (base {base['words']:.0%}), "
-        f"no defect in {model['flawless']:.0%} (base {base['flawless']:.0%})"
-    )
+    model, base, texts = found["model"], found["base"], found["texts"]
+
+    def counts(name: str) -> str:
+        return f"{round(model[name] * texts)} of {texts} texts (base {round(base[name] * texts)})"
+
+    line = f"the right words in {counts('words')}, no defect in {counts('flawless')}"
+    if found.get("recognizer"):
+        line += f", a word error rate of {model['wer']:.0%} (base {base['wer']:.0%})"
+    return line
 
 
 def is_worse(found: dict[str, Any]) -> bool:

@@ -165,8 +165,13 @@ def bases_folder() -> Path:
     chosen = os.environ.get(BASES_VARIABLE)
     if chosen:
         return Path(chosen).expanduser()
+    return cache_folder() / "bases"
+
+
+def cache_folder() -> Path:
+    """The project's folder in the user's cache, for files that can be made or downloaded again."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "xtts-finetuning-studio" / "bases"
+    return cache / "xtts-finetuning-studio"
 
 
 def assets_folder() -> Path:

@@ -1,6 +1,7 @@
 """Choose a run's best checkpoint by how it speaks: another process has them speak evaluation texts and measures it.
 
-score = share of sentences with the right words + share without a defect + mean speaker similarity, 0 to 3.
+score = share of right words + share of sentences without a defect + mean speaker similarity, 0 to 3. Words are a
+recognizer's where one is installed; else a sentence counts that is nearest to its own recording among all.
 The evaluation loss only decides between equal scores: the lowest one does not pick the best speech.
 """
 
@@ -113,7 +114,13 @@ def choose_best(
     winner = _winner(answer["scores"], losses)
     chosen = next(one for one in candidates if one.step == winner)
     services.log.write(
-        "speech_scores", scores=answer["scores"], texts=answer["texts"], best=chosen.step, reason=None, **spent
+        "speech_scores",
+        scores=answer["scores"],
+        texts=answer["texts"],
+        recognizer=answer.get("recognizer"),
+        best=chosen.step,
+        reason=None,
+        **spent,
     )
     if not chosen.is_best:
         _promote(services, chosen)

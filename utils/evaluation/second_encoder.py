@@ -9,9 +9,9 @@ Shapes: N samples at 16 000 Hz, W windows.
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-import librosa
 import torch
 import torch.nn.functional as F
+import torchaudio
 from torch import Tensor, nn
 
 from utils.errors import UserError
@@ -33,13 +33,15 @@ class SecondEncoder(nn.Module):
         super().__init__()
         self.lstm = nn.LSTM(40, 256, num_layers=3, batch_first=True)
         self.linear = nn.Linear(256, 256)
+        self.mel = torchaudio.transforms.MelSpectrogram(  # as librosa's, which Resemblyzer was trained with
+            RATE, n_fft=400, hop_length=160, n_mels=40, norm="slaney", mel_scale="slaney", pad_mode="constant"
+        )
 
     @torch.inference_mode()
     def forward(self, wav: Tensor) -> Tensor:
         """Speech [1, N] to a unit vector [256], the mean over its windows."""
         wav = wav * max(1.0, LOUDNESS / float(wav.square().mean().sqrt().clamp(min=1e-6)))
-        mel = librosa.feature.melspectrogram(y=wav[0].numpy(), sr=RATE, n_fft=400, hop_length=160, n_mels=40)
-        frames = torch.from_numpy(mel.T.copy()).float()
+        frames: Tensor = self.mel(wav)[0].T
         frames = F.pad(frames, (0, 0, 0, max(0, WINDOW - len(frames))))
         _, (states, _) = self.lstm(frames.unfold(0, WINDOW, STEP).transpose(1, 2))
         voices = F.normalize(self.linear(states[-1]).relu(), dim=1)
@@ -57,9 +59,10 @@ def second_encoder() -> SecondEncoder:
     except PackageNotFoundError as error:
         raise UserError(
             what="the second speaker encoder is not installed",
-            fix="pip install --no-deps -r benchmarks/requirements-quality.txt",
+            fix="pip install --no-deps -r requirements-quality.txt",
         ) from error
     state = torch.load(weights, map_location="cpu", weights_only=True)["model_state"]
     encoder = SecondEncoder()
-    encoder.load_state_dict({name: state[name] for name in encoder.state_dict()})
+    for prefix, part in (("lstm", encoder.lstm), ("linear", encoder.linear)):
+        part.load_state_dict({name: state[f"{prefix}.{name}"] for name in part.state_dict()})
     return encoder.eval()

@@ -1,0 +1,151 @@
+"""Recognizers: where weights come from, error rates of known texts, and the real weights where they are installed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.dataset.recordings import config
+from tests.dataset.whisper import SENTENCE, make_whisper
+from tests.evaluation.sounds import recording
+from utils.audio.resample import resample
+from utils.audio.write import write_wav
+from utils.bases.find import find_base
+from utils.cli.evaluate import SHARE, cell
+from utils.config import DATASET_RATE, OUTPUT_RATE
+from utils.dataset.build import prepare
+from utils.evaluation.features import RATE
+from utils.evaluation.recognition import (
+    VARIABLE,
+    Recognizer,
+    find_recognizer,
+    normalizer,
+    packaged,
+    recognizer_folder,
+)
+from utils.evaluation.reference import ReferenceVoice, say
+from utils.evaluation.scores import error_rates
+from utils.inference.batch import Piece
+from utils.inference.word_check import WordCheck
+
+ENGLISH = ("The bell rang twice this morning.", "She bought a ticket for the train to London.")
+SPANISH = "El perro duerme en la casa de mi hermano."
+
+
+def spoken(text: str, voice: str) -> torch.Tensor:
+    return say(text, ReferenceVoice(name=voice, speed=140))
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "heard", "wer"),
+    [
+        ("en", "It's twenty-five degrees, isn't it?", "It is 25 degrees, is not it", 0),
+        ("en", "Ring the old bell.", "ring the cold bell", 1 / 4),
+        ("en", "Go on.", "go on and on and on", 2),
+        ("en", "Go on.", "", 1),
+        ("es", "¿Qué tal, mañana?", "que tal mañana", 1 / 3),
+        ("zh", "你好世界", "你好地界", 1 / 4),
+        ("en", "!", "", 0),
+        ("en", "!", "oh", 1),
+    ],
+)
+def test_error_rates_count_words_as_whisper_does(language: str, text: str, heard: str, wer: float) -> None:
+    recognizer = Recognizer(name="known", language=language, hear=lambda wav: heard)
+    assert recognizer.recognize(torch.zeros(1, RATE), text).wer == pytest.approx(wer)
+
+
+def test_long_sentences_weigh_more_in_the_rate_of_all() -> None:
+    right = Recognizer(name="right", language="en", hear=lambda wav: "we all saw him go home")
+    wrong = Recognizer(name="wrong", language="en", hear=lambda wav: "")
+    wav = torch.zeros(1, RATE)
+    found = [right.recognize(wav, "We all saw him go home."), wrong.recognize(wav, "Good night.")]
+    assert error_rates(found)["wer"] == pytest.approx(2 / 8)
+
+
+def test_weights_are_given_by_folder_or_variable_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv(VARIABLE, "")
+    assert recognizer_folder() is None and "requirements-quality.txt" in str(find_recognizer(None, "en"))
+    assert "faster-whisper" in str(find_recognizer(str(tmp_path / "no weights"), "en"))
+    folder = make_whisper(tmp_path)
+    monkeypatch.setenv(VARIABLE, str(folder))
+    for weights in (str(folder), None):
+        recognizer = find_recognizer(weights, "en-us")
+        assert isinstance(recognizer, Recognizer) and recognizer.hear(recording(1)) == " ".join(SENTENCE)
+    assert "does not support the language" in str(find_recognizer(None, "xx"))
+
+
+def test_few_sentences_are_shown_as_counts() -> None:
+    assert [cell(0.5, SHARE, count) for count in (12, 100)] == ["50% (6 of 12)", "50%"]
+    assert (cell(0.5, "{:.2f}", 12), cell(None, SHARE, 12), cell(float("nan"), SHARE, 12)) == ("0.50", "-", "-")
+
+
+@pytest.mark.programs("espeak-ng", "recognizer")
+def test_real_weights_know_right_words_from_wrong_ones(monkeypatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    recognizer = find_recognizer(None, "en")
+    assert isinstance(recognizer, Recognizer)
+    right, wrong = (recognizer.recognize(spoken(ENGLISH[0], "en-us"), text) for text in ENGLISH)
+    assert right.wer <= 1 / 6 and wrong.wer > 0.8
+    noise = torch.randn(1, 2 * RATE, generator=torch.Generator().manual_seed(0)) / 10
+    assert recognizer.recognize(noise, ENGLISH[0]).wer >= 0.8
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two spoken clips; the transcript of the second is another sentence."""
+    source = tmp_path_factory.mktemp("source")
+    for number, text in enumerate(ENGLISH):
+        write_wav(source / f"{number}.wav", resample(spoken(text, "en-us"), RATE, DATASET_RATE), DATASET_RATE)
+    rows = [f"{number}.wav|{text}|one" for number, text in enumerate((ENGLISH[0], "Nobody sells umbrellas in July."))]
+    (source / "metadata.csv").write_text("\n".join(["audio_file|text|speaker_name", *rows]) + "\n", encoding="utf-8")
+    return source
+
+
+@pytest.mark.programs("espeak-ng", "recognizer")
+def test_transcripts_are_checked_with_real_weights(clips: Path, tmp_path: Path) -> None:
+    checks = {"quality": True, "check_speakers": False, "check_transcripts": True, "transcriber": packaged("tiny.en")}
+    checks |= {"transcriber_device": "cpu", "compute_type": "int8", "workers": 1}
+    report = prepare(config(clips, tmp_path, **checks | {"transcriber": str(checks["transcriber"])}))
+    flagged = [clip for clip in report.used if any(flag.measure == "transcript" for flag in clip.flags)]
+    assert [Path(clip.source).stem for clip in flagged] == ["1"]
+    assert error_rates([Recognizer(name="", language="en", hear=lambda _: flagged[0].heard or "").recognize(
+        torch.zeros(1, RATE), ENGLISH[1])])["wer"] < 0.3  # fmt: skip
+
+
+@pytest.mark.programs("espeak-ng", "recognizer")
+def test_a_recording_is_transcribed_with_real_weights(clips: Path, tmp_path: Path) -> None:
+    source = tmp_path / "book"
+    source.mkdir()
+    pause = torch.zeros(1, RATE)
+    parts = [part for text in ENGLISH * 3 for part in (spoken(text, "en-us"), pause)]
+    write_wav(source / "book.wav", resample(torch.cat(parts, dim=1), RATE, DATASET_RATE), DATASET_RATE)
+    options = {
+        "transcriber": str(packaged("tiny.en")),
+        "transcriber_device": "cpu",
+        "compute_type": "int8",
+        "workers": 1,
+    }
+    report = prepare(config(source, tmp_path / "out", **options))
+    texts = " ".join(clip.text for clip in report.used).lower()
+    assert texts.count("london") == 3 and texts.count("morning") == 3
+
+
+@pytest.mark.programs("espeak-ng", "recognizer")
+def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights() -> None:
+    check, tokenizer = WordCheck(str(packaged("tiny.en")), device="cpu"), find_base("starter").tokenizer()
+    wav = resample(spoken(ENGLISH[1], "en-us"), RATE, OUTPUT_RATE)
+    right, wrong = (
+        check.error(Piece(text=text, tokens=[], language="en"), tokenizer, wav) for text in reversed(ENGLISH)
+    )
+    assert right < 0.2 < 0.5 < wrong
+
+
+@pytest.mark.programs("espeak-ng", "multilingual-recognizer")
+def test_real_weights_recognize_spanish(monkeypatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    recognizer = find_recognizer(None, "es")
+    assert isinstance(recognizer, Recognizer)
+    found = recognizer.recognize(spoken(SPANISH, "es"), SPANISH)
+    assert found.wer <= 2 / 9, found.text
+    assert np.isfinite(found.cer) and normalizer("es")("¡Hola!") == "hola"

@@ -1,0 +1,29 @@
+"""The second speaker encoder: its spectrogram is the one it was trained with, and voices are told apart."""
+
+import librosa
+import numpy as np
+import pytest
+import torch
+
+from utils.errors import UserError
+from utils.evaluation.reference import ReferenceVoice, say
+from utils.evaluation.second_encoder import RATE, SecondEncoder, second_encoder
+
+
+def test_its_mel_is_librosas() -> None:
+    wav = torch.randn(1, RATE, generator=torch.Generator().manual_seed(0))
+    wanted = librosa.feature.melspectrogram(y=wav[0].numpy(), sr=RATE, n_fft=400, hop_length=160, n_mels=40)
+    assert np.allclose(SecondEncoder().mel(wav)[0], wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.programs("espeak-ng")
+def test_another_sentence_of_a_voice_is_nearer_than_another_voice() -> None:
+    try:
+        embed = second_encoder()
+    except UserError as error:
+        pytest.skip(str(error))
+    low, high = ReferenceVoice(name="en-us", pitch=20), ReferenceVoice(name="en-us+f3", pitch=80)
+    first, again = (embed(say(text, low)) for text in ("The bell rang twice.", "She bought a ticket for the train."))
+    other = embed(say("The bell rang twice.", high))
+    assert float(first @ first) == pytest.approx(1, abs=1e-4)
+    assert float(first @ again) > float(first @ other) + 0.05
