@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from utils.files import write_atomic
-from utils.hardware import this_machine, torch_build
+from utils.hardware import GIB, this_machine, torch_build
 from utils.jobs.environment import ROOT, child_environment
 from utils.runs.process import ProcessId, end_tree
 
-GIB = 1 << 30
 ENOUGH_S = 10.0
 """A part is not begun with less time than this."""
 CPU, EMULATED = "on the CPU", "emulated"
@@ -65,18 +64,14 @@ def main() -> None:
 def facts() -> dict[str, str]:
     """What the report says of the machine; torch is not loaded."""
     machine, gpu = this_machine(), this_machine().gpu
-    threads, memory = machine.cpu.usable_cpus, machine.memory.total_bytes / GIB
-    found = {
-        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-        "torch": torch_build().version,
-        "CPU": f"{machine.cpu.model}, {threads} threads, {memory:.0f} GB",
-        "GPU": machine.gpu_reason or "none",
+    found = {"system": platform.platform(), "torch": torch_build().version, "CPU": machine.cpu.model}
+    if gpu is None:
+        return found | {"GPU": machine.gpu_reason or "none"}
+    size = f"{gpu.total_bytes / GIB:.0f} GB"
+    return found | {
+        "GPU": f"{gpu.name}, {gpu.capability}, {size}, driver {gpu.driver}",
+        "problems": "; ".join(machine.gpu_problems) or "none",
     }
-    if gpu is not None:
-        capability = ".".join(map(str, gpu.capability or ()))
-        found["GPU"] = f"{gpu.name}, {capability}, {gpu.total_bytes / GIB:.0f} GB, driver {gpu.driver}"
-        found["problems"] = "; ".join(machine.gpu_problems) or "none"
-    return found
 
 
 def run_part(name: str, left_s: float, pretend_gb: float, out: Path) -> dict[str, Any]:
@@ -123,17 +118,15 @@ def scrubbed(text: str) -> str:
 
 def markdown(report: dict[str, Any]) -> str:
     """The report for people; it can be pasted into an issue."""
-    lines = ["# GPU check", *(f"- {name}: {value}" for name, value in report["machine"].items())]
-    if report["pretended_gb"]:
-        lines.append(f"- computed as if the GPU had {report['pretended_gb']:g} GB")
-    lines += ["", "| part | result | computed | seconds | reason |", "| --- | --- | --- | --- | --- |"]
+    facts = report["machine"] | ({"memory used": f"{report['pretended_gb']:g} GB"} if report["pretended_gb"] else {})
+    lines = ["# GPU check", *(f"- {name}: {value}" for name, value in facts.items()), ""]
+    lines += ["| part | result | computed | seconds | reason |", "| --- | --- | --- | --- | --- |"]
+    details = []
     for name, part in report["parts"].items():
-        reason = part["reason"].replace("|", "/")
-        lines.append(f"| {name} | **{part['state']}** | {part['how']} | {part['seconds']:.0f} | {reason} |")
-    for name, part in report["parts"].items():
-        if part["lines"]:
-            lines += ["", f"## {name}, {part['how']}", *(f"- {line}" for line in part["lines"])]
-    return "\n".join(lines) + "\n"
+        values = name, f"**{part['state']}**", part["how"], f"{part['seconds']:.0f}", part["reason"].replace("|", "/")
+        lines.append(f"| {' | '.join(values)} |")
+        details += ["", f"## {name}, {part['how']}", *(f"- {line}" for line in part["lines"])] if part["lines"] else []
+    return "\n".join([*lines, *details]) + "\n"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, partialmethod
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.emulated_flash import emulate_flash
 from benchmarks.full_base import make_base, make_clips
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
@@ -34,6 +32,7 @@ from utils.jobs.environment import child_environment
 from utils.model.attention import sdpa_attention, varlen_attention
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack
+from utils.performance_utils import log_performance_info, log_system_info
 from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.training.measure import measure_apart
@@ -42,7 +41,7 @@ from utils.training.run import TrainResult, fine_tune
 
 GIB = 1 << 30
 TEXT = "A letter from my grandmother arrived on Tuesday, with a photograph of the old house."
-FAST = {"sdpa": True, "mixed_precision": "auto"}
+FAST = {"mixed_precision": "auto"}
 
 
 class Check:
@@ -85,21 +84,16 @@ class Check:
 
 
 def facts(check: Check) -> None:
-    """Driver and torch agree on the GPUs; libraries, compiler and kernels that are here."""
-    packages = ("triton", "flash_attn", "flash_attn_interface", "bitsandbytes", "ctranslate2")
-    libraries = ("libcublas.so.12", "libcublas.so.13", "libcudnn.so.9")
-    seen = visible_gpus(find_gpus().gpus)
-    check.say("torch, CUDA, cuDNN", torch.__version__, torch.version.cuda, torch.backends.cudnn.version())
-    check.say("compiler", this_machine().compiler.rpartition("/")[2] or "none")
-    check.say("packages", *filter(find_spec, packages))
-    check.say("CUDA libraries in packages", *(name for name in libraries if check.on_gpu and load_library(name)))
-    check.say("allocator", os.environ.get("PYTORCH_ALLOC_CONF"))
+    """Versions, libraries and what can be used; driver and torch agree on the GPUs and their order."""
+    for name, value in {**log_system_info(), **log_performance_info()}.items():
+        check.say(name, value)
+    seen = [gpu.name for gpu in visible_gpus(find_gpus().gpus)]
     if check.on_gpu:
+        check.say("cuBLAS 12 for transcribing", load_library("libcublas.so.12"))
         order = torch._C._get_sdp_priority_order()
         check.say("order of attention kernels", *(torch.nn.attention.SDPBackend(number).name for number in order))
-    known = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
-    check.say("GPUs", *((gpu.name, gpu.index) for gpu in seen))
-    assert [gpu.name for gpu in known] == [gpu.name for gpu in seen], "torch sees other GPUs than the driver shows"
+    known = [torch.cuda.get_device_properties(number).name for number in range(torch.cuda.device_count())]
+    assert known == seen, f"torch sees {known}, and the driver shows {seen}"
 
 
 def gradients(device: str, layout: str, dtype: torch.dtype, **options: Any) -> tuple[Tensor, str]:
@@ -121,6 +115,8 @@ def attention(check: Check) -> None:
     truth, _ = gradients("cpu", "rows", torch.float32, sdpa=False)
     cases = [("rows", torch.float32, 5e-3), ("rows", torch.float16, 2e-2), ("packed", torch.bfloat16, 6e-2)]
     if not check.on_gpu:
+        from tests.emulated_flash import emulate_flash
+
         emulate_flash()
         XttsGpt._attend = attend_as_on_cuda  # type: ignore[assignment]
     elif torch.cuda.get_device_capability() < (8, 0):
@@ -146,15 +142,15 @@ def steps(check: Check) -> None:
     """Each switch alone: its losses beside the plain run's, and what the run observed; then resume."""
     make_clips(check.project, 8, seconds=2.0)
     cases: dict[str, dict[str, Any]] = {
-        "sdpa": {"sdpa": True},
+        "sdpa": {},
         "gradient_checkpointing": {"gradient_checkpointing": "full"},
-        "mixed_precision": {"sdpa": True, "mixed_precision": "auto" if check.on_gpu else "bf16"},
+        "mixed_precision": {"mixed_precision": "auto" if check.on_gpu else "bf16"},
         "lora": {"lora_rank": 8},
     }
     if check.on_gpu:
-        cases["mixed_precision fp16"] = {"sdpa": True, "mixed_precision": "fp16"}
-        cases["eight_bit_optimizer"] = {"eight_bit_optimizer": True}
         cases |= {f"compile {mode}": FAST | {"compile": mode} for mode in ("default", "reduce-overhead")}
+        cases["mixed_precision fp16"] = {"mixed_precision": "fp16"}
+        cases["eight_bit_optimizer"] = {"eight_bit_optimizer": True}
     # One batch an epoch: how batches are laid out does not change which clips they hold.
     plain, errors = check.train(sdpa=False), []
     for name, settings in cases.items():
@@ -216,9 +212,9 @@ def speak(check: Check) -> None:
         check.say(f"seconds to the first sound, {when}: median, most", float(np.median(found)), max(found))
         if check.on_gpu:
             check.say("bytes that these lengths added", torch.cuda.memory_allocated() - held)
-    whole, streamed = ours.speak(TEXT, **settings).wav, np.concatenate(list(ours.stream(TEXT)))
-    check.say("samples streamed and whole", streamed.size, whole.size)
-    assert abs(streamed.size - whole.size) <= OUTPUT_RATE, "the stream is of another length than the whole"
+    streamed = sum(map(len, ours.stream(TEXT, temperature=0.0)))
+    check.say("samples streamed and whole", streamed, here.size)
+    assert abs(streamed - here.size) <= OUTPUT_RATE, "the stream is of another length than the whole"
 
 
 def server(check: Check) -> None:
@@ -248,25 +244,14 @@ def server(check: Check) -> None:
                 "clients at once, their seconds of speech, seconds", clients, sum(sizes) / 2 / OUTPUT_RATE, seconds
             )
             if check.on_gpu:
-                taken = _all_memory()
-                check.say("without free memory: status", ask(2).status_code)
-                taken.clear()
+                room = torch.empty(torch.cuda.mem_get_info()[0] - 2**26, dtype=torch.uint8, device="cuda")
+                check.say("with 64 MB of free memory: status", ask(2).status_code)
+                del room
                 torch.cuda.empty_cache()
                 check.say("with free memory again: status", ask(3).raise_for_status().status_code)
             assert client.get("/health").status_code == 200, "it is not well"
         finally:
             child.terminate()
-
-
-def _all_memory() -> list[Tensor]:
-    """Take what is free on the GPU."""
-    taken, size = [], GIB
-    while size >= 2**20:
-        try:
-            taken.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
-        except torch.OutOfMemoryError:
-            size //= 4
-    return taken
 
 
 def voice(check: Check) -> None:

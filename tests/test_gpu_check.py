@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_check, gpu_parts
-from benchmarks.emulated_flash import calls, emulate_flash
+from tests.emulated_flash import calls, emulate_flash
 from utils.model.attention import varlen_attention
 from utils.model.gpt import XttsGpt
 

@@ -29,9 +29,9 @@ class Wheel:
     """A published build of PyTorch 2.11."""
 
     cuda: Version
-    x86: tuple[Version, ...]
+    x86: str
     """Compute capabilities that the Linux and Windows builds hold machine code for."""
-    arm: tuple[Version, ...]
+    arm: str
     """The same of the builds for 64-bit Arm."""
 
     @property
@@ -46,31 +46,15 @@ class Wheel:
 
     def runs_on(self, capability: Version) -> bool:
         """Whether it holds machine code for this GPU: that of the same major version and the same or a lower minor."""
-        major, minor = capability
-        return any(built[0] == major and built[1] <= minor for built in self.built)
-
-    @property
-    def built(self) -> tuple[Version, ...]:
-        """Compute capabilities that this machine's variant holds machine code for."""
-        return self.arm if platform.machine().lower() in ("aarch64", "arm64") else self.x86
+        built = self.arm if platform.machine().lower() in ("aarch64", "arm64") else self.x86
+        versions = (tuple(map(int, one.split("."))) for one in built.split())
+        return any(major == capability[0] and minor <= capability[1] for major, minor in versions)
 
 
 WHEELS = (
-    Wheel(
-        cuda=(13, 0),
-        x86=((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)),
-        arm=((8, 0), (9, 0), (10, 0), (11, 0), (12, 0)),
-    ),
-    Wheel(
-        cuda=(12, 8),
-        x86=((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)),
-        arm=((8, 0), (9, 0), (10, 0), (12, 0)),
-    ),
-    Wheel(
-        cuda=(12, 6),
-        x86=((5, 0), (6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0)),
-        arm=((8, 0), (9, 0)),
-    ),
+    Wheel(cuda=(13, 0), x86="7.5 8.0 8.6 9.0 10.0 12.0", arm="8.0 9.0 10.0 11.0 12.0"),
+    Wheel(cuda=(12, 8), x86="7.5 8.0 8.6 9.0 10.0 12.0", arm="8.0 9.0 10.0 12.0"),
+    Wheel(cuda=(12, 6), x86="5.0 6.0 7.0 7.5 8.0 8.6 9.0", arm="8.0 9.0"),
 )
 """The CUDA builds of PyTorch 2.11, the one that requirements.txt brings first."""
 

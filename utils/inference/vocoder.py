@@ -24,6 +24,9 @@ UNSETTLED = 4
 CONTEXT = 14
 """Frames on either side that a sample of HiFi-GAN depends on: 12.2 before it and 13.2 after it."""
 
+WINDOW = 256
+"""Frames that a GPU computes at a time, 2.7 s: longer sentences have one shape."""
+
 
 class Vocoder:
     """The waveform decoder of a base.
@@ -159,11 +162,24 @@ class _Plain:
     def render(self, inputs: Tensor, speaker: Tensor, first: int, last: int) -> Tensor:
         x, g = inputs[:, :, first:last].to(self._dtype), speaker.to(self._dtype)
         if not self._is_flat:
-            wav: Tensor = self._generator(x, g=g)
-            return wav[:, 0]
+            return self._in_windows(x, g)
         x = x[:, :, None].contiguous(memory_format=torch.channels_last)
-        wav = self._generator(x, g=g[..., None])
+        wav: Tensor = self._generator(x, g=g[..., None])
         return wav[:, 0, 0]
+
+    def _in_windows(self, x: Tensor, g: Tensor) -> Tensor:
+        """Samples [1, N] of frames [1, D, T], at most WINDOW of them at a time.
+
+        cuDNN chooses kernels anew for each length. Padding the frames would change the last samples, as the layers pad
+        with zeros after their own biases; windows that overlap by the context of a sample compute the same.
+        """
+        length, pieces = x.size(2), []
+        step = WINDOW - 2 * CONTEXT if length > WINDOW else length
+        for start in range(0, length, step):
+            first = max(0, min(start - CONTEXT, length - WINDOW))
+            wav = self._generator(x[:, :, first : first + WINDOW], g=g)[:, 0]
+            pieces.append(wav[:, (start - first) * HOP : (min(start + step, length) - first) * HOP])
+        return torch.cat(pieces, 1)
 
 
 class _Harmonic:

@@ -1,0 +1,35 @@
+"""On a GPU the vocoder computes few shapes, and the samples of the whole sentence."""
+
+import pytest
+import torch
+
+from utils.inference import vocoder as vocoder_module
+from utils.inference.vocoder import HOP, WINDOW, _Plain
+from utils.model.decoder.build import build_decoder
+from utils.model.shapes import DecoderShape
+
+
+@pytest.fixture(scope="module")
+def generator() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build_decoder(DecoderShape(latent_width=16, speaker_width=8, initial_channels=32)).waveform_decoder.eval()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("length", [30, WINDOW - 3, WINDOW + 1, 2 * WINDOW + 77])
+def test_windows_of_one_shape_give_the_samples_of_the_whole(generator, length: int) -> None:
+    plain = _Plain(generator, torch.float32)
+    plain._is_flat, plain._generator = False, generator  # as on a GPU
+    shapes: list[int] = []
+    hook = generator.register_forward_pre_hook(lambda _, inputs: shapes.append(inputs[0].size(2)))
+    frames, speaker = torch.randn(1, 16, length), torch.randn(1, 8, 1)
+    found = plain.render(frames, speaker, 0, length)
+    hook.remove()
+    whole = generator(frames, g=speaker)[:, 0]
+    assert found.shape == (1, length * HOP) == whole.shape
+    assert float((found - whole).abs().max()) < 1e-5
+    assert set(shapes) == {min(length, WINDOW)}
+
+
+def test_a_window_has_room_for_the_context_of_its_samples() -> None:
+    assert WINDOW > 4 * vocoder_module.CONTEXT
