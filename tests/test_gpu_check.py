@@ -89,6 +89,12 @@ def test_the_packed_layout_of_a_gpu_has_the_gradients_of_the_reference(checkpoin
     assert calls["backward"] - before == 4, "once in each block"
 
 
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+def test_kernels_are_seen_in_every_checkpointing_mode(checkpointing: str) -> None:
+    options = {"sdpa": True, "checkpointing": checkpointing}
+    assert gpu_parts.gradients("cpu", "rows", torch.float32, **options)[1] == "flash (CPU)"
+
+
 def test_the_emulated_kernel_refuses_what_cudas_would() -> None:
     emulate_flash()
     q = torch.ones(1, 2, 8, 16)

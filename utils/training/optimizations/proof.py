@@ -181,8 +181,12 @@ def _nested(records: list[Any]) -> Iterator[Operation]:
         if kind == "push" and name != before:
             open_operations[key] = Operation(name, next(reversed(open_operations.values()), None))
             yield open_operations[key]
-        elif kind == "pop":
-            open_operations.pop(key, None)
+        elif kind == "pop" and (ended := open_operations.pop(key, None)):
+            # A range that began inside an operation and outlives it is no part of it: under a dispatch mode, such as of
+            # selective checkpointing, the operation that begins the range ends at once.
+            for inner in open_operations.values():
+                if inner.cpu_parent is ended:
+                    inner.cpu_parent = ended.cpu_parent
         before = name
 
 
