@@ -30,9 +30,9 @@ from utils.performance_utils import log_system_info
 from utils.project.paths import Project
 from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
-from utils.training.optimizations.switches import resolve
 from utils.training.optimizer.precision import make_accelerator
 from utils.training.plan import plan_run
+from utils.training.switches.base import resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIPS_AN_HOUR = 900

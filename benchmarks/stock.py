@@ -24,7 +24,7 @@ from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
 from utils.project.paths import Project
 from utils.training.measure import Measurement, finish_s
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.switches.optimizer import TrainingOptimizer
 
 
 def measure_stock(

@@ -21,7 +21,7 @@ from utils.hardware.processor import cpu
 from utils.performance_utils import useful_flops
 from utils.training import measure
 from utils.training.measure import Measurement
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.switches.optimizer import TrainingOptimizer
 
 
 def test_an_update_moves_the_bytes_of_all_that_learns() -> None:

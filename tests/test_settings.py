@@ -14,6 +14,7 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.jobs.run_queue import QUEUE_FILE, enqueue, read_queue
 from utils.project.paths import Project
+from utils.runs.list import changed_settings
 from utils.runs.log import read_events
 from utils.training.run import fine_tune
 
@@ -42,6 +43,11 @@ def test_a_run_with_a_retired_setting_resumes_without_it(project: Project) -> No
     assert [message for message in warnings if "warp" in message] == [
         "warp 9 is not a setting any more; the run trains without it"
     ]
+
+
+def test_a_run_with_a_retired_setting_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("project: a\ntrim_end: true\nwarp: 9\nseed: 3\n", encoding="utf-8")
+    assert changed_settings(tmp_path) == {"seed": 3, "warp": 9}
 
 
 def test_a_queued_run_with_a_retired_setting_loads(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ class Config:
             name: values[name] for name in (RETIRED.keys() - {f.name for f in dataclasses.fields(cls)}) & values.keys()
         }
         config = cls.from_values({name: value for name, value in values.items() if name not in left}, where=where)
-        object.__setattr__(config, "retired", {name: v for name, v in left.items() if v != RETIRED[name]})
+        if used := {name: value for name, value in left.items() if value != RETIRED[name]}:
+            object.__setattr__(config, "retired", used)
         return config
 
     @classmethod

@@ -1,7 +1,7 @@
 """The training optimizations as everybody names them: one entry each for settings, command line, page, log and docs.
 
-What a switch does to a run and how a step proves it stands in `utils.training.optimizations.switches`; this half loads
-no torch. A new switch is a field of `utils.config.TrainConfig`, an entry here, one there, and its row in
+What a switch does to a run and how a step proves it stands in the file of `utils.training.switches` that it names; this
+half loads no torch. A new switch is a field of `utils.config.TrainConfig`, an entry here, a file there, and its row in
 docs/training-optimizations.md.
 """
 
@@ -20,6 +20,8 @@ class Switch:
 
     field: str
     """Of `TrainConfig`; empty for what is always on where it can be."""
+    behavior: str
+    """module:name of what it does (`utils.training.switches`), which loads torch."""
     name: str = ""
     """Key in the `optimizations` event; the field's name when not given."""
     label: str
@@ -57,6 +59,7 @@ class Switch:
 SWITCHES = (
     Switch(
         field="gradient_checkpointing",
+        behavior="utils.training.switches.gradient_checkpointing:CHECKPOINTING",
         label="Gradient Checkpointing",
         short="gradient checkpointing",
         help="Computes activations twice instead of keeping them: less memory, more time.",
@@ -67,6 +70,7 @@ SWITCHES = (
     ),
     Switch(
         field="sdpa",
+        behavior="utils.training.switches.attention:SDPA",
         label="Fast Attention (SDPA)",
         short="SDPA",
         help="Attention without padding, by the device's fast kernel: varlen flash, flash-attn 2, flash-attn 3, "
@@ -77,6 +81,7 @@ SWITCHES = (
     ),
     Switch(
         field="attention",
+        behavior="utils.training.switches.attention:KERNELS",
         label="Attention kernels",
         off="auto",
         on="torch",
@@ -89,6 +94,7 @@ SWITCHES = (
     ),
     Switch(
         field="mixed_precision",
+        behavior="utils.training.switches.mixed_precision:PRECISION",
         label="Mixed Precision (FP16/BF16)",
         short="mixed precision",
         help="Half-precision matrix products where the device is fast at them; weights stay in 32 bits.",
@@ -103,6 +109,7 @@ SWITCHES = (
     ),
     Switch(
         field="compile",
+        behavior="utils.training.switches.compile:COMPILE",
         label="Compile",
         short="torch.compile",
         help="Compiles the model's blocks first; the first steps then take minutes, the others less time.",
@@ -117,6 +124,7 @@ SWITCHES = (
     ),
     Switch(
         field="eight_bit_optimizer",
+        behavior="utils.training.switches.optimizer_state:EIGHT_BIT",
         label="8-bit Adam",
         short="8-bit AdamW",
         place="more",
@@ -125,12 +133,14 @@ SWITCHES = (
     ),
     Switch(
         field="paged_optimizer",
+        behavior="utils.training.switches.optimizer_state:PAGED",
         label="Paged AdamW",
         short="paged AdamW",
         place="more",
     ),
     Switch(
         field="shard",
+        behavior="utils.training.switches.shard:SHARD",
         label="Sharded weights",
         short="sharded weights",
         help="Several processes each keep a part of weights, gradients and AdamW's moments instead of all.",
@@ -151,12 +161,14 @@ SWITCHES = (
     ),
     Switch(
         field="freeze_conditioning",
+        behavior="utils.training.switches.freeze_conditioning:FREEZE",
         label="Frozen conditioning encoder",
         short="frozen conditioning encoder",
         place="more",
     ),
     Switch(
         field="lora_rank",
+        behavior="utils.training.switches.lora:LORA",
         name="lora",
         label="LoRA rank",
         short="LoRA",
@@ -170,6 +182,7 @@ SWITCHES = (
     ),
     Switch(
         field="cuda_memory_fraction",
+        behavior="utils.training.switches.device:MEMORY",
         label="Share of the GPU's memory",
         short="CUDA memory limit",
         off=None,
@@ -178,8 +191,14 @@ SWITCHES = (
             "cuda_memory_fraction is {cuda_memory_fraction}; use a share above 0, up to 1",
         ),
     ),
-    Switch(field="", name="tf32", label="TF32 matrix products", short="TF32"),
-    Switch(field="", name="loader", label="Data loading"),
+    Switch(
+        field="",
+        behavior="utils.training.switches.device:TF32",
+        name="tf32",
+        label="TF32 matrix products",
+        short="TF32",
+    ),
+    Switch(field="", behavior="utils.training.switches.device:LOADER", name="loader", label="Data loading"),
 )
 
 

@@ -1,5 +1,5 @@
-"""TrainingOptimizer under its public name; see `utils.training.optimizations`."""
+"""TrainingOptimizer under its public name; see `utils.training.switches`."""
 
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
+from utils.training.switches.optimizer import TrainingOptimizer
 
 __all__ = ["TrainingOptimizer"]

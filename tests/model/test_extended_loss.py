@@ -27,11 +27,11 @@ from utils.model.weights import State, write_pickle, write_weights
 from utils.project.paths import Project
 from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.precision import make_accelerator
 from utils.training.run import fine_tune
 from utils.training.settings import settle
 from utils.training.setup import make_trainer
+from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import TEXT_WEIGHT
 
 GEORGIAN = str.maketrans("abcdefghijklmnopqrstuvwxyz", "აბცდეფგჰიჯკლმნოპქრსტუვწხყზ")

@@ -19,8 +19,9 @@ from utils.model import flash_attn, matrix_attention
 from utils.model.attention import explicit_attention, varlen_attention
 from utils.model.flash_attn import NOT_INSTALLED, activate, flash_attention, use_flash_attn
 from utils.switches import SWITCHES
-from utils.training.optimizations.proof import StepRecord, kernel_of
-from utils.training.optimizations.switches import choose_kernel, report, resolve
+from utils.training.switches.attention import choose_kernel
+from utils.training.switches.base import report, resolve
+from utils.training.switches.record import StepRecord, kernel_of
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 LENGTHS = (5, 1, 9)
@@ -186,12 +187,12 @@ def proof(attention: str, kernels: dict[str, int], *, device: torch.device = CPU
     trace: Any = SimpleNamespace(switches=switches, record=record, model=model, device=device)
     only = [switch for switch in SWITCHES if switch.name in ("sdpa", "attention")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("utils.training.optimizations.switches.SWITCHES", only)
+        patch.setattr("utils.training.switches.base.SWITCHES", only)
         return report(trace)
 
 
 PROOFS = [
-    ("auto", {"varlen flash": 3}, "off", None),
+    ("auto", {"varlen flash": 3}, "off", "varlen flash"),
     ("auto", {"flash-attn 2": 3}, "on", None),
     ("torch", {"varlen flash": 3}, "on", None),
     ("torch", {"flash-attn 2": 3}, "off", "flash-attn 2"),

@@ -13,10 +13,10 @@ from utils.model.packing import pack
 from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.training.measure import measure_apart
-from utils.training.optimizations.compiler import compiler_problem
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.run import TrainResult, fine_tune
 from utils.training.settings import settle
+from utils.training.switches.compile import compiler_problem
+from utils.training.switches.optimizer import TrainingOptimizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 CUDA = torch.device("cuda")

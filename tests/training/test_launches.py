@@ -25,8 +25,8 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.mel import LogMel
 from utils.model.packing import PackedBatch, pack
 from utils.training.data.batches import Batch
-from utils.training.optimizations.compiler import compiler_problem
 from utils.training.optimizer import make as optimizer_of
+from utils.training.switches.compile import compiler_problem
 from utils.training.trainer import Trainer
 
 CLIPS = [(60, 90), (100, 180), (30, 40), (80, 120)] * 2

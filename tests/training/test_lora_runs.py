@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.saving import save_last
-from tests.training.optimizations.test_training_optimizer import told
+from tests.training.switches.test_training_optimizer import told
 from tests.training.test_run import config_of
 from utils.bases.base import ADDED_ROWS, Base
 from utils.bases.extend import add_language
@@ -27,10 +27,10 @@ from utils.model.xtts import build_gpt
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import ADAPTER_FILE, MODEL_FILE, OPTIMIZER_FILE
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.make import make_optimizer, optimizer_tensors
 from utils.training.restore import load_optimizer, restore_model
 from utils.training.run import TrainResult, fine_tune
+from utils.training.switches.optimizer import TrainingOptimizer
 
 GEORGIAN = {"weight_decay": 0.5, "language": "ka"}
 TEXT = "გამარჯობა მსოფლიო"

@@ -17,7 +17,6 @@ from utils.project.paths import open_project
 from utils.spellings import translate_words
 
 if TYPE_CHECKING:
-    from utils.training.preflight import Row
     from utils.training.run import TrainResult
 
 
@@ -75,18 +74,13 @@ def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]
     if command.preflight or command.auto:
         plain = TrainConfig(project=config.project)
         of_file = (name for name, value in vars(config).items() if command.config and value != getattr(plain, name))
-        chosen = _preflight(config, {*given, *of_file})
+        with heeding_sigterm(), progress_phases() as report:
+            chosen = measure_switches(config, report, {*given, *of_file})
         if command.preflight:
             return
         # What the user left open besides stays open.
         config = replace(config, **{name: getattr(chosen.config, name) for name in CHOSEN})
     _train(config)
-
-
-def _preflight(config: TrainConfig, given: Collection[str]) -> "Row":
-    """Measure and print; returns the recommended combination with its batch size."""
-    with heeding_sigterm(), progress_phases() as report:
-        return measure_switches(config, report, given)
 
 
 def _train(config: TrainConfig) -> None:

@@ -172,8 +172,8 @@ def changed_settings(run: Path) -> dict[str, Any]:
         UserError: the run's config.yaml cannot be read.
     """
     config = TrainConfig.load(run / "config.yaml")
-    plain = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
-    changed = {name: value for name, default in plain.items() if (value := getattr(config, name)) != default}
+    fields = dataclasses.fields(TrainConfig)
+    changed = {f.name: value for f in fields if (value := getattr(config, f.name)) != f.default} | dict(config.retired)
     # These say where the run lies, not what it is.
     return {name: value for name, value in changed.items() if name not in ("project", "output", "run_id")}
 

@@ -26,9 +26,9 @@ from utils.errors import UserError
 from utils.jobs.environment import child_environment
 from utils.performance_utils import is_out_of_memory
 from utils.training.data.batches import Batch
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.plan import plan_run
 from utils.training.setup import Setup, set_up
+from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
 
 MAX_OVERFLOWS = 16

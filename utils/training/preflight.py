@@ -11,8 +11,8 @@ from utils.config import TrainConfig
 from utils.hardware import GIB
 from utils.switches import FAST, MEASURED, SWITCHES, missed
 from utils.training.measure import Measurement, measure_apart
-from utils.training.optimizations.compiler import compiler_problem
 from utils.training.optimizer.precision import make_accelerator
+from utils.training.switches.compile import compiler_problem
 
 Seen = Callable[["Row", int], None]
 """Called with each row when it is measured, and how many may follow."""
@@ -117,24 +117,19 @@ def recommended(rows: list[Row]) -> Row | None:
     return next(row for row in measured if row.measured.audio_per_second * WORTH_IT >= fastest)
 
 
-def head(width: int = WIDTH) -> str:
-    """What stands above the lines.
-
-    Args:
-        width: characters of the first column.
-    """
-    return f"{'':{width}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
+def head() -> str:
+    """What stands above the lines."""
+    return f"{'':{WIDTH}}{'s/step':>8}{'audio-s/s':>11}{'peak GB':>9}{'hours':>8}"
 
 
-def line(row: Row, width: int = WIDTH) -> str:
+def line(row: Row) -> str:
     """A measurement."""
-    if row.measured.fault:
-        return f"{row.name:{width}}{row.measured.fault}"
     seen = row.measured
-    off = missed(seen.switches)
-    note = f"   off: {', '.join(off)}" if off else ""
+    if seen.fault:
+        return f"{row.name:{WIDTH}}{seen.fault}"
+    off = ", ".join(missed(seen.switches))
     numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / GIB:9.2f}{row.hours or 0:8.2f}"
-    return f"{row.name:{width}}{numbers}{note}"
+    return f"{row.name:{WIDTH}}{numbers}" + (f"   off: {off}" if off else "")
 
 
 def _with_fixed(config: TrainConfig, fixed: Mapping[str, Any]) -> list[TrainConfig]:

@@ -17,11 +17,11 @@ from utils.hardware import keep_freed_memory
 from utils.model.mel import conditioning_mel
 from utils.training.data.load import TrainingData, load_data
 from utils.training.data.loaders import Loaders
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.make import make_schedule
 from utils.training.optimizer.precision import make_accelerator
 from utils.training.optimizer.sharding import make_gradient_sum
 from utils.training.plan import RunPlan, micro_batches_of, require_resumable
+from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
 
 PACKAGE = Path(__file__).parents[1]

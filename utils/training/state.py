@@ -16,12 +16,12 @@ from utils.runs.saver import Saver
 from utils.training.data.batches import Batch
 from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
-from utils.training.optimizations.switch import Report
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.sharding import is_sharded
 from utils.training.peers import Peers
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleQueue
+from utils.training.switches.base import Report
+from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
 
 

@@ -17,11 +17,11 @@ from utils.model.mel import LogMel
 from utils.performance_utils import is_out_of_memory
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
-from utils.training.optimizations.compiler import mark_step
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, total_norm, words_of
 from utils.training.optimizer.make import set_schedule
 from utils.training.optimizer.precision import DTYPES
+from utils.training.switches.compile import mark_step
+from utils.training.switches.optimizer import TrainingOptimizer
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0
 """Weights of the two losses (coqui-tts, GPTArgs)."""

@@ -22,7 +22,7 @@ from utils.training.data.clips import TrainingClip
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
-from utils.training.optimizations.switches import resolve
+from utils.training.switches.base import resolve
 
 SHORTEST, LONGEST = XTTS_CROP
 

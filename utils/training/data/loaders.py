@@ -17,8 +17,8 @@ from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
-from utils.training.optimizations.switch import Switches
-from utils.training.optimizations.trials import pinning_fault
+from utils.training.switches.base import Switches
+from utils.training.switches.trials import pinning_fault
 
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 """Ways of compiling that record CUDA graphs."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,24 +11,20 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from utils.schedules import LrSchedule, Schedule
 
-OptimizerKind = Literal["AdamW", "AdamW8bit", "PagedAdamW", "PagedAdamW8bit"]
-"""torch's fused AdamW, or a class of bitsandbytes."""
-
 BETAS = (0.9, 0.96)
 """coqui-tts' XTTS recipe."""
 EPS = 1e-8
 
 
-def make_optimizer(
-    model: nn.Module, *, learning_rate: float, weight_decay: float, kind: OptimizerKind = "AdamW"
-) -> Optimizer:
+def make_optimizer(model: nn.Module, *, learning_rate: float, weight_decay: float, kind: str = "AdamW") -> Optimizer:
     """AdamW over the parameters that learn; biases, norms, embeddings and the perceiver's latents are not decayed.
 
     Args:
         model: whose parameters to update.
         learning_rate, weight_decay: of AdamW.
         kind: AdamW is torch's, fused: it moves 28 bytes a parameter and step where the plain loop moves about 80.
-            bitsandbytes' keep the moments in 8 bits, or in memory that moves to the machine's when the GPU is full.
+            AdamW8bit, PagedAdamW and PagedAdamW8bit are bitsandbytes': moments in 8 bits, or in memory that moves to
+            the machine's when the GPU is full.
     """
     groups, betas = _groups(model, weight_decay), BETAS
     if kind == "AdamW":
@@ -37,7 +33,7 @@ def make_optimizer(
     return made
 
 
-def optimizer_problem(kind: OptimizerKind, device: torch.device) -> str | None:
+def optimizer_problem(kind: str, device: torch.device) -> str | None:
     """Why bitsandbytes cannot update parameters on a device, from a trial update; None where it can."""
     if device.type != "cuda":
         return "8-bit AdamW needs a CUDA GPU; use LoRA" if "8bit" in kind else "paged AdamW needs a CUDA GPU"

@@ -15,9 +15,9 @@ from utils.model.attention import explicit_attention
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.lora import add_lora
 from utils.model.packing import pack
-from utils.training.optimizations.proof import StepRecord, count_kernels, record_step, saved_bytes
-from utils.training.optimizations.switch import Seen, Trace
-from utils.training.optimizations.switches import BEHAVIORS, resolve
+from utils.switches import SWITCHES
+from utils.training.switches.base import Seen, Trace, behavior_of, resolve
+from utils.training.switches.record import StepRecord, count_kernels, record_step, saved_bytes
 
 
 def step(gpt: XttsGpt, *, layout: str = "rows", dtype: torch.dtype | None = None) -> None:
@@ -38,7 +38,8 @@ def seen_of(name: str, gpt: XttsGpt, record: StepRecord, **effective) -> Seen:
     switches.effective = replace(switches.effective, **effective)
     optimizer = torch.optim.SGD(gpt.parameters())
     trace = Trace(switches=switches, record=record, model=gpt, optimizer=optimizer, scaler=False, loader=None)
-    return BEHAVIORS[name].observe(trace)
+    switch = next(switch for switch in SWITCHES if switch.name == name)
+    return behavior_of(switch).observe(trace)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.hardware.machines import make_gpu, make_machine
 from tests.test_architecture import ROOT
 from utils.hardware import Cpu, Machine, recommend
 from utils.switches import SWITCHES
-from utils.training.optimizations.proof import EXPLICIT, KERNELS, PACKAGED, SLOW
+from utils.training.switches.record import EXPLICIT, KERNELS, PACKAGED, SLOW
 
 NAMES = {*KERNELS.values(), *PACKAGED, EXPLICIT}
 """What a proof says that ran."""

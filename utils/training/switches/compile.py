@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from utils.config import CompileMode
+from utils.config import CompileMode, TrainConfig
 from utils.model.gpt import XttsGpt
+from utils.training.switches.base import Behavior, Off, Seen, Trace
 
 TRITON_CAPABILITY = (7, 0)
 """First CUDA compute capability that PyTorch tries Triton on, which writes the kernels (torch.utils._triton). Triton
@@ -116,21 +117,41 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
-def num_graphs() -> int:
-    """Graphs that were compiled in this process so far."""
-    return _counted("stats", "unique_graphs")
-
-
-def num_skips() -> int:
-    """Times that CUDA graphs were asked for in this process so far and Inductor went without, which it only logs."""
-    return _counted("inductor", "cudagraph_skips")
-
-
-def _counted(kind: str, name: str) -> int:
-    loaded = sys.modules.get("torch._dynamo.utils")
-    return int(loaded.counters[kind][name]) if loaded else 0
-
-
 def _blocks(gpt: XttsGpt) -> Iterator[nn.Module]:
     yield from gpt.gpt.h
     yield from gpt.conditioning_encoder.attn
+
+
+def compile_mode(asked: TrainConfig, device: torch.device) -> CompileMode | Off:
+    if problem := compiler_problem(device):
+        return Off(problem)
+    if device.type == "cpu" and asked.compile == "reduce-overhead":
+        return Off("reduce-overhead records CUDA graphs, which a CPU has none of; use default")
+    return asked.compile
+
+
+def _compile(gpt: XttsGpt, effective: TrainConfig) -> None:
+    if effective.compile != "off":
+        compile_blocks(gpt, effective.compile)
+
+
+def _compiled(trace: Trace) -> Seen:
+    record, switches = trace.record, trace.switches
+    if "compile" in switches.off:
+        # It may have failed after the step that was watched.
+        return Seen(False, "the blocks run as they are written")
+    observed = f"{record.compiled} of {record.passes} block passes ran compiled"
+    observed += f"; {record.num_graphs} graphs compiled in this step"
+    if record.num_skips:
+        observed += f"; CUDA graphs skipped {record.num_skips} times"
+    # Of max-autotune the graphs are only a part.
+    lacks_graphs = record.num_skips > 0 and switches.effective.compile == "reduce-overhead"
+    return Seen(0 < record.compiled == record.passes and not lacks_graphs, observed)
+
+
+COMPILE = Behavior(
+    resolve=compile_mode,
+    apply=_compile,
+    observe=_compiled,
+    only_ours="only this project's own GPT is compiled by it; call torch.compile(model) yourself",
+)

@@ -23,10 +23,11 @@ from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
-from utils.training.optimizations.compiler import compile_blocks, num_graphs
-from utils.training.optimizations.switches import resolve
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.optimizer.precision import make_accelerator
+from utils.training.switches.base import resolve
+from utils.training.switches.compile import compile_blocks
+from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.switches.record import num_graphs
 
 SECONDS = 7.0
 
@@ -122,7 +123,7 @@ def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording: Pa
 
 def test_a_shape_beyond_the_limit_is_told(traced, monkeypatch: pytest.MonkeyPatch, recording: Path) -> None:
     """Dynamo by itself runs it uncompiled."""
-    monkeypatch.setattr("utils.training.optimizations.compiler.MAX_SHAPES", 1)
+    monkeypatch.setattr("utils.training.switches.compile.MAX_SHAPES", 1)
     optimizations, gpt = TrainingOptimizer(device="cpu"), make_compiled()
     optimizations.switches.effective = replace(optimizations.switches.effective, compile="default")
     for batch in make_loaders(recording, 24, mode="default", layout="rows").train(0, 0):

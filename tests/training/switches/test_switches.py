@@ -17,11 +17,12 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.switches import SWITCHES, missed
-from utils.training.optimizations.compiler import compiler_problem
-from utils.training.optimizations.switch import Seen, state_of
-from utils.training.optimizations.switches import _has_tf32, choose_kernel, choose_layout, resolve
 from utils.training.optimizer.precision import choose_precision, cpu_has_bf16, make_accelerator
 from utils.training.run import fine_tune
+from utils.training.switches.attention import choose_kernel
+from utils.training.switches.base import Seen, choose_layout, resolve, state_of
+from utils.training.switches.compile import compiler_problem
+from utils.training.switches.device import _has_tf32
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -91,10 +92,10 @@ def test_what_a_machine_lacks_for_compiling_is_told(monkeypatch, place, answer, 
     headers = Path(sysconfig.get_paths()["include"])
     monkeypatch.setattr("torch._dynamo.eval_frame.is_dynamo_supported", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
-    monkeypatch.setattr("utils.training.optimizations.compiler.find_spec", lambda name: name)
+    monkeypatch.setattr("utils.training.switches.compile.find_spec", lambda name: name)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")
     assert device == CPU or compiler_problem(device) is None
-    monkeypatch.setattr(place if "." in place else f"utils.training.optimizations.compiler.{place}", answer)
+    monkeypatch.setattr(place if "." in place else f"utils.training.switches.compile.{place}", answer)
     assert told in (compiler_problem(device) or "")
 
 

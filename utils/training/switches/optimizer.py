@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
@@ -17,19 +17,21 @@ from utils.model.gpt import XttsGpt
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_line, memory_stats
 from utils.performance_utils.settings import optimize_torch_settings
-from utils.training.optimizations.compiler import failure, failures, num_graphs, num_skips, uncompile_blocks
-from utils.training.optimizations.proof import StepRecord, record_step
-from utils.training.optimizations.switch import Report, Trace
-from utils.training.optimizations.switches import BEHAVIORS, choose_kernel, report, resolve
-from utils.training.optimizations.trials import try_gpu_paths
+from utils.switches import SWITCHES
 from utils.training.optimizer.make import make_optimizer
+from utils.training.switches.attention import choose_kernel
+from utils.training.switches.base import Report, Trace, behavior_of, report, resolve
+from utils.training.switches.compile import failure, failures, uncompile_blocks
+from utils.training.switches.record import StepRecord, num_graphs, num_skips, record_step
+from utils.training.switches.trials import try_gpu_paths
 
 if TYPE_CHECKING:
-    from utils.training.optimizations.foreign import ForeignModel
+    from utils.training.switches.foreign import ForeignModel
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class TrainingOptimizer:
@@ -60,15 +62,21 @@ class TrainingOptimizer:
         device: torch.device | str | None = None,
         **settings: Any,
     ) -> None:
-        modes: dict[bool, Checkpointing] = {False: "none", True: "full"}
-        precisions: dict[bool, Precision] = {False: "fp32", True: "auto"}
-        checkpointing = _one_of(enable_gradient_checkpointing, enable_grad_checkpoint)
-        precision = enable_mixed_precision
+        both = (enable_gradient_checkpointing, enable_grad_checkpoint)
+        if len(given := {value for value in both if value is not None}) > 1:
+            raise UserError(
+                what=f"enable_gradient_checkpointing is {both[0]} and enable_grad_checkpoint is {both[1]}: one switch",
+                where="TrainingOptimizer",
+                fix="give one of them",
+            )
+        values: dict[Any, str] = {False: "none", True: "full"}
+        precisions: dict[Any, str] = {False: "fp32", True: "auto"}
+        checkpointing, precision = next(iter(given), False), enable_mixed_precision
         named = {
             "project": "",
-            "gradient_checkpointing": modes[checkpointing] if isinstance(checkpointing, bool) else checkpointing,
+            "gradient_checkpointing": values.get(checkpointing, checkpointing),
             "sdpa": enable_sdpa,
-            "mixed_precision": precisions[precision] if isinstance(precision, bool) else precision,
+            "mixed_precision": precisions.get(precision, precision),
             "compile": compile_mode,
         }
         config = TrainConfig.from_values({**named, **settings}, where="TrainingOptimizer")
@@ -80,8 +88,6 @@ class TrainingOptimizer:
         self.switches = resolve(asked.validate(where="training optimizations"), device)
         if device.type == "cuda":
             try_gpu_paths(self.switches, device)
-        self.changed: dict[str, Any] = {}
-        """torch's global settings that were changed."""
         self.record: StepRecord | None = None
         """What was watched: a micro-batch of the first step, and of the first after each change; None before it."""
         self.has_news = False
@@ -97,13 +103,7 @@ class TrainingOptimizer:
         made._set(config, device)
         return made
 
-    @overload
-    def optimize_model(self, model: XttsGpt) -> XttsGpt: ...
-
-    @overload
-    def optimize_model(self, model: nn.Module) -> nn.Module: ...
-
-    def optimize_model(self, model: nn.Module) -> nn.Module:
+    def optimize_model(self, model: Model) -> Model:
         """Set the model up in place, and torch for the device; the model comes back on the device.
 
         Another model than ours, such as stock coqui-tts' or a Hugging Face one, gets what can be done to it; `states`
@@ -116,24 +116,24 @@ class TrainingOptimizer:
             what = f"optimize_model was given a {type(model).__name__}, and takes a torch.nn.Module"
             raise UserError(what=what, where="TrainingOptimizer", fix="give it the model itself")
         effective = self.switches.effective
-        self.changed = optimize_torch_settings(self.device, threads=effective.threads)
-        for behavior in BEHAVIORS.values():
+        optimize_torch_settings(self.device, threads=effective.threads)
+        behaviors = [behavior_of(switch) for switch in SWITCHES]
+        for behavior in behaviors:
             if behavior.set_up:
                 behavior.set_up(effective, self.device)
+        if isinstance(model, XttsGpt):
+            model.options.dropout = effective.dropout or 0.0
+            for behavior in behaviors:
+                if behavior.apply:
+                    behavior.apply(model, effective)
+            choose_kernel(self.switches, model, self.device)
+        model.to(self.device)
         if not isinstance(model, XttsGpt):
-            from utils.training.optimizations.foreign import (
-                ForeignModel,  # with transformers' own models: takes seconds to load
-            )
+            # With transformers' own models: takes seconds to load.
+            from utils.training.switches.foreign import ForeignModel
 
-            model.to(self.device)
             self.foreign = ForeignModel(model, self.switches)
-            return model
-        model.options.dropout = effective.dropout or 0.0
-        for behavior in BEHAVIORS.values():
-            if behavior.apply:
-                behavior.apply(model, effective)
-        choose_kernel(self.switches, model, self.device)
-        return model.to(self.device)
+        return model
 
     @property
     def states(self) -> Report:
@@ -247,19 +247,3 @@ class TrainingOptimizer:
     def recommend(*args: Any, **options: Any) -> Recommendation:
         """Settings for this machine and purpose; see `utils.hardware.recommend`."""
         return recommend(*args, **options)
-
-
-def _one_of(first: bool | Checkpointing | None, second: bool | Checkpointing | None) -> bool | Checkpointing:
-    """The value of a switch that has two names; off where neither is given.
-
-    Raises:
-        UserError: they contradict each other.
-    """
-    given = [value for value in (first, second) if value is not None]
-    if len(set(given)) > 1:
-        raise UserError(
-            what=f"enable_gradient_checkpointing is {first} and enable_grad_checkpoint is {second}: one switch",
-            where="TrainingOptimizer",
-            fix="give one of them",
-        )
-    return given[0] if given else False

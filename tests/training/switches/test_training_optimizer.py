@@ -26,11 +26,11 @@ from utils.model.weights import read_weights
 from utils.performance_utils import is_out_of_memory
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.optimizations.compiler import compile_blocks
-from utils.training.optimizations.proof import StepRecord, record_step
-from utils.training.optimizations.training_optimizer import TrainingOptimizer
 from utils.training.run import TrainResult, fine_tune
 from utils.training.settings import settle, sources_of
+from utils.training.switches.compile import compile_blocks
+from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.switches.record import StepRecord, record_step
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 
@@ -210,13 +210,13 @@ def test_compiling_that_fails_at_the_first_step_is_off_and_the_run_goes_on(
     from torch._inductor.exc import InvalidCxxCompiler
 
     # The compiler is there when it is asked for and gone when it is needed.
-    monkeypatch.setattr("utils.training.optimizations.switches.compiler_problem", lambda device: None)
+    monkeypatch.setattr("utils.training.switches.compile.compiler_problem", lambda device: None)
 
     def fail(*args, **options):
         raise InvalidCxxCompiler
 
     monkeypatch.setattr("torch._inductor.cpp_builder.get_cpp_compiler", fail)
-    monkeypatch.setattr("utils.training.optimizations.switches.compile_blocks", _break_blocks)
+    monkeypatch.setattr("utils.training.switches.compile.compile_blocks", _break_blocks)
     result = run(project, compile="default")
     state = told(result)["compile"]
     assert state["state"] == "off" and "compiling failed: InvalidCxxCompiler" in state["reason"]
@@ -246,8 +246,8 @@ def test_compiling_that_fails_later_is_off_from_there_and_the_run_goes_on(
         for block in gpt.gpt.h:
             block._compiled_call_impl = partial(_fail_after, block, iter(range(calls)))
 
-    monkeypatch.setattr("utils.training.optimizations.switches.compiler_problem", lambda device: None)
-    monkeypatch.setattr("utils.training.optimizations.switches.compile_blocks", break_later)
+    monkeypatch.setattr("utils.training.switches.compile.compiler_problem", lambda device: None)
+    monkeypatch.setattr("utils.training.switches.compile.compile_blocks", break_later)
     # What was not compiled at all must not read on for having been asked for.
     plain, result = run(project, sdpa=False), run(project, sdpa=False, compile="default")
     events = list(read_events(result.folder / "events.jsonl"))

@@ -24,10 +24,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from utils.console import say
 from utils.runs.narration import proof_lines
 from utils.switches import SWITCHES
-from utils.training.optimizations.proof import EXPLICIT, KERNELS, SLOW
-from utils.training.optimizations.switch import Report, Seen, Switches, state_of
-from utils.training.optimizations.switches import BEHAVIORS
 from utils.training.optimizer.precision import DTYPES
+from utils.training.switches.base import Report, Seen, Switches, behavior_of, state_of
+from utils.training.switches.record import EXPLICIT, KERNELS, SLOW
 
 UNSEEN = "no training step has been observed yet"
 _ATTENTION = {name.partition(".")[0]: kernel for name, kernel in KERNELS.items()} | {
@@ -50,7 +49,8 @@ class ForeignModel(TorchDispatchMode):
     def __init__(self, model: nn.Module, switches: Switches) -> None:
         super().__init__()
         self._asked, self._reported, self._is_done = switches.asked, set[str](), False
-        self._off = dict(switches.off) | {name: why.only_ours for name, why in BEHAVIORS.items() if why.only_ours}
+        self._only_ours = {one.name: why for one in SWITCHES if (why := behavior_of(one).only_ours)}
+        self._off = dict(switches.off) | self._only_ours
         self._ran, self._again = set[nn.Module](), set[nn.Module]()
         self._kernels, self._dtypes = Counter[str](), set[torch.dtype]()
         for module in model.modules():
@@ -124,7 +124,7 @@ class ForeignModel(TorchDispatchMode):
         }
         if not self._ran:
             seen = {name: Seen(False, UNSEEN) for name in seen}
-        seen |= {name: Seen(False, "nothing was done") for name, why in BEHAVIORS.items() if why.only_ours}
+        seen |= dict.fromkeys(self._only_ours, Seen(False, "nothing was done"))
         return {
             switch.name: state_of(switch, getattr(self._asked, switch.field), found, self._off.get(switch.name, ""))
             for switch in SWITCHES

@@ -1,7 +1,11 @@
-"""What a switch is made of: how it is resolved for a device, applied to a model, and seen in a step."""
+"""What a switch is made of: how it is resolved for a device, applied to a model, and seen in a step.
+
+What each of them does stands in the file that `utils.switches` names, loaded when it is needed.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -9,9 +13,9 @@ import torch
 from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
 from utils.model.packing import Layout
-from utils.switches import Switch
-from utils.training.optimizations.proof import StepRecord
-from utils.training.optimizer.make import OptimizerKind
+from utils.switches import SWITCHES, Switch
+from utils.training.optimizer.precision import AMPERE
+from utils.training.switches.record import StepRecord
 
 MB = 1e6
 
@@ -31,15 +35,10 @@ class Switches:
     """Why no kernel of the flash-attn packages is used, where one might be."""
 
     @property
-    def optimizer(self) -> OptimizerKind:
-        """Which AdamW keeps the moments."""
-        kinds: dict[tuple[bool, bool], OptimizerKind] = {
-            (False, False): "AdamW",
-            (True, False): "AdamW8bit",
-            (False, True): "PagedAdamW",
-            (True, True): "PagedAdamW8bit",
-        }
-        return kinds[self.effective.eight_bit_optimizer, self.effective.paged_optimizer]
+    def optimizer(self) -> str:
+        """Which AdamW keeps the moments; see `utils.training.optimizer.make`."""
+        paged, bits = self.effective.paged_optimizer, self.effective.eight_bit_optimizer
+        return f"{'Paged' if paged else ''}AdamW{'8bit' if bits else ''}"
 
 
 class Off(NamedTuple):
@@ -117,3 +116,59 @@ def state_of(switch: Switch, asked: Any, seen: Seen, off: str | None) -> dict[st
         "reason": (off or f"what ran shows: {seen.observed}") if is_missed else None,
         "summary": (seen.summary or seen.observed) if seen.is_on else None,
     }
+
+
+def behavior_of(switch: Switch) -> Behavior:
+    """What a switch does."""
+    module, _, name = switch.behavior.partition(":")
+    found: Behavior = getattr(import_module(module), name)
+    return found
+
+
+def resolve(asked: TrainConfig, device: torch.device) -> Switches:
+    """The switches of a run on its device.
+
+    Raises:
+        UserError: fp16 on a CPU.
+    """
+    effective, off = asked, {}
+    for switch in SWITCHES:
+        choose = behavior_of(switch).resolve
+        if choose is not None and switch.is_on(asked):
+            value = choose(asked, device)
+            if isinstance(value, Off):
+                off[switch.name], value = value.reason, switch.off
+            effective = replace(effective, **{switch.field: value})
+    is_compiled = effective.compile != "off"
+    layout = choose_layout(effective.sdpa, effective.mixed_precision, device, is_compiled=is_compiled)
+    return Switches(asked=asked, effective=effective, layout=layout, off=off)
+
+
+def report(trace: Trace) -> Report:
+    """Each switch: what was asked for, what the trace shows, and why it is off if it is."""
+    found = {}
+    for switch in SWITCHES:
+        behavior = behavior_of(switch)
+        asked = behavior.asked(trace) if behavior.asked else getattr(trace.switches.asked, switch.field)
+        found[switch.name] = state_of(switch, asked, behavior.observe(trace), trace.switches.off.get(switch.name))
+    return found
+
+
+def choose_layout(sdpa: bool, precision: str, device: torch.device, *, is_compiled: bool) -> Layout:
+    """One packed row where attention can keep clips apart cheaply, rows elsewhere.
+
+    On CUDA that takes the variable-length kernel: compute capability 8.0 and half precision. A CPU goes clip by clip,
+    which compiled code would have to be made anew for with each batch.
+    """
+    if not sdpa:
+        return "rows"
+    if device.type == "cuda":
+        has_varlen = torch.cuda.get_device_capability(device) >= AMPERE and precision in ("bf16", "fp16")
+        return "packed" if has_varlen else "rows"
+    return "rows" if is_compiled else "packed"
+
+
+def blocks(part: int, whole: int, trace: Trace) -> str:
+    """Passes in blocks: a step of several micro-batches passes through each more than once."""
+    layers = trace.model.shape.layers
+    return f"{layers * part // max(whole, 1)} of {layers} blocks"

@@ -1,5 +1,6 @@
 """What a training step really did, read from the operations of one of its micro-batches."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +21,6 @@ from torch.utils.hooks import RemovableHandle
 
 from utils.model.activation_checkpointing import saved_operations
 from utils.model.gpt import XttsGpt, unwatched
-from utils.training.optimizations.compiler import num_graphs, num_skips
 from utils.training.optimizer.sharding import whole_weights
 
 KERNELS = {
@@ -306,3 +306,18 @@ def _ancestors(event: Operation | FunctionEvent) -> Iterator[Operation | Functio
     while outer is not None:
         yield outer
         outer = outer.cpu_parent
+
+
+def num_graphs() -> int:
+    """Graphs that were compiled in this process so far."""
+    return _counted("stats", "unique_graphs")
+
+
+def num_skips() -> int:
+    """Times that CUDA graphs were asked for in this process so far and Inductor went without, which it only logs."""
+    return _counted("inductor", "cudagraph_skips")
+
+
+def _counted(kind: str, name: str) -> int:
+    loaded = sys.modules.get("torch._dynamo.utils")
+    return int(loaded.counters[kind][name]) if loaded else 0

@@ -8,9 +8,9 @@ import torch
 
 from utils.config import TrainConfig
 from utils.training.data.loaders import Loaders
-from utils.training.optimizations import trials
-from utils.training.optimizations.switch import Switches
-from utils.training.optimizations.trials import pinning_fault, trial, try_gpu_paths
+from utils.training.switches import trials
+from utils.training.switches.base import Switches
+from utils.training.switches.trials import pinning_fault, trial, try_gpu_paths
 
 CUDA = torch.device("cuda")
 HALF_PRECISION = trials._half_precision

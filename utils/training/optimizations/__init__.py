@@ -1,1 +1,0 @@
-"""The optimization switches: resolve, apply, prove and report them."""

@@ -1,0 +1,40 @@
+"""LoRA: low-rank additions to the blocks learn, all other weights stay."""
+
+import logging
+
+from utils.config import TrainConfig
+from utils.model.gpt import XttsGpt
+from utils.model.lora import add_lora, halve_frozen, has_lora, num_added_rows
+from utils.training.optimizer.precision import DTYPES
+from utils.training.switches.base import Behavior, Seen, Trace
+
+log = logging.getLogger(__name__)
+
+
+def _add_lora(gpt: XttsGpt, effective: TrainConfig) -> None:
+    if effective.lora_rank:
+        add_lora(gpt, effective.lora_rank, seed=effective.seed)
+        if effective.device == "cuda" and effective.mixed_precision != "fp32":
+            halve_frozen(gpt, DTYPES[effective.mixed_precision])
+        if gpt.added_rows is None:
+            log.warning("LoRA leaves all text rows as they are: the base's about.json does not say which were added")
+
+
+def _lora(trace: Trace) -> Seen:
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in trace.model.parameters()]
+    trained, whole = sum(size for size, learns in sizes if learns), sum(size for size, _ in sizes)
+    observed = f"{trained / 1e6:.2f} of {whole / 1e6:.2f} million parameters learn"
+    if not has_lora(trace.model):
+        return Seen(False, observed)
+    if rows := num_added_rows(trace.model):
+        observed += f", {rows:,} added text rows among them"
+    if trace.model.added_rows is None:
+        observed += "; text rows that were added to the base's vocabulary do not: its about.json does not name them"
+    return Seen(True, observed)
+
+
+LORA = Behavior(
+    apply=_add_lora,
+    observe=_lora,
+    only_ours="only this project's own GPT takes these additions; use peft.get_peft_model for other models",
+)
