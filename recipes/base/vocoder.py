@@ -9,7 +9,7 @@ from torch import Tensor
 
 from recipes.base.speech import Speech
 from recipes.base.stage import StageConfig, main_of
-from recipes.base.training import save_result, train_steps
+from recipes.base.training import REFRESH_EVERY, save_result, train_steps
 from recipes.base.words import Judged, judge
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
 from utils.config import OUTPUT_RATE
@@ -45,6 +45,8 @@ def train(config: StageConfig) -> None:
     inner = slice(MARGIN * HOP, (FRAMES - MARGIN) * HOP)
 
     def step(number: int) -> dict[str, float]:
+        if number % REFRESH_EVERY == 0:
+            speech.refresh()
         real = crops(speech, np.random.default_rng((2, number)), BATCH_SIZE, FRAMES * HOP)
         set_learning_rate(optimizer, LEARNING_RATE * learning_rate_share(number, steps=STEPS, warmup_steps=WARMUP))
         made = vocoder(target(real))

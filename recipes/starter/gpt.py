@@ -71,10 +71,10 @@ def run(work: Path, *, begin_with: Path | None = None) -> None:
         codes.symlink_to(work / "codes", target_is_directory=True)
     started = sorted(project.runs.glob("*/checkpoints/step-*"))
     resume = started[-1].parents[1] if started else None
-    if resume is not None and _is_done(resume, course):
+    if resume is not None and is_done(resume, course.num_epochs):
         print(f"gpt: {resume.name} is done")
         return
-    ended = fine_tune(settings(work, base, course, resume=resume), project=project, progress=_step_reports())
+    ended = fine_tune(settings(work, base, course, resume=resume), project=project, progress=step_reports())
     if ended.stop_signal is not None:
         # The next stages would make a base of a GPT that is half trained.
         raise SystemExit(128 + ended.stop_signal)
@@ -92,9 +92,10 @@ def _course(base: Path, begin_with: Path | None) -> LrSchedule:
     return FROM_NOTHING if begun_with is None else LATER
 
 
-def _is_done(run: Path, course: LrSchedule) -> bool:
+def is_done(run: Path, num_epochs: int) -> bool:
+    """Whether a run has come to the end of its epochs."""
     last = Checkpoints(run / "checkpoints").last()
-    return last is not None and read_state(last)["epoch"] >= course.num_epochs
+    return last is not None and read_state(last)["epoch"] >= num_epochs
 
 
 def settings(work: Path, base: Path, course: LrSchedule, *, resume: Path | None) -> TrainConfig:
@@ -121,11 +122,13 @@ def settings(work: Path, base: Path, course: LrSchedule, *, resume: Path | None)
     )
 
 
-def make_seed_base(work: Path, folder: Path, *, begin_with: Path | None = None) -> None:
+def make_seed_base(
+    work: Path, folder: Path, *, begin_with: Path | None = None, sizes: tuple[int, int, int] = (LAYERS, WIDTH, HEADS)
+) -> None:
     """A base folder with the recipe's DVAE and a GPT of random weights, or another base's; it has no decoder yet."""
     folder.mkdir(parents=True, exist_ok=True)
     make_vocabulary().save(str(folder / "vocab.json"))
-    config = make_config()
+    config = make_config(*sizes)
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     for name in ("dvae.safetensors", "mel_stats.pth"):
         shutil.copyfile(work / "dvae" / name, folder / name)
@@ -147,15 +150,15 @@ def make_seed_base(work: Path, folder: Path, *, begin_with: Path | None = None) 
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def make_config() -> dict[str, Any]:
+def make_config(layers: int = LAYERS, width: int = WIDTH, heads: int = HEADS) -> dict[str, Any]:
     """Stock's settings at the starter's sizes. Its GPT sees the STOP behind a text while it learns: it is there when it
     speaks, and an untrained position drew the attention of the guided heads away from the words."""
     from TTS.tts.configs.xtts_config import XttsConfig
 
     config = XttsConfig()
     arguments = config.model_args
-    arguments.gpt_layers, arguments.gpt_n_model_channels, arguments.gpt_n_heads = LAYERS, WIDTH, HEADS
-    arguments.decoder_input_dim = WIDTH
+    arguments.gpt_layers, arguments.gpt_n_model_channels, arguments.gpt_n_heads = layers, width, heads
+    arguments.decoder_input_dim = width
     arguments.gpt_num_audio_tokens = 1024 + 2
     arguments.gpt_start_audio_token, arguments.gpt_stop_audio_token = 1024, 1025
     arguments.gpt_use_perceiver_resampler = True
@@ -175,7 +178,9 @@ def make_vocabulary() -> Tokenizer:
     return tokenizer
 
 
-def _step_reports() -> Progresses:
+def step_reports() -> Progresses:
+    """Print every fiftieth step."""
+
     def steps(done: int, total: int, loss: float) -> None:
         if done % 50 == 0:
             print(f"gpt: step {done} of {total}, loss {loss:.3f}", flush=True)

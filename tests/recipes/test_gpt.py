@@ -52,7 +52,7 @@ def test_a_signal_ends_the_recipe_and_a_course_that_is_done_is_not_begun_again(b
             os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(gpt, "_step_reports", lambda: Progresses(steps=stop))
+        patched.setattr(gpt, "step_reports", lambda: Progresses(steps=stop))
         with pytest.raises(SystemExit) as ended:
             gpt.run(begun)
     assert ended.value.code == 128 + signal.SIGINT

@@ -93,6 +93,9 @@ def test_a_shard_holds_each_clip_with_its_phonemes_and_is_read_back(tmp_path: Pa
     assert [row["text"] for row in shard["clips"]] == ["Go on then.", "Stay here now."] and len(shard["dropped"]) == 1
     speech = Speech(tmp_path, "training")
     assert seconds == pytest.approx(sum(clip.num_samples for clip in speech.clips) / SAMPLE_RATE)
+    speak_shard(SineTeacher(), clips[:1], tmp_path / "corpus" / "training_0001.json")  # type: ignore[arg-type]
+    speech.refresh()
+    assert len(speech) == 3 and speech.by_speaker == {"one": [0, 1, 2]} and speech.clips[2].shard == 1
     second = speech.clips[1]
     wanted = np.sin(np.arange(second.num_samples) / 20)
     assert np.abs(speech.sound(second).numpy() - wanted).max() < 1e-3
