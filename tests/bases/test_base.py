@@ -173,6 +173,8 @@ def test_a_full_disk_is_an_os_error_whichever_library_writes(tmp_path: Path) -> 
     ("own", "said"),
     [
         ({"trunk_blocks": 4}, "trunk_blocks needs harmonic_source"),
+        ({"vocoder_blocks": 4}, "vocoder_blocks needs trunk_blocks"),
+        ({"vocoder_blocks": 4, "trunk_blocks": 2, "harmonic_source": True}, "goes without harmonic_source"),
         ({"trunk_blocks": "4", "harmonic_source": True}, "trunk_blocks is '4'"),
         ({"initial_channels": 0}, "initial_channels is 0"),
         ({"speaker_layers": [3, 4]}, r"speaker_layers is \[3, 4\]"),

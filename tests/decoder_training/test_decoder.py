@@ -8,6 +8,7 @@ import soundfile
 import torch
 
 from utils.config import OUTPUT_RATE
+from utils.decoder_training.balance import balance
 from utils.decoder_training.decoder import decode, train_decoder
 from utils.decoder_training.decoder_clips import SAMPLES_PER_LATENT, DecoderClip, DecoderClips, DecoderTraining
 from utils.decoder_training.spectral import SpectralLoss
@@ -85,6 +86,17 @@ def test_a_trunk_learns_alone_first_and_goes_on_where_it_was_stopped(clips, tmp_
             train(tmp_path / "cut", on_log=interrupt)
     for name, tensor in train(tmp_path / "cut").items():
         torch.testing.assert_close(tensor, whole[name], rtol=0, atol=0)
+
+
+def test_a_decoder_with_a_vocoder_of_frames_learns_mels_first_and_then_sound(clips, tmp_path):
+    torch.manual_seed(1)
+    shape = replace(SHAPE, trunk_blocks=1, vocoder_blocks=1, vocoder_width=32)
+    decoder, told = build_decoder(shape), []
+    settings = replace(TINY, trunk_steps=12, steps=12, log_every=4)
+    train_decoder(decoder, clips, settings=settings, folder=tmp_path, on_log=lambda step, losses: told.append(losses))
+    assert [set(losses) for losses in told[:3]] == [{"pitch", "voiced", "outline"}] * 3
+    assert told[2]["outline"] < 0.8 * told[0]["outline"] and told[-1]["mel"] < told[3]["mel"]
+    assert balance(decoder, clips).abs().max() > 0
 
 
 def test_noise_on_the_voice_is_as_long_as_it_was_told(clips):

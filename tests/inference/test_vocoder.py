@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from utils.inference import vocoder as vocoder_module
-from utils.inference.vocoder import HOP, WINDOW, _Plain
+from utils.inference.vocoder import HOP, WINDOW, Vocoder, _Plain
 from utils.model.decoder.build import build_decoder
 from utils.model.shapes import DecoderShape
 
@@ -29,6 +29,20 @@ def test_windows_of_one_shape_give_the_samples_of_the_whole(generator, length: i
     assert found.shape == (1, length * HOP) == whole.shape
     assert float((found - whole).abs().max()) < 1e-5
     assert set(shapes) == {min(length, WINDOW)}
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("speed", [1.0, 0.7])
+def test_chunks_of_a_vocoder_of_frames_are_the_whole_sentence(speed: float) -> None:
+    torch.manual_seed(0)
+    shape = DecoderShape(latent_width=16, speaker_width=8, trunk_blocks=2, vocoder_blocks=2, vocoder_width=16)
+    vocoder = Vocoder(build_decoder(shape).eval())
+    latents, speaker = torch.randn(1, 40, 16), torch.randn(1, 8, 1)
+    whole = vocoder(latents, speaker, speed=speed)
+    stream = vocoder.stream(speaker, speed=speed)
+    chunks = [stream.add(latents[:, :end], is_last=end == 40) for end in range(4, 41, 4)]
+    assert sum(chunk.shape[1] > 0 for chunk in chunks) > 3
+    torch.testing.assert_close(torch.cat(chunks, dim=1), whole, rtol=0, atol=1e-5)
 
 
 def test_a_window_has_room_for_the_context_of_its_samples() -> None:

@@ -23,6 +23,7 @@ from utils.decoder_training.spectral import SpectralDiscriminator, SpectralLoss,
 from utils.jobs.stopping import EXIT_BASE, StopRequest
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP, AcousticFeatures
 from utils.model.decoder.harmonic import HarmonicGenerator, pitch_losses
+from utils.model.decoder.vocos import SpectralGenerator
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +123,7 @@ class _Trainer:
     @property
     def trunk_steps(self) -> int:
         """Steps before sound is made; none where there is no trunk to teach."""
-        has_trunk = isinstance(self.generator, HarmonicGenerator) and self.generator.has_trunk
-        return self.settings.trunk_steps if has_trunk else 0
+        return self.settings.trunk_steps if getattr(self.generator, "has_trunk", False) else 0
 
     def step(self, step: int, latents: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
         """One optimizer step, of the discriminator too when it is its time; returns the losses by name."""
@@ -156,7 +156,7 @@ class _Trainer:
 
     def _trunk_step(self, step: int, frames: Tensor, speakers: Tensor, sound: Tensor) -> dict[str, float]:
         """One step of the trunk alone."""
-        assert isinstance(self.generator, HarmonicGenerator)
+        assert isinstance(self.generator, HarmonicGenerator | SpectralGenerator)
         self._set_learning_rate(step, self.trunk_steps)
         losses = self._outline_losses(self.generator.trunk(frames, speakers), sound, self._pitch(sound, frames))
         _descend(self.optimizer, torch.stack(list(losses.values())).sum(), self.generator, self.settings.grad_clip_norm)
@@ -172,7 +172,7 @@ class _Trainer:
         The source is given the true pitch: harmonics then lie where the recording's are, and only there a distance of
         spectra says in which direction to go.
         """
-        if not isinstance(self.generator, HarmonicGenerator):
+        if not isinstance(self.generator, HarmonicGenerator | SpectralGenerator):
             return self.generator(frames, g=speakers), {}
         pitch = self._pitch(sound, frames)
         made, outline = self.generator.speak(frames, speakers, pitch)

@@ -18,6 +18,7 @@ from torch.nn.utils import parametrize
 
 from utils.model.decoder.acoustic import FRAMES_PER_LATENT, HOP
 from utils.model.decoder.harmonic import HarmonicGenerator
+from utils.model.decoder.vocos import SpectralGenerator
 
 UNSETTLED = 4
 """Last frames that the next latent still changes: those interpolated from the last one held on."""
@@ -43,10 +44,16 @@ class Vocoder:
                 parametrize.remove_parametrizations(module, "weight")
         generator: Any = decoder.waveform_decoder
         stock: Any = decoder
-        # The small generators with a harmonic source gain nothing by bfloat16.
-        is_harmonic = isinstance(generator, HarmonicGenerator)
-        self.dtype = torch.bfloat16 if bf16 and not is_harmonic else torch.float32
-        self.generator: Generator = _Harmonic(generator) if is_harmonic else _Plain(generator, self.dtype)
+        # The starter's small generators gain nothing by bfloat16.
+        self.dtype = torch.float32
+        self.generator: Generator
+        if isinstance(generator, HarmonicGenerator):
+            self.generator = _Harmonic(generator)
+        elif isinstance(generator, SpectralGenerator):
+            self.generator = _Spectral(generator)
+        else:
+            self.dtype = torch.bfloat16 if bf16 else torch.float32
+            self.generator = _Plain(generator, self.dtype)
         self._scales = (
             stock.ar_mel_length_compression / stock.output_hop_length,
             stock.output_sample_rate / stock.input_sample_rate,
@@ -129,7 +136,7 @@ class WaveformStream:
 
 
 class Generator(Protocol):
-    """What turns frames into samples: stock's HiFi-GAN, or the starter's with a harmonic source."""
+    """What turns frames into samples: HiFi-GAN, stock's or with a harmonic source, or a vocoder of frames."""
 
     context: int
     """Frames on either side that a sample depends on."""
@@ -208,6 +215,23 @@ class _Harmonic:
             None if mel is None else mel[:, :, part],
             source[:, :, first * HOP : last * HOP],
         )
+        return wav[:, 0]
+
+
+class _Spectral:
+    """The starter's with a vocoder of frames: mels are predicted for the whole sentence, sound is made in parts."""
+
+    def __init__(self, generator: SpectralGenerator) -> None:
+        self._generator = generator
+        self.context, self.lookahead = generator.vocoder.lookahead, generator.lookahead
+
+    def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:
+        mel = self._generator.outline(frames, speaker).mel
+        assert mel is not None, "the acoustic model predicts mels"
+        return mel
+
+    def render(self, inputs: Tensor, speaker: Tensor, first: int, last: int) -> Tensor:
+        wav: Tensor = self._generator.vocoder(inputs[:, :, first:last])
         return wav[:, 0]
 
 

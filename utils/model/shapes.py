@@ -84,7 +84,11 @@ class DecoderShape:
     harmonic_source: bool = False
     """Whether the decoder is given a harmonic source; stock's is not."""
     trunk_blocks: int = 0
-    """Blocks of the acoustic trunk, which predicts pitch and mel for a decoder with a harmonic source; 0: none."""
+    """Blocks of the acoustic model, which predicts pitch and mel of each frame before sound is made; 0: none."""
+    vocoder_blocks: int = 0
+    """Blocks of a vocoder with an inverse STFT, which makes sound of the acoustic model's mels; 0: HiFi-GAN."""
+    vocoder_width: int = 320
+    """Channels of that vocoder."""
 
     @property
     def is_stock(self) -> bool:
@@ -159,8 +163,10 @@ def _decoder_problem(own: Any) -> str | None:
     for name, value in own.items():
         if not DECODER_SIZES[name](value):
             return f"{name} is {value!r}"
-    if own.get("trunk_blocks") and not own.get("harmonic_source"):
-        return "trunk_blocks needs harmonic_source"
+    if own.get("trunk_blocks") and not (own.get("harmonic_source") or own.get("vocoder_blocks")):
+        return "trunk_blocks needs harmonic_source or vocoder_blocks"
+    if own.get("vocoder_blocks") and (own.get("harmonic_source") or not own.get("trunk_blocks")):
+        return "vocoder_blocks needs trunk_blocks, and goes without harmonic_source"
     return None
 
 
@@ -178,5 +184,7 @@ DECODER_SIZES: dict[str, Callable[[Any], bool]] = {
     "speaker_layers": _are_four_sizes,
     "harmonic_source": lambda value: isinstance(value, bool),
     "trunk_blocks": lambda value: _is_size(value, 0),
+    "vocoder_blocks": lambda value: _is_size(value, 0),
+    "vocoder_width": _is_size,
 }
 """Keys of config.json's `studio_decoder`, and what their values must be."""

@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from utils.model.decoder.acoustic import AcousticModel
+from utils.model.decoder.vocos import SpectralGenerator, SpectralVocoder
 from utils.model.shapes import DecoderShape
 
 
@@ -19,6 +21,9 @@ def build_decoder(shape: DecoderShape) -> nn.Module:
         from utils.model.decoder.harmonic import harmonic_generator
 
         decoder.waveform_decoder = harmonic_generator(shape)
+    if shape.vocoder_blocks:
+        trunk = AcousticModel(shape.latent_width, shape.speaker_width, shape.trunk_blocks)
+        decoder.waveform_decoder = SpectralGenerator(trunk, SpectralVocoder(shape.vocoder_width, shape.vocoder_blocks))
     if not shape.is_stock:
         decoder.speaker_encoder = ResNetSpeakerEncoder(
             input_dim=64,

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from utils.model.decoder.acoustic import HOP
+from utils.model.decoder.acoustic import HOP, AcousticFeatures, AcousticModel
+from utils.model.decoder.acoustic import KERNEL as TRUNK_KERNEL
 from utils.model.shapes import NUM_MELS
 
 FFT_SIZE = 1024
@@ -65,6 +66,43 @@ class SpectralVocoder(nn.Module):
         weight = _overlap_add(self.window.square()[None, :, None].expand(1, -1, frames.shape[2]), length)
         # At both ends fewer windows overlap; a floor keeps a frame's tail there from being blown up.
         return sound / weight[..., edge : length - edge].clamp(min=0.1)
+
+
+class SpectralGenerator(nn.Module):
+    """Frames [B, C, T] and voices [B, E, 1] to sound: an acoustic model predicts mels, the vocoder makes sound of them.
+
+    `forward` and `speak` are HarmonicGenerator's to their callers.
+
+    Args:
+        trunk: predicts each frame's mel.
+        vocoder: trained on real mels of any speech; only the trunk learns a voice.
+    """
+
+    has_trunk = True
+
+    def __init__(self, trunk: AcousticModel, vocoder: SpectralVocoder) -> None:
+        super().__init__()
+        self.trunk, self.vocoder = trunk, vocoder
+
+    def forward(self, x: Tensor, g: Tensor) -> Tensor:
+        """Sound [B, 1, N] of frames [B, C, T] (or [C, T]) and a voice [B, E, 1]."""
+        return self.speak(x, g)[0]
+
+    def speak(self, x: Tensor, g: Tensor, pitch: Tensor | None = None) -> tuple[Tensor, AcousticFeatures]:
+        """Sound [B, 1, N], and how it was meant to sound; the true pitch [B, T] would add nothing to the mel."""
+        outline = self.outline(x if x.dim() == 3 else x[None], g)
+        assert outline.mel is not None, "the acoustic model predicts mels"
+        return self.vocoder(outline.mel), outline
+
+    def outline(self, x: Tensor, g: Tensor) -> AcousticFeatures:
+        """How frames [B, C, T] of voices [B, E, 1] shall sound; each depends on `lookahead` frames after it."""
+        features: AcousticFeatures = self.trunk(x, g)
+        return features
+
+    @property
+    def lookahead(self) -> int:
+        """Frames after a frame that its outline depends on: half a kernel of each convolution on the way."""
+        return (TRUNK_KERNEL // 2) * (1 + len(self.trunk.blocks))
 
 
 class ConvNextBlock(nn.Module):
