@@ -14,7 +14,7 @@ from tests.jobs.children import FAILS, FINISHES, POLITE, SILENT, begun, edit_rec
 from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.runs import status as job_module
+from utils.runs import record as job_module
 from utils.runs.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,11 +13,9 @@ from tests.jobs.children import FINISHES, HEAD, SILENT, begun, config_of, edit_r
 from utils import jobs
 from utils.errors import UserError
 from utils.jobs import heartbeat
-from utils.runs import status as job_module
+from utils.runs import record as job_module
 from utils.runs.log import EventWriter
-from utils.runs.process import identify
-from utils.runs.record import read_record
-from utils.runs.status import ALIVE_FILE
+from utils.runs.record import ALIVE_FILE, identify, read_record
 
 BEATS = """
 from pathlib import Path

@@ -10,8 +10,7 @@ from utils.jobs import JobWatch
 from utils.project.paths import Project
 from utils.runs import list as runs
 from utils.runs.log import EventWriter
-from utils.runs.record import read_record
-from utils.runs.status import status_or_none
+from utils.runs.record import read_record, status_or_none
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import utils.runs.status
+import utils.runs.record
 from tests.jobs.children import (
     FAILS,
     FINISHES,
@@ -155,7 +155,7 @@ def test_a_folder_that_is_removed_while_it_is_read_has_no_events(output: Path, m
         shutil.rmtree(folder)
         return record
 
-    monkeypatch.setattr(utils.runs.status, "read_record", removed)
+    monkeypatch.setattr(utils.runs.record, "read_record", removed)
     # As it was when somebody asked.
     monkeypatch.setattr(Path, "is_file", lambda path: True)
     found = jobs.status(job.folder)

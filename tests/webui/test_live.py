@@ -156,7 +156,8 @@ def test_what_can_be_exported_shows_how_well_it_speaks(tmp_path):
     for name in ("best-00000002", "step-00000003"):
         folder = log.parent / "checkpoints" / name
         folder.mkdir(parents=True)
-        (folder / "complete.json").write_text("{}", encoding="utf-8")
+        (folder / "state.json").write_text("{}", encoding="utf-8")
+        (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")
 
     def offered() -> list[tuple[str, str]]:
         return live.poll(studio, VALUES)["train.checkpoint"].properties["choices"]
@@ -218,7 +219,6 @@ def test_a_download_belongs_to_no_project(tmp_path):
         state="running",
         message="",
         host="",
-        command=(),
         device=None,
         pid=None,
         process_alive=True,
@@ -275,7 +275,8 @@ def test_stop_stands_where_train_was_and_what_is_disabled_says_why(tmp_path):
     for name in ("step-00000004", "best-00000004"):
         folder = run / "checkpoints" / name
         folder.mkdir(parents=True)
-        (folder / "complete.json").write_text("{}", encoding="utf-8")
+        (folder / "state.json").write_text("{}", encoding="utf-8")
+        (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")
     updates = live.poll(studio, VALUES)
     assert shown_properties(updates, "resume")["interactive"] and shown_properties(updates, "export")["interactive"]
     assert updates["train.resume_why"] == updates["train.export_why"] == ""

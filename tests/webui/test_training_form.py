@@ -107,7 +107,8 @@ def test_a_training_can_start_from_an_earlier_run(studio):
     for name in ("step-00000004", "best-00000002"):
         folder = project.runs / run / "checkpoints" / name
         folder.mkdir(parents=True)
-        (folder / "complete.json").write_text("{}", encoding="utf-8")
+        (folder / "state.json").write_text("{}", encoding="utf-8")
+        (folder / "complete.json").write_text('{"state.json": {"size": 2}}', encoding="utf-8")
     offered = dict(training.starts(project))
     assert list(offered.values()) == ["", "ready", f"run/{run}/best", f"run/{run}/last"]
     for start in list(offered.values())[2:]:

@@ -25,7 +25,6 @@ def job(tmp_path: Path, *, state: str = "running", device: str | None = "cuda:0"
         state=state,  # type: ignore[arg-type]
         message=message,
         host="here",
-        command=(),
         device=device,
         pid=77,
         process_alive=True,

@@ -11,9 +11,9 @@ import tyro
 from utils.cli.common import error_exits
 from utils.errors import UserError
 from utils.project.paths import Project, open_project
-from utils.runs.layout import find_run
+from utils.runs.layout import find_run, strays_of
 from utils.runs.list import RunInfo, against_targets, changed_settings, list_runs, plan_removal, read_run, remove
-from utils.runs.log import Event, tail
+from utils.runs.log import Event, number_of, tail
 from utils.runs.narration import duration
 from utils.runs.progress import observe, progress_of
 
@@ -151,7 +151,12 @@ def _settings(folder: Path) -> Iterable[str]:
     if not (folder / "config.yaml").is_file():
         yield "  none were saved"
         return
-    yield from _aligned([("", name, str(value)) for name, value in changed_settings(folder).items()])
+    try:
+        changed = changed_settings(folder)
+    except UserError as error:
+        yield f"  {_first_line(error.what)}"
+        return
+    yield from _aligned([("", name, str(value)) for name, value in changed.items()])
 
 
 def _proof(info: RunInfo) -> Iterable[str]:
@@ -163,6 +168,8 @@ def _proof(info: RunInfo) -> Iterable[str]:
     yield f"optimizations, observed at step {info.proof.get('step')}"
     rows = [("", "switch", "requested", "effective", "observed", "why it is off")]
     for name, switch in switches.items():
+        if not isinstance(switch, dict):
+            continue
         seen = [_first_line(str(switch.get(key) or "-")) for key in ("state", "observed", "reason")]
         rows.append(("", name, _requested(switch.get("asked")), *seen))
     yield from _aligned(rows)
@@ -180,9 +187,17 @@ def _events(info: RunInfo) -> Iterable[str]:
 
 def _event(event: Event) -> tuple[str, ...]:
     said = {name: value for name, value in event.items() if name not in ("time", "kind")}
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.get("time", 0)))
+    at = _moment(number_of(event, "time") or 0.0)
     text = ", ".join(f"{name} {_short(value)}" for name, value in said.items() if not isinstance(value, dict | list))
     return at, event["kind"], text
+
+
+def _moment(seconds: float) -> str:
+    """A time of the clock; what no clock shows is empty."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _checkpoints(info: RunInfo) -> Iterable[str]:
@@ -196,6 +211,8 @@ def _checkpoints(info: RunInfo) -> Iterable[str]:
             ("", checkpoint.path.name, _size(checkpoint.num_bytes), what if checkpoint.is_complete else "incomplete")
         )
     yield from _aligned(rows, right=(2,))
+    for path in strays_of(info.folder):
+        yield f"warning   {path.name} among the checkpoints is none: it is never read nor removed"
 
 
 def _steps(info: RunInfo) -> str:

@@ -16,7 +16,7 @@ from utils.jobs.start import start
 from utils.jobs.stop import STOP_TIMEOUT_S, stop
 from utils.runs.list import JobWatch, running
 from utils.runs.list import list_jobs as list
-from utils.runs.status import LIVE, Job, State, last_write, status, status_or_none
+from utils.runs.record import LIVE, Job, State, last_write, status, status_or_none
 
 __all__ = [
     "LIVE",

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from utils.jobs.stop import POLL_S, STOP_TIMEOUT_S, stop, watch_deadline
 from utils.runs.log import Event, EventLog, last_lines
-from utils.runs.record import read_record
-from utils.runs.status import Job, status
+from utils.runs.record import Job, read_record, status
 
 
 class Attachment:

@@ -13,9 +13,8 @@ from utils.errors import UserError
 from utils.jobs.device import CPU, Claim, refuse_second, wanted_device
 from utils.jobs.heartbeat import beat
 from utils.runs.log import log_size
-from utils.runs.process import ProcessId, host_name, identify
-from utils.runs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
-from utils.runs.status import Job, status
+from utils.runs.process import ProcessId, host_name
+from utils.runs.record import EVENTS_FILE, Job, JobRecord, identify, read_record, status, update_record, write_record
 
 
 def announce(folder: Path) -> JobRecord:

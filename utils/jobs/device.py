@@ -17,7 +17,7 @@ from utils.hardware.gpu import gpus
 from utils.hardware.visible import trained_on
 from utils.hardware.wheel import gpu_problems, torch_build
 from utils.runs.process import ProcessId, host_name
-from utils.runs.status import Job, status_or_none
+from utils.runs.record import Job, status_or_none
 
 CPU = "cpu"
 GPU_FOLDER = "xtts-finetuning-studio"
@@ -172,12 +172,8 @@ def _process_as_job(folder: Path, kind: str, identity: ProcessId) -> Job:
         folder=folder,
         kind=kind,
         state="running",
-        message="",
         host=host_name(),
-        command=(),
-        device=None,
         pid=identity.pid,
         process_alive=True,
         started=identity.create_time,
-        ended=None,
     )

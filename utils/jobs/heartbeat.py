@@ -9,8 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from utils.runs.record import read_record
-from utils.runs.status import ALIVE_FILE, status_or_none
+from utils.runs.record import ALIVE_FILE, read_record, status_or_none
 
 BEAT_S = 10.0
 

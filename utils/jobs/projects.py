@@ -140,7 +140,7 @@ def _follow(before: Project, now: Project) -> None:
         read, shown = readers[path.suffix]
         try:
             content = read(path.read_text(encoding="utf-8"))
-        except (ValueError, yaml.YAMLError):
+        except (ValueError, yaml.YAMLError, RecursionError):
             continue  # a damaged file is reported by who reads it
         moved = _moved(content, before, now)
         if path.name == "config.yaml" and isinstance(moved, dict) and moved.get("project") == before.name:

@@ -23,7 +23,7 @@ from utils.jobs.device import CPU, Claim, holder_of, wanted_device
 from utils.project.paths import Project, check_name, new_run_id
 from utils.project.projects import list_projects
 from utils.runs.list import list_jobs
-from utils.runs.status import Job
+from utils.runs.record import Job
 
 QUEUE_FILE = "queue.json"
 MAX_QUEUED = 100

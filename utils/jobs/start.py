@@ -18,9 +18,19 @@ from utils.jobs.environment import child_environment
 from utils.project.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
 from utils.runs.layout import find_resume
 from utils.runs.log import EventWriter, log_size
-from utils.runs.process import host_name, identify, spawn
-from utils.runs.record import EVENTS_FILE, JobRecord, read_record, update_record, write_record
-from utils.runs.status import Job, jobs_folder, log_file, status
+from utils.runs.process import host_name, spawn
+from utils.runs.record import (
+    EVENTS_FILE,
+    Job,
+    JobRecord,
+    identify,
+    jobs_folder,
+    log_file,
+    read_record,
+    status,
+    update_record,
+    write_record,
+)
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from utils.errors import UserError
 from utils.runs.process import ProcessId, ask_to_stop, end_tree, host_name
-from utils.runs.record import JobRecord, change_record, read_record
-from utils.runs.status import Job, is_process_alive, status
+from utils.runs.record import Job, JobRecord, change_record, read_record, status
 
 STOP_TIMEOUT_S = 300.0
 """A job that was asked to stop may finish its step and save for this long."""
@@ -63,7 +62,7 @@ def _requested(record: JobRecord, timeout_s: float) -> JobRecord:
 
 
 def _end_at_deadline(folder: Path) -> None:
-    while (record := read_record(folder)) and record.stop_deadline is not None and is_process_alive(record):
+    while (record := read_record(folder)) and record.stop_deadline is not None and record.is_process_alive:
         left = record.stop_deadline - time.time()
         if left <= 0:
             log.warning("%s did not stop in time and is ended", folder.name)
@@ -74,7 +73,7 @@ def _end_at_deadline(folder: Path) -> None:
 
 def _end(folder: Path) -> None:
     record = read_record(folder)
-    identity = ProcessId.in_record(record) if record else None
+    identity = record.process if record else None
     if record is not None and identity is not None:
         end_tree(identity, whole_session=record.spawned)
 
@@ -86,7 +85,7 @@ def _local_process(job: Job) -> ProcessId:
         UserError: it runs elsewhere, or is not known.
     """
     record = read_record(job.folder)
-    identity = ProcessId.in_record(record) if record else None
+    identity = record.process if record else None
     if record is not None and record.host != host_name():
         raise UserError(
             what=f"the job runs on {record.host}", where=str(job.folder), fix=f"stop it there: kill {record.pid}"

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from utils.runs.layout import (
     discard,
     is_complete,
     newest_in,
+    strays_of,
 )
 
 log = logging.getLogger(__name__)
@@ -166,6 +167,8 @@ class Checkpoints:
         Returns:
             Names of what was removed.
         """
+        for stray in strays_of(self.folder.parent):
+            log.warning("%s among the checkpoints is none: it is never read nor removed", stray.name)
         removed = self._clear()
         for aside in sorted(self.folder.glob(f"{ASIDE}*")):
             final = aside.with_name(aside.name.removeprefix(ASIDE))
@@ -281,9 +284,7 @@ def load_checkpoint(folder: Path) -> State:
     Raises:
         UserError: incomplete, or changed since it was written.
     """
-    if not is_complete(folder):
-        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
-    _require_unchanged(folder / MODEL_FILE, _marks(folder)[MODEL_FILE]["sha256"])
+    _require_unchanged(folder, [MODEL_FILE])
     return read_weights(folder / MODEL_FILE)
 
 
@@ -293,10 +294,7 @@ def verify(folder: Path) -> None:
     Raises:
         UserError: incomplete, or changed since it was written; says which file.
     """
-    if not is_complete(folder):
-        raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
-    for name, mark in _marks(folder).items():
-        _require_unchanged(folder / name, mark["sha256"])
+    _require_unchanged(folder)
 
 
 def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
@@ -341,9 +339,16 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
-def _require_unchanged(file: Path, sha256: str) -> None:
-    if file_hash(file) != sha256:
-        raise UserError(what=f"the checkpoint's {file.name} is damaged", where=str(file), fix="name another checkpoint")
+def _require_unchanged(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Compare files of a checkpoint, all when none is named, with the hashes that its marks hold."""
+    marks = _marks(folder) if is_complete(folder) else {}
+    for name in names or marks or [COMPLETE_FILE]:
+        mark = marks.get(name)
+        if mark is None:
+            raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+        if file_hash(folder / name) != mark.get("sha256"):
+            what, where = f"the checkpoint's {Path(name).name} is damaged", str(folder / name)
+            raise UserError(what=what, where=where, fix="name another checkpoint")
 
 
 def _marks(folder: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """How a run's checkpoints lie on disk: names, which are complete, and which run a name means; without loading torch."""
 
 import json
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ ASIDE = ".writing-"
 """Prefix of a checkpoint that is being written."""
 LEFT = "left-"
 """Prefix of a checkpoint that a resume from an earlier one went past."""
+OURS = re.compile(r"(\.removing-)?(\.writing-|left-)?(step|best|parts)-\d+(-\d+)?")
+"""Names of the folders that this program makes among checkpoints."""
 REMOVING = ".removing-"
 """A folder that is being removed gets this prefix first: what is half gone must not look whole."""
 
@@ -180,6 +183,12 @@ def checkpoints_in(checkpoints: Path) -> list[CheckpointFolder]:
     return sorted(found, key=lambda one: (one.step, one.is_best))
 
 
+def strays_of(run: Path) -> list[Path]:
+    """What lies among a run's checkpoints and is none: no program of ours wrote it, or people renamed it."""
+    found = (run / CHECKPOINTS).iterdir() if (run / CHECKPOINTS).is_dir() else ()
+    return sorted(path for path in found if not (path.is_dir() and OURS.fullmatch(path.name)))
+
+
 def checkpoints_of(run: Path) -> list[CheckpointFolder]:
     """The checkpoints of a run; see `checkpoints_in`."""
     return checkpoints_in(run / CHECKPOINTS)
@@ -212,8 +221,9 @@ def is_complete(checkpoint: Path) -> bool:
     """Whether every file of a checkpoint is there in its full size, as utils.runs.checkpoints marked it."""
     try:
         marks = json.loads((checkpoint / COMPLETE_FILE).read_text(encoding="utf-8"))
-        return all((checkpoint / name).stat().st_size == mark["size"] for name, mark in marks.items())
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        sizes = [(checkpoint / name).stat().st_size == mark["size"] for name, mark in marks.items()]
+        return bool(sizes) and all(sizes)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False
 
 

@@ -1,6 +1,7 @@
 """The jobs and runs of a project, and removing what the user chose; without loading torch."""
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,9 @@ from utils.runs.layout import (
     freed_by,
 )
 from utils.runs.log import Event, EventLog, number_of
-from utils.runs.record import EVENTS_FILE, JOB_FILE
-from utils.runs.status import Job, jobs_folder, last_write, status, status_or_none
+from utils.runs.record import EVENTS_FILE, JOB_FILE, Job, jobs_folder, last_write, status, status_or_none
+
+log = logging.getLogger(__name__)
 
 GPU_BUSY_TARGET, LOADING_TARGET = 0.85, 0.05
 """A GPU that is busy for less of the time, or more of it spent waiting for data, is worth a look."""
@@ -109,8 +111,15 @@ def job_folders(project: Project) -> Iterator[Path]:
 
 
 def list_runs(project: Project) -> list[RunInfo]:
-    """The runs of a project, the newest first."""
-    return [read_run(job.folder) for job in list_jobs(project) if job.folder.parent == project.runs]
+    """The runs of a project, the newest first; one that cannot be read is logged and does not hide the others."""
+    found = []
+    for job in list_jobs(project):
+        if job.folder.parent == project.runs:
+            try:
+                found.append(read_run(job.folder))
+            except (UserError, OSError) as error:
+                log.warning("run %s cannot be read: %s", job.folder.name, error)
+    return found
 
 
 def read_run(folder: Path) -> RunInfo:
@@ -120,19 +129,19 @@ def read_run(folder: Path) -> RunInfo:
         UserError: the folder holds no run.
     """
     job = status(folder)
-    log, start = EventLog(job.events), job.events_offset
-    losses = [loss for loss in log.curve("eval", ["loss"])["loss"] if loss is not None]
-    step, total = log.last("step"), number_of(log.last("started"), "total_steps")
-    ranks = log.last("ranks", start=start).get("ranks")
+    events, start = EventLog(job.events), job.events_offset
+    losses = [loss for loss in events.curve("eval", ["loss"])["loss"] if loss is not None]
+    step, total = events.last("step"), number_of(events.last("started"), "total_steps")
+    ranks = events.last("ranks", start=start).get("ranks")
     return RunInfo(
         job=job,
         step=int(number_of(step, "step") or 0),
         total_steps=None if total is None else int(total),
         loss=number_of(step, "loss"),
         best_loss=min(losses, default=None),
-        speech=speech_scores(log.last("speech_scores", start=start)),
+        speech=speech_scores(events.last("speech_scores", start=start)),
         # What an earlier process of a resumed run observed is not true of the present one.
-        proof=log.last("optimizations", start=start, after="started"),
+        proof=events.last("optimizations", start=start, after="started"),
         ranks=[share for share in ranks if isinstance(share, dict)] if isinstance(ranks, list) else [],
         checkpoints=checkpoints_of(folder),
         num_bytes=size_of(folder),

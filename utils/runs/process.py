@@ -1,6 +1,5 @@
 """Processes: begin one in a session of its own, know it again later, ask it to stop, end it with all below it."""
 
-import dataclasses
 import os
 import signal
 import socket
@@ -13,8 +12,6 @@ from pathlib import Path
 from typing import Self
 
 import psutil
-
-from utils.runs.record import JobRecord, update_record
 
 CLOCK_TOLERANCE_S = 2.0
 """Creation times are given as clock time; the same process's may differ by a second from one reading to the next."""
@@ -45,14 +42,6 @@ class ProcessId:
         process = psutil.Process(pid)
         return cls(pid=pid, create_time=process.create_time(), boot_time=psutil.boot_time(), boot_id=_boot_id())
 
-    @classmethod
-    def in_record(cls, record: JobRecord) -> Self | None:
-        """The process that a record names."""
-        if record.pid is None or record.create_time is None:
-            return None
-        boot_time = record.boot_time or 0.0
-        return cls(pid=record.pid, create_time=record.create_time, boot_time=boot_time, boot_id=record.boot_id)
-
     def is_same(self, other: "ProcessId") -> bool:
         """Whether both are one process, even if the clock was set in between."""
         by_clock = abs(self.create_time - other.create_time) < CLOCK_TOLERANCE_S
@@ -69,14 +58,6 @@ class ProcessId:
         except psutil.NoSuchProcess:
             return None
         return process if alive else None
-
-
-def identify(folder: Path, pid: int) -> None:
-    """Write down which process does a job; of one that has ended already, only its number."""
-    try:
-        update_record(folder, **dataclasses.asdict(ProcessId.of(pid)))
-    except psutil.NoSuchProcess:
-        update_record(folder, pid=pid)
 
 
 def host_name() -> str:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from utils.runs.log import Event, EventLog, number_of
-from utils.runs.status import Job
+from utils.runs.record import Job
 
 RECENT = 30
 """Steps whose pace says how long the rest will take."""

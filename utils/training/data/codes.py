@@ -242,7 +242,7 @@ def _read_index(path: Path) -> _Index:
                     entry = json.loads(line)
                     found = int(entry["audio"], 16), int(entry["offset"]), int(entry["length"])
                     np.array([found[0]], dtype=np.uint64)
-                except (ValueError, KeyError, TypeError, OverflowError):
+                except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                     continue
                 for column, value in zip((audio, offsets, lengths), found, strict=True):
                     column.append(value)
