@@ -57,7 +57,8 @@ test: lint ## lint, types and every test that is neither slow nor needs a GPU
 
 .PHONY: test-bare
 test-bare: $(DEV) ## the tests that use espeak-ng, a browser or the word list, as where these are not installed
-	$(BIN)/python scripts/without_programs.py $(PYTEST) -m "programs and not slow and not gpu" $(ARGS)
+	$(BIN)/python scripts/without_programs.py $(PYTEST) -m "programs and not slow and not gpu" $(ARGS) \
+		$$(grep -rl --include='test_*.py' mark.programs tests)
 
 .PHONY: test-long
 test-long: $(LONG) check-py312 ## the rest: slow tests, GPU tests where there is a GPU, the Python 3.12 check
