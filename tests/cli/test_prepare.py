@@ -75,7 +75,6 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty audio": (lambda folder: _write(folder, HEADER + "a.wav|Hello.\n", b""), "is empty (0 bytes)"),
     "text named wav": (lambda folder: _write(folder, HEADER + "a.wav|Hello.\n", b"text\n" * 99), "cannot be read as"),
     "missing columns": (lambda folder: _write(folder, "file|words\na.wav|Hello.\n"), "no columns audio_file and text"),
-    "broken quoting": (lambda folder: _write(folder, HEADER + 'a.wav|"Hello.\n'), "the quoting is broken"),
     "one clip": (lambda folder: make_source(folder, 1), "the evaluation set would be empty"),
 }
 

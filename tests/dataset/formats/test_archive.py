@@ -1,6 +1,7 @@
 """An archive cannot write outside its folder, fill the disk or stop anything but itself."""
 
 import stat
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -23,8 +24,10 @@ def test_recordings_texts_and_tables_are_unpacked_once(tmp_path: Path) -> None:
         tmp_path / "my voice.zip", {"a/x.wav": b"sound", "a/x.srt": b"text", "a/x.exe": b"no", "__MACOSX/._x.wav": b""}
     )
     folder = unpack(source, tmp_path / "into")
-    assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == ["a/x.srt", "a/x.wav"]
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    assert names == ["a/x.exe", "a/x.srt", "a/x.wav"]
     (folder / "a" / "x.srt").write_text("mine")
+    (folder / "a" / "x.exe").unlink()  # as earlier versions left it
     assert unpack(source, tmp_path / "into") == folder and (folder / "a" / "x.srt").read_text() == "mine"
 
 
@@ -94,3 +97,44 @@ def test_names_that_windows_cannot_have_are_mended(tmp_path: Path) -> None:
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two files of the same name"):
         unpack(_zip(tmp_path / "a.zip", {"a.wav": b"1", "A.WAV": b"2"}), tmp_path / "into")
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        ("utf-8", "日本語"),
+        ("cp866", "Привет мир"),
+        ("cp932", "録音その一"),
+        ("cp850", "Jürgen Müller"),
+        ("cp1252", "naïve façade"),
+        ("utf-8 decomposed", "Jürgen é"),
+    ],
+)
+def test_names_without_the_flag_are_those_of_the_table(tmp_path: Path, page: str, name: str) -> None:
+    stored = unicodedata.normalize("NFD", name) if "decomposed" in page else name
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        for content, ending in ((b"sound", ".wav"), (b"other", " 2.wav")):
+            member = zipfile.ZipInfo(ending[1] * len(f"{stored}{ending}".encode(page.split()[0])))
+            file.writestr(member, content)
+        file.writestr("metadata.csv", f"audio_file|text\n{name}.wav|Hello.\n{name} 2.wav|Bye.\n")
+    raw = (tmp_path / "a.zip").read_bytes()
+    for ending in (".wav", " 2.wav"):
+        encoded = f"{stored}{ending}".encode(page.split()[0])
+        raw = raw.replace(ending[1].encode() * len(encoded), encoded)
+    (tmp_path / "a.zip").write_bytes(raw)
+    notes: list[str] = []
+    folder = unpack(tmp_path / "a.zip", tmp_path / "into", notes)
+    assert {path.name for path in folder.iterdir()} == {f"{name}.wav", f"{name} 2.wav", "metadata.csv"}
+    assert (folder / f"{name} 2.wav").read_bytes() == b"other"
+    assert notes == [f"a.zip: 2 names were read as {page.split()[0]}"]
+
+
+def test_names_that_fit_no_table_are_named_with_what_was_tried(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("xxxx.wav", b"sound")
+        file.writestr("metadata.csv", "audio_file|text\nother.wav|Hello.\n")
+    raw = (tmp_path / "a.zip").read_bytes().replace(b"xxxx", b"\x8f\xe0\xa8\xa2")
+    (tmp_path / "a.zip").write_bytes(raw)
+    notes: list[str] = []
+    unpack(tmp_path / "a.zip", tmp_path / "into", notes)
+    assert len(notes) == 1 and "cp866" in notes[0] and "cp932" in notes[0]

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,22 @@ def test_video_zip_clips_and_folder_in_one_call(
     assert words == " ".join([*(text for *_, text in times[:4]), clip.text, second.text])
     again = prepare(settings)
     assert again.added == 0 and again.unchanged == len(report.used)
+
+
+def test_rolling_captions_and_sound_descriptions_give_the_words_once(
+    talk: tuple[Path, list[tuple[float, float, str]]], tmp_path: Path
+) -> None:
+    audio, times = talk
+    rows, before = [], "[Music]"
+    for start, end, text in times:
+        rows += [(start, end, f"{before}\n{text}"), (end, end + 0.01, f"{text}\n ")]
+        before = text
+    folder = _place(audio, tmp_path / "in", content=_srt(rows))
+    reading = _reading(tmp_path)
+    assert " ".join(_said(read_sources([folder], reading))) == " ".join(text for *_, text in times)
+    assert reading.notes == ["talk.srt: removed from the subtitles: [Music]"]
+    kept = replace(reading, clean_subtitles=False)
+    assert _said(read_sources([folder], kept))[0].startswith("[Music]")
 
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.7, 2.5, -0.05])

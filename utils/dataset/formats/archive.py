@@ -11,8 +11,6 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from utils.audio.suffixes import AUDIO_SUFFIXES
-from utils.dataset.formats.cues import SUBTITLE_SUFFIXES
 from utils.dataset.formats.readers import TABLES
 from utils.errors import UserError
 from utils.files import file_hash
@@ -26,16 +24,33 @@ _SMALL = 10 * 2**20
 """Below this an archive may shrink as it likes."""
 _KEPT_FREE = 2**30
 _BLOCK = 2**20
-_WANTED = (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES, *TABLES, ".zip")
+_UTF8_FLAG = 0x800
+_CODE_PAGES = (
+    "cp866",
+    "cp1251",
+    "cp932",
+    "gbk",
+    "big5",
+    "cp949",
+    "cp850",
+    "cp852",
+    "cp1252",
+    "cp1250",
+    "cp1256",
+    "cp857",
+)
+"""Of Russian, Japanese, Chinese, Korean and other systems, which write names without saying how."""
+_TABLE_BYTES = 64 * 2**20
 _BAD_CHARACTERS = re.compile(r'[<>:"|?*\x00-\x1f]')
 
 
-def unpack(path: Path, into: Path) -> Path:
-    """The folder with an archive's recordings, texts and tables; other members are left in it.
+def unpack(path: Path, into: Path, notes: list[str] | None = None) -> Path:
+    """The folder with all files of an archive, under the names that its tables have.
 
     Args:
         path: a zip.
         into: folder for what is unpacked; made when needed.
+        notes: gets a word about names that had to be guessed.
 
     Raises:
         UserError: it is no zip, is damaged or encrypted, names files outside itself, holds links, is built to fill the
@@ -43,20 +58,25 @@ def unpack(path: Path, into: Path) -> Path:
     """
     stem = re.sub(r"[^\w-]+", "_", path.stem)[:40]
     target = into / f"{stem}-{file_hash(path)[:16]}"
-    if target.is_dir():
-        return target
     try:
         with zipfile.ZipFile(path) as archive:
-            members = _check(path, archive)
+            names = _names(archive, [] if notes is None else notes, path.name)
+            # Earlier versions left some files in the archive, or had other names for them.
+            members = [m for m in _check(path, archive, names) if not (target / inside(names[m.filename])).is_file()]
+            if target.is_dir() and not members:
+                return target
             into.mkdir(parents=True, exist_ok=True)
             check_room(path, into, sum(member.file_size for member in members))
             unfinished = into / f".{target.name}"
             shutil.rmtree(unfinished, ignore_errors=True)
             try:
                 for member in members:
-                    _extract(path, archive, member, unfinished)
+                    _extract(path, archive, member, unfinished / inside(names[member.filename]))
                 unfinished.mkdir(exist_ok=True)
-                unfinished.rename(target)
+                if target.is_dir():
+                    shutil.copytree(unfinished, target, dirs_exist_ok=True)
+                else:
+                    unfinished.rename(target)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
@@ -64,7 +84,47 @@ def unpack(path: Path, into: Path) -> Path:
     return target
 
 
-def _check(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+def _names(archive: zipfile.ZipFile, notes: list[str], shown: str) -> dict[str, str]:
+    """What the members are called, by the names that zipfile gives them.
+
+    A name without the UTF-8 flag is in the code page of its system: UTF-8 on Macs, else the one under which most of
+    the names stand in the archive's tables.
+    """
+    members = archive.infolist()
+    strange = [m.filename for m in members if not m.flag_bits & _UTF8_FLAG and not m.filename.isascii()]
+    found = {member.filename: member.filename for member in members}
+    if not strange:
+        return found
+    raw = [name.encode("cp437") for name in strange]
+    tables = [m for m in members if PurePosixPath(m.filename).suffix.lower() in TABLES and m.file_size < _TABLE_BYTES]
+    content = [archive.read(member) for member in tables if not member.flag_bits & 1]
+    best, most = "utf-8", -1
+    for page in ("utf-8", *_CODE_PAGES):
+        try:
+            names = [unicodedata.normalize("NFC", name.decode(page)) for name in raw]
+        except UnicodeDecodeError:
+            continue
+        text = "\n".join(
+            unicodedata.normalize("NFC", table.decode(encoding, "replace"))
+            for table in content
+            for encoding in ("utf-8", page)
+        )
+        # The names of folders need not stand in a table.
+        matching = sum(PurePosixPath(name).stem in text for name in names if not name.endswith("/"))
+        if page == "utf-8" or matching > max(0, most):
+            best, most = page, matching
+        if page == "utf-8":
+            break
+    if most < 0 or (most == 0 and best != "utf-8"):
+        notes.append(
+            f"{shown}: names such as {strange[0]!r} are not UTF-8; tried {', '.join(_CODE_PAGES)}: none fits its tables"
+        )
+        return found
+    notes.append(f"{shown}: {len(strange)} names were read as {best}")
+    return found | {name: bytes_.decode(best) for name, bytes_ in zip(strange, raw, strict=True)}
+
+
+def _check(path: Path, archive: zipfile.ZipFile, names: dict[str, str]) -> list[zipfile.ZipInfo]:
     """The members to unpack.
 
     Raises:
@@ -74,7 +134,7 @@ def _check(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     if len(members) > MAX_MEMBERS:
         raise refused(path, f"holds {len(members)} files, more than {MAX_MEMBERS}")
     for member in members:
-        check_name(path, member.filename)
+        check_name(path, names[member.filename])
         if stat.S_ISLNK(member.external_attr >> 16):
             raise refused(path, f"holds a link: {member.filename!r}")
         if member.flag_bits & 1:
@@ -84,13 +144,12 @@ def _check(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
         raise refused(path, f"unpacks to {total / 2**30:.0f} GB, more than {MAX_BYTES / 2**30:.0f}")
     if total > _SMALL and total > MAX_RATIO * max(1, packed):
         raise refused(path, f"unpacks to {total / max(1, packed):.0f} times its size, more than {MAX_RATIO}")
-    wanted = [m for m in members if not m.is_dir() and PurePosixPath(m.filename).suffix.lower() in _WANTED]
-    names = {inside(member.filename).as_posix().casefold() for member in wanted}
-    if len(names) < len(wanted):
-        raise refused(path, "holds two files of the same name")
     # What a Mac adds to archives: __MACOSX/._take1.wav holds no sound.
-    paths = [(member, PurePosixPath(member.filename)) for member in wanted]
-    return [member for member, path in paths if "__MACOSX" not in path.parts and not path.name.startswith("._")]
+    paths = [(member, PurePosixPath(member.filename)) for member in members if not member.is_dir()]
+    wanted = [member for member, path in paths if "__MACOSX" not in path.parts and not path.name.startswith("._")]
+    if len({inside(names[member.filename]).as_posix().casefold() for member in wanted}) < len(wanted):
+        raise refused(path, "holds two files of the same name")
+    return wanted
 
 
 def check_name(path: Path, name: str) -> None:
@@ -112,8 +171,7 @@ def inside(name: str) -> PurePosixPath:
     return PurePosixPath(*map(unreserved, safe))
 
 
-def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> None:
-    target = folder / inside(member.filename)
+def _extract(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with archive.open(member) as source, target.open("xb") as file:

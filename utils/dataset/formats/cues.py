@@ -21,7 +21,8 @@ _TIMES = re.compile(rf"^\s*(-?){_TIME}\s*-->\s*(-?){_TIME}(?:\s+.*)?$")
 _LABEL = re.compile(r"^\s*(-?\d+(?:[.,]\d+)?)\t(-?\d+(?:[.,]\d+)?)(?:\t(.*))?$")
 _VOICE = re.compile(r"<v(?:\.[^\s>]+)*\s+([^>]+)>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
-_BLANK_LINES = re.compile(r"\n[^\S\n]*\n+")
+_BLANK_LINES = re.compile(r"\n\n+")
+"""WebVTT's rule: a line with a blank in it is part of its cue."""
 _NOT_CUES = re.compile(r"(?:NOTE|STYLE|REGION|WEBVTT)(?:\s|$)")
 
 
@@ -34,6 +35,8 @@ class Cue:
     start_s: float = 0.0
     end_s: float = 0.0
     text: str = ""
+    lines: tuple[str, ...] = ()
+    """The same, as it is shown."""
     speaker: str = DEFAULT_SPEAKER
     problem: str = ""
     """What makes it useless; times that cannot be read are 0."""
@@ -98,7 +101,7 @@ def _cue(lines: list[str], place: str) -> Iterator[Cue]:
     start, end = (_seconds(*times.groups()[index : index + 5]) for index in (0, 5))
     voices = _VOICE.split(text)
     if len(voices) == 1:
-        yield Cue(place=place, start_s=start, end_s=end, text=_plain(text))
+        yield Cue(place=place, start_s=start, end_s=end, text=_plain(text), lines=_lines(text))
         return
     names = {clean(html.unescape(name)) for name in voices[1::2]}
     if len(names) > 1 or _plain(voices[0]):
@@ -110,6 +113,7 @@ def _cue(lines: list[str], place: str) -> Iterator[Cue]:
         start_s=start,
         end_s=end,
         text=_plain(" ".join(voices[2::2])),
+        lines=_lines(" ".join(voices[2::2])),
         speaker=names.pop() or DEFAULT_SPEAKER,
     )
 
@@ -133,12 +137,15 @@ def _styled(kind: str, content: str) -> Iterator[Cue]:
         events = pysubs2.SSAFile.from_string(content, format_=kind[1:]).events
     except (pysubs2.exceptions.Pysubs2Error, ValueError, KeyError, IndexError) as error:
         raise UserError(what=f"the subtitles cannot be read: {error}", fix="save them as SRT") from error
-    for number, event in enumerate((event for event in events if not event.is_comment), start=1):
+    for number, event in enumerate(
+        (event for event in events if not event.is_comment and not event.is_drawing), start=1
+    ):
         yield Cue(
             place=f"cue {number}",
             start_s=event.start / 1_000,
             end_s=event.end / 1_000,
             text=_plain(event.plaintext),
+            lines=_lines(event.plaintext),
             speaker=clean(event.name) or DEFAULT_SPEAKER,
         )
 
@@ -151,6 +158,10 @@ def _seconds(sign: str | None, hours: str | None, minutes: str, seconds: str, fr
 def _plain(text: str) -> str:
     """Words without tags; a tag that ends a line is no word of its own."""
     return clean(html.unescape(_TAG.sub("", text)))
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line for line in map(_plain, text.split("\n")) if line)
 
 
 PARSERS: dict[str, Callable[[str], Iterator[Cue]]] = {

@@ -35,6 +35,8 @@ class PrepareConfig(Config):
     """Shortest clip cut from a long recording, in seconds; shorter cues are merged with their neighbors."""
     longest: float = 11.0
     """Longest clip cut from a long recording, in seconds."""
+    clean_subtitles: bool = True
+    """Remove speaker labels, dashes, sound descriptions and note signs from subtitles; the report names them."""
     padding: float = 0.25
     """Silence kept at both ends of a clip cut from a long recording, in seconds; never beyond the pause's middle."""
     transcriber: str | None = None

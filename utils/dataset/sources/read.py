@@ -3,12 +3,14 @@
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from utils.audio.decode import duration
 from utils.audio.recognizer import NEEDS_WEIGHTS
 from utils.audio.suffixes import AUDIO_SUFFIXES
 from utils.dataset.formats.archive import unpack
+from utils.dataset.formats.captions import spoken_once, without_descriptions
 from utils.dataset.formats.corpora import corpora_in, is_corpus, unpack_corpus
 from utils.dataset.formats.cues import SUBTITLE_SUFFIXES, cue_files, is_labels, parse_cues
 from utils.dataset.formats.kinds import SOUND, kind_of
@@ -85,7 +87,7 @@ def _read_one(path: Path, reading: ReadOptions) -> list[Recording]:
     elif source.is_dir():
         found = _folder(source, reading) or _corpora(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() == ".zip":
-        found = _archive(source.absolute(), reading, unpack)
+        found = _archive(source.absolute(), reading, partial(unpack, notes=reading.notes))
     elif source.is_file() and source.suffix.lower() in (*AUDIO_SUFFIXES, *SUBTITLE_SUFFIXES):
         found = _alone(source.absolute(), reading)
     elif source.is_file() and source.suffix.lower() in TABLES:
@@ -292,7 +294,13 @@ def _by_companion(audio: Path, folder: Path, reading: ReadOptions, missing: Faul
     if cues is not None:
         if not cues:
             return [Recording(audio=audio, fault=Fault("no transcript", f"{companion.name} holds no cues"))]
-        return _cut(audio, reading.long_audio.by_cues(audio, cues), companion.name)
+        removed: list[str] = []
+        if reading.clean_subtitles and kind in SUBTITLE_SUFFIXES:
+            cues, removed = without_descriptions(cues)
+        if removed:
+            more = f" and {len(removed) - 8} more" if len(removed) > 8 else ""
+            reading.notes.append(f"{companion.name}: removed from the subtitles: {', '.join(removed[:8])}{more}")
+        return _cut(audio, reading.long_audio.by_cues(audio, spoken_once(cues)), companion.name)
     long = reading.long_audio
     if long.transcriber and (seconds := duration(audio)) and seconds > long.limits.longest_s:
         return _cut(audio, long.by_words(audio, clean(content)), companion.name)

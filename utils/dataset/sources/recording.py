@@ -41,6 +41,8 @@ class ReadOptions:
     long_audio: LongAudio
     encoding: str | None = None
     """Of text files that are neither UTF-8 nor UTF-16."""
+    clean_subtitles: bool = True
+    """Remove what is not spoken from subtitles."""
     language: str = ""
     """Code of the dataset's language; rows of another are reported. Empty takes any."""
     files: Listing = field(default_factory=Listing)
@@ -69,7 +71,12 @@ class ReadOptions:
             transcriber=transcriber,
             language=config.language if config.detect_language else "",
         )
-        return cls(long_audio=long_audio, encoding=config.encoding, language=config.language)
+        return cls(
+            long_audio=long_audio,
+            encoding=config.encoding,
+            language=config.language,
+            clean_subtitles=config.clean_subtitles,
+        )
 
     @property
     def no_transcript(self) -> str:
