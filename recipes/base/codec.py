@@ -155,10 +155,11 @@ def train(config: StageConfig) -> None:
         }
 
     train_steps("codec", config.work, STEPS, {"model": codec, "optimizer": optimizer}, step)
-    save_result(folder / "codec.safetensors", codec)
     measure(config)
     _train_plain_decoder(config, codec, speech, scale)
     save_dvae(config.work / "dvae", codec.dvae, scale[:, 0])
+    # Last: the stage is done when this file is there.
+    save_result(folder / "codec.safetensors", codec)
 
 
 def measure(config: StageConfig) -> None:

@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,3 +46,20 @@ def test_a_failed_stage_fails_the_demo(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(SystemExit) as end:
         demo.main(["--output", str(tmp_path)])
     assert end.value.code == 2
+
+
+def summary(wer: float | None, second_cosine: float | None, cosine: float = 0.5) -> SimpleNamespace:
+    return SimpleNamespace(wer=wer, second_cosine=second_cosine, cosine=cosine)
+
+
+def test_the_demo_says_in_words_what_changed() -> None:
+    clearer = demo.what_changed(summary(0.55, 0.6), summary(0.2, 0.8))
+    assert clearer == [
+        "a recognizer understood 45 of 100 words before training and 80 of 100 after",
+        "similarity to the recorded voice was 0.60 before training and is 0.80 after",
+    ]
+    worse = demo.what_changed(summary(0.2, 0.6), summary(1.3, 0.6))
+    assert (
+        "80 of 100 words before training and 0 of 100" in worse[0] and "neither clearer nor more similar" in worse[-1]
+    )
+    assert len(demo.what_changed(summary(None, None, 0.5), summary(None, None, 0.9))) == 1

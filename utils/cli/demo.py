@@ -29,6 +29,7 @@ from utils.project.paths import AFTER, BEFORE, assets_folder, open_project
 if TYPE_CHECKING:
     from utils.dataset.storage.report import Report
     from utils.evaluation.evaluate import Evaluation
+    from utils.evaluation.scores import Summary
     from utils.training.run import TrainResult
 
 Result = TypeVar("Result")
@@ -39,6 +40,8 @@ NUM_MEASURED = 30
 """Held-out sentences that are measured: ten did not show that a voice ended every fourth one wrongly."""
 NUM_SPOKEN = 2
 """Held-out sentences that a voice speaks when it only makes noise: nothing is measured then."""
+LEAST_WORDS, LEAST_SIMILARITY = 2, 0.01
+"""Words of 100, and similarity, that must change to count as a difference."""
 SYNTHESIZER_VOICE = "en-us+f2"
 """The bundled voice's own, so that differences are the model's and not another voice's."""
 
@@ -75,7 +78,8 @@ def _demo(config: DemoConfig) -> None:
         found = stages.run("measure", lambda: compare_voices(config, voice))
         wavs = keep_pair(found, ready.parent)
         Console().print(evaluation_table(found.models))
-        for line in notes(found):
+        before, after = (model.summary for model in found.models)
+        for line in [*notes(found), *what_changed(before, after)]:
             Console().print(line, soft_wrap=True)
     else:
         wavs = stages.run("synthesize", lambda: _speak(config, voice))
@@ -161,6 +165,23 @@ def keep_pair(found: "Evaluation", folder: Path) -> list[Path]:
     for model, path in zip(found.models, pair, strict=True):
         shutil.copyfile(found.folder / model.scores[0].wav, path)
     return pair
+
+
+def what_changed(before: "Summary", after: "Summary") -> list[str]:
+    """What training changed, for readers who do not know the metrics."""
+    lines, gains = [], []
+    if before.wer is not None and after.wer is not None:
+        first, then = (round(100 * max(0.0, 1 - wer)) for wer in (before.wer, after.wer))
+        lines.append(f"a recognizer understood {first} of 100 words before training and {then} of 100 after")
+        gains.append(then - first > LEAST_WORDS)
+    name = "cosine" if before.second_cosine is None or after.second_cosine is None else "second_cosine"
+    near, nearer = getattr(before, name), getattr(after, name)
+    if near is not None and nearer is not None:
+        lines.append(f"similarity to the recorded voice was {near:.2f} before training and is {nearer:.2f} after")
+        gains.append(nearer - near > LEAST_SIMILARITY)
+    if gains and not any(gains):
+        lines.append("training made this voice neither clearer nor more similar; more or longer recordings may help")
+    return lines
 
 
 def _speak(config: DemoConfig, voice: Path) -> list[Path]:
