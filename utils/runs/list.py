@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from utils.runs.layout import (
     find_run,
     freed_by,
 )
-from utils.runs.log import Event, EventLog, number_of
-from utils.runs.record import EVENTS_FILE, JOB_FILE, Job, jobs_folder, last_write, status, status_or_none
+from utils.runs.log import Event, EventLog, log_size, number_of
+from utils.runs.record import EVENTS_FILE, JOB_FILE, Job, jobs_folder, last_write, modified, status, status_or_none
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,8 @@ GPU_BUSY_TARGET, LOADING_TARGET = 0.85, 0.05
 """A GPU that is busy for less of the time, or more of it spent waiting for data, is worth a look."""
 
 
-MAX_KEPT = 10_000
-"""Ended jobs that are remembered; with more, all are read anew."""
-
-Print = tuple[tuple[int, int], ...]
-"""Size and time of the files that say how a job is doing."""
+ReadJob = Callable[[Path], Job | None]
+"""Gives the job in a folder, as `status_or_none` does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,34 +77,26 @@ class Removal:
     num_bytes: int
 
 
-def list_jobs(project: Project, *, kind: str | None = None) -> list[Job]:
+def list_jobs(project: Project, *, kind: str | None = None, read: ReadJob | None = None) -> list[Job]:
     """The jobs of a project, the newest first: its runs, and what else was done in child processes.
 
     Args:
         project: whose jobs.
         kind: only jobs of this kind.
+        read: reads a folder; `status_or_none` when not given.
     """
-    found = (status_or_none(folder) for folder in job_folders(project))
-    return newest_first(job for job in found if job is not None and kind in (None, job.kind))
+    read, parents = read or status_or_none, (project.runs, jobs_folder(project))
+    folders = [entry for parent in parents if parent.is_dir() for entry in parent.iterdir()]
+    found = (read(folder) for folder in folders if folder.is_dir() and not folder.name.startswith("."))
+    wanted = (job for job in found if job is not None and kind in (None, job.kind))
+    return sorted(wanted, key=lambda job: (job.started or 0.0, job.name), reverse=True)
 
 
-def newest_first(found: Iterable[Job]) -> list[Job]:
-    """Jobs by when they were started, the newest first."""
-    return sorted(found, key=lambda job: (job.started or 0.0, job.name), reverse=True)
-
-
-def running(output: Path) -> list[Job]:
-    """The jobs that have not ended, of all projects below `output`."""
+def running(output: Path, *, read: ReadJob | None = None) -> list[Job]:
+    """The jobs that have not ended, of all projects below `output`; `read` as of `list_jobs`."""
     folders = sorted(output.iterdir()) if output.is_dir() else []
     projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
-    return [job for project in projects for job in list_jobs(project) if job.alive]
-
-
-def job_folders(project: Project) -> Iterator[Path]:
-    """Folders of a project that may hold a job."""
-    for parent in (project.runs, jobs_folder(project)):
-        if parent.is_dir():
-            yield from (entry for entry in parent.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    return [job for project in projects for job in list_jobs(project, read=read) if job.alive]
 
 
 def list_runs(project: Project) -> list[RunInfo]:
@@ -268,43 +257,26 @@ def _removal(path: Path, what: str, run: Path) -> Removal:
 
 
 class JobWatch:
-    """The same answers as `jobs.list` and `jobs.running`."""
+    """The same answers as `list_jobs` and `running` for pages that poll: an ended job is read again when it changes."""
 
     def __init__(self) -> None:
-        self._ended: dict[Path, tuple[Print, Job]] = {}
+        self._ended: dict[Path, tuple[tuple, Job]] = {}
 
     def jobs_of(self, project: Project, *, kind: str | None = None) -> list[Job]:
-        """The jobs of a project, the newest first; see `jobs.list`."""
-        found = (self._status(folder) for folder in job_folders(project))
-        return newest_first(job for job in found if job is not None and kind in (None, job.kind))
+        """The jobs of a project, the newest first; see `list_jobs`."""
+        return list_jobs(project, kind=kind, read=self._status)
 
     def running(self, output: Path) -> list[Job]:
-        """The jobs that have not ended, of all projects below `output`; see `jobs.running`."""
-        folders = sorted(output.iterdir()) if output.is_dir() else []
-        projects = [Project(name=folder.name, output=output) for folder in folders if folder.is_dir()]
-        return [job for project in projects for job in self.jobs_of(project) if job.alive]
+        """The jobs that have not ended, of all projects below `output`."""
+        return running(output, read=self._status)
 
     def _status(self, folder: Path) -> Job | None:
-        now = _print(folder)
-        known = self._ended.get(folder)
-        if known is not None and known[0] == now:
-            return known[1]
-        job = status_or_none(folder)
-        # A lost job may be one of another computer that has only been silent for a while.
-        if job is not None and not job.alive and not job.process_alive and job.state != "lost":
-            if len(self._ended) >= MAX_KEPT:
-                self._ended.clear()
-            self._ended[folder] = now, job
+        log_file = folder / EVENTS_FILE
+        now = (modified(folder / JOB_FILE), modified(log_file), log_size(log_file))
+        then, job = self._ended.get(folder, (None, None))
+        if then != now:
+            job = status_or_none(folder)
+            # A lost job may be one of another computer that has only been silent for a while.
+            if job is not None and not job.alive and not job.process_alive and job.state != "lost":
+                self._ended[folder] = now, job
         return job
-
-
-def _print(folder: Path) -> Print:
-    found = []
-    for name in (JOB_FILE, EVENTS_FILE):
-        try:
-            file = (folder / name).stat()
-        except OSError:
-            found.append((-1, 0))
-        else:
-            found.append((file.st_size, file.st_mtime_ns))
-    return tuple(found)

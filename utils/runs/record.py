@@ -290,11 +290,11 @@ def _state_without_end(folder: Path, record: JobRecord, process_alive: bool, *, 
 
 def _gives_signs(folder: Path) -> bool:
     """Whether a job that cannot be seen from here seems to live; the computers' clocks must agree to a minute."""
-    beats = _modified(folder / ALIVE_FILE)
+    beats = modified(folder / ALIVE_FILE)
     if beats is None:
         return time.time() - last_write(folder) < UNKNOWN_S
     # One that was started again a moment ago has a new record, and no beat yet.
-    return time.time() - max(beats, _modified(folder / JOB_FILE) or 0.0) < SILENT_S
+    return time.time() - max(beats, modified(folder / JOB_FILE) or 0.0) < SILENT_S
 
 
 def _message(state: State, final: Event | None, record: JobRecord) -> str:
@@ -323,10 +323,10 @@ def _exit(code: int) -> str:
 def last_write(folder: Path) -> float:
     """When the job wrote something last, in seconds since 1970; 0 when it wrote nothing."""
     names = (EVENTS_FILE, JOB_FILE, "train.log", "job.log")
-    return max(_modified(folder / name) or 0.0 for name in names)
+    return max(modified(folder / name) or 0.0 for name in names)
 
 
-def _modified(path: Path) -> float | None:
+def modified(path: Path) -> float | None:
     """When a file was changed, in seconds since 1970; None where there is none."""
     try:
         return path.stat().st_mtime

@@ -71,15 +71,15 @@ class Outcome:
     """What came of a save."""
 
     step: int
-    best_loss: float | None
-    """As in `Snapshot`."""
-    last: Path | None
-    best: Path | None
-    error: Exception | None
     save_s: float
     waited_s: float
     """How long training stood still for it."""
-    num_bytes: int
+    best_loss: float | None = None
+    """As in `Snapshot`."""
+    last: Path | None = None
+    best: Path | None = None
+    error: Exception | None = None
+    num_bytes: int = 0
 
 
 class Saver:
@@ -151,18 +151,7 @@ class Saver:
         self._tried = time.monotonic()
         took_s = time.perf_counter() - begun
         self.waited_s += took_s
-        self._outcomes.append(
-            Outcome(
-                step=step,
-                best_loss=None,
-                last=None,
-                best=None,
-                error=error,
-                save_s=took_s,
-                waited_s=took_s,
-                num_bytes=0,
-            )
-        )
+        self._outcomes.append(Outcome(step=step, error=error, save_s=took_s, waited_s=took_s))
 
     def join(self) -> None:
         """Wait for what is being written; its outcome is reported by `poll`."""
@@ -171,7 +160,7 @@ class Saver:
             self._thread = None
 
     def poll(self) -> list[Path]:
-        """Tell what came of saves since the last call.
+        """Log the outcome of saves since the last call.
 
         Returns:
             The new checkpoints to resume from.
