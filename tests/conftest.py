@@ -24,7 +24,7 @@ MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["LANGUAGE"] = "en"
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # Two files run at a time: models as small as the tests' only lose time to a second thread then.
+    # Several files run at a time: models as small as the tests' only lose time to a second thread then.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Tests delete hundreds of checkpoints, which takes seconds each on a disk that tells its drive of freed blocks.
@@ -124,7 +124,7 @@ def processes() -> ForkServerContext:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files of few tests come first, and tests marked gpu skip where torch sees no CUDA device.
 
-    The few are whole jobs that take long, and a long file at the end leaves one of two workers idle. It takes
+    The few are whole jobs that take long, and a long file at the end leaves the other workers idle. It takes
     --no-loadscope-reorder: xdist by itself begins with the files of the most tests.
     """
     sizes = Counter(item.path for item in items)
