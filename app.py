@@ -63,7 +63,9 @@ def launched(flags: Flags) -> Any:
     options["app_kwargs"]["middleware"].append(Middleware(Sounds, find=page.studio.desk.sound))
     options["app_kwargs"]["middleware"].append(Middleware(Speaking))
     options["app_kwargs"]["middleware"].append(Middleware(Bundle, folder=gradio_assets(), kinds=page.kinds()))
-    page.launch(theme=create_theme(), css=style(), head=scripts(), **options)
+    # Without the flag, gradio reads GRADIO_ROOT_PATH.
+    root_path = flags.root_path.rstrip("/") or None
+    page.launch(theme=create_theme(), css=style(), head=scripts(), root_path=root_path, **options)
     page.studio.queue_runner().begin()
     return page
 

@@ -27,6 +27,7 @@ def read_flags() -> Flags:
     add("--make-login", action="store_true", help="without a login, create one, save it, and print it once")
     add("--share", action="store_true", help="create a public address through gradio.live; requires --auth")
     add("--trusted-host", action="append", default=[], help="additional host name of the page, such as behind a proxy")
+    add("--root-path", default="", help="path of the page behind a proxy that removes it, such as /studio")
     add("--max-upload-gb", type=float, default=2.0, help="maximum size of an uploaded file, in GiB")
     add("--project-quota-gb", type=float, default=50.0, help="maximum size of all uploads of a project, in GiB")
     return parser.parse_args()

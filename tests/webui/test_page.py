@@ -96,10 +96,11 @@ def test_a_taken_port_is_a_clear_error(app):
 
 def test_the_app_starts_where_a_proxy_does_not_know_this_computer(tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9"
-    with running_app(
-        tmp_path, env={"HTTP_PROXY": nowhere, "http_proxy": nowhere, "NO_PROXY": "", "no_proxy": ""}
-    ) as page:
+    proxies = {"HTTP_PROXY": nowhere, "http_proxy": nowhere, "NO_PROXY": "", "no_proxy": ""}
+    with running_app(tmp_path, "--root-path", "/studio/", env=proxies) as page:
         assert httpx.get(page).status_code == 200
+        # Behind another proxy under a path of it: scripts, calls and uploads go there.
+        assert httpx.get(page + "config").json()["root"] == page + "studio"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGTERM that can be heard")
