@@ -1,5 +1,7 @@
 """The code cache: right codes, encoded once, never wrong after a kill or a changed file."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,23 @@ def test_a_kill_while_writing_loses_only_what_was_being_written(base, clips: lis
         index.write('{"audio": "0123')
     assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "cut").items()} == whole
     assert len(CodeCache(folder)) == 3
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\xff\xfe\x80\n", b"[" * 100_000 + b"\n", b'{"audio": "CLIP", "offset": -9, "length": 5}\n']
+)
+def test_garbage_in_the_index_is_skipped(base, clips: list[Path], tmp_path: Path, garbage: bytes) -> None:
+    whole = {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()}
+    index = next((tmp_path / "codes").glob("*/index.jsonl"))
+    audio = json.loads(index.read_text().splitlines()[-1])["audio"]
+    index.write_bytes(index.read_bytes() + b"\n" + garbage.replace(b"CLIP", audio.encode()))
+    assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()} == whole
+
+
+def test_codes_that_were_cut_off_are_encoded_again(base, clips: list[Path], tmp_path: Path) -> None:
+    whole = {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()}
+    os.truncate(next((tmp_path / "codes").glob("*/codes.bin")), 10)
+    assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "codes").items()} == whole
 
 
 def test_unreadable_clip_is_named(base, tmp_path: Path) -> None:

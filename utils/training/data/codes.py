@@ -50,7 +50,7 @@ class CodeCache:
 
     @cached_property
     def _index(self) -> "_Index":
-        return _read_index(self._index_file)
+        return _read_index(self._index_file, self.file)
 
     def __len__(self) -> int:
         return len(self._index.audio)
@@ -233,7 +233,9 @@ class _Index(NamedTuple):
     lengths: NDArray[np.int32]
 
 
-def _read_index(path: Path) -> _Index:
+def _read_index(path: Path, codes: Path) -> _Index:
+    """The entries whose codes are there: clips whose codes were cut off are encoded again."""
+    num_codes = codes.stat().st_size // 2 if codes.is_file() else 0
     audio, offsets, lengths = array("Q"), array("q"), array("i")
     if path.is_file():
         with path.open(encoding="ascii", errors="replace") as lines:
@@ -242,6 +244,8 @@ def _read_index(path: Path) -> _Index:
                     entry = json.loads(line)
                     found = int(entry["audio"], 16), int(entry["offset"]), int(entry["length"])
                     np.array([found[0]], dtype=np.uint64)
+                    if found[1] < 0 or found[2] <= 0 or sum(found[1:]) > num_codes:
+                        continue
                 except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                     continue
                 for column, value in zip((audio, offsets, lengths), found, strict=True):
