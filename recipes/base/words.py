@@ -54,6 +54,7 @@ def judge(config: StageConfig, name: str, make: Make, *, speakers: tuple[str, ..
     speech, plain = Speech(config.work, "choosing"), set(wordnet_examples())
     clips = [clip for clip in speech.clips if clip.speaker in speakers and clip.text in plain][: config.sentences]
     folder = config.work / name
+    folder.mkdir(parents=True, exist_ok=True)
     recordings: list[Recognized] = []
     made: list[Recognized] = []
     for number, clip in enumerate(clips):
