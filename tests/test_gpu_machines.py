@@ -25,7 +25,7 @@ from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.runs.record import JobRecord, read_record, write_record
 from utils.training import measure as measure_module
-from utils.training.launch import num_processes
+from utils.training.distributed import num_processes
 from utils.training.optimizer.precision import choose_precision, faster_precision
 from utils.training.run import fine_tune
 

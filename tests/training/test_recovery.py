@@ -195,6 +195,6 @@ def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project: Projec
         return evaluate(self, interrupted)
 
     monkeypatch.setattr(Recovery, "evaluate", fails_once)
-    monkeypatch.setattr(Recovery, "_shrink_eval", lambda self, is_own: None)
+    monkeypatch.setattr(Recovery, "_shrink_eval", lambda self: None)
     assert fine_tune(settings).best_loss == pytest.approx(whole.best_loss, rel=1e-6)
     assert failed == [1]

@@ -138,7 +138,7 @@ def _prepare(config: PrepareConfig, report: ProgressFn) -> None:
 
 def _train(config: TrainConfig, report: ProgressFn) -> None:
     from utils.bases.fetch import fetch_base
-    from utils.training.launch import launch, num_processes
+    from utils.training.distributed import launch, num_processes
 
     fetch_base(config.base, progress=report)
     if (count := num_processes(config)) == 1:

@@ -84,7 +84,7 @@ def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]
 
 
 def _train(config: TrainConfig) -> None:
-    from utils.training.launch import launch, num_processes
+    from utils.training.distributed import launch, num_processes
 
     if (count := num_processes(config)) == 1:
         train_and_print(config)

@@ -10,13 +10,13 @@ import torch
 from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 
+from utils.errors import UserError
 from utils.performance_utils import timing, useful_flops
 from utils.performance_utils.phases import PhaseClock
 from utils.switches import missed
 from utils.training.data.batches import Batch
-from utils.training.optimizer.agreement import AgreedError
-from utils.training.peers import ProcessLost
-from utils.training.saving import finish_saving, is_save_due, require_saved, save, writer_says
+from utils.training.distributed import is_lost_process
+from utils.training.saving import is_save_due, require_saved, save
 from utils.training.state import RunState, Services
 from utils.training.trainer import Losses, StepResult
 
@@ -29,7 +29,7 @@ MEMORY_SECONDS = 5.0
 """Time between two memory events."""
 
 
-class ClipLost(AgreedError):
+class ClipLost(UserError):
     """A recording could not be read in the middle of a run."""
 
 
@@ -41,30 +41,22 @@ def fit(state: RunState, services: Services) -> End:
             or the end could not be saved.
     """
     try:
-        with services.peers.limited():
-            ended = train_epochs(state, services)
-        with services.peers.named():
-            save_end(state, services)
+        ended = train_epochs(state, services)
+        save_end(state, services)
     except ClipLost:
         # The weights are sound: nothing but the unread clip is missing.
         save(state, services, wait=True)
         # A launcher that sees one process end with a fault ends the others, also in the middle of their save.
         services.trainer.accelerator.wait_for_everyone()
         raise
-    except AgreedError:
-        finish_saving(services)
-        services.peers.part()
-        raise
-    except ProcessLost:
-        # Weights and position are those of the last step that all have taken.
-        services.trainer.discard()
-        if services.is_sharded:
-            # A part of the weights is lost: the newest checkpoint is what was on its way to the disk.
-            finish_saving(services)
-        else:
-            save(state, services, wait=True)
-        services.peers.part()
-        raise
+    except Exception as error:
+        if not is_lost_process(error):
+            raise
+        raise UserError(
+            what="another process of this run has ended or cannot be reached",
+            where="--processes",
+            fix=f"see the messages of all processes; the newest checkpoint resumes: {services.resume_command}",
+        ) from error
     return ended
 
 
@@ -72,11 +64,11 @@ def save_end(state: RunState, services: Services) -> None:
     """Have what was trained on the disk.
 
     Raises:
-        AgreedError: it could not be saved.
+        UserError: it could not be saved.
     """
     # What is under way may be the end already.
     services.sampling.poll(services.saver.finish())
-    if writer_says(services, services.saver.saved_step != services.trainer.num_steps):
+    if services.saver.saved_step != services.trainer.num_steps:
         save(state, services, wait=True)
     require_saved(services)
 
@@ -89,7 +81,6 @@ def train_epochs(state: RunState, services: Services) -> End:
         host.begin("data")
         for batches in services.loaders.grouped(loader, state.batches_done):
             host.begin("step")
-            services.peers.meet()
             require_readable(services, [fault for batch in batches for fault in batch.lost])
             result = services.recovery.step(batches)
             done = state.batches_done + services.trainer.accelerator.num_processes * len(batches)
@@ -116,7 +107,6 @@ def train_epochs(state: RunState, services: Services) -> End:
         if losses is None:
             return "signal"
         note_evaluation(state, services, losses)
-        log_ranks(services)
         end_epoch(state)
         save(state, services)
         services.sampling.want(services.trainer.num_steps)
@@ -139,7 +129,7 @@ def evaluate(state: RunState, services: Services) -> Losses | None:
 
     Raises:
         ClipLost: a process cannot read one of the clips.
-        AgreedError: there is too little memory for it; what was trained is saved.
+        UserError: there is too little memory for it; what was trained is saved.
     """
     lost: list[str] = []
 
@@ -154,7 +144,7 @@ def evaluate(state: RunState, services: Services) -> Losses | None:
     try:
         with timing("evaluation"):
             losses = services.recovery.evaluate(batches)
-    except AgreedError:
+    except UserError:
         # The weights are sound, and an epoch may have passed since they were saved.
         save(state, services, wait=True)
         raise
@@ -212,12 +202,6 @@ def track(services: Services, result: StepResult, batches: list[Batch], *, step_
     processes, shape = services.trainer.accelerator.num_processes, services.trainer.gpt.shape
     texts = [length for batch in batches for length in batch.text_lengths]
     codes = [length for batch in batches for length in batch.code_lengths]
-    services.meter.add(
-        step_s=step_s,
-        data_s=data_s,
-        audio_s=sum(batch.audio_seconds for batch in batches if not batch.is_filler),
-        tokens=sum(texts) + sum(codes),
-    )
     services.tracker.update(
         step_s,
         sum(len(batch.positions) for batch in batches) * processes,
@@ -246,14 +230,7 @@ def log_machine(services: Services, loader: DataLoader, result: StepResult) -> N
     if not services.switches_logged or (before is not None and now - before < MEMORY_SECONDS):
         return
     services.memory_logged = now
-    services.meter.sample()
     services.log.write("memory", step=services.trainer.num_steps, **services.optimizations.get_memory_stats())
-
-
-def log_ranks(services: Services) -> None:
-    """Write what each process did in the epoch; asked by all of them."""
-    shares = gather_object([services.meter.take()])
-    services.log.write("ranks", step=services.trainer.num_steps, ranks=shares)
 
 
 def log_switches(services: Services, loader: DataLoader) -> None:

@@ -158,6 +158,13 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
     # The run keeps them as its project's own, wherever that lies now: to name them is to give nothing anew.
     config = with_own_csvs(config, project)
     checkpoint, skipped = whole_checkpoint(wanted)
+    if (checkpoint / OPTIMIZER_PARTS).is_dir():
+        raise UserError(
+            what="this checkpoint's moments are sharded (--shard), which this version does not read",
+            where=str(checkpoint),
+            fix="resume with the version that wrote it, or start a new run from its weights: "
+            f"--base run/{wanted.run.name}/last",
+        )
     state = read_state(checkpoint)
     # Checkpoints of an earlier version do not hold their settings: those of the run are the best guess.
     saved, now = state.get("settings"), _settings_now(wanted.run, config)
@@ -170,7 +177,7 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
         run=wanted.run,
         checkpoint=checkpoint,
         state=state,
-        is_best=not any((checkpoint / name).exists() for name in (OPTIMIZER_FILE, OPTIMIZER_PARTS)),
+        is_best=not (checkpoint / OPTIMIZER_FILE).exists(),
         skipped=skipped,
         changed=changed,
     )

@@ -5,15 +5,14 @@ import math
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from utils.errors import UserError
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, load_in_parts, read_weights
 from utils.runs.checkpoints import NotSaved, Tensors, read_state
-from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE, OPTIMIZER_PARTS
+from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE
 from utils.training.optimizer.make import extend_schedule, optimizer_tensors
-from utils.training.optimizer.sharding import part_of, read_parts
 from utils.training.plan import Resumed
 from utils.training.settings import BOUND
 from utils.training.state import RunState, Services, best_loss_at
@@ -60,13 +59,7 @@ def restore_model(folder: Path, model: nn.Module) -> None:
                 what="the checkpoint's weights are of another model", where=str(folder), fix="name another checkpoint"
             )
 
-    own = dict(model.named_parameters())
-    load_in_parts(
-        model,
-        lambda: read_weights(folder / MODEL_FILE),
-        require_same,
-        place=lambda name, tensor: part_of(tensor, own[name]),
-    )
+    load_in_parts(model, lambda: read_weights(folder / MODEL_FILE), require_same)
 
 
 def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
@@ -79,7 +72,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         UserError: the file is missing, or of a model in which other parameters learned.
     """
     parameters = dict(model.named_parameters())
-    moments = _read_moments(folder, parameters)
+    moments = read_weights(folder / OPTIMIZER_FILE)
     if other := next((key for key in moments if key.rsplit("/", 1)[0] not in parameters), None):
         raise UserError(
             what=f"the checkpoint's optimizer belongs to a model with other parameters, such as {other}",
@@ -101,26 +94,12 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         parameter = parameters[name]
         state = optimizer.state[parameter]
         if is_fused:
-            state[field] = (part_of(tensor, parameter) if tensor.ndim else tensor).to(parameter.device)
+            state[field] = tensor.to(parameter.device)
         elif field == "step":
             state[field] = int(tensor)
         else:
             state[field].copy_(tensor)
     return []
-
-
-def _read_moments(folder: Path, parameters: dict[str, nn.Parameter]) -> State:
-    """The moments of a checkpoint, in one file or in parts; parts are cut as the parameters are, or put together."""
-    if not (folder / OPTIMIZER_PARTS).is_dir():
-        return read_weights(folder / OPTIMIZER_FILE)
-
-    def like(key: str) -> Tensor | None:
-        name, field = key.rsplit("/", 1)
-        if name not in parameters:
-            return None
-        return torch.zeros(()) if field == "step" else part_of(torch.zeros(parameters[name].shape), parameters[name])
-
-    return read_parts(folder / OPTIMIZER_PARTS, like)
 
 
 def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunState, list[str]]:
@@ -145,9 +124,6 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     services.divergence.num_skipped = saved.get("skipped", 0)
     if "recovery" in saved:
         services.recovery.load_state(saved["recovery"])
-        if services.is_sharded:
-            # Sharded weights are gathered in each pass: processes must not split their batches into different numbers.
-            services.recovery.max_clips = None
     state = RunState.from_json(saved, data=data)
     # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would
     # skip clips that were never seen. Another device or kernel makes another plan, too.

@@ -7,28 +7,26 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from utils import jobs
 from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.performance_utils import PerformanceTracker, log_performance_info, log_system_info, memory_errors, peak_flops
 from utils.performance_utils.device import settle_device
-from utils.performance_utils.rank_meter import RankMeter
 from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
-from utils.project.paths import Project
+from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import MODEL_FILE
 from utils.runs.log import RunLog
 from utils.runs.loggers import find_loggers
 from utils.runs.saver import Saver
 from utils.training.best_by_speech import choose_best
-from utils.training.claim import claimed
 from utils.training.data.load import TrainingData
+from utils.training.distributed import local_rank, num_processes, resume_after_restart
 from utils.training.divergence import Divergence
-from utils.training.launch import num_processes
 from utils.training.loop import End, fit
 from utils.training.optimizer.precision import DTYPES, faster_precision
-from utils.training.peers import Peers
 from utils.training.plan import RunPlan, plan_run
 from utils.training.recovery import Recovery
 from utils.training.restore import resume_run, tidy_checkpoints
@@ -106,10 +104,12 @@ def fine_tune(
             where="processes",
             fix="use the train command, which starts them, or start your program with torchrun",
         )
-    plan = plan_run(config, project=project)
+    project = project or open_project(config.project, config.output)
+    plan = plan_run(resume_after_restart(config, project), project=project)
+    device, _ = settle_device(plan.config.device)
     # Before the first process group, CUDA context or model: two trainings on one device would both fail.
-    with claimed(settle_device(plan.config.device)[0], plan.project):
-        with memory_errors("loading the model", settle_device(plan.config.device)[0]):
+    with jobs.hold("train", device=device, output=project.output, folder=project.folder, local_rank=local_rank()):
+        with memory_errors("loading the model", device):
             setup = set_up(plan, progress.data)
         folder = make_folder(plan, setup.data, setup.accelerator)
         services = _make_services(plan, setup, folder, progress)
@@ -119,12 +119,12 @@ def fine_tune(
                 with closing(setup.loaders):
                     state = _begin(plan, services, setup.data)
                     ended = fit(state, services)
+                    setup.accelerator.wait_for_everyone()
                 if ended != "signal":
                     trained_s = time.monotonic() - services.begun
                     services.sampling.close(wait=ended != "hours", is_stopped=lambda: services.stop.number is not None)
                     choose_best(services, plan.base, setup.data, folder, trained_s=trained_s)
             _log_end(state, services, ended)
-        setup.accelerator.wait_for_everyone()
         return _summarize(plan, state, services, setup.data, folder, ended)
 
 
@@ -193,8 +193,6 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
         resume_command=again,
         progress=progress.steps,
         tracker=PerformanceTracker(peak_flops=peak),
-        peers=Peers(setup.accelerator, config.rank_timeout, again),
-        meter=RankMeter(trainer.device, setup.accelerator.process_index),
     )
 
 
@@ -214,7 +212,6 @@ def _log_start(state: RunState, services: Services, plan: RunPlan, data: Trainin
         device=str(services.trainer.device),
         processes=services.trainer.accelerator.num_processes,
         global_batch=services.loaders.clips_per_step,
-        buckets=summed.buckets if (summed := services.trainer.gradient_sum) else None,
         total_steps=services.total_steps(state),
         resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
         changed=sorted(plan.resumed.changed) if plan.resumed else [],

@@ -24,7 +24,7 @@ FREE = (
         "num_epochs",
         "device",
         "processes",
-        "rank_timeout",
+        "max_restarts",
         "threads",
         "num_workers",
         "prefetch_factor",

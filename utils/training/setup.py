@@ -1,30 +1,23 @@
 """A run's plan on its device: the clips, the model with its optimizer, and what reads the batches."""
 
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 
-import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
-from utils.errors import UserError
 from utils.hardware import keep_freed_memory
 from utils.model.mel import conditioning_mel
 from utils.training.data.load import TrainingData, load_data
 from utils.training.data.loaders import Loaders
+from utils.training.distributed import require_alike, wrap
 from utils.training.optimizer.make import make_schedule
 from utils.training.optimizer.precision import make_accelerator
-from utils.training.optimizer.sharding import make_gradient_sum
 from utils.training.plan import RunPlan, micro_batches_of, require_resumable
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
-
-PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +46,8 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     global_micro_batches = micro_batches_of(plan, accelerator.num_processes)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     require_resumable(plan, data.fingerprint())
-    if accelerator.num_processes > 1:  # the hash reads every file of the package
-        require_alike({"settings": repr(plan.config), "clips": data.fingerprint(), "code": _code()})
+    if accelerator.num_processes > 1:
+        require_alike({"settings": repr(plan.config), "clips": data.fingerprint()})
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
     return Setup(
         accelerator=accelerator,
@@ -63,34 +56,6 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
         trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=loaders.steps_left(0, 0)),
         loaders=loaders,
     )
-
-
-def require_alike(facts: dict[str, str]) -> None:
-    """Do nothing where all processes have the same; asked by all of them, before any trains.
-
-    Args:
-        facts: what has to be the same, by its name.
-
-    Raises:
-        UserError: raised in all processes: computers with another checkout or dataset would train another model each.
-    """
-    everywhere: list[dict[str, str]] = gather_object([facts])
-    for name, value in everywhere[0].items():
-        others = [rank for rank, found in enumerate(everywhere) if found[name] != value]
-        if others:
-            raise UserError(
-                what=f"process {', '.join(map(str, others))} of {len(everywhere)} has other {name} than process 0",
-                where="training in several processes",
-                fix="give all computers the same checkout, packages, dataset and command",
-            )
-
-
-def _code() -> str:
-    """Changes with the code that trains."""
-    found = hashlib.sha256(torch.__version__.encode())
-    for file in sorted(PACKAGE.rglob("*.py")):
-        found.update(file.read_bytes())
-    return found.hexdigest()
 
 
 def make_trainer(
@@ -110,8 +75,6 @@ def make_trainer(
         keep_freed_memory()
     gpt = optimizations.optimize_model(load_gpt(base))
     gpt.options.reading_weight = config.reading_weight
-    # Before the optimizer: where weights are cut, it moves this process' part of each.
-    gradient_sum = make_gradient_sum(gpt, accelerator, optimizations.switches.effective)
     optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     return Trainer(
         model=gpt,
@@ -123,5 +86,5 @@ def make_trainer(
         grad_clip_norm=config.grad_clip_norm,
         seed=config.seed,
         watch=optimizations,
-        gradient_sum=gradient_sum,
+        parallel=wrap(gpt, accelerator.device) if accelerator.num_processes > 1 else None,
     )

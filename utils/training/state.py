@@ -9,15 +9,12 @@ from utils.callbacks import StepProgress
 from utils.config import TrainConfig
 from utils.jobs.stopping import StopRequest
 from utils.performance_utils import PerformanceTracker
-from utils.performance_utils.rank_meter import RankMeter
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.log import RunLog
 from utils.runs.saver import Saver
 from utils.training.data.batches import Batch
 from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
-from utils.training.optimizer.sharding import is_sharded
-from utils.training.peers import Peers
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleQueue
 from utils.training.switches.base import Report
@@ -90,10 +87,6 @@ class Services:
     progress: StepProgress | None
     tracker: PerformanceTracker
     """Throughput of this process."""
-    peers: Peers
-    """The other processes of the run."""
-    meter: RankMeter
-    """What this process does in an epoch, beside the others."""
     stop: StopRequest = field(default_factory=StopRequest)
     begun: float = field(default_factory=time.monotonic)
     """When this process began to train, on a clock that only runs forward."""
@@ -111,11 +104,6 @@ class Services:
     def is_writer(self) -> bool:
         """Whether this is the process that writes the run's files."""
         return self.trainer.accelerator.is_main_process
-
-    @property
-    def is_sharded(self) -> bool:
-        """Whether the weights are sharded among the processes, which then save together."""
-        return is_sharded(self.trainer.gpt)
 
     def total_steps(self, state: RunState) -> int:
         """Steps at the end of the last epoch, from where the run is now."""
