@@ -22,7 +22,7 @@ from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
 from utils.evaluation.recognition import Recognizer
 from utils.inference.export import export_model
 from utils.project.paths import Project
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 SHARES = ("retrieval", "near_miss", "silent", "run_on", "early_stop", "loop")
 

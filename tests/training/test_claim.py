@@ -6,7 +6,7 @@ from tests.training.test_run import config_of
 from utils import jobs
 from utils.errors import UserError
 from utils.project.paths import Project
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 
 class Reached(Exception):
@@ -20,7 +20,7 @@ def test_nothing_uses_the_device_before_it_is_claimed_and_it_is_free_after_any_e
         raise Reached
 
     config = config_of(project, device="cpu")
-    monkeypatch.setattr("utils.training.setup.make_accelerator", reached)
+    monkeypatch.setattr("utils.training.train.make_accelerator", reached)
     with pytest.raises(Reached):
         fine_tune(config)
     held = jobs.hold("train", device="cpu", output=project.output, folder=project.folder)

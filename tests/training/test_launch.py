@@ -19,7 +19,7 @@ from utils.runs.checkpoints import Checkpoints
 from utils.runs.log import read_events
 from utils.training import distributed as launch_module
 from utils.training.distributed import num_processes
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 LIMIT_S = 240
 

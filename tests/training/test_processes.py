@@ -24,11 +24,10 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.layout import MODEL_FILE
 from utils.runs.log import Event, read_events
-from utils.training import distributed, setup
-from utils.training import loop as loop_module
+from utils.training import distributed, train
 from utils.training.data import batches as batches_module
 from utils.training.plan import micro_batches_of, plan_run
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 from utils.training.trainer import Gathered, Trainer
 
 WORLD = 2
@@ -66,8 +65,8 @@ FAULTS = {
 def have_other_clips(rank: int) -> None:
     """The second process has another dataset."""
     if rank == 1:
-        require = setup.require_alike
-        setup.require_alike = lambda facts: require(facts | {"clips": "another"})
+        require = train.require_alike
+        train.require_alike = lambda facts: require(facts | {"clips": "another"})
 
 
 def have_other_code(rank: int) -> None:
@@ -92,7 +91,7 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: Fault, 
     os.dup2(log_file, 2)
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
-    log_step = loop_module.log_step
+    log_step = train.log_step
 
     def then_fault(state, services, *args, **kwargs) -> None:
         log_step(state, services, *args, **kwargs)
@@ -104,7 +103,7 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: Fault, 
     elif fault in MODEL_FAULTS:
         MODEL_FAULTS[fault](rank)
     else:
-        loop_module.log_step = then_fault
+        train.log_step = then_fault
     main(flags)
 
 

@@ -157,7 +157,7 @@ def train_for_job(config: TrainConfig, report: ProgressFn) -> None:
     """
     from utils.callbacks import Progresses
     from utils.jobs.stopping import exit_status
-    from utils.training.run import fine_tune
+    from utils.training.train import fine_tune
 
     result = fine_tune(config, progress=Progresses(data=report))
     print(result.folder)

@@ -17,7 +17,7 @@ from utils.project.paths import open_project
 from utils.spellings import translate_words
 
 if TYPE_CHECKING:
-    from utils.training.run import TrainResult
+    from utils.training.train import TrainResult
 
 
 log = logging.getLogger("utils.cli.train")  # Run as a module, __name__ is another one, whose lines are not shown.
@@ -127,7 +127,7 @@ def train_with_bars(config: TrainConfig) -> "TrainResult":
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.callbacks import Progresses
     from utils.runs.narration import proof_lines, speech_line
-    from utils.training.run import fine_tune
+    from utils.training.train import fine_tune
 
     def show(kind: str, event: dict[str, Any]) -> None:
         for line in proof_lines(event["switches"]) if kind == "optimizations" else []:

@@ -18,8 +18,7 @@ from utils.project.paths import new_run_id
 from utils.training.data.base import keep_start
 from utils.training.data.load import TrainingData
 from utils.training.distributed import is_restart
-from utils.training.plan import Resumed, RunPlan
-from utils.training.settings import portable
+from utils.training.plan import Resumed, RunPlan, portable
 
 BASE_FOLDER = "base"
 """Folder in a run with the small files of its base."""

@@ -12,11 +12,16 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LambdaLR
 
+from utils.bases.base import Base
+from utils.bases.loading import load_gpt
+from utils.config import TrainConfig
+from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
-from utils.model.mel import LogMel
+from utils.model.mel import LogMel, conditioning_mel
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
-from utils.training.optimizer.make import set_schedule
+from utils.training.distributed import wrap
+from utils.training.optimizer.make import make_schedule, set_schedule
 from utils.training.optimizer.precision import DTYPES
 from utils.training.switches.compile import mark_step
 from utils.training.switches.optimizer import TrainingOptimizer
@@ -286,3 +291,35 @@ def total_norm(parameters: Iterable[Tensor]) -> Tensor:
         of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
         norms += torch._foreach_norm(of_type, 2, torch.float32)
     return torch.linalg.vector_norm(torch.stack(norms))
+
+
+def make_trainer(
+    config: TrainConfig, base: Base, accelerator: Accelerator, optimizations: TrainingOptimizer, *, total_steps: int
+) -> Trainer:
+    """The model on its device with optimizer and schedule.
+
+    Args:
+        config: settled settings.
+        base: what to start from.
+        accelerator: device and processes.
+        optimizations: the switches; they are applied here.
+        total_steps: that the schedule is to last for.
+    """
+    assert config.learning_rate
+    if accelerator.device.type == "cpu":
+        keep_freed_memory()
+    gpt = optimizations.optimize_model(load_gpt(base))
+    gpt.options.reading_weight = config.reading_weight
+    optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+    return Trainer(
+        model=gpt,
+        optimizer=optimizer,
+        schedule=make_schedule(optimizer, config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
+        mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
+        accelerator=accelerator,
+        precision=optimizations.switches.effective.mixed_precision,
+        grad_clip_norm=config.grad_clip_norm,
+        seed=config.seed,
+        watch=optimizations,
+        parallel=wrap(gpt, accelerator.device) if accelerator.num_processes > 1 else None,
+    )
