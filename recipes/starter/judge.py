@@ -32,7 +32,7 @@ from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
 from utils.evaluation.reference import ReferenceVoice
 from utils.evaluation.scores import ModelScores
-from utils.inference.decode import decode
+from utils.inference.decode_text import decode
 from utils.inference.sampling import Sampling
 from utils.model.dvae import CodeEncoder, load_code_encoder
 from utils.model.gpt import ForwardOptions, XttsGpt

@@ -1,13 +1,19 @@
 """The command that speaks: it loses no sentence by its defaults, and prints what its guards could not repair."""
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import soundfile
 
+from tests.hardware.machines import Answers
 from utils.cli import synthesize
-from utils.inference import batch
+from utils.inference import batch, device
 from utils.inference.guards import Judgement
+from utils.jobs.device import Claim
+from utils.runs.process import ProcessId
 
 
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
@@ -27,3 +33,43 @@ def test_sentence_that_fails_its_guard_is_printed(
     printed = capfd.readouterr().err
     assert "check this sentence (too short, after 3 attempts): One of them." in printed
     assert "check this sentence (too short, after 3 attempts): Two." in printed
+
+
+@pytest.fixture
+def old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU whose driver is too old for the installed PyTorch."""
+    answers = Answers()
+    answers.told |= {"SystemGetDriverVersion": "550.54.14", "SystemGetCudaDriverVersion_v2": 12_040}
+    answers.install(monkeypatch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+TINY = ("--model", "tiny", "--text", "No.", "--language", "en", "--speed", "4", "--out")
+
+
+def test_under_an_old_driver_the_cpu_speaks_and_the_reason_is_printed(
+    old_driver: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    synthesize.main([*TINY, str(tmp_path / "old.wav")])
+    assert "computing on the CPU" in capfd.readouterr().err and (tmp_path / "old.wav").is_file()
+    with pytest.raises(SystemExit) as status:
+        synthesize.main([*TINY, str(tmp_path / "old.wav"), "--device", "cuda"])
+    assert status.value.code == 2 and "driver 550.54.14" in capfd.readouterr().err
+
+
+def test_gpu_of_a_training_is_left_to_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Answers().install(monkeypatch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(device, "settle_device", lambda requested: ("cuda", ""))
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as training:
+        Claim("cuda:0", tmp_path).give_process(tmp_path, "train", ProcessId.of(training.pid))
+        synthesize.main([*TINY, str(tmp_path / "beside.wav")])
+        said = capfd.readouterr().err
+        assert "speaking on the CPU: Training is already running: the GPU is in use by the train job" in said
+        with pytest.raises(SystemExit) as status:
+            synthesize.main([*TINY, str(tmp_path / "beside.wav"), "--device", "cuda"])
+        assert status.value.code == 2
+        training.kill()

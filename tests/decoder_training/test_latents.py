@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
+from utils.decoder_training import latents as module
 from utils.decoder_training.latents import known_latents
-from utils.inference.decode import decode
+from utils.inference.decode_text import decode
 from utils.inference.sampling import Sampling
+from utils.model.gpt import ForwardOptions, XttsGpt
 
 
 @pytest.mark.parametrize("sees_stop", [True, False])
@@ -24,3 +27,17 @@ def test_training_reads_what_speaking_reads_only_where_it_sees_the_stop(sees_sto
     for said, forced in zip(spoken, known, strict=True):
         difference = (said.latents[0] - forced).abs().max()
         assert difference < 1e-4 if sees_stop else difference > 1e-2
+
+
+def test_on_a_gpu_all_tensors_are_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU: fake tensors have a device and a shape, and kernels check both."""
+    gpt = load_gpt(find_base("tiny"))
+    tokens, codes = [torch.arange(10)], [torch.arange(40)]
+    batch = module.pack(tokens, codes, gpt.shape)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        monkeypatch.setattr(module, "pack", lambda *_: batch._with(mode.from_tensor))
+        with torch.device("cuda"):
+            fake = XttsGpt(gpt.shape, ForwardOptions(sdpa=True)).eval()
+            conditioning = torch.zeros(1, 32, gpt.shape.width)
+        (known,) = known_latents(fake, conditioning, tokens, codes)
+    assert (known.device.type, tuple(known.shape)) == ("cuda", (41, gpt.shape.width))

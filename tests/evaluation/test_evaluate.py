@@ -1,6 +1,10 @@
 """The whole evaluation of a tiny project: a real run, real speech (noise, as tiny speaks), real files."""
 
 import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import pytest
 import torch
 
 from tests.evaluation.sounds import in_a_room, recording
+from tests.hardware.machines import Answers
 from tests.sounds import make_project
 from utils.audio.resample import resample
 from utils.cli import demo
@@ -16,13 +21,16 @@ from utils.cli import evaluate as command
 from utils.config import OUTPUT_RATE, ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
-from utils.evaluation.evaluate import EvaluateConfig, evaluate
+from utils.evaluation.evaluate import EvaluateConfig, Source, evaluate
 from utils.evaluation.features import RATE
 from utils.evaluation.measure import Said, Sentence, TestedModel, score_model
 from utils.evaluation.recognition import Recognizer
+from utils.inference import device as device_module
 from utils.inference.export import export_model
+from utils.jobs.device import Claim
 from utils.project.paths import Project
-from utils.training.train import fine_tune
+from utils.runs.process import ProcessId
+from utils.training.run import fine_tune
 
 SHARES = ("retrieval", "near_miss", "silent", "run_on", "early_stop", "loop")
 
@@ -153,3 +161,27 @@ def test_perfect_speech_has_perfect_scores_and_spoiled_speech_has_not(tmp_path: 
 
 def _at_24k(wav: torch.Tensor) -> torch.Tensor:
     return resample(wav, RATE, OUTPUT_RATE)
+
+
+def test_an_idle_gpu_evaluates_and_a_training_keeps_it(trained: Project, tmp_path: Path, monkeypatch) -> None:
+    """Without a GPU: the driver is a stub, and loading ends with the device that was chosen."""
+
+    def load(source: Source, precision: str, device: str) -> None:
+        raise UserError(what=f"{device} {Claim('cuda:0', tmp_path).process() is not None}")
+
+    Answers().install(monkeypatch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(device_module, "settle_device", lambda requested: ("cpu" if requested == "cpu" else "cuda", ""))
+    monkeypatch.setattr(Source, "load", load)
+    config = EvaluateConfig(project=trained.name, output=trained.output, checkpoint="base")
+    with pytest.raises(UserError, match="cuda True"):
+        evaluate(config)
+    with pytest.raises(UserError, match="cpu False"):
+        evaluate(replace(config, device="cpu"))
+    assert Claim("cuda:0", tmp_path).process() is None, "it is free again"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as training:
+        Claim("cuda:0", tmp_path).give_process(tmp_path, "train", ProcessId.of(training.pid))
+        with pytest.raises(UserError, match="cpu True"):
+            evaluate(config)
+        training.kill()

@@ -15,13 +15,13 @@ from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
 from utils.inference import export as export_module
-from utils.inference.decode import decode
+from utils.inference.decode_text import decode
 from utils.inference.engine import Synthesizer
 from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads_in
 from utils.inference.sampling import Sampling
 from utils.model.weights import read_weights
 from utils.project.paths import Project
-from utils.training.train import fine_tune
+from utils.training.run import fine_tune
 
 
 @pytest.fixture(scope="module")

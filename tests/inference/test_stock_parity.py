@@ -5,7 +5,7 @@ import torch
 
 from tests.inference.stock import load_stock, stock_greedy
 from utils.bases.base import Base
-from utils.inference.decode import decode
+from utils.inference.decode_text import decode
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.voices import load_reference

@@ -19,7 +19,7 @@ from utils.bases.extend import add_language
 from utils.bases.grow import EMBEDDING, HEAD, HEAD_BIAS
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
-from utils.inference.decode import decode
+from utils.inference.decode_text import decode
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.inference.sampling import Sampling
@@ -28,9 +28,10 @@ from utils.project.paths import Project
 from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
 from utils.training.optimizer.precision import make_accelerator
-from utils.training.plan import settle
+from utils.training.run import fine_tune
+from utils.training.settings import settle
+from utils.training.setup import make_trainer
 from utils.training.switches.optimizer import TrainingOptimizer
-from utils.training.train import fine_tune, make_trainer
 from utils.training.trainer import TEXT_WEIGHT
 
 GEORGIAN = str.maketrans("abcdefghijklmnopqrstuvwxyz", "აბცდეფგჰიჯკლმნოპქრსტუვწხყზ")

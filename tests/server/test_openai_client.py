@@ -5,6 +5,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import numpy as np
 import openai
 import pytest
@@ -139,8 +140,8 @@ def test_faults_are_the_clients_own_exceptions(client: OpenAI) -> None:
         say(client, model="gpt-none")
     assert missing.value.code == "model_not_found" and missing.value.param == "model"
     with pytest.raises(openai.BadRequestError) as unknown:
-        say(client, voice="alloy")
-    assert unknown.value.code == "voice_not_found" and "default" in str(unknown.value)
+        say(client, voice="marin")
+    assert unknown.value.code == "voice_not_found" and "default, adam" in str(unknown.value)
     with pytest.raises(openai.BadRequestError, match="empty"):
         say(client, " ")
 
@@ -149,21 +150,56 @@ def test_a_voice_is_uploaded_used_and_deleted(client: OpenAI, server: Server, sp
     recording = Path("assets/starter/reference.wav").read_bytes()
     voice = client.audio.voices.create(audio_sample=("anna.wav", recording), name="anna", consent="mine")
     assert voice.id == "anna"
-    assert "anna" in server.get("/v1/audio/voices").json()["voices"]
+    assert "anna" in names(server)
+    with pytest.raises(openai.BadRequestError, match="anna"):
+        say(client, voice="hana")
     heard = samples(say(client, voice="anna", response_format="pcm"))
     assert len(heard) > 12_000
     assert np.array_equal(heard, samples(say(client, voice={"id": "anna"}, response_format="pcm")))
     assert client.audio.voices.delete("anna").deleted
-    assert "anna" not in server.get("/v1/audio/voices").json()["voices"]
+    assert "anna" not in names(server)
     with pytest.raises(openai.BadRequestError, match="no voice 'anna'"):
         say(client, voice="anna")
 
 
 def test_voices_of_the_model_speak_differently(client: OpenAI, server: Server) -> None:
-    names = server.get("/v1/audio/voices?model=starter").json()["voices"]
-    assert names[0] == "default" and len(names) > 2
-    first, second = (say(client, voice=name, response_format="pcm") for name in names[1:3])
+    found = names(server, "?model=starter")
+    assert found[0] == "default" and len(found) > 2
+    first, second = (say(client, voice=name, response_format="pcm") for name in found[1:3])
     assert first != second
+
+
+def names(server: Server, query: str = "") -> list[str]:
+    """Voices as open-webui reads them: objects with id and name."""
+    return [voice["name"] for voice in server.get(f"/v1/audio/voices{query}").json()["voices"]]
+
+
+def test_models_and_voices_are_listed_as_other_clients_read_them(server: Server) -> None:
+    models = server.get("/v1/audio/models").json()["models"]
+    assert {model["id"]: model["name"] for model in models}["starter"] == "starter"
+    assert [model["id"] for model in server.get("/v1/models").json()["data"]] == [model["id"] for model in models]
+    paths = server.get("/openapi.json").json()["paths"]
+    schema = paths["/v1/audio/speech"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["required"] == ["input"] and schema["properties"]["speed"] == {"type": "number"}
+    assert "/tts_stream" in paths and "swagger" in server.get("/docs").text
+
+
+@pytest.mark.parametrize("model", ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"])
+def test_openai_names_of_models_mean_the_default_model(client: OpenAI, model: str) -> None:
+    assert say(client, model=model, response_format="pcm") == say(client, response_format="pcm")
+    assert client.models.retrieve(model).id == model
+
+
+def test_openai_names_of_voices_mean_those_of_the_model_in_order(client: OpenAI, server: Server) -> None:
+    found = names(server)
+    for name, own in zip(("alloy", "echo", "shimmer"), (found[0], found[1], found[5]), strict=True):
+        assert say(client, voice=name, response_format="pcm") == say(client, voice=own, response_format="pcm")
+
+
+def test_request_without_model_and_voice_is_spoken(server: Server) -> None:
+    body = {"input": TEXT, "seed": 1, "response_format": "pcm"}
+    whole = server.post().content
+    assert httpx.post(f"{server.url}/v1/audio/speech", json=body, timeout=120).content == whole
 
 
 def test_voices_are_mixed_by_weight(client: OpenAI) -> None:

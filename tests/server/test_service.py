@@ -219,10 +219,10 @@ def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path):
 
 
 def test_the_model_used_last_stays_when_memory_is_short(make):
-    service = make(max_model_bytes=80_000_000)
+    service = make(max_model_bytes=160_000_000)
     assert len(heard(ask(service)))
     (size,) = service.loaded().values()
-    assert 20_000_000 < size < 80_000_000
+    assert 80_000_000 < size < 160_000_000
     assert len(heard(ask(service, "No.", model="tiny", speed=4.0)))
     assert len(heard(ask(service)))
     assert "starter" in service.loaded()

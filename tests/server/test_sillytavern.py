@@ -50,8 +50,44 @@ def test_faults_are_told(server: Server) -> None:
     for fields in ({"text": ""}, {"text": TEXT, "language": "zh-cn"}, {"text": TEXT, "speaker_wav": "nobody"}):
         answer = httpx.post(f"{server.url}/tts_to_audio/", json=fields, timeout=60)
         assert answer.status_code == 400 and answer.json()["error"]["message"]
-    bad = httpx.post(f"{server.url}/set_tts_settings", json=SETTINGS | {"top_k": "many"})
-    assert bad.status_code == 400 and bad.json()["error"]["param"] == "top_k"
+    for odd in ({"top_k": "many"}, {"speed": 0}, {"temperature": "nan"}, {"repetition_penalty": 0}, {"top_p": 2}):
+        bad = httpx.post(f"{server.url}/set_tts_settings", json=SETTINGS | odd)
+        assert bad.status_code == 400 and bad.json()["error"]["param"] == next(iter(odd))
+
+
+def test_voices_and_languages_are_named_as_clients_of_the_xtts_server_do(server: Server) -> None:
+    recording = Path("assets/starter/reference.wav").read_bytes()
+    files = {"audio_sample": ("anna.wav", recording)}
+    assert httpx.post(f"{server.url}/v1/audio/voices", files=files, data={"name": "anna"}).is_success
+    for voice in ("anna", "anna.wav", "speakers/anna.wav", "C:\\speakers\\anna.wav"):
+        for language in ("en", "EN", "en-us", "English", "auto", ""):
+            body = {"text": "No.", "speaker_wav": voice, "language": language}
+            assert httpx.post(f"{server.url}/tts_to_audio/", json=body, timeout=60).status_code == 200, body
+    for fields in ({"speaker_wav": "/etc/hostname"}, {"language": "fr"}, {"speaker_wav": "nobody"}):
+        said = httpx.post(f"{server.url}/tts_to_audio/", json={"text": "No.", **fields}, timeout=60)
+        message = said.json()["error"]["message"]
+        assert said.status_code == 400 and str(server.output) not in message and "/etc" not in message
+        assert "anna" in message or "use one of: en." in message
+    assert httpx.delete(f"{server.url}/v1/audio/voices/anna").is_success
+
+
+PAGES = {
+    "http://127.0.0.1:8000/": 200,
+    "http://localhost:8000/": 200,
+    "https://evil.example/": 403,
+    "": 403,
+    "http://127.0.0.1.evil.example/": 403,
+}
+
+
+@pytest.mark.parametrize(("page", "status"), PAGES.items())
+def test_audio_element_of_a_page_on_this_computer_may_play(server: Server, page: str, status: int) -> None:
+    """It sends no Origin; `localhost` and 127.0.0.1 are two sites to a browser."""
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Referer": page}
+    params = {"text": "No.", "speaker_wav": "default", "language": "en"}
+    assert httpx.get(f"{server.url}/tts_stream/", params=params, headers=headers, timeout=60).status_code == status
+    body = {"text": "No.", "speaker_wav": "default", "language": "en"}
+    assert httpx.post(f"{server.url}/tts_to_audio/", json=body, headers=headers).status_code == 403
 
 
 def test_settings_are_kept_in_a_file_that_all_replicas_read(tmp_path: Path) -> None:

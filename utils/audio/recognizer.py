@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utils.errors import UserError
+from utils.hardware.libraries import load_library, missing_library
 
 log = logging.getLogger(__name__)
 
@@ -117,23 +118,39 @@ class Transcriber:
 
     @cached_property
     def _model(self) -> Any:
-        from faster_whisper import WhisperModel
+        import ctranslate2
 
-        settings = self.settings
+        settings, weights = self.settings, str(find_weights(self.settings.model))
+        on_gpu = settings.device == "cuda" or (settings.device == "auto" and ctranslate2.get_cuda_device_count() > 0)
         try:
-            # Its own threads would be as many as the machine has processors, beside torch's.
-            return WhisperModel(
-                str(find_weights(settings.model)),
-                device=settings.device,
-                compute_type=settings.compute_type,
-                cpu_threads=int(os.environ.get("OMP_NUM_THREADS", "0")),
-            )
+            return _loaded(weights, "cuda" if on_gpu else "cpu", settings.compute_type)
         except (RuntimeError, ValueError, OSError) as error:
+            missing = missing_library(error)
+            if on_gpu and settings.device == "auto":
+                log.warning("recognizing speech on the CPU, because the GPU cannot: %s", missing or error)
+                return _loaded(weights, "cpu", "int8")
             raise UserError(
-                what=f"the Whisper model cannot be loaded: {error}",
+                what=f"the Whisper model cannot be loaded: {missing.what if missing else error}",
                 where=f"{settings.model}, device {settings.device}, compute type {settings.compute_type}",
-                fix="choose another device or compute type (int8 and float32 work everywhere), or another model",
+                fix=missing.fix
+                if missing
+                else "choose another device or compute type (int8 and float32 work everywhere), or another model",
             ) from error
+
+
+def _loaded(weights: str, device: str, compute_type: str) -> Any:
+    """A model that has recognized a second of silence, if it is on a GPU: some libraries are only loaded then."""
+    from faster_whisper import WhisperModel
+
+    if device == "cuda":
+        load_library("libcublas.so.12")
+    # Its own threads would be as many as the machine has processors, beside torch's.
+    threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
+    model = WhisperModel(weights, device=device, compute_type=compute_type, cpu_threads=threads)
+    if device == "cuda":
+        segments, _ = model.transcribe(np.zeros(16_000, np.float32), language="en", beam_size=1)
+        list(segments)
+    return model
 
 
 def find_weights(model: str, *, download: bool = True) -> Path:

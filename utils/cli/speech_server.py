@@ -18,16 +18,12 @@ import uvicorn
 from utils.cli.common import error_exits, parse
 from utils.errors import UserError
 from utils.server.build import build_server
+from utils.server.connections import http_settings
 from utils.server.guard import Access
 from utils.server.hosts import is_loopback
 from utils.server.keys import find_keys
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-
-CONNECTIONS_A_REQUEST = 4
-"""Open connections per request that may be under way; more are answered with 503."""
-END_S = 5
-"""Answers that are being sent may take so long to end when the server is stopped."""
 
 log = logging.getLogger(
     "utils.cli.speech_server"
@@ -62,15 +58,7 @@ def serve(config: ServerConfig) -> None:
         )
         # Service managers end it so; it then leaves as app.py does.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        settings = uvicorn.Config(
-            server.application,
-            log_config=None,
-            log_level="critical",  # the guard logs what failed
-            access_log=False,
-            server_header=False,
-            limit_concurrency=CONNECTIONS_A_REQUEST * config.max_requests,
-            timeout_graceful_shutdown=END_S,
-        )
+        settings = http_settings(server.application, max_requests=config.max_requests)
         try:
             _Server(settings, server.service).run(sockets=[listening])
         finally:

@@ -34,11 +34,11 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.audio.write import write_wav
+    from utils.inference.device import speech_device
     from utils.inference.engine import Synthesizer
     from utils.inference.sampling import Sampling
     from utils.inference.voice_spec import find_voice
     from utils.inference.word_check import WordCheck
-    from utils.jobs.device import wanted_device
 
     if not config.out.absolute().parent.is_dir():
         raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")
@@ -48,7 +48,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     language = config.language or base.about.get("language")
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
-    device = wanted_device(config.device).split(":")[0]
+    device = speech_device(config.device, config.output)
     check = WordCheck(config.transcriber, device=device) if config.transcriber else None
     synthesizer = Synthesizer(base, device=device, precision=config.precision, word_check=check)
     if config.reference:

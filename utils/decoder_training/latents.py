@@ -24,7 +24,7 @@ def known_latents(
         tokens: texts, [N] each.
         codes: the true codes (teacher forcing), [M] each.
     """
-    batch = pack(list(tokens), list(codes), gpt.shape)
+    batch = pack(list(tokens), list(codes), gpt.shape).to(conditioning.device)
     embedded = gpt.embed(batch, conditioning.expand(len(codes), -1, -1))
     hidden = gpt.final_norm(gpt.transform(embedded, batch)).flatten(0, 1)
     # Places stand clip after clip, codes and stops; the first stop is the last state that decoding sees.

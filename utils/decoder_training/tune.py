@@ -153,7 +153,7 @@ def tune_decoder(
 
     Args:
         base: whose decoder.
-        gpt: the fine-tuned one, in evaluation mode.
+        gpt: the fine-tuned one, in evaluation mode; moved to the CPU once the clips' latents are known.
         voice: what all clips are said with.
         clips: what to learn from; of many, MAX_CLIPS evenly chosen ones. Unreadable clips are skipped.
         eval_clips: what shows whether it helped.
@@ -175,6 +175,8 @@ def tune_decoder(
     try:
         learns = _training_examples(base, gpt, voice, clips, folder / "train", language, progress)
         asked = _training_examples(base, gpt, voice, eval_clips, folder / "eval", language, progress)
+        # The GPT has said all it knows: on a GPU its memory is the decoder's from here on.
+        gpt.cpu()
         own, before = _weights(decoder, method), clip_fidelity(decoder, asked)
 
         def report(step: int, losses: dict[str, float]) -> None:
@@ -233,7 +235,7 @@ def _settings(method: Method, steps: int, device: torch.device) -> DecoderTraini
         log_every=log_every,
         # Until then the discriminators learn alone: what they say at random would spoil a decoder that can speak.
         adversarial_from=steps // 4,
-        bf16=device.type == "cuda" and torch.cuda.is_bf16_supported(),
+        bf16=device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False),
     )
 
 

@@ -156,10 +156,11 @@ class Examiner:
         if self._synthesizer is None:
             state = load_checkpoint(checkpoint)
             self._synthesizer = Synthesizer(run_base(self._run), gpt_state=state, device=device, precision="auto")
-            embed = embedder(self._synthesizer)
-            self._embed = lambda wav: embed(wav.to(device)).cpu()
+            self._embed = embedder(self._synthesizer)
         elif checkpoint != self._loaded:
-            self._synthesizer.renew(load_checkpoint(checkpoint))
+            synthesizer, self._synthesizer = self._synthesizer, None
+            synthesizer.renew(load_checkpoint(checkpoint))
+            self._synthesizer = synthesizer
         self._loaded = checkpoint
         assert self._embed is not None
         return self._synthesizer, self._embed

@@ -24,6 +24,7 @@ from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, 
 from utils.evaluation.scores import ModelScores, as_values, error_rates
 from utils.evaluation.second_encoder import second_encoder
 from utils.evaluation.settings import RESULT_FILE, EvaluateConfig
+from utils.inference.device import held_device
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
@@ -59,9 +60,9 @@ class Source:
     checkpoint: Path | None = None
     """A run's checkpoint whose weights it has instead of the base's."""
 
-    def load(self, precision: SpeechPrecision = "fp32") -> Synthesizer:
+    def load(self, precision: SpeechPrecision = "fp32", device: str = "cpu") -> Synthesizer:
         state = load_checkpoint(self.checkpoint) if self.checkpoint else None
-        return Synthesizer(self.base, gpt_state=state, precision=precision)
+        return Synthesizer(self.base, gpt_state=state, precision=precision, device=device)
 
 
 @disk_errors()
@@ -90,17 +91,19 @@ def evaluate(config: EvaluateConfig, *, progress: ProgressFn | None = None) -> E
     assert project is not None or config.out is not None, "checked by EvaluateConfig.problems"
     folder = config.out or open_project(config.project or "", config.output).folder / "evaluation" / new_run_id()
     folder.mkdir(parents=True, exist_ok=True)
-    models = _measured(
-        sources,
-        sentences,
-        recording,
-        language=language,
-        config=config,
-        folder=folder,
-        recognizer=None if isinstance(recognizer, str) else recognizer,
-        second_embed=None if isinstance(second, str) else second,
-        progress=progress,
-    )
+    with held_device("evaluate", config.device, output=config.output, folder=folder) as device:
+        models = _measured(
+            sources,
+            sentences,
+            recording,
+            device=device,
+            language=language,
+            config=config,
+            folder=folder,
+            recognizer=None if isinstance(recognizer, str) else recognizer,
+            second_embed=None if isinstance(second, str) else second,
+            progress=progress,
+        )
     facts = _facts(config, language, sentences, recording)
     floor = None
     if not isinstance(recognizer, str):
@@ -165,8 +168,10 @@ def embedder(synthesizer: Synthesizer) -> Embed:
 
     @torch.inference_mode()
     def embed(wav: Tensor) -> Tensor:
-        vector: Tensor = synthesizer.decoder.speaker_encoder(wav, l2_norm=True)[0]  # type: ignore[operator]
-        return vector
+        found: Tensor = synthesizer.decoder.speaker_encoder(  # type: ignore[operator]
+            wav.to(synthesizer.device), l2_norm=True
+        )
+        return found[0].cpu()
 
     return embed
 
@@ -176,6 +181,7 @@ def _measured(
     sentences: list[Sentence],
     recording: Path,
     *,
+    device: str,
     language: str,
     config: EvaluateConfig,
     folder: Path,
@@ -187,7 +193,7 @@ def _measured(
     embed: Embed | None = None
     found = []
     for source in sources:
-        synthesizer = source.load(config.precision)
+        synthesizer = source.load(config.precision, device)
         embed = embed or embedder(synthesizer)
 
         def report(done: int, total: int, name: str = source.name) -> None:

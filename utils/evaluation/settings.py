@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from utils.config import Config, SpeechPrecision
+from utils.config import Config, Device, SpeechPrecision
 
 CHECKPOINTS = ("base", "best", "last", "ready")
 RESULT_FILE = "evaluation.json"
@@ -43,6 +43,8 @@ class EvaluateConfig(Config):
     """Fixes the sampling."""
     precision: SpeechPrecision = "fp32"
     """Data type of the weights: fp32, fp16, bf16, int8, or auto as applications take it."""
+    device: Device = "auto"
+    """Device: auto, cpu or cuda; auto is the CPU while another job has the GPU."""
     guard: bool = False
     """Speak with guards, as applications do; off measures the model itself."""
     out: Path | None = None

@@ -116,15 +116,30 @@ class Batch:
         vocoder: of the same model.
         slots: sentences decoded side by side at most.
         precision: of the GPT's products.
+        release: see `Decoder`.
     """
 
-    def __init__(self, gpt: XttsGpt, vocoder: Vocoder, *, slots: int = 8, precision: SpeechPrecision = "fp32") -> None:
-        self.decoder = Decoder(gpt, slots=slots, precision=precision)
+    def __init__(
+        self,
+        gpt: XttsGpt,
+        vocoder: Vocoder,
+        *,
+        slots: int = 8,
+        precision: SpeechPrecision = "fp32",
+        release: bool = False,
+    ) -> None:
+        self.decoder = Decoder(gpt, slots=slots, precision=precision, release=release)
         self._vocoder = vocoder
         self._waiting: deque[Utterance] = deque()
         self._active: dict[Sentence, Utterance] = {}
         self.steps: dict[int, int] = {}
         """Steps by the number of sentences that were decoded side by side: the proof of batching."""
+
+    def reset(self, slots: int) -> None:
+        """Drop all utterances, and decode up to `slots` of them side by side from now on; see `Decoder.reset`."""
+        self._waiting.clear()
+        self._active.clear()
+        self.decoder.reset(slots)
 
     def add(self, utterance: Utterance) -> None:
         """Queue it."""

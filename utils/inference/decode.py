@@ -11,11 +11,12 @@ head, T cached positions, D model width, V code vocabulary.
 """
 
 import hashlib
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -24,15 +25,19 @@ from torch import Tensor
 from utils.config import SpeechPrecision
 from utils.inference.products import PreparedBlock
 from utils.inference.sampling import Sampling, draw
+from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import NUM_LATENTS
+from utils.performance_utils.memory import is_out_of_memory
 
 FILLER = 1
 """Stock fills the prompt with this id, so its repetition penalty counts code 1 as spoken; we do as it does."""
 LENGTH_STEP = 128
-"""Positions by which a cache on a CPU grows, and by which graphs of a GPU differ."""
+"""Positions by which a cache on a CPU grows."""
 MAX_VOICES = 16
 """Voices whose keys and values are kept: 32 positions, 8 MB each at full size in float32."""
+
+log = logging.getLogger(__name__)
 
 AttendLayer = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """Stores the new keys and values [N, H, n, C] of a layer, and gives what the queries attend to, [N, H, n, C]."""
@@ -40,17 +45,6 @@ AttendLayer = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 class CancelledError(Exception):
     """The caller no longer wants the speech."""
-
-
-class Decoded(NamedTuple):
-    """What the GPT said."""
-
-    codes: Tensor
-    """[M] int64, the stop code included when it came."""
-    latents: Tensor
-    """Hidden states that said them, [1, M, D]: what the vocoder turns into a waveform."""
-    stopped: bool
-    """Whether the stop code came before the length limit."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -82,27 +76,51 @@ class Decoder:
         gpt: in evaluation mode, on its device. Later changes of its weights are not seen.
         slots: sentences decoded side by side at most.
         precision: of the blocks' matrix products; on a GPU also of the cache.
+        release: free the GPT's own weights of the products, which then speaks through this decoder only.
 
     Source: coqui-tts, GPT.generate; its order of repetition penalty, temperature, top-k and top-p is Hugging Face's.
     Stock runs the whole text again for the latents; the hidden states seen while decoding are the same.
     """
 
-    def __init__(self, gpt: XttsGpt, *, slots: int = 1, precision: SpeechPrecision = "fp32") -> None:
-        weight = gpt.final_norm.weight
-        self.gpt, self.precision, self.slots, self.device = gpt, precision, slots, weight.device
+    def __init__(
+        self, gpt: XttsGpt, *, slots: int = 1, precision: SpeechPrecision = "fp32", release: bool = False
+    ) -> None:
+        self.gpt, self.precision, self.device = gpt, precision, gpt.final_norm.weight.device
+        self._is_gpu = is_gpu(self.device)
+        self._layers = [
+            PreparedBlock(block, precision, release=release) for block in gpt.gpt.h if isinstance(block, Block)
+        ]
+        assert len(self._layers) == len(gpt.gpt.h), "a wrapped block cannot be prepared"
+        self._max_codes = gpt.shape.max_audio_tokens - 3
+        # One more position and code: a GPU has begun the next step when the host learns that a sentence ended.
+        self._longest = NUM_LATENTS + gpt.shape.max_text_tokens + 3 + self._max_codes + 1
+        self.reset(slots)
+
+    def reset(self, slots: int) -> None:
+        """Drop all sentences and decode up to `slots` side by side from now on; the prepared weights stay.
+
+        What the old slots had is freed before the new ones are allocated.
+
+        Raises:
+            RuntimeError: memory does not suffice even so; another reset, to fewer slots, may succeed.
+        """
+        self.slots = slots
         self.sentences: list[Sentence] = []
         """Those that are being decoded, slot by slot."""
-        self._is_gpu = self.device.type == "cuda"
-        self._layers = [PreparedBlock(block, precision) for block in gpt.gpt.h if isinstance(block, Block)]
-        assert len(self._layers) == len(gpt.gpt.h), "a wrapped block cannot be prepared"
+        self._underway: deque[tuple[list[Sentence], Tensor, torch.cuda.Event | None]] = deque()
+        """Steps whose codes the host does not know yet."""
+        self.graphs: dict[tuple[int, int], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        """Captured steps by slots and positions, with the tensor of their result."""
         self._voices: OrderedDict[bytes, Tensor] = OrderedDict()
-        shape = gpt.shape
-        self._max_codes = shape.max_audio_tokens - 3
-        # One more position and code: a GPU has begun the next step when the host learns that a sentence ended.
-        self._longest = NUM_LATENTS + shape.max_text_tokens + 3 + self._max_codes + 1
+        self._rows: tuple[Tensor, ...] = ()
+        self._cache = self._positions = self._counts = self._last = self._spoken = torch.empty(0)
+        self._sampling = self._random = self._hidden = torch.empty(0)
+        if self._is_gpu:
+            torch.cuda.empty_cache()
+        shape = self.gpt.shape
         new = partial(torch.zeros, device=self.device)
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision) if self._is_gpu else None
-        self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP, dtype or weight.dtype)
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision) if self._is_gpu else None
+        self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP, dtype or torch.float32)
         """[layers, 2, B, H, T, C]."""
         self._cached = [0] * slots
         """Positions in each slot's cache, as the host counts them."""
@@ -118,16 +136,26 @@ class Decoder:
         self._hidden = new(slots, self._max_codes + 1, shape.width)
         self._rows = (self._positions, self._counts, self._last, self._spoken, self._sampling, self._random)
         """What a slot has beside its cache and its hidden states."""
-        self._underway: deque[tuple[list[Sentence], Tensor, torch.cuda.Event | None]] = deque()
-        """Steps whose codes the host does not know yet."""
-        self.graphs: dict[tuple[int, int, bool], tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        """Captured steps by slots, positions and whether all sentences are greedy, with the tensor of their result."""
+        if self._is_gpu:
+            self._capture_all()
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the prepared weights and of the slots; weights that are the GPT's own are not counted."""
+        voices = self._voices.values()
+        return sum(
+            (
+                *(layer.num_bytes for layer in self._layers),
+                *(tensor.nbytes for tensor in (*self._rows, self._hidden, self._cache, *voices)),
+            )
+        )
 
     @property
     def has_room(self) -> bool:
         """Whether another sentence can join."""
         return len(self.sentences) < self.slots
 
+    @without_cudnn_attention()
     @torch.inference_mode()
     def join(self, sentence: Sentence) -> None:
         """Read a sentence's prompt into a free slot; the next step decodes its first code."""
@@ -149,6 +177,7 @@ class Decoder:
         self._random[slot, : sentence.limit] = torch.rand(sentence.limit, generator=sentence.generator).to(self.device)
         self.sentences.append(sentence)
 
+    @without_cudnn_attention()
     @torch.inference_mode()
     def step(self) -> list[Sentence]:
         """Decode one more code of each sentence.
@@ -160,7 +189,7 @@ class Decoder:
         num = len(self.sentences)
         is_greedy = all(sentence.sampling.temperature == 0 for sentence in self.sentences)
         if self._is_gpu:
-            result = self._replay(num, is_greedy)
+            result = self._replay(num)
             drawn = torch.empty(result.shape, dtype=result.dtype, pin_memory=True).copy_(result, non_blocking=True)
             event = torch.cuda.Event()
             event.record()
@@ -261,35 +290,50 @@ class Decoder:
 
         return attend
 
-    def _replay(self, num: int, is_greedy: bool) -> Tensor:
-        """A step by the CUDA graph of its size, captured when it is first wanted."""
-        size = min(1 << (num - 1).bit_length(), self.slots)
+    def _masked_step(self, num: int, length: int) -> Tensor:
+        """A step that reads no value of the host; see `_attend_masked`."""
+        return self._advance(num, self._attend_masked(num, length), False)
+
+    def _replay(self, num: int) -> Tensor:
+        """A step by the smallest CUDA graph that holds it; by single kernels where capturing failed."""
         longest = max(self._cached[:num]) + 1
-        length = min(-(-longest // LENGTH_STEP) * LENGTH_STEP, self._longest)
-        key = (size, length, is_greedy)
-        if key not in self.graphs:
-            self.graphs[key] = self._capture(*key)
-        graph, result = self.graphs[key]
+        fitting = [key for key in self.graphs if key[0] >= num and key[1] >= longest]
+        if not fitting:
+            return self._masked_step(num, self._longest)
+        graph, result = self.graphs[min(fitting)]
         graph.replay()
         return result[:num]
 
-    def _capture(self, size: int, length: int, is_greedy: bool) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """The graph of a step; what its rehearsal changed is put back, but for places that the next step overwrites."""
-        before = [rows.clone() for rows in self._rows]
-        side = torch.cuda.Stream()
+    @without_cudnn_attention()
+    @torch.inference_mode()
+    def _capture_all(self) -> None:
+        """Capture the step for a few numbers of slots and positions, before anyone waits for speech.
+
+        If a capture fails, for example because a kernel waits for the device, steps run without graphs.
+        """
+        sizes = sorted({1, -(-self.slots // 2), self.slots})
+        lengths = [-(-self._longest // part) for part in (4, 2, 1)]
+        side, pool = torch.cuda.Stream(), None
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            # Kernels are chosen and workspaces allocated by the first calls, which a capture must not see.
-            for _ in range(2):
-                self._advance(size, self._attend_masked(size, length), is_greedy)
+        try:
+            for size, length in product(sizes, lengths):
+                with torch.cuda.stream(side):
+                    # Kernels are chosen and workspaces allocated by the first calls, which a capture must not see.
+                    for _ in range(2):
+                        self._masked_step(size, length)
+                graph = torch.cuda.CUDAGraph()
+                # Another thread, such as a training's, may call CUDA meanwhile.
+                with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
+                    result = self._masked_step(size, length)
+                self.graphs[size, length], pool = (graph, result), graph.pool()
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            log.warning("speaking without CUDA graphs: capturing failed: %s", error)
+            self.graphs.clear()
         torch.cuda.current_stream().wait_stream(side)
-        for rows, kept in zip(self._rows, before, strict=True):
-            rows.copy_(kept)
-        graph = torch.cuda.CUDAGraph()
-        pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
-        with torch.cuda.graph(graph, pool=pool):
-            result = self._advance(size, self._attend_masked(size, length), is_greedy)
-        return graph, result
+        for rows in self._rows:
+            rows.zero_()
 
     def _new_cache(self, length: int, dtype: torch.dtype) -> Tensor:
         shape = self.gpt.shape
@@ -345,36 +389,6 @@ class Decoder:
         self._cached[slot] = end
 
 
-def decode(
-    gpt: XttsGpt,
-    latents: Tensor,
-    tokens: list[int],
-    sampling: Sampling,
-    *,
-    generator: torch.Generator | None = None,
-    max_codes: int | None = None,
-    is_cancelled: Callable[[], bool] = bool,
-) -> Decoded:
-    """Speak one text as codes in float32; `Decoder` is for several, and for weights that are prepared once.
-
-    Args:
-        gpt: in evaluation mode.
-        latents: the voice, [1, P, D].
-        tokens: text token ids, at most the model's `max_text_tokens`.
-        sampling: how codes are drawn.
-        generator: source of randomness on the CPU.
-        max_codes: give up after this many codes; the model's own limit when not given.
-        is_cancelled: asked before each code; never, when not given.
-
-    Raises:
-        CancelledError: it was.
-    """
-    decoder = Decoder(gpt)
-    limit = max_codes or gpt.shape.max_audio_tokens
-    sentence = Sentence(latents=latents, tokens=tokens, sampling=sampling, limit=limit, generator=generator)
-    decoder.join(sentence)
-    while decoder.sentences:
-        if is_cancelled():
-            raise CancelledError
-        decoder.step()
-    return Decoded(torch.tensor(sentence.codes), decoder.hidden(sentence)[None], sentence.stopped)
+def is_gpu(device: torch.device) -> bool:
+    """Whether steps are captured and read one step late."""
+    return device.type == "cuda"

@@ -77,24 +77,41 @@ class Synthesizer:
         self.device = torch.device(device)
         self.precision = resolve_precision(precision, self.device)
         self.tokenizer = base.tokenizer()
-        options = ForwardOptions(sdpa=True)
-        if gpt_state is None:
-            gpt = load_gpt(base, options)
-        else:
-            gpt = build_gpt(base.gpt_shape(), gpt_state, where=str(base.folder), options=options)
-        self.gpt = gpt.eval().requires_grad_(False).to(self.device)
         self.decoder = load_decoder(base).to(self.device)
         self.vocoder = Vocoder(self.decoder, bf16=vocoder_in_bf16(self.precision, self.device))
         self.limits = ReferenceLimits.of(base.config)
-        self._voices, self._voice_key = voices, ""
-        self.batch = Batch(self.gpt, self.vocoder, slots=slots, precision=self.precision)
+        self._voices = voices
+        self._load(gpt_state, slots)
 
     def renew(self, gpt_state: State) -> None:
-        """Take other GPT weights of the same shape, such as those of a later checkpoint."""
-        self.gpt.load_state_dict(gpt_state)
+        """Take other GPT weights of the same shape, such as those of a later checkpoint.
+
+        The old ones are freed first: if this fails, the synthesizer cannot speak.
+        """
+        slots = self.batch.decoder.slots
+        del self.batch, self.gpt
+        self._load(gpt_state, slots)
+
+    def _load(self, gpt_state: State | None, slots: int) -> None:
+        options = ForwardOptions(sdpa=True)
+        if gpt_state is None:
+            gpt = load_gpt(self.base, options)
+        else:
+            gpt = build_gpt(self.base.gpt_shape(), gpt_state, where=str(self.base.folder), options=options)
+        self.gpt = gpt.eval().requires_grad_(False).to(self.device)
         self._voice_key = ""
-        decoder = self.batch.decoder
-        self.batch = Batch(self.gpt, self.vocoder, slots=decoder.slots, precision=decoder.precision)
+        self.batch = Batch(self.gpt, self.vocoder, slots=slots, precision=self.precision, release=True)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of its tensors: weights as they are, their prepared copies, caches and slots."""
+        modules = (self.gpt, self.decoder, *self.vocoder.modules)
+        storages = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+            for module in modules
+            for tensor in (*module.parameters(), *module.buffers())
+        }
+        return sum(storages.values()) + self.batch.decoder.num_bytes
 
     def voice(self, reference: Path) -> Voice:
         """The voice of a recording, on the model's device; make it once and speak with it many times.

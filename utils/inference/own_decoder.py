@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
+from utils.bases.loading import load_decoder
 from utils.callbacks import ProgressFn
 from utils.config import Device, ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.decoder_training.tune import HIFIGAN_STEPS, TunedDecoder, method_of, tune_decoder
 from utils.errors import UserError
-from utils.inference.engine import Synthesizer
 from utils.jobs.child import hold
+from utils.model.voices import ReferenceLimits, load_reference, make_voice
 from utils.model.weights import State
+from utils.model.xtts import build_gpt
 from utils.performance_utils.device import settle_device
 from utils.project.paths import Project
 from utils.training.run_folder import REFERENCE_FILE
@@ -110,12 +112,15 @@ def _fitted(
     if len(speakers := {clip.speaker for clip in clips}) > 1:
         # They would all be learned under the one voice that the reference recording has.
         raise UserError(what=f"the clips are of {len(speakers)} speakers", where=str(train_csv), fix=fix)
-    kind, _ = settle_device(device)
-    synthesizer = Synthesizer(base, gpt_state=gpt, device=kind)
+    # Without a synthesizer, whose caches and prepared weights would take most of a small GPU meanwhile.
+    kind = settle_device(device)[0]
+    model = build_gpt(base.gpt_shape(), gpt, where=str(run)).eval().requires_grad_(False).to(kind)
+    limits = ReferenceLimits.of(base.config)
+    reference = load_reference(run / REFERENCE_FILE, limits)
     return tune_decoder(
         base,
-        synthesizer.gpt,
-        synthesizer.voice(run / REFERENCE_FILE).to(synthesizer.device),
+        model,
+        make_voice(model, load_decoder(base).to(kind), base.mel_stats(), reference, limits),
         clips,
         eval_clips,
         language=settings.language or project.language(),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from utils.config import SpeechPrecision
 from utils.model.gpt import Block, Conv1D
@@ -23,6 +23,8 @@ INPUT_LEVELS = 63
 """Of an input's 8 bits, so many levels on either side of zero: AVX2 adds pairs of 8-bit products in 16 bits, which 127
 levels would overflow (FBGEMM, reduce_range)."""
 WEIGHT_LEVELS = 127
+COPY_BYTES: dict[SpeechPrecision, int] = {"fp32": 0, "bf16": 2, "fp16": 2, "int8": 1}
+"""Bytes of a prepared weight beside the original."""
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,8 @@ def product(weight: Tensor, bias: Tensor, precision: SpeechPrecision) -> Product
     if weight.is_cuda:
         # There is no 8-bit kernel for so few rows in PyTorch itself; `resolve_precision` never asks for one.
         dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
-        kept, added = weight.to(dtype).contiguous(), bias.to(dtype)
+        # In float32 the view itself: cuBLAS multiplies by transposed weights as fast.
+        kept, added = weight if dtype is weight.dtype else weight.to(dtype).contiguous(), bias.to(dtype)
         return lambda x: F.linear(x.to(dtype), kept, added)
     return _ON_CPU[precision](weight, bias)
 
@@ -101,13 +104,24 @@ _ON_CPU: dict[SpeechPrecision, Callable[[Tensor, Tensor], Product]] = {
 
 
 class PreparedBlock:
-    """A block of the GPT with its products prepared; the sum that runs through the blocks stays float32."""
+    """A block of the GPT with its products prepared; the sum that runs through the blocks stays float32.
 
-    def __init__(self, block: Block, precision: SpeechPrecision) -> None:
+    Args:
+        block: on its device.
+        precision: of the products.
+        release: free the original weights whose prepared form is another tensor.
+    """
+
+    def __init__(self, block: Block, precision: SpeechPrecision, *, release: bool = False) -> None:
         self.heads = block.attn.heads
         self.ln_1, self.ln_2 = block.ln_1, block.ln_2
+        layers = (block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj)
+        self.num_bytes = COPY_BYTES[precision] * sum(layer.weight.numel() for layer in layers)
         self.c_attn, self.c_proj = (_prepared(layer, precision) for layer in (block.attn.c_attn, block.attn.c_proj))
         self.c_fc, self.c_out = (_prepared(layer, precision) for layer in (block.mlp.c_fc, block.mlp.c_proj))
+        if release and self.num_bytes:
+            for layer in layers:
+                layer.weight = nn.Parameter(layer.weight.new_empty(0), requires_grad=False)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of [N, n, D], each [N, H, n, C]."""

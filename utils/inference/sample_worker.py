@@ -83,7 +83,10 @@ class SampleSpeaker:
         if self._synthesizer is None:
             self._synthesizer = Synthesizer(run_base(self._run), gpt_state=state)
         else:
-            self._synthesizer.renew(state)
+            # One whose renewal fails cannot speak: the next checkpoint loads all.
+            synthesizer, self._synthesizer = self._synthesizer, None
+            synthesizer.renew(state)
+            self._synthesizer = synthesizer
         return self._synthesizer
 
 

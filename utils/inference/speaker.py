@@ -1,6 +1,5 @@
 """Speak from Python: `Speaker("starter").speak("Hello.").save("hello.wav")`."""
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,20 +16,18 @@ from utils.bases.find import find_base
 from utils.config import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
+from utils.inference.device import speech_device
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
 from utils.inference.voice_cache import VoiceCache
 from utils.inference.voice_spec import VoiceSpec, find_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
-from utils.performance_utils.device import settle_device
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import ModelRef
 from utils.training.data.base import run_base
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +54,7 @@ class Speech:
 
 
 class Speaker:
-    """A model ready to speak.
+    """A model ready to speak, for any number of threads. Each has its own weights: share one, do not make two.
 
     Args:
         model: a base's name or folder (`starter`), the folder of an exported model, or with `project`: `ready`,
@@ -85,9 +82,7 @@ class Speaker:
         slots: int = 8,
         transcriber: str | None = None,
     ) -> None:
-        where, why = settle_device(device)
-        if why:
-            log.warning(why)
+        where = speech_device(device, Path(output))
         base, state = _model(str(model), project, Path(output))
         self._synthesizer = Synthesizer(
             base,

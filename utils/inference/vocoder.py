@@ -54,6 +54,7 @@ class Vocoder:
         else:
             self.dtype = torch.bfloat16 if bf16 else torch.float32
             self.generator = _Plain(generator, self.dtype)
+        self.modules = self.generator.modules
         self._scales = (
             stock.ar_mel_length_compression / stock.output_hop_length,
             stock.output_sample_rate / stock.input_sample_rate,
@@ -138,6 +139,9 @@ class WaveformStream:
 class Generator(Protocol):
     """What turns frames into samples: HiFi-GAN, stock's or with a harmonic source, or a vocoder of frames."""
 
+    modules: list[nn.Module]
+    """What it computes with, beside the decoder's own."""
+
     context: int
     """Frames on either side that a sample depends on."""
 
@@ -162,6 +166,7 @@ class _Plain:
         self._dtype = dtype
         self._generator = _with_channels_last(copy.deepcopy(generator)) if self._is_flat else generator
         self._generator.requires_grad_(False).to(dtype)
+        self.modules: list[nn.Module] = [self._generator]
 
     def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:
         return frames
@@ -198,7 +203,9 @@ class _Harmonic:
         self._generator = generator
         # In float64: the phase of the source sums up what the pitch is rounded by, and sums over another number of
         # frames round in another way. In float32 a stream's high harmonics drift from the whole sentence's.
-        self._outline = copy.deepcopy(generator).double().outline
+        precise = copy.deepcopy(generator).double()
+        self._outline = precise.outline
+        self.modules: list[nn.Module] = [precise]
         self.lookahead = generator.lookahead + 1
 
     def prepare(self, frames: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -223,6 +230,7 @@ class _Spectral:
 
     def __init__(self, generator: SpectralGenerator) -> None:
         self._generator = generator
+        self.modules: list[nn.Module] = [generator]
         self.context, self.lookahead = generator.vocoder.lookahead, generator.lookahead
 
     def prepare(self, frames: Tensor, speaker: Tensor) -> Tensor:

@@ -79,8 +79,8 @@ def start(
 def _device(kind: str, config: Config) -> str | None:
     """The device that the job must have for itself: the GPU always, the CPU only to train."""
     requested = getattr(config, "device", None)
-    if kind == "export" and not getattr(config, "tune_decoder", None):
-        return None  # nothing is computed there
+    if kind == "evaluate" or (kind == "export" and not getattr(config, "tune_decoder", None)):
+        return None  # they take a GPU themselves where it is free
     if requested is None and getattr(config, "transcriber", None) is not None:
         # Of a preparation only Whisper computes there, where it is asked for.
         requested = getattr(config, "transcriber_device", None)

@@ -4,12 +4,14 @@ Shapes: B rows, H heads, T positions, C channels a head.
 """
 
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.varlen import varlen_attn
 
 from utils.model.flash_attn import Kernel, flash_attention
@@ -46,6 +48,17 @@ def sdpa_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
         output: Tensor = MatrixAttention.apply(q, k, v, causal)
         return output
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def without_cudnn_attention() -> ContextDecorator:
+    """Context, or decorator, in which `F.scaled_dot_product_attention` does not take cuDNN's kernel.
+
+    On Hopper and newer, torch 2.11 prefers it, and cuDNN builds a plan for each new shape: the first word of each text
+    would wait for one. Not measured yet.
+    """
+    kernels = sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+    assert isinstance(kernels, ContextDecorator)
+    return kernels
 
 
 def is_matrix_case(q: Tensor) -> bool:

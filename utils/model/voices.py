@@ -16,6 +16,7 @@ from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.errors import UserError
+from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
 
@@ -77,6 +78,7 @@ def load_reference(path: Path, limits: ReferenceLimits) -> Tensor:
     return wav
 
 
+@without_cudnn_attention()
 @torch.inference_mode()
 def make_voice(gpt: XttsGpt, decoder: nn.Module, mel_stats: Tensor, wav: Tensor, limits: ReferenceLimits) -> Voice:
     """The voice of a recording.

@@ -52,7 +52,12 @@ def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
         max_model_bytes=None if config.max_model_gb is None else int(config.max_model_gb * GIB),
         language=config.language,
     )
-    desk = Desk(service, limits=RequestLimits(max_characters=config.max_characters), model=config.model)
+    desk = Desk(
+        service,
+        limits=RequestLimits(max_characters=config.max_characters),
+        model=config.model,
+        aliases=dict(one.split("=", 1) for one in config.alias),
+    )
     model = desk.default_model()
     access = Access(
         host=config.host,

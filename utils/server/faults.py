@@ -1,6 +1,8 @@
 """Errors in the form of OpenAI's API: {"error": {message, type, param, code}} and an HTTP status."""
 
 import logging
+import re
+from pathlib import Path
 
 from starlette.responses import JSONResponse
 
@@ -8,6 +10,8 @@ from utils.errors import UserError
 from utils.server.ticket import QueueFullError, StalledError, UnavailableError, UnknownModelError, UnknownVoiceError
 
 RETRY_LATER_S = 30
+PATH = re.compile(r"""(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'"]+){2,}""")
+"""What may be a path of this computer; also a route, such as /v1/models."""
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +42,16 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
-        headers = {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else None
+        headers = {"Retry-After": str(self.retry_after_s)} if self.retry_after_s else {}
+        if self.status in (408, 413):
+            # The rest of the body may still come: it is no next request.
+            headers["Connection"] = "close"
         return JSONResponse(self.content(), status_code=self.status, headers=headers)
+
+
+def _last_part(match: re.Match[str]) -> str:
+    path = Path(match[0])
+    return path.name if Path(*path.parts[:2]).exists() else match[0]
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -56,8 +68,9 @@ def as_api_error(error: Exception) -> ApiError:
                 retry_after_s=RETRY_LATER_S,
             )
         return ApiError(500, "The server failed to speak this; its log says why.", code="internal_error")
-    # Where it was found are paths of this computer, which are nobody's business.
-    message = ". ".join(part[:1].upper() + part[1:] for part in (error.what, error.fix) if part) + "."
+    # `where`, and folders that the words name, are this computer's: a client reads the last part of a path.
+    words = (PATH.sub(_last_part, part) for part in (error.what, error.fix) if part)
+    message = ". ".join(part[:1].upper() + part[1:] for part in words) + "."
     if isinstance(error, QueueFullError):
         return ApiError(429, message, code="queue_full", retry_after_s=error.retry_after_s)
     if isinstance(error, UnavailableError):

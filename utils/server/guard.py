@@ -3,20 +3,21 @@
 import asyncio
 import logging
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from utils.server.faults import ApiError, as_api_error
-from utils.server.hosts import Limited, hostname, is_own_origin, is_trusted
+from utils.server.hosts import Limited, hostname, is_loopback, is_own_origin, is_trusted
 from utils.server.keys import is_valid
 from utils.server.metrics import Metrics
 
 MAX_BODY_BYTES = 2**20
 """Of a request that is no upload."""
 UPLOAD_PATHS = ("/v1/audio/voices",)
-OPEN_PATHS = ("/health",)
+OPEN_PATHS = ("/health", "/docs", "/openapi.json")
 """Answered without a key: they tell nothing that a stranger could use."""
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 ALLOWED_HEADERS = "authorization, cache-control, content-type"
@@ -107,7 +108,7 @@ class Guard:
         access = self._access
         if not is_trusted(hostname(headers.get("host", "")), access.host, access.trusted_hosts):
             raise ApiError(421, "Unknown host name. Start the server with --trusted-host NAME.", code="unknown_host")
-        if origin not in access.origins and not is_own_origin(headers):
+        if origin not in access.origins and not is_own_origin(headers) and not self._plays(scope, headers):
             message = "This request comes from another site. Start the server with --allow-origin and its address."
             raise ApiError(403, message, code="foreign_origin")
         length = headers.get("content-length", "0")
@@ -119,6 +120,12 @@ class Guard:
             if scheme.lower() != "bearer" or not is_valid(key.strip(), list(access.keys)):
                 message = "Incorrect API key. Send one as the header `Authorization: Bearer KEY`."
                 raise ApiError(401, message, code="invalid_api_key")
+
+    def _plays(self, scope: Scope, headers: Headers) -> bool:
+        """Whether a page that may ask plays a sound: audio elements send no Origin, and no page can forge a Referer."""
+        page = urlsplit(headers.get("referer", ""))
+        is_known = f"{page.scheme}://{page.netloc}" in self._access.origins or is_loopback(page.hostname or "")
+        return "origin" not in headers and scope["method"] == "GET" and is_known
 
     def _add_headers(self, headers: MutableHeaders, origin: str) -> None:
         for name, value in SECURITY_HEADERS.items():

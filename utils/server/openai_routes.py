@@ -26,6 +26,27 @@ from utils.speech.voice_library import DEFAULT_VOICE, NamedVoice
 
 OWNER = "xtts-finetuning-studio"
 OWN_FIELDS = ("language", "seed", "temperature", "top_k", "top_p", "repetition_penalty", "split", "stream")
+FIELD_TYPES = {
+    **dict.fromkeys(("input", "model", "voice", "response_format", "stream_format", "language", "split"), "string"),
+    **dict.fromkeys(("speed", "temperature", "top_p", "repetition_penalty"), "number"),
+    **dict.fromkeys(("seed", "top_k"), "integer"),
+    "stream": "boolean",
+}
+SPEECH_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["input"],
+                    "properties": {name: {"type": kind} for name, kind in FIELD_TYPES.items()},
+                }
+            }
+        },
+    }
+}
+"""Of POST /v1/audio/speech, for openapi.json."""
 NUMBERS = ("speed", "temperature", "top_p", "repetition_penalty")
 UPLOAD_TIMEOUT_S = 300.0
 UPLOAD_FIELDS = ("audio_sample", "file")
@@ -41,30 +62,31 @@ def routes(desk: Desk) -> list[Route]:
         stream_format = values.get("stream_format") or "audio"
         if stream_format not in ("audio", "sse"):
             raise ApiError(400, f"stream_format is {stream_format!r}; use audio or sse.", param="stream_format")
-        model = values.get("model")
-        if not isinstance(model, str) or not model:
-            raise ApiError(400, "Give the model to speak with; GET /v1/models lists them.", param="model")
+        name = values.get("model")
+        if name is not None and not isinstance(name, str):
+            raise ApiError(400, "The model is not a name; GET /v1/models lists them.", param="model")
+        model = await run_in_threadpool(desk.model_id, name)
         sound = await desk.speak(request, speech_fields(values), model)
         return sound.events(form) if stream_format == "sse" else await sound.response(form)
 
     async def models(request: Request) -> Response:
         found = await run_in_threadpool(list_models, desk.service.output)
-        return JSONResponse({"object": "list", "data": [_model(name) for name, _ in found]})
+        data = [_model(name) for name, _ in found]
+        # Two spellings are used: OpenAI's lists have `data`, open-webui reads `models` and `voices`.
+        return JSONResponse({"object": "list", "data": data, "models": data})
 
     async def model(request: Request) -> Response:
         name = request.path_params["id"]
-        await run_in_threadpool(find_listed, desk.service.output, name)
+        await run_in_threadpool(find_listed, desk.service.output, await run_in_threadpool(desk.model_id, name))
         return JSONResponse(_model(name))
 
     async def voices(request: Request) -> Response:
-        asked: str = request.query_params.get("model") or ""
-        name = asked or await run_in_threadpool(desk.default_model)
+        name = await run_in_threadpool(desk.model_id, request.query_params.get("model"))
         own = [DEFAULT_VOICE, *await run_in_threadpool(_voices_of, desk, name)]
         uploaded = await run_in_threadpool(desk.recordings.all)
         data = [{"id": voice, "object": "audio.voice", "name": voice} for voice in dict.fromkeys(own)]
         data += [_voice(recording) for recording in uploaded]
-        # Two spellings are about: OpenAI's lists have `data`, servers of open models `voices`.
-        return JSONResponse({"object": "list", "data": data, "voices": [voice["id"] for voice in data]})
+        return JSONResponse({"object": "list", "data": data, "voices": data})
 
     async def add_voice(request: Request) -> Response:
         if disk_free(desk.service.output) < int(request.headers.get("content-length", 0)) + KEPT_FREE_BYTES:
@@ -95,6 +117,7 @@ def routes(desk: Desk) -> list[Route]:
     return [
         Route("/v1/audio/speech", speech, methods=["POST"]),
         Route("/v1/models", models),
+        Route("/v1/audio/models", models),
         Route("/v1/models/{id:path}", model),
         Route("/v1/audio/voices", voices),
         Route("/v1/audio/voices", add_voice, methods=["POST"]),
@@ -146,7 +169,7 @@ def _voices_of(desk: Desk, model_id: str) -> list[str]:
 
 
 def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
+    return {"id": name, "name": name, "object": "model", "created": 0, "owned_by": OWNER}
 
 
 def _voice(recording: NamedVoice) -> dict[str, Any]:

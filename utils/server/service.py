@@ -106,11 +106,13 @@ class SpeechService:
         with self._lock:
             if self._closing:
                 raise UnavailableError(what=self._closing)
+            if self.has_died:
+                raise UnavailableError(what="the speech engine has ended", fix="restart the server; its log says why")
             if self._live >= self.max_requests:
                 raise QueueFullError(
                     what=f"{self._live} requests are being spoken or waiting, the most that this server takes",
                     fix="try again in some seconds",
-                    retry_after_s=self._retry_after(),
+                    retry_after_s=max(1, min(30, self._live // max(1, self._slots))),
                 )
             self._live += 1
             ticket.on_drained(self._woken.set)
@@ -130,6 +132,11 @@ class SpeechService:
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the thread was started and has ended without being asked."""
+        return self._thread.ident is not None and not self._thread.is_alive() and not self._closing
 
     @property
     def is_ready(self) -> bool:
@@ -160,9 +167,6 @@ class SpeechService:
         models = list(shelf.models.values()) if shelf else []
         return len(self._inbox) + sum(not one.has_begun for model in models for one in list(model.speakings))
 
-    def _retry_after(self) -> int:
-        return max(1, min(30, self._live // max(1, self._slots)))
-
     # All that follows runs in the thread.
 
     def _run(self) -> None:
@@ -174,8 +178,10 @@ class SpeechService:
                     self._woken.wait(POLL_S)
             except Exception as error:
                 # No request may end the thread that all others need.
-                log.exception("the engine's turn failed")
+                log.exception("the engine's turn failed; its models are unloaded")
                 self._end_all(error)
+                if self._shelf is not None:
+                    self._shelf.clear()
         with self._lock:
             pass  # whoever submits from here on sees that it is closing
         self._end_all(UnavailableError(what=self._closing))
@@ -344,7 +350,9 @@ class SpeechService:
 
     def _recover(self, model: "ShelvedModel", begun: "dict[Utterance, Speaking]", error: Exception) -> None:
         """A step failed: all that was being decoded is spoken again, in fewer slots or each request alone."""
-        if _is_out_of_memory(error):
+        from utils.performance_utils.memory import is_out_of_memory
+
+        if is_out_of_memory(error):
             self.out_of_memory += 1
             slots = model.slots // 2
             log.warning("memory ran out with %d sentences side by side; %d from now on", model.slots, max(1, slots))
@@ -353,11 +361,14 @@ class SpeechService:
             log.exception("a step with %d sentences failed", len(begun))
         guilty = next(iter(begun.values()), None) if len(begun) == 1 else None
         error.__traceback__ = None  # it holds the tensors that did not fit
-        model.renew_batch(max(1, slots))
         gc.collect()
+        if self._shelf is None or not self._shelf.reset(model, max(1, slots)):
+            for speaking in model.speakings:
+                self._end(speaking.ticket, error)
+            return
         for utterance, speaking in begun.items():
             speaking.repeat(utterance)
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 speaking.failures += 1
         if guilty is not None and (guilty.failures > 1 or not slots):
             self._drop(model, guilty, error)
@@ -380,18 +391,10 @@ class SpeechService:
     def _end_all(self, error: Exception, *, waiting: bool = True) -> None:
         """End every request."""
         for model in list(self._shelf.models.values()) if self._shelf else ():
-            for speaking in list(model.speakings):
-                model.speakings.remove(speaking)
+            speakings, model.speakings = model.speakings, []
+            for speaking in speakings:
                 self._end(speaking.ticket, error)
-            if not model.batch.is_idle:
-                model.renew_batch()
+            for utterance in (one for speaking in speakings for one in list(speaking.underway)):
+                model.batch.drop(utterance)
         while waiting and self._inbox:
             self._end(self._inbox.popleft(), error)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

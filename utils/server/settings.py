@@ -41,6 +41,8 @@ class ServerConfig(Config):
     server that others can reach makes one and prints it once."""
     trusted_host: tuple[str, ...] = ()
     """More host names of this server, such as behind a proxy."""
+    alias: tuple[str, ...] = ()
+    """Other names of models and voices, each NAME=MODEL or NAME=VOICE, such as tts-1=demo/ready alloy=anna."""
     allow_origin: tuple[str, ...] = ()
     """Pages of other sites that may ask, such as http://127.0.0.1:8000 for SillyTavern."""
 
@@ -54,6 +56,9 @@ class ServerConfig(Config):
         for name in ("slots", "max_requests", "max_characters", "max_upload_mb"):
             if getattr(self, name) < 1:
                 found.append(f"{name} is {getattr(self, name)}; use 1 or more")
+        found += [
+            f"alias is {one!r}; use NAME=MODEL or NAME=VOICE" for one in self.alias if not all(one.partition("="))
+        ]
         if self.max_model_gb is not None and not self.max_model_gb > 0:
             found.append(f"max_model_gb is {self.max_model_gb}; use more than 0")
         return found

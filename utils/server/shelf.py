@@ -4,6 +4,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from utils.config import SpeechPrecision
 from utils.inference.batch import Batch
 from utils.inference.loaded import LoadedModel, Models
 from utils.model.voices import Voice, mixed
+from utils.performance_utils.memory import is_out_of_memory
 from utils.server.catalog import model_folder
 from utils.server.speaking import Speaking
 from utils.server.ticket import UnknownVoiceError
@@ -20,8 +22,6 @@ from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
 
 MAX_VOICES = 64
 """Voices of recordings that are kept for a model, 0.1 MB each at full size."""
-WEIGHTS_COPIES: dict[SpeechPrecision, float] = {"fp32": 1.0, "bf16": 1.5, "fp16": 1.5, "int8": 1.25}
-"""Weights in memory over those of the model: products keep their own copy in another data type."""
 LOADING = 1.5
 """Memory that a model takes over the size of its files, before it is known."""
 
@@ -44,18 +44,25 @@ class ShelvedModel:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of its weights."""
-        synthesizer = self.loaded.synthesizer
-        gpt = sum(parameter.nbytes for parameter in synthesizer.gpt.parameters())
-        decoder = sum(parameter.nbytes for parameter in synthesizer.decoder.parameters())
-        return int(gpt * WEIGHTS_COPIES[synthesizer.precision]) + decoder
+        """Memory of its tensors."""
+        return self.loaded.synthesizer.num_bytes
 
-    def renew_batch(self, slots: int | None = None) -> None:
-        """Forget all that is being decoded, and decode so many sentences side by side from now on."""
+    def reset_batch(self, slots: int | None = None) -> None:
+        """Drop all that is being decoded, and decode up to `slots` sentences side by side from now on.
+
+        If memory does not suffice for them, fewer are tried.
+
+        Raises:
+            RuntimeError: memory does not suffice for one, or the device has failed.
+        """
         self.slots = slots or self.slots
-        synthesizer = self.loaded.synthesizer
-        decoder = synthesizer.batch.decoder
-        synthesizer.batch = Batch(synthesizer.gpt, synthesizer.vocoder, slots=self.slots, precision=decoder.precision)
+        while True:
+            try:
+                return self.batch.reset(self.slots)
+            except (RuntimeError, MemoryError) as error:
+                if self.slots == 1 or not is_out_of_memory(error):
+                    raise
+                self.slots //= 2
 
     def feed(self) -> None:
         """Fill free slots.
@@ -179,9 +186,24 @@ class Shelf:
         self.models[model_id] = shelved
         return shelved
 
+    def reset(self, model: ShelvedModel, slots: int) -> bool:
+        """As `ShelvedModel.reset_batch`; a model that then has no memory to speak with is unloaded.
+
+        Returns:
+            Whether it can speak.
+        """
+        try:
+            model.reset_batch(slots)
+        except Exception as error:  # noqa: BLE001
+            log.error("%s is unloaded, it cannot speak any more: %s", model.loaded.synthesizer.base.name, error)
+            self.models = {name: one for name, one in self.models.items() if one is not model}
+            self._release()
+            return False
+        return True
+
     def clear(self) -> None:
-        """Give back all memory."""
-        self.models.clear()
+        """Free all memory."""
+        self.models = {}
         self._release()
 
     def _make_room(self, wanted: float) -> bool:
@@ -199,7 +221,9 @@ class Shelf:
 
     def _release(self) -> None:
         if self.device != "cpu":
-            torch.cuda.empty_cache()
+            # After a device error even this fails.
+            with suppress(RuntimeError):
+                torch.cuda.empty_cache()
 
 
 def _file_bytes(model: SpeakingModel) -> float:

@@ -3,25 +3,32 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from utils.errors import UserError
-from utils.server.catalog import Recordings, find_listed, list_models
+from utils.server.catalog import Recordings, find_listed, list_models, model_languages, model_voices
 from utils.server.encode import FORMATS, encode_whole, usable_formats
 from utils.server.faults import ApiError, as_api_error
 from utils.server.service import SpeechService
-from utils.server.ticket import SpeechRequest, Ticket
-from utils.speech.voice_library import voice_parts
+from utils.server.ticket import SpeechRequest, Ticket, UnknownVoiceError
+from utils.speech.models import SpeakingModel
+from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
+from utils.text.languages import plain_code
 
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+"""Each means the default model."""
+OPENAI_VOICES = ("alloy", "echo", "fable", "onyx", "nova", "shimmer")
+"""They mean the model's voices in order, the default one first."""
 BODY_TIMEOUT_S = 30.0
 """A client may take so long to send what it asks."""
 
@@ -41,16 +48,29 @@ class Desk:
         service: speaks them.
         limits: what they may ask for.
         model: id of the model that speaks where a request names none; the first of the list when empty.
+        aliases: other names of models and voices, as clients may use them.
     """
 
-    def __init__(self, service: SpeechService, *, limits: RequestLimits, model: str = "") -> None:
+    def __init__(
+        self,
+        service: SpeechService,
+        *,
+        limits: RequestLimits,
+        model: str = "",
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.service, self.limits = service, limits
         self.recordings = Recordings(service.output)
-        self._model = model
+        self._model, self._aliases = model, aliases
 
     def default_model(self) -> str:
         """Id of the model that speaks where a request names none."""
         return self._model or list_models(self.service.output)[0][0]
+
+    def model_id(self, name: str | None) -> str:
+        """Id of the model that a request names: by its id, an alias, a name of OpenAI's, or not at all."""
+        name = self._aliases.get(name or "", name)
+        return self.default_model() if not name or name in OPENAI_MODELS else name
 
     async def speak(self, request: Request, values: dict[str, Any], model_id: str) -> "Sound":
         """Have a text spoken; returns with its first sound.
@@ -64,7 +84,7 @@ class Desk:
             ApiError: it cannot be spoken.
             UserError: likewise.
         """
-        speech = self._checked(values)
+        speech = self.checked(values)
         changed, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def wake() -> None:
@@ -72,7 +92,7 @@ class Desk:
                 loop.call_soon_threadsafe(changed.set)
 
         model = await run_in_threadpool(find_listed, self.service.output, model_id)
-        references = await run_in_threadpool(self._references, speech.voice)
+        speech, references = await run_in_threadpool(self._resolved, speech, model)
         ticket = Ticket(speech, (model_id, model), references=references, wake=wake)
         self.service.submit(ticket)
         sound = Sound(ticket, changed)
@@ -83,11 +103,44 @@ class Desk:
             raise
         return sound
 
-    def _references(self, voice: str) -> dict[str, Path]:
-        found = {name: self.recordings.find(name) for name, _ in voice_parts(voice)}
-        return {name: recording.path for name, recording in found.items() if recording is not None}
+    def _resolved(self, speech: SpeechRequest, model: SpeakingModel) -> tuple[SpeechRequest, dict[str, Path]]:
+        """The request with the model's names of voices and language, and the recordings of uploaded voices.
 
-    def _checked(self, values: dict[str, Any]) -> SpeechRequest:
+        Raises:
+            UnknownVoiceError: there is none of that name.
+            ApiError: the model does not read the language.
+        """
+        language = speech.language
+        if language is not None:
+            codes = model_languages(model)
+            language = next((one for one in (language, language.split("-")[0]) if plain_code(one) in codes), None)
+            if language is None:
+                message = f"This model cannot read the language {speech.language!r}; use one of: {', '.join(codes)}."
+                raise ApiError(400, message, param="language")
+        own, references, parts = [DEFAULT_VOICE, *model_voices(model)], {}, []
+        for asked, weight in voice_parts(speech.voice):
+            name = self._aliases.get(asked, asked)
+            # Clients of the XTTS server name a voice by its file, such as speakers/anna.wav.
+            stem = PurePath(name.replace("\\", "/")).stem if name.lower().endswith(".wav") else name
+            recording = self.recordings.find(name) or self.recordings.find(stem)
+            if recording is not None:
+                name = recording.name
+                references[name] = recording.path
+            elif name not in own and name in OPENAI_VOICES:
+                name = own[OPENAI_VOICES.index(name) % len(own)]
+            elif name not in own:
+                known = [*own, *(one.name for one in self.recordings.all())]
+                raise UnknownVoiceError(what=f"there is no voice {asked!r}", fix=f"use one of: {', '.join(known)}")
+            parts.append(f"{name}:{weight}")
+        voice = parts[0].rpartition(":")[0] if len(parts) == 1 else ",".join(parts)
+        return replace(speech, language=language, voice=voice), references
+
+    def checked(self, values: dict[str, Any]) -> SpeechRequest:
+        """The request of these values.
+
+        Raises:
+            ApiError: there is no text, or a value is out of its range.
+        """
         text = values.get("text")
         if not isinstance(text, str):
             raise ApiError(400, "Give the text to speak as a string.", param="input")
@@ -252,6 +305,8 @@ async def read_json(request: Request) -> dict[str, Any]:
     try:
         body = await asyncio.wait_for(request.body(), BODY_TIMEOUT_S)
         values = json.loads(body)
+    except ClientDisconnect as error:
+        raise ApiError(413, "The body was broken off, or is too large.", code="request_too_large") from error
     except TimeoutError as error:
         raise ApiError(408, "The request's body did not arrive.", code="request_timeout") from error
     except (ValueError, RecursionError) as error:

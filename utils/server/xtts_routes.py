@@ -41,6 +41,7 @@ LANGUAGES = {
     "Hindi": "hi",
 }
 """Names that these clients show; other languages of a model are shown by their codes."""
+NAMED_LANGUAGES = {name.lower(): code for name, code in LANGUAGES.items()}
 REAL, WHOLE = ("temperature", "speed", "repetition_penalty", "top_p"), ("top_k",)
 UNUSED: dict[str, Any] = {"length_penalty": 1.0, "stream_chunk_size": 100, "enable_text_splitting": True}
 """Settings that are kept and have no effect: no beams are searched, and texts are always split."""
@@ -125,6 +126,7 @@ def routes(desk: Desk) -> list[Route]:
     async def set_settings(request: Request) -> Response:
         values = await read_json(request)
         unused = {name: values[name] for name in UNUSED if name in values}
+        desk.checked({"text": "a", **numbers(values)})
         await run_in_threadpool(settings.change, numbers(values) | unused)
         return JSONResponse({"message": "Settings successfully applied"})
 
@@ -132,8 +134,9 @@ def routes(desk: Desk) -> list[Route]:
         kept = settings.read()
         own = {name: kept[name] for name in (*REAL, *WHOLE)} | numbers(values)
         voice = str(values.get("speaker_wav") or DEFAULT_VOICE)
-        language = str(values.get("language") or "").lower() or None
-        return own | {"text": values.get("text"), "voice": voice, "language": language, "stream": stream}
+        language = str(values.get("language") or "auto").lower()
+        code = None if language == "auto" else NAMED_LANGUAGES.get(language, language)
+        return own | {"text": values.get("text"), "voice": voice, "language": code, "stream": stream}
 
     async def to_audio(request: Request) -> Response:
         values = await read_json(request)

@@ -19,7 +19,7 @@ GROUPS = (
     (
         "DEVICE_GROUP",
         (
-            *("device", "processes", "max_restarts"),
+            *("device", "processes", "rank_timeout", "shard"),
             *("threads", "cuda_memory_fraction", "attention", "batch_tokens", "max_mel_length"),
         ),
     ),

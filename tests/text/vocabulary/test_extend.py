@@ -257,7 +257,7 @@ def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_old_language_speech_is_unchanged(added: AddedLanguage) -> None:
-    from utils.inference.decode import decode
+    from utils.inference.decode_text import decode
     from utils.inference.engine import Synthesizer
     from utils.inference.sampling import Sampling
 

@@ -1,0 +1,184 @@
+"""The decoder's GPU branches on a CPU: CUDA's streams, events and graphs are replaced, allocations are counted."""
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from utils.bases.find import find_base
+from utils.bases.loading import load_gpt
+from utils.inference import decode as module
+from utils.inference.decode import Decoder, Sentence
+from utils.inference.engine import Synthesizer
+from utils.inference.sampling import Sampling
+from utils.model.gpt import ForwardOptions
+
+SETTINGS = {"greedy": Sampling(temperature=0), "sampled": Sampling()}
+
+
+class Nothing:
+    """A stream or an event that does nothing."""
+
+    def __init__(self, **_: object) -> None: ...
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, other: object) -> None: ...
+
+
+class Recorder:
+    """A captured graph: replays the Python calls that were made while it was captured."""
+
+    def pool(self) -> int:
+        return 0
+
+    def replay(self) -> None:
+        self.result.copy_(self.step())
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict]]:
+    """Decoders that are made meanwhile take their GPU branch; yields what each capture was given."""
+    captures: list[dict] = []
+    step, empty = Decoder._masked_step, torch.empty
+    capturing: list[Recorder] = []
+
+    def recorded(self: Decoder, num: int, length: int) -> torch.Tensor:
+        if not capturing:
+            return step(self, num, length)
+        (graph,) = capturing
+        graph.step = lambda: step(self, num, length)
+        graph.result = torch.zeros(num, 2)  # a capture runs nothing
+        return graph.result
+
+    @contextlib.contextmanager
+    def capture(graph: Recorder, **how: object) -> Iterator[None]:
+        captures.append(how)
+        capturing.append(graph)
+        yield
+        capturing.clear()
+
+    monkeypatch.setattr(Decoder, "_masked_step", recorded)
+    monkeypatch.setattr(module, "is_gpu", lambda device: True)
+    for name, stub in {"Event": Nothing, "Stream": Nothing, "CUDAGraph": Recorder, "graph": capture}.items():
+        monkeypatch.setattr(torch.cuda, name, stub)
+    monkeypatch.setattr(torch.cuda, "current_stream", Nothing)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **how: empty(*size, **how))
+    yield captures
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return load_gpt(find_base("tiny"), ForwardOptions(sdpa=True)).eval().requires_grad_(False)
+
+
+def sentences(gpt, sampling: Sampling) -> list[Sentence]:
+    made = []
+    for number, limit in enumerate([60, 25, 140, 90, 33]):
+        latents = torch.randn(1, 32, gpt.shape.width, generator=torch.Generator().manual_seed(number))
+        tokens = [21 + (7 * number + place) % 30 for place in range(3 + 5 * number)]
+        random = torch.Generator().manual_seed(100 + number)
+        made.append(Sentence(latents=latents, tokens=tokens, sampling=sampling, limit=limit, generator=random))
+    return made
+
+
+def decoded(decoder: Decoder, wanted: list[Sentence]) -> list[list[int]]:
+    waiting = list(wanted)
+    while waiting or decoder.sentences:
+        while waiting and decoder.has_room:
+            decoder.join(waiting.pop(0))
+        decoder.step()
+    return [sentence.codes for sentence in wanted]
+
+
+@pytest.mark.parametrize("sampling", SETTINGS)
+def test_graphs_give_the_codes_of_a_cpu(gpt, cuda, monkeypatch: pytest.MonkeyPatch, sampling: str) -> None:
+    by_graphs = decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
+    monkeypatch.undo()
+    assert by_graphs == decoded(Decoder(gpt, slots=4), sentences(gpt, SETTINGS[sampling]))
+
+
+def test_few_graphs_are_captured_and_none_while_speaking(gpt, cuda) -> None:
+    decoder = Decoder(gpt, slots=8)
+    captured = len(cuda)
+    assert 0 < captured <= 9 and captured == len(decoder.graphs)
+    decoded(decoder, sentences(gpt, Sampling()))
+    decoded(decoder, sentences(gpt, Sampling(temperature=0)))
+    assert len(cuda) == captured
+    # Another thread's CUDA calls do not end a capture, and all captures share one stream.
+    assert {how["capture_error_mode"] for how in cuda} == {"thread_local"}
+    assert len({id(how["stream"]) for how in cuda}) == 1
+
+
+def test_capture_that_fails_leaves_speech_without_graphs(
+    gpt, cuda, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    decoder = Decoder(gpt, slots=4)
+    assert not decoder.graphs and "operation not permitted" in caplog.text
+    codes = decoded(decoder, sentences(gpt, Sampling()))
+    monkeypatch.undo()
+    assert codes == decoded(Decoder(gpt, slots=4), sentences(gpt, Sampling()))
+
+
+def test_attention_of_cudnn_is_never_chosen(gpt, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, attention = set(), torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*args, **kwargs):
+        chosen.add((torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.flash_sdp_enabled()))
+        return attention(*args, **kwargs)
+
+    monkeypatch.setattr(module.F, "scaled_dot_product_attention", watched)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    decoded(Decoder(gpt, slots=4), sentences(gpt, Sampling()))
+    assert chosen == {(False, True)} and torch.backends.cuda.cudnn_sdp_enabled() == before
+
+
+@pytest.fixture
+def allocations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Of each cache that is allocated: its slots, and how many others were alive."""
+    alive: list[weakref.ref] = []
+    found: list[tuple[int, int]] = []
+    new_cache = Decoder._new_cache
+
+    def allocate(self: Decoder, *args) -> torch.Tensor:
+        found.append((self.slots, sum(one() is not None for one in alive)))
+        cache = new_cache(self, *args)
+        alive.append(weakref.ref(cache))
+        return cache
+
+    monkeypatch.setattr(Decoder, "_new_cache", allocate)
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_other_weights_and_fewer_slots_never_hold_two_caches(allocations, precision: str) -> None:
+    speaker = Synthesizer(find_base("tiny"), precision=precision)
+    layers = speaker.batch.decoder._layers
+    speaker.batch.reset(2)
+    assert speaker.batch.decoder._layers is layers, "weights that did not change are not prepared again"
+    speaker.renew(load_gpt(find_base("tiny")).state_dict())
+    assert allocations == [(8, 0), (2, 0), (2, 0)]
+
+
+def test_memory_of_a_model_is_that_of_its_tensors() -> None:
+    assert Synthesizer(find_base("starter")).num_bytes > 20_000_000
+    base = find_base("tiny")
+    blocks = sum(
+        layer.weight.numel()
+        for block in load_gpt(base).gpt.h
+        for layer in (block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj)
+    )
+    full, half = (Synthesizer(base, precision=precision).num_bytes for precision in ("fp32", "bf16"))
+    # Originals are freed: 2 bytes are left of each weight's 4. The vocoder is the same or smaller.
+    assert full - half >= 2 * blocks
+    one, two, nine = (Synthesizer(base, slots=slots).num_bytes for slots in (1, 2, 9))
+    assert nine - one == 8 * (two - one) > 0

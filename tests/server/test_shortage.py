@@ -1,0 +1,88 @@
+"""A device without room for two decoders, or that fails: requests are answered, and later ones are spoken."""
+
+import time
+
+import pytest
+import torch
+
+from tests.server.test_service import WAIT_S, ask, heard, make  # noqa: F401
+from utils.inference.batch import Batch
+from utils.inference.decode import Decoder
+from utils.server.service import SpeechService
+from utils.server.ticket import Ticket
+
+SHORTAGES = (
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64 MiB"),
+    RuntimeError("CUDA error: out of memory"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+)
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, step: int, error: Exception) -> None:
+    """The batch's step of that number fails, once."""
+    whole, count = Batch.step, 0
+
+    def stepped(self: Batch) -> list:
+        nonlocal count
+        count += 1
+        if count == step:
+            raise error
+        return whole(self)
+
+    monkeypatch.setattr(Batch, "step", stepped)
+
+
+def allow_only(monkeypatch: pytest.MonkeyPatch, slots: int) -> None:
+    """The device has room for a decoder of so many slots, and not for a second decoder."""
+    new_cache = Decoder._new_cache
+
+    def allocate(self: Decoder, *args) -> torch.Tensor:
+        if self.slots > slots or (self._cache.numel() and args[0] <= self._cache.size(4)):
+            raise torch.OutOfMemoryError("CUDA out of memory (the old decoder is still alive)")
+        return new_cache(self, *args)
+
+    monkeypatch.setattr(Decoder, "_new_cache", allocate)
+
+
+def answers(service: SpeechService, *tickets: Ticket) -> list[str]:
+    """How each request ended: spoken, or the name of its error; none may wait for ever."""
+    deadline = time.monotonic() + WAIT_S
+    while not all(ticket.wait(0.05) for ticket in tickets):
+        assert time.monotonic() < deadline and service.is_alive, "a request never ends"
+        for ticket in tickets:
+            ticket.take()
+    return [type(ticket.error).__name__ if ticket.error else "spoken" for ticket in tickets]
+
+
+@pytest.mark.parametrize("error", SHORTAGES, ids=str)
+def test_shortage_while_speaking_frees_first_and_loses_no_request(make, monkeypatch, error: Exception) -> None:  # noqa: F811
+    service = make(slots=4)
+    assert answers(service, ask(service)) == ["spoken"]
+    allow_only(monkeypatch, slots=2)
+    fail_at(monkeypatch, 10, error)
+    assert answers(service, ask(service), ask(service)) == ["spoken", "spoken"]
+    assert service.out_of_memory == 1
+    assert len(heard(ask(service)))
+
+
+def test_device_without_room_for_one_sentence_answers_and_loads_again_later(make, monkeypatch) -> None:  # noqa: F811
+    service = make(slots=4)
+    assert answers(service, ask(service)) == ["spoken"]
+    with monkeypatch.context() as short:
+        allow_only(short, slots=0)
+        fail_at(short, 10, SHORTAGES[0])
+        assert answers(service, ask(service), ask(service)) == ["OutOfMemoryError"] * 2
+        assert not service.loaded()
+    assert answers(service, ask(service)) == ["spoken"]
+
+
+def test_device_that_fails_ends_requests_and_not_the_engine(make, monkeypatch) -> None:  # noqa: F811
+    service = make(slots=4)
+    assert answers(service, ask(service)) == ["spoken"]
+    with monkeypatch.context() as broken:
+        error = RuntimeError("CUDA error: an illegal memory access was encountered")
+        fail_at(broken, 10, error)
+        broken.setattr(Batch, "reset", lambda self, slots: (_ for _ in ()).throw(error))
+        assert answers(service, ask(service), ask(service)) == ["RuntimeError"] * 2
+    assert answers(service, ask(service)) == ["spoken"]
