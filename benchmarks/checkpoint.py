@@ -28,8 +28,8 @@ from utils.model.shapes import GptShape
 from utils.runs.checkpoints import Checkpoints, num_bytes, verify
 from utils.runs.log import RunLog
 from utils.runs.saver import Saver, Snapshot
+from utils.training.checkpointing import files_of
 from utils.training.optimizer.make import make_optimizer
-from utils.training.restore import files_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "safetensors", "numpy")

@@ -14,7 +14,7 @@ from benchmarks.full_base import make_base, make_clips
 from utils.config import TrainConfig
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
-from utils.training.measure import Measurement, measure_apart
+from utils.training.preflight import Measurement, measure_apart
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -36,9 +36,9 @@ from utils.model.packing import pack
 from utils.performance_utils import log_performance_info, log_system_info
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.measure import measure_apart
-from utils.training.run import TrainResult, fine_tune
+from utils.training.preflight import measure_apart
 from utils.training.switches.record import record_step
+from utils.training.train import TrainResult, fine_tune
 
 GIB = 1 << 30
 TEXT = "A letter from my grandmother arrived on Tuesday, with a photograph of the old house."

@@ -24,7 +24,7 @@ from benchmarks.train_step import Settings as StepSettings
 from utils.hardware.processor import cpu
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
-from utils.training.measure import Measurement
+from utils.training.preflight import Measurement
 
 OURS = "ours"
 

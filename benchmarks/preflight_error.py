@@ -25,8 +25,7 @@ from utils.hardware import TORCH_ENVIRONMENT
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.measure import measure_apart
-from utils.training.preflight import STEPS, WARMUP
+from utils.training.preflight import STEPS, WARMUP, measure_apart
 
 ROOT = Path(__file__).resolve().parent.parent
 CELLS: dict[str, dict[str, Any]] = {
@@ -63,7 +62,7 @@ class Settings:
 def main() -> None:
     settings = tyro.cli(Settings, description=__doc__)
     if settings.cell:
-        from utils.training.run import fine_tune
+        from utils.training.train import fine_tune
 
         fine_tune(TrainConfig.load(Path(settings.cell)))
         return

@@ -19,7 +19,7 @@ from utils.project.paths import Project
 from utils.training.data.load import load_data
 from utils.training.optimizer.precision import make_accelerator
 from utils.training.plan import plan_run
-from utils.training.setup import set_up
+from utils.training.train import set_up
 
 NUM_TRAIN, NUM_EVAL = 640, 160
 

@@ -169,7 +169,7 @@ def _apart(settings: Settings, engine: str, seed: int, work: Path) -> list[float
 def _train(settings: Settings) -> list[float]:
     """Evaluation losses before training and after every `every` steps."""
     from utils.training.plan import plan_run
-    from utils.training.setup import set_up
+    from utils.training.train import set_up
 
     plain = TrainConfig(
         project="voice",

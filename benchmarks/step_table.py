@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.limits import UPDATE_BYTES, Limits, num_parameters
 from utils.performance_utils import useful_flops
 from utils.switches import missed
-from utils.training.measure import Measurement
+from utils.training.preflight import Measurement
 
 NAME_WIDTH = 32
 

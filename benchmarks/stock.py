@@ -23,7 +23,7 @@ from utils.dataset.storage.manifest import read_manifest
 from utils.model.dvae import build_dvae
 from utils.model.weights import State, read_weights
 from utils.project.paths import Project
-from utils.training.measure import Measurement, finish_s
+from utils.training.preflight import Measurement, finish_s
 from utils.training.switches.optimizer import TrainingOptimizer
 
 

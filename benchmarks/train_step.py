@@ -28,7 +28,7 @@ from utils.hardware import TORCH_ENVIRONMENT
 from utils.hardware.processor import cpu
 from utils.performance_utils import log_system_info
 from utils.project.paths import Project
-from utils.training.measure import Measurement, measure_apart
+from utils.training.preflight import Measurement, measure_apart
 
 ROOT = Path(__file__).resolve().parent.parent
 FAST: dict[str, Any] = {"sdpa": True, "mixed_precision": "bf16"}

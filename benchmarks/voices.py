@@ -47,7 +47,7 @@ from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import open_project
 from utils.runs.layout import find_run
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results" / "voices.json"

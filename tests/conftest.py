@@ -116,7 +116,7 @@ def processes() -> ForkServerContext:
     """Makes processes from one that has loaded the libraries: dozens of starts are then a second each."""
     context = multiprocessing.get_context("forkserver")
     tests = ["tests.training.test_kill", "tests.training.test_processes"]
-    context.set_forkserver_preload([*tests, "utils.training.run", "TTS.tts.layers.xtts.tokenizer"])
+    context.set_forkserver_preload([*tests, "utils.training.train", "TTS.tts.layers.xtts.tokenizer"])
     return context
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from utils.model.lora import merged_state
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import MODEL_FILE
-from utils.training.restore import files_of
+from utils.training.checkpointing import files_of
 
 
 def save_last(

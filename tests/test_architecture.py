@@ -19,7 +19,7 @@ from tests.sources import parsed
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
-LONGER = {"utils.runs.log": 600}
+LONGER = {"utils.runs.log": 600, "utils.training.train": 600}
 
 LAYERS = (
     "utils.errors",

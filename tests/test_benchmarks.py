@@ -19,8 +19,8 @@ from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier
 from tests.test_architecture import ROOT
 from utils.hardware.processor import cpu
 from utils.performance_utils import useful_flops
-from utils.training import measure
-from utils.training.measure import Measurement
+from utils.training import preflight as measure
+from utils.training.preflight import Measurement
 from utils.training.switches.optimizer import TrainingOptimizer
 
 

@@ -24,10 +24,10 @@ from utils.performance_utils.memory import memory_errors
 from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.runs.record import JobRecord, read_record, write_record
-from utils.training import measure as measure_module
-from utils.training.launch import num_processes
+from utils.training import preflight as measure_module
+from utils.training.distributed import num_processes
 from utils.training.optimizer.precision import choose_precision, faster_precision
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 ROOT = Path(__file__).parents[1]
 OLD_DRIVER = {"SystemGetDriverVersion": "550.54.14", "SystemGetCudaDriverVersion_v2": 12_040}

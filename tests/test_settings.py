@@ -16,7 +16,7 @@ from utils.jobs.run_queue import QUEUE_FILE, enqueue, read_queue
 from utils.project.paths import Project
 from utils.runs.list import changed_settings
 from utils.runs.log import read_events
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 
 @pytest.fixture(autouse=True)

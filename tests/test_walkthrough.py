@@ -130,7 +130,7 @@ def filled_in(line: str, clone: Path) -> str:
 SHELL = """
 import json, os, runpy, sys
 sys.path.insert(0, os.getcwd())
-import utils.dataset.build, utils.evaluation.evaluate, utils.inference.export, utils.training.run
+import utils.dataset.build, utils.evaluation.evaluate, utils.inference.export, utils.training.train
 for request in sys.stdin:
     module, words, place, streams = json.loads(request)
     if not (child := os.fork()):

@@ -81,10 +81,8 @@ class TrainConfig(Config):
     """Fixes shuffling, conditioning crops and dropout."""
     processes: int = 1
     """Processes that train together on this computer, each with a GPU and a batch of its own; 0 is one for each GPU."""
-    shard: bool = False
-    """Shard weights, gradients and moments among the processes (FSDP2) instead of keeping all in each."""
-    rank_timeout: float = 30.0
-    """Minutes that processes wait for one of them in training; then the run saves, ends and names it."""
+    max_restarts: int = 0
+    """Times that several processes are started again, from the newest checkpoint, after one of them was lost."""
     threads: int | None = None
     """CPU threads that the training process computes with; as many as it may use when not given."""
     num_workers: int | None = None
@@ -175,8 +173,6 @@ class TrainConfig(Config):
             found.append(f"dropout is {self.dropout}; use a share from 0 to 0.5")
         if self.checkpoint_minutes < 0:
             found.append(f"checkpoint_minutes is {self.checkpoint_minutes}; use 0 (off) or more")
-        if not 0 < self.rank_timeout < math.inf:
-            found.append(f"rank_timeout is {self.rank_timeout}; use more than 0 minutes, such as 30")
         if self.max_hours is not None and not self.max_hours > 0:
             found.append(f"max_hours is {self.max_hours}; use more than 0, such as 8")
         if self.allow_changes and self.resume is None:
@@ -198,6 +194,7 @@ class TrainConfig(Config):
             "warmup_steps": 0,
             "threads": 1,
             "processes": 0,
+            "max_restarts": 0,
             "max_audio_length": int(MIN_CLIP_SECONDS * DATASET_RATE),
             "max_text_length": 1,
             "seed": 0,

@@ -139,27 +139,6 @@ SWITCHES = (
         place="more",
     ),
     Switch(
-        field="shard",
-        behavior="utils.training.switches.shard:SHARD",
-        label="Sharded weights",
-        short="sharded weights",
-        help="Several processes each keep a part of weights, gradients and AdamW's moments instead of all.",
-        fault=(
-            lambda config: (
-                config.shard
-                and (
-                    config.eight_bit_optimizer
-                    or config.paged_optimizer
-                    or config.lora_rank > 0
-                    or config.compile != "off"
-                    or config.mixed_precision == "fp16"
-                )
-            ),
-            "shard cuts the weights of plain AdamW in float32 among the processes, which rules out "
-            "eight_bit_optimizer, paged_optimizer, lora_rank, compile and fp16; leave these out, or shard",
-        ),
-    ),
-    Switch(
         field="freeze_conditioning",
         behavior="utils.training.switches.freeze_conditioning:FREEZE",
         label="Frozen conditioning encoder",

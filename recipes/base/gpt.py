@@ -11,7 +11,7 @@ from recipes.base.stage import StageConfig, main_of
 from recipes.starter.gpt import SEED, is_done, make_seed_base, step_reports
 from utils.config import TrainConfig
 from utils.project.paths import Project
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 LAYERS, WIDTH, HEADS = 8, 320, 5
 NUM_EPOCHS, BATCH_SIZE = 10, 24

@@ -21,7 +21,7 @@ from utils.model.xtts import full_state, initialize_gpt
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, read_state
 from utils.text.tokenizer import Tokenizer as XttsTokenizer
-from utils.training.run import Progresses, fine_tune
+from utils.training.train import Progresses, fine_tune
 
 WIDTH, LAYERS, HEADS = 256, 6, 4
 SEED = 7

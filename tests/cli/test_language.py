@@ -19,7 +19,7 @@ from utils.text.language_settings import READING_FILE
 from utils.text.vocabulary.learn import iter_words
 from utils.training.data.clips import limits_of
 from utils.training.data.vocabulary_plan import long_limits
-from utils.training.settings import settle
+from utils.training.plan import settle
 
 GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე მიყვარს საქართველო.", "თბილისი ლამაზი ქალაქია."]
 

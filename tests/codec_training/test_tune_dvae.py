@@ -26,7 +26,7 @@ from utils.model.dvae import fingerprint
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.training.data.codes import cache_codes
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 CPU = torch.device("cpu")
 

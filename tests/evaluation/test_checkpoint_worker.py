@@ -19,7 +19,7 @@ from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import parse_line
 from utils.runs.layout import checkpoints_of
 from utils.training.best_by_speech import COMMAND, ScoreRequest
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 
 @pytest.fixture(scope="module")

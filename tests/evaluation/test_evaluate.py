@@ -30,7 +30,7 @@ from utils.inference.export import export_model
 from utils.jobs.device import Claim
 from utils.project.paths import Project
 from utils.runs.process import ProcessId
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 SHARES = ("retrieval", "near_miss", "silent", "run_on", "early_stop", "loop")
 

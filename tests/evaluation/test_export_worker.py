@@ -20,7 +20,7 @@ from utils.inference.comparison import is_worse
 from utils.inference.export import export_model
 from utils.jobs.json_lines import Replies
 from utils.model.weights import write_pickle
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 TEXTS = (
     "Good morning.",

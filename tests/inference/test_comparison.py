@@ -16,7 +16,7 @@ from utils.inference import comparison, export
 from utils.inference.comparison import compare_with_base, is_worse, new_texts
 from utils.inference.export import COMPARISON, export_model
 from utils.project.paths import Project
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 HEAD = """
 import json, sys, time

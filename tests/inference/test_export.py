@@ -21,7 +21,7 @@ from utils.inference.export import OURS, READY_FILES, STOCK, export_model, loads
 from utils.inference.sampling import Sampling
 from utils.model.weights import read_weights
 from utils.project.paths import Project
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 
 @pytest.fixture(scope="module")

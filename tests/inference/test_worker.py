@@ -24,7 +24,7 @@ from utils.speech.live_sound import LiveSound
 from utils.speech.models import find_model, speaking_models
 from utils.speech.takes import Line, Take, read_take
 from utils.speech.worker_client import SpeechWorker
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 SETTINGS = SpeechSettings(language="en", split="sentences", speed=4.0)
 """Random weights never stop by themselves: fast speech saves the decoder's time."""

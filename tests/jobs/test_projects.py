@@ -13,7 +13,7 @@ from utils.errors import UserError
 from utils.jobs.projects import delete_project, duplicate_project, rename_project
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, list_projects
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 
 @pytest.fixture

@@ -28,10 +28,9 @@ from utils.project.paths import Project
 from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
 from utils.training.optimizer.precision import make_accelerator
-from utils.training.run import fine_tune
-from utils.training.settings import settle
-from utils.training.setup import make_trainer
+from utils.training.plan import settle
 from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.train import fine_tune, make_trainer
 from utils.training.trainer import TEXT_WEIGHT
 
 GEORGIAN = str.maketrans("abcdefghijklmnopqrstuvwxyz", "აბცდეფგჰიჯკლმნოპქრსტუვწხყზ")

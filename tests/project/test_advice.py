@@ -38,7 +38,7 @@ from utils.runs import layout
 from utils.runs.layout import find_resume
 from utils.text.language_settings import LanguageConfig
 from utils.text.unknown import suggestion
-from utils.training import run
+from utils.training import train as train_module
 from webui import text
 from webui.handlers import training
 from webui.studio import Studio
@@ -69,7 +69,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A tiny project whose training was interrupted in its first epoch, in a folder that a shell must have quoted."""
     project = make_project(tmp_path_factory.mktemp("root") / "my voices; all of them")
     made: list[Any] = []
-    make_services = run._make_services
+    make_services = train_module._make_services
 
     def spied(*args: Any) -> Any:
         made.append(make_services(*args))
@@ -85,8 +85,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
         printed: list[str] = []
-        patch.setattr(run, "_make_services", spied)
-        patch.setattr(train, "progress_phases", interrupting)
+        patch.setattr(train_module, "_make_services", spied)
+        patch.setattr(train_module, "progress_phases", interrupting)
         patch.setattr("builtins.print", lambda *words, **how: printed.append(" ".join(map(str, words))))
         flags = ["--project", project.name, "--output", str(project.output)]
         train.main([*flags, "--base", "tiny", "--num-epochs", "2", "--batch-size", "4"])
@@ -149,7 +149,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     ),
     "utils/dataset/quality/checks.py of": lambda world, _: checks(world).text("ⵣ").unknown["ⵣ"],
     "utils/text/unknown.py suggestion": lambda world, _: suggestion("ⵣ", lambda text: False),
-    "utils/training/run.py _make_services": lambda world, _: (
+    "utils/training/train.py _make_services": lambda world, _: (
         f"{world.resume_command}\n{world.resume_command} --allow-changes"
     ),
     "utils/cli/base.py _where": lambda world, capsys: listed(capsys),

@@ -14,7 +14,7 @@ from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.runs.checkpoints import Checkpoints, read_state
-from utils.training.run import Progresses
+from utils.training.train import Progresses
 
 SHORT = gpt.LrSchedule(num_epochs=2, warmup_steps=1, learning_rate=3e-4, manifest="metadata_train.csv")
 

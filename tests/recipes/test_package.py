@@ -20,7 +20,7 @@ from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.model.weights import read_weights
 from utils.project.paths import assets_folder
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 FILES = {"about.json", "config.json", "dvae.safetensors", "mel_stats.pth", "model.safetensors", "reference.wav",
          "speakers_xtts.pth", "vocab.json"}  # fmt: skip

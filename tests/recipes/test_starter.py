@@ -13,7 +13,7 @@ from utils.dataset.settings import PrepareConfig
 from utils.evaluation.evaluate import EvaluateConfig, evaluate
 from utils.inference.export import export_model
 from utils.project.paths import assets_folder, open_project
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 HELD_OUT = Path(__file__).parents[2] / "recipes" / "starter" / "held_out.txt"
 

@@ -1,6 +1,6 @@
 """A project written by version 0.1, before the packages were arranged anew, opens, resumes, exports and speaks.
 
-earlier_version.tar.xz holds what `utils.training.run.fine_tune` and the export of that version left: a base of the
+earlier_version.tar.xz holds what `utils.training.train.fine_tune` and the export of that version left: a base of the
 smallest sizes (small-base/), a dataset of three clips, a run that trained all weights and one with LoRA and 8-bit
 moments, and the exported model.
 """
@@ -18,7 +18,7 @@ from utils.inference.export import export_model
 from utils.project.paths import Project
 from utils.runs.layout import checkpoints_of
 from utils.runs.list import list_runs
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 WRITTEN = Path(__file__).with_name("earlier_version.tar.xz")
 RESUMED = {

@@ -15,7 +15,7 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.runs.log import RunLog, read_events
 from utils.runs.loggers import find_loggers
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 STEP = {"step": 3, "epoch": 0, "loss": 1.5, "lr": 1e-5}
 

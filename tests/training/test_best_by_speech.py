@@ -21,10 +21,11 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import NotSaved, verify
 from utils.runs.log import Event, read_events
 from utils.runs.narration import Narration
-from utils.training import best_by_speech, run
+from utils.training import best_by_speech
+from utils.training import train as train_module
 from utils.training.best_by_speech import choose_best
 from utils.training.recovery import Recovery
-from utils.training.run import TrainResult, fine_tune
+from utils.training.train import TrainResult, fine_tune
 from utils.training.trainer import Losses
 
 HEAD = """
@@ -69,7 +70,7 @@ def train(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
         remaining = iter(losses)
         monkeypatch.setattr(Recovery, "evaluate", lambda self, batches: Losses(text=0.0, codes=next(remaining)))
         command = [sys.executable, "-S", "-c", HEAD + body, *arguments]
-        monkeypatch.setattr(run, "choose_best", partial(choose_best, command=command))
+        monkeypatch.setattr(train_module, "choose_best", partial(choose_best, command=command))
         values = {"num_epochs": len(losses), "sample_text": "", "device": "cpu"} | settings
         return fine_tune(config_of(project, **values))
 

@@ -12,11 +12,11 @@ from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import pack
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.measure import measure_apart
-from utils.training.run import TrainResult, fine_tune
-from utils.training.settings import settle
+from utils.training.plan import settle
+from utils.training.preflight import measure_apart
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.train import TrainResult, fine_tune
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 CUDA = torch.device("cuda")

@@ -15,7 +15,7 @@ from utils.runs.log import read_events
 from utils.training.data.batches import Batch
 from utils.training.data.clip_list import ClipList
 from utils.training.divergence import MAX_IN_A_ROW, Divergence
-from utils.training.run import Progresses, fine_tune
+from utils.training.train import Progresses, fine_tune
 from utils.training.trainer import Losses, StepResult, Trainer
 
 __all__ = ["clips"]

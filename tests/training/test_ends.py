@@ -21,9 +21,9 @@ from utils.project.paths import Project
 from utils.runs import checkpoints as state_module
 from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.log import Event, read_events
+from utils.training.checkpointing import RunState
 from utils.training.recovery import Recovery
-from utils.training.run import Progresses, TrainResult, fine_tune
-from utils.training.state import RunState
+from utils.training.train import Progresses, TrainResult, fine_tune
 from utils.training.trainer import Losses
 
 

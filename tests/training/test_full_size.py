@@ -8,7 +8,7 @@ from benchmarks.full_base import make_base, make_clips
 from benchmarks.train_step import CELLS
 from utils.config import TrainConfig
 from utils.project.paths import Project
-from utils.training.measure import measure_apart
+from utils.training.preflight import measure_apart
 
 GB = 1_000_000_000
 MOST = {

@@ -27,7 +27,7 @@ from utils.runs import checkpoints as state_module
 from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.layout import ASIDE, is_complete
 from utils.runs.log import read_events
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 log = logging.getLogger(__name__)
 

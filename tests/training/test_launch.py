@@ -17,9 +17,9 @@ from utils.hardware.processor import usable_cpus
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.log import read_events
-from utils.training import launch as launch_module
-from utils.training.launch import num_processes
-from utils.training.run import fine_tune
+from utils.training import distributed as launch_module
+from utils.training.distributed import num_processes
+from utils.training.train import fine_tune
 
 LIMIT_S = 240
 

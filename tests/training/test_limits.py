@@ -26,7 +26,7 @@ from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import COMPLETE_FILE
 from utils.runs.log import read_events
 from utils.training.data.codes import CodeCache, cache_codes
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 
 def test_a_thousand_clips_need_no_thousand_file_handles(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from utils.model.xtts import build_gpt
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import ADAPTER_FILE, MODEL_FILE, OPTIMIZER_FILE
+from utils.training.checkpointing import load_optimizer, restore_model
 from utils.training.optimizer.make import make_optimizer, optimizer_tensors
-from utils.training.restore import load_optimizer, restore_model
-from utils.training.run import TrainResult, fine_tune
 from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.train import TrainResult, fine_tune
 
 GEORGIAN = {"weight_decay": 0.5, "language": "ka"}
 TEXT = "გამარჯობა მსოფლიო"

@@ -16,9 +16,20 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.training.data.loaders import Loaders
-from utils.training.measure import MAX_OVERFLOWS, Measurement, _absolute, _warm_up, measure_apart, measure_steps
-from utils.training.preflight import head, larger_batches, line, preflight, recommended
-from utils.training.settings import settle
+from utils.training.plan import settle
+from utils.training.preflight import (
+    MAX_OVERFLOWS,
+    Measurement,
+    _absolute,
+    _warm_up,
+    head,
+    larger_batches,
+    line,
+    measure_apart,
+    measure_steps,
+    preflight,
+    recommended,
+)
 from utils.training.trainer import OVERFLOW, Losses, StepResult
 
 

@@ -1,16 +1,13 @@
-"""Several processes share one run: they train like one that accumulates, go on after a cut, and none waits for another.
+"""Several processes share one run: they train like one that accumulates, and what ends one of them ends all.
 
-Each process reads clips of its own, so that only one of them meets a recording that is gone, and a signal may reach
-only one of them, too. The others must hear of it, or they would wait for it in the next sum over all processes.
+Each process reads clips of its own, so only one of them meets a recording that is missing, and a signal may reach only
+one of them, too.
 """
 
 import os
-import re
 import signal
 import socket
-import time
 from collections.abc import Callable
-from functools import partial
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -22,19 +19,15 @@ from tests.sounds import make_project
 from tests.training.test_run import config_of
 from utils.cli.train import main
 from utils.errors import UserError
-from utils.model.gpt import GptLosses, XttsGpt
-from utils.model.packing import PackedBatch
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.layout import MODEL_FILE
 from utils.runs.log import Event, read_events
-from utils.training import loop as loop_module
-from utils.training import setup
+from utils.training import distributed, train
 from utils.training.data import batches as batches_module
-from utils.training.optimizer import gradient_sum
 from utils.training.plan import micro_batches_of, plan_run
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 from utils.training.trainer import Gathered, Trainer
 
 WORLD = 2
@@ -51,83 +44,38 @@ def unreadable(*_: object) -> torch.Tensor:
 
 
 def run_out_of_memory(rank: int) -> None:
-    """In the second process: in step 1 the forward pass of more than two clips fails, and in step 4 once the last
-    backward pass, half-way, when some buckets are being summed already. In the first: evaluating two clips."""
-    forward, gather, sums = XttsGpt.forward, Trainer._backward, []
-    step, pending = 0, [4]
-
-    def watched(trainer: Trainer, batches: list) -> Gathered:
-        nonlocal step
-        step, sums[:] = trainer.num_steps + 1, [trainer.gradient_sum]
-        return gather(trainer, batches)
-
-    def fail(*_: object) -> None:
-        os.write(1, f"{sums[0]._num_summed} of {len(sums[0]._sizes)} buckets\n".encode())
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    def limited(self: XttsGpt, batch: PackedBatch, cond_mels: torch.Tensor) -> GptLosses:
-        clips = len(cond_mels)
-        if not self.training and rank == 0 and clips > 1:
-            raise MemoryError  # without a message, as Python raises it
-        if self.training and rank == 1 and step == 1 and clips > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        is_second_fault = self.training and rank == 1 and step in pending and clips == 1
-        hook = self.conditioning_perceiver.register_full_backward_hook(fail) if is_second_fault else None
-        losses = forward(self, batch, cond_mels)
-        if hook is not None:
-            hook.remove()  # from later passes; this one has it
-            pending.clear()
-        return losses
-
-    Trainer._backward, XttsGpt.forward = watched, limited
-    # As many buckets of a tiny model as of a large one.
-    gradient_sum.DistributedDataParallel = partial(gradient_sum.DistributedDataParallel, bucket_cap_mb=0.5)
-
-
-def hang() -> None:
-    """Until the other process has written the run's end."""
-    (events,) = Path().glob("*/runs/shared/events.jsonl")
-    while not list(read_events(events, kind="failed")):
-        time.sleep(0.2)
-
-
-def hang_inside_a_step(rank: int) -> None:
-    """The second process hangs in the forward pass of step 3, when the first one waits for its gradients."""
+    """In the second process the forward pass of step 3 fails."""
     gather = Trainer._backward
 
-    def hung(trainer: Trainer, batches: list) -> Gathered:
+    def limited(trainer: Trainer, batches: list) -> Gathered:
         if rank == 1 and trainer.num_steps == 2:
-            hang()
+            raise torch.OutOfMemoryError("CUDA out of memory")
         return gather(trainer, batches)
 
-    Trainer._backward = hung
+    Trainer._backward = limited
 
 
 FAULTS = {
     "lost": lambda: setattr(batches_module, "_read", unreadable),
-    "hung": hang,
     "signalled": lambda: os.kill(os.getpid(), signal.SIGTERM),
 }
 """What befalls one process and not the other, after a step."""
 
 
-def differ(name: str) -> Callable[[int], None]:
-    """The second process has another checkout or dataset."""
-
-    def change(rank: int) -> None:
-        if rank == 1:
-            require = setup.require_alike
-            setup.require_alike = lambda facts: require(facts | {name: "another"})
-
-    return change
+def have_other_clips(rank: int) -> None:
+    """The second process has another dataset."""
+    if rank == 1:
+        require = train.require_alike
+        train.require_alike = lambda facts: require(facts | {"clips": "another"})
 
 
-MODEL_FAULTS = {
-    "memory": run_out_of_memory,
-    "hung inside": hang_inside_a_step,
-    "other code": differ("code"),
-    "other clips": differ("clips"),
-}
+def have_other_code(rank: int) -> None:
+    """The second process has another checkout."""
+    if rank == 1:
+        distributed.PACKAGE = Path(__file__).parent
+
+
+MODEL_FAULTS = {"memory": run_out_of_memory, "other code": have_other_code, "other clips": have_other_clips}
 """What befalls the model of one process, or what it was made from."""
 
 
@@ -143,7 +91,7 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: Fault, 
     os.dup2(log_file, 2)
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
-    log_step = loop_module.log_step
+    log_step = train.log_step
 
     def then_fault(state, services, *args, **kwargs) -> None:
         log_step(state, services, *args, **kwargs)
@@ -155,7 +103,7 @@ def take_part(rank: int, world: int, port: int, flags: list[str], fault: Fault, 
     elif fault in MODEL_FAULTS:
         MODEL_FAULTS[fault](rank)
     else:
-        loop_module.log_step = then_fault
+        train.log_step = then_fault
     main(flags)
 
 
@@ -225,51 +173,23 @@ def test_two_processes_train_like_one_that_accumulates(processes: ForkServerCont
     started = [events_of(folder, "started")[0] for folder in (shared, one.folder)]
     assert [event["processes"] for event in started] == [WORLD, 1]
     assert [event["global_batch"] for event in started] == [WORLD, WORLD]
-    assert [event["buckets"] for event in started] == ["gradients lie in them", None]
     for kind, keys, limit in (("step", ("step", "epoch", "lr"), 1e-5), ("eval", ("step",), 1e-6)):
         mine, theirs = events_of(shared, kind), events_of(one.folder, kind)
         assert [[event[key] for key in keys] for event in mine] == [[event[key] for key in keys] for event in theirs]
         losses = [event["loss"] for event in theirs]
         assert [event["loss"] for event in mine] == pytest.approx(losses, rel=0, abs=limit)
     assert_same_weights(shared, one.folder)
-    told = [[share["rank"] for share in event["ranks"]] for event in events_of(shared, "ranks")]
-    assert told == [[0, 1]] * 3, "each epoch's"
-    for event in events_of(shared, "ranks"):
-        assert all(share["audio_per_second"] > 0 and 0 <= share["data_share"] < 1 for share in event["ranks"])
 
 
-def test_out_of_memory_in_one_process_is_answered_by_both(processes: ForkServerContext, project: Project) -> None:
-    """Before the buckets are known and after, and while evaluating: the run is that of one that had enough memory."""
-    settings = {"batch_size": 3, "eval_batch_size": 2, "dropout": 0.0, "learning_rate": RATE}
-    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    assert begin(processes, project, *flags, "--num-epochs", "5", fault="memory") == [0, 0], logs(project)
-    shared = project.runs / "shared"
-    told = [event for event in events_of(shared, "warning") if event["source"] == "memory"]
-    assert [(event.get("micro_batch"), event.get("eval_batch"), event["ranks"]) for event in told] == [
-        (2, None, [1]),
-        (None, 1, [0]),
-        (1, None, [1]),
-    ]
-    assert "out of memory at step 4 in process 1 of 2: micro-batches have at most 1 clips" in told[-1]["message"]
-    begun, whole = re.findall(r"(\d+) of (\d+) buckets", (project.output / "process-1.log").read_text())[0]
-    assert 0 < int(begun) < int(whole), "the others wait for the rest"
-
-    one = fine_tune(config_of(project, **settings, num_epochs=5, grad_accumulation=WORLD, device="cpu"))
-    for kind, count in (("step", 5), ("eval", 5)):
-        mine, theirs = ([event["loss"] for event in events_of(run, kind)] for run in (shared, one.folder))
-        assert len(mine) == count and mine == pytest.approx(theirs, rel=0, abs=1e-5)
-    assert_same_weights(shared, one.folder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["hung inside", "hung"])
-def test_a_process_that_hangs_is_named_and_what_was_trained_is_saved(
-    processes: ForkServerContext, project: Project, fault: str
+def test_out_of_memory_in_one_process_ends_both_and_the_newest_checkpoint_resumes(
+    processes: ForkServerContext, project: Project
 ) -> None:
-    assert begin(processes, project, "--rank-timeout", "0.1", fault=fault, step=2) == [2, 2], logs(project)
+    assert begin(processes, project, "--checkpoint-every", "1", fault="memory") == [2, 2], logs(project)
+    assert "out of memory in process 1 of 2 at step 3" in logs(project)
     assert_saved(project.runs / "shared", step=2, end="failed")
     error = events_of(project.runs / "shared")[-1]["error"]
-    assert "process 1 of 2 does not answer: it hangs (the others waited up to 0.1 min" in error and "--resume" in error
+    assert "another process of this run has ended" in error and "--resume" in error
+    assert launch(processes, project, "--resume", "last") == [0, 0], logs(project)
 
 
 @pytest.mark.parametrize("fault", ["other code", "other clips"])

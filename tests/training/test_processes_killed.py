@@ -1,62 +1,81 @@
-"""kill -9 of one of two processes, again and again; then one alone, and two again: as if nothing had happened."""
+"""kill -9 of one of two processes: both end, start again by themselves, and the run ends as if nothing had happened."""
 
 import logging
+import os
 import random
+import signal
+import subprocess
+import sys
 import time
-from multiprocessing.context import ForkServerContext
 
+import psutil
 import pytest
 
 from tests.sounds import make_project
-from tests.training.test_processes import RATE, assert_same_weights, begin, ended, events_of, launch, logs, start
+from tests.training.test_processes import RATE, assert_same_weights, events_of
+from utils.hardware.processor import usable_cpus
 from utils.project.paths import Project
-from utils.runs.checkpoints import Checkpoints, verify
+from utils.runs.checkpoints import Checkpoints
 
 log = logging.getLogger(__name__)
 
 WAIT_S = 240
 
 
+def train(project: Project, *flags: str) -> subprocess.Popen[bytes]:
+    """The command, in two processes."""
+    words = ["--project", project.name, "--output", str(project.output), "--device", "cpu", "--processes", "2", *flags]
+    output = (project.output / "train.log").open("ab")
+    return subprocess.Popen([sys.executable, "-m", "utils.cli.train", *words], stdout=output, stderr=output)
+
+
+def said(project: Project) -> str:
+    return (project.output / "train.log").read_text()[-3_000:]
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(usable_cpus() < 2 or os.name != "posix", reason="needs two cores, and ends processes by signal")
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.timeout(3_600))])
-def test_a_process_killed_at_random_moments_costs_nothing(
-    processes: ForkServerContext, project: Project, tmp_path_factory: pytest.TempPathFactory, kills: int
+def test_a_run_whose_processes_are_killed_starts_again_and_ends_like_an_undisturbed_one(
+    project: Project, tmp_path_factory: pytest.TempPathFactory, kills: int
 ) -> None:
-    """The other one ends by itself, also where the killed one is the first. Clips have lengths of their own, so that
-    the seconds of a step tell which clips it had."""
+    """Clips have lengths of their own, so the seconds of a step tell which clips it had."""
     chance, epochs = random.Random(kills), 3 + kills
-    flags = ("--num-epochs", str(epochs), "--dropout", "0.1", "--learning-rate", str(RATE))
+    flags = (
+        "--base",
+        "tiny",
+        "--batch-size",
+        "1",
+        "--run-id",
+        "shared",
+        "--checkpoint-every",
+        "1",
+        "--num-workers",
+        "0",
+    )
+    flags += ("--num-epochs", str(epochs), "--dropout", "0.1", "--learning-rate", str(RATE), "--sample-text", "")
     whole = make_project(tmp_path_factory.mktemp("whole"))
-    assert begin(processes, whole, *flags) == [0, 0], logs(whole)
+    assert train(whole, *flags).wait(WAIT_S) == 0, said(whole)
 
-    settings = ("--base", "tiny", "--batch-size", "1", "--run-id", "shared", "--checkpoint-every", "1", *flags)
-    folder, resume, first = project.runs / "shared", ("--resume", str(project.runs / "shared")), 0
-    checkpoints = Checkpoints(folder / "checkpoints")
+    folder, first = project.runs / "shared", 0
+    command = train(project, *flags, "--max-restarts", str(kills))
     for number in range(kills):
-        before, deadline = num_steps(project), time.monotonic() + WAIT_S
-        children = start(processes, project, *(resume if number else settings))
-        while num_steps(project) == before or checkpoints.last() is None:
-            assert all(child.is_alive() for child in children) and time.monotonic() < deadline, logs(project)
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0, 0.5))
-        victim = chance.randrange(2)
-        children[victim].kill()
-        statuses = ended(children, project)
-        assert statuses[victim] == -9 and statuses[1 - victim] != 0, logs(project)
-        if victim == 1:
-            assert "process 1 of 2 does not answer" in events_of(folder)[-1]["error"], "and so it saved"
-        first += victim == 0
-        newest = checkpoints.last()
-        assert newest is not None
-        verify(newest)
-    log.info("kill -9: survived %d of %d, %d of the first process", kills, kills, first)
+        deadline = time.monotonic() + WAIT_S
+        while len(events_of(folder, "started")) <= number or Checkpoints(folder / "checkpoints").last() is None:
+            assert command.poll() is None and time.monotonic() < deadline, said(project)
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0, 1.0))
+        rank = chance.choice("01")
+        for child in psutil.Process(command.pid).children():
+            if child.environ().get("RANK") == rank:
+                child.send_signal(signal.SIGKILL)
+                first += rank == "0"
+    assert command.wait(WAIT_S) == 0, said(project)
+    log.info("kill -9: %d of %d of the first process", first, kills)
 
-    step = num_steps(project)
-    assert launch(processes, project, *resume, fault="signalled", step=step + 2) == [0, 143], logs(project)
-    assert launch(processes, project, *resume, world=1, fault="signalled", step=step + 4) == [143], logs(project)
-    assert launch(processes, project, *resume) == [0, 0], logs(project)
-    told = [event["message"] for event in events_of(folder, "warning")]
-    assert not [message for message in told if "begins anew" in message]
+    started = events_of(folder, "started")
+    assert len(started) == kills + 1 and all(event["resumed_from"] for event in started[1:])
+    assert not [event for event in events_of(folder, "warning") if "begins anew" in event["message"]]
     mine, theirs = (
         {event["step"]: event for event in events_of(run, "step")} for run in (folder, whole.runs / "shared")
     )
@@ -67,6 +86,15 @@ def test_a_process_killed_at_random_moments_costs_nothing(
     assert_same_weights(folder, whole.runs / "shared")
 
 
-def num_steps(project: Project) -> int:
-    """The newest step that was logged."""
-    return max((event["step"] for event in events_of(project.runs / "shared", "step")), default=0)
+@pytest.mark.slow
+@pytest.mark.skipif(usable_cpus() < 2 or os.name != "posix", reason="needs two cores, and ends processes by signal")
+def test_a_process_killed_before_the_first_checkpoint_begins_anew(project: Project) -> None:
+    flags = ("--base", "tiny", "--batch-size", "1", "--run-id", "shared", "--num-epochs", "1", "--num-workers", "0")
+    command, folder = train(project, *flags, "--sample-text", "", "--max-restarts", "1"), project.runs / "shared"
+    deadline = time.monotonic() + WAIT_S
+    while not (folder / "base.json").exists():
+        assert command.poll() is None and time.monotonic() < deadline, said(project)
+        time.sleep(0.02)
+    psutil.Process(command.pid).children()[-1].send_signal(signal.SIGKILL)
+    assert command.wait(WAIT_S) == 0, said(project)
+    assert [event["step"] for event in events_of(folder, "eval")] == [3]

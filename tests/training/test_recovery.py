@@ -15,7 +15,7 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import Event, read_events
 from utils.training.recovery import Recovery
-from utils.training.run import TrainResult, fine_tune
+from utils.training.train import TrainResult, fine_tune
 
 NUM_CLIPS = 6
 
@@ -60,7 +60,7 @@ def test_a_smaller_micro_batch_gives_the_same_run(project: Project, monkeypatch:
 def test_on_a_gpu_a_run_begins_with_its_largest_batch_and_is_otherwise_the_same(project: Project, monkeypatch) -> None:
     settings = config_of(project, batch_size=2, dropout=0.1, num_epochs=1)
     whole = fine_tune(settings)
-    monkeypatch.setattr("utils.training.run.REHEARSED", ("cpu",))
+    monkeypatch.setattr("utils.training.train.REHEARSED", ("cpu",))
     assert fine_tune(settings).epoch_losses == whole.epoch_losses
     forward, largest = XttsGpt.forward, [0]
 
@@ -149,7 +149,7 @@ from pathlib import Path
 import psutil, torch
 from utils.config import TrainConfig
 from utils.training.trainer import Trainer
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 gather = Trainer.gather
 def limited(self, batches):
     # What is taken now and some room: too little for all clips at once.
@@ -195,6 +195,6 @@ def test_an_evaluation_begins_anew_when_memory_runs_out_half_way(project: Projec
         return evaluate(self, interrupted)
 
     monkeypatch.setattr(Recovery, "evaluate", fails_once)
-    monkeypatch.setattr(Recovery, "_shrink_eval", lambda self, is_own: None)
+    monkeypatch.setattr(Recovery, "_shrink_eval", lambda self: None)
     assert fine_tune(settings).best_loss == pytest.approx(whole.best_loss, rel=1e-6)
     assert failed == [1]

@@ -19,7 +19,7 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, _mark_complete
 from utils.runs.log import Event, read_events
 from utils.training.recovery import Recovery
-from utils.training.run import Progresses, TrainResult, fine_tune
+from utils.training.train import Progresses, TrainResult, fine_tune
 
 CUTS = ("in mid-epoch", "at the epoch's end", "after the evaluation")
 

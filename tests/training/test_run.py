@@ -17,9 +17,8 @@ from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs import checkpoints as state_module
 from utils.runs.log import read_events
-from utils.training import run as run_module
-from utils.training import setup
-from utils.training.run import fine_tune
+from utils.training import train
+from utils.training.train import fine_tune
 
 
 def config_of(project: Project, **settings) -> TrainConfig:
@@ -28,7 +27,7 @@ def config_of(project: Project, **settings) -> TrainConfig:
 
 
 def test_a_run_leaves_exactly_these_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "_code", lambda: pytest.fail("one process has no other to compare its code with"))
+    monkeypatch.setattr(train, "require_alike", lambda facts: pytest.fail("one process compared its code"))
     result = fine_tune(config_of(project))
     files = {str(path.relative_to(result.folder)) for path in result.folder.rglob("*") if path.is_file()}
     last, best = "checkpoints/step-00000006", f"checkpoints/{result.checkpoint.parent.name}"
@@ -117,7 +116,7 @@ def test_a_run_cut_in_mid_epoch_goes_on_as_if_it_had_not_been(
             raise PowerCut
 
     with pytest.raises(PowerCut):
-        fine_tune(settings, progress=run_module.Progresses(steps=cut))
+        fine_tune(settings, progress=train.Progresses(steps=cut))
     folder = max(project.runs.iterdir())
     resumed = fine_tune(replace(settings, resume=folder))
 

@@ -22,8 +22,8 @@ from utils.config import TrainConfig
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.log import Event, EventWriter, read_events
-from utils.training.run import fine_tune
 from utils.training.samples import MAX_FAILURES, SampleWorker
+from utils.training.train import fine_tune
 
 HEAD = """
 import json, os, sys, time

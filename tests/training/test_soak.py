@@ -13,7 +13,7 @@ import pytest
 from tests.training.test_run import config_of
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.run import Progresses, fine_tune
+from utils.training.train import Progresses, fine_tune
 
 log = logging.getLogger(__name__)
 

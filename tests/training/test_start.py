@@ -14,7 +14,7 @@ from utils.inference.export import export_model
 from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.training.data.base import START_FILE, starting_base
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 
 def test_training_goes_on_from_an_earlier_runs_weights(project: Project) -> None:

@@ -21,7 +21,7 @@ from utils.model.weights import read_weights
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.log import read_events
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 NUM_EPOCHS = 4
 

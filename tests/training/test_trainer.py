@@ -18,7 +18,7 @@ from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import load_data
 from utils.training.optimizer.make import make_optimizer, make_schedule
 from utils.training.optimizer.precision import make_accelerator
-from utils.training.settings import settle
+from utils.training.plan import settle
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
 

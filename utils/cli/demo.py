@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from utils.dataset.storage.report import Report
     from utils.evaluation.evaluate import Evaluation
     from utils.evaluation.scores import Summary
-    from utils.training.run import TrainResult
+    from utils.training.train import TrainResult
 
 Result = TypeVar("Result")
 
@@ -98,7 +98,7 @@ def try_voice(config: DemoConfig, report: ProgressFn) -> None:
         SystemExit: the training was stopped.
     """
     from utils.callbacks import Progresses
-    from utils.training.run import fine_tune
+    from utils.training.train import fine_tune
 
     voice, project = assets_folder() / "demo_voice", open_project(config.project, config.output)
     _prepare(config, voice, report)

@@ -138,7 +138,7 @@ def _prepare(config: PrepareConfig, report: ProgressFn) -> None:
 
 def _train(config: TrainConfig, report: ProgressFn) -> None:
     from utils.bases.fetch import fetch_base
-    from utils.training.launch import launch, num_processes
+    from utils.training.distributed import launch, num_processes
 
     fetch_base(config.base, progress=report)
     if (count := num_processes(config)) == 1:
@@ -157,7 +157,7 @@ def train_for_job(config: TrainConfig, report: ProgressFn) -> None:
     """
     from utils.callbacks import Progresses
     from utils.jobs.stopping import exit_status
-    from utils.training.run import fine_tune
+    from utils.training.train import fine_tune
 
     result = fine_tune(config, progress=Progresses(data=report))
     print(result.folder)

@@ -16,7 +16,7 @@ import tyro
 from utils.cli.common import error_exits
 from utils.config import TrainConfig
 from utils.jobs.stopping import EXIT_BASE
-from utils.training.launch import STATUS_FILE
+from utils.training.distributed import STATUS_FILE
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from utils.cli.common import error_exits
 from utils.errors import UserError
 from utils.project.paths import Project, open_project
 from utils.runs.layout import find_run, strays_of
-from utils.runs.list import RunInfo, against_targets, changed_settings, list_runs, plan_removal, read_run, remove
+from utils.runs.list import RunInfo, changed_settings, list_runs, plan_removal, read_run, remove
 from utils.runs.log import Event, number_of, tail
 from utils.runs.narration import duration
 from utils.runs.progress import observe, progress_of
@@ -132,11 +132,6 @@ def _progress(info: RunInfo) -> Iterable[str]:
         yield f"loss      {info.loss:.3f} at the last step"
     if info.best_loss is not None:
         yield f"eval      {info.best_loss:.3f} at best"
-    if machine := against_targets(info.ranks):
-        yield f"machine   {machine}"
-    for share in info.ranks if len(info.ranks) > 1 else ():
-        rates = ", ".join(f"{name} {_short(value)}" for name, value in share.items() if value is not None)
-        yield f"          {rates}"
     yield f"size      {_size(info.num_bytes)}"
     yield f"age       {_age(info.last_write)} since it wrote something"
 

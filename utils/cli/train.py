@@ -17,7 +17,7 @@ from utils.project.paths import open_project
 from utils.spellings import translate_words
 
 if TYPE_CHECKING:
-    from utils.training.run import TrainResult
+    from utils.training.train import TrainResult
 
 
 log = logging.getLogger("utils.cli.train")  # Run as a module, __name__ is another one, whose lines are not shown.
@@ -84,7 +84,7 @@ def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]
 
 
 def _train(config: TrainConfig) -> None:
-    from utils.training.launch import launch, num_processes
+    from utils.training.distributed import launch, num_processes
 
     if (count := num_processes(config)) == 1:
         train_and_print(config)
@@ -127,7 +127,7 @@ def train_with_bars(config: TrainConfig) -> "TrainResult":
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.callbacks import Progresses
     from utils.runs.narration import proof_lines, speech_line
-    from utils.training.run import fine_tune
+    from utils.training.train import fine_tune
 
     def show(kind: str, event: dict[str, Any]) -> None:
         for line in proof_lines(event["switches"]) if kind == "optimizations" else []:

@@ -100,7 +100,6 @@ def load_in_parts(
     module: nn.Module,
     read: Callable[[], State],
     check: Callable[[State], None],
-    place: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor,
 ) -> None:
     """Give a module all weights that `read` gives, holding little of the file at a time.
 
@@ -111,7 +110,6 @@ def load_in_parts(
         module: all names and sizes are its own.
         read: gives the same tensors each time.
         check: raises where they are not the module's.
-        place: makes of each what the module takes.
     """
     state = read()
     check(state)
@@ -121,7 +119,7 @@ def load_in_parts(
         while rest and size < PART_BYTES:
             names.append(next(iter(rest)))
             size += rest.pop(names[-1])
-        module.load_state_dict({name: place(name, state[name]) for name in names}, strict=False)
+        module.load_state_dict({name: state[name] for name in names}, strict=False)
         if rest:
             del state
             state = read()

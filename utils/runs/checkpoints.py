@@ -114,7 +114,7 @@ class Checkpoints:
 
         Args:
             step: optimizer steps done.
-            files: tensors by file, from `utils.training.restore.files_of`.
+            files: tensors by file, from `utils.training.checkpointing.files_of`.
             state: JSON values: where the run is.
             parts: the moments, whole, in `parts_folder`; they go into the checkpoint.
 

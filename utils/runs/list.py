@@ -52,8 +52,6 @@ class RunInfo:
     """How well checkpoints speak, 0 to 3, by step; empty where that was not measured."""
     proof: Event
     """The newest `optimizations` event of the process that trained last; empty before its first step."""
-    ranks: list[dict[str, Any]]
-    """What each process of the last epoch did, as `utils.performance_utils.rank_meter` counts it."""
     checkpoints: list[CheckpointFolder]
     num_bytes: int
     """Of the whole folder."""
@@ -121,7 +119,6 @@ def read_run(folder: Path) -> RunInfo:
     events, start = EventLog(job.events), job.events_offset
     losses = [loss for loss in events.curve("eval", ["loss"])["loss"] if loss is not None]
     step, total = events.last("step"), number_of(events.last("started"), "total_steps")
-    ranks = events.last("ranks", start=start).get("ranks")
     return RunInfo(
         job=job,
         step=int(number_of(step, "step") or 0),
@@ -131,7 +128,6 @@ def read_run(folder: Path) -> RunInfo:
         speech=speech_scores(events.last("speech_scores", start=start)),
         # What an earlier process of a resumed run observed is not true of the present one.
         proof=events.last("optimizations", start=start, after="started"),
-        ranks=[share for share in ranks if isinstance(share, dict)] if isinstance(ranks, list) else [],
         checkpoints=checkpoints_of(folder),
         num_bytes=size_of(folder),
         last_write=last_write(folder),
@@ -144,23 +140,6 @@ def speech_scores(event: Event) -> dict[int, float]:
     found = [one for one in scores if isinstance(one, dict)] if isinstance(scores, list) else []
     known = [(number_of(one, "step"), number_of(one, "score")) for one in found]
     return {int(step): float(score) for step, score in known if step is not None and score is not None}
-
-
-def against_targets(shares: Sequence[dict[str, Any]]) -> str:
-    """The slowest process of an epoch against the targets, in one line; empty where none was counted."""
-    waits = [value for share in shares if (value := number_of(share, "data_share")) is not None]
-    busy = [value for share in shares if (value := number_of(share, "gpu_busy")) is not None]
-    if not waits:
-        return ""
-    loading = f"loading {max(waits):.1%} (target under {LOADING_TARGET:.0%}: {_verdict(max(waits) < LOADING_TARGET)})"
-    if not busy:
-        return f"GPU not measured, {loading}"
-    gpu = f"GPU {min(busy):.0%} busy (target over {GPU_BUSY_TARGET:.0%}: {_verdict(min(busy) > GPU_BUSY_TARGET)})"
-    return f"{gpu}, {loading}"
-
-
-def _verdict(is_met: bool) -> str:
-    return "met" if is_met else "missed"
 
 
 def changed_settings(run: Path) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from utils.jobs.json_lines import Message, ask_once
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import CheckpointFolder, checkpoints_in
 from utils.runs.log import number_of, read_events
+from utils.training.checkpointing import Services
 from utils.training.data.load import TrainingData
 from utils.training.samples import speaking_environment
-from utils.training.state import Services
 
 SHARE = 0.1
 """Of the time that this process has trained: so long measuring may take."""

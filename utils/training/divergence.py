@@ -1,7 +1,7 @@
 """Non-finite losses and gradients: such steps are skipped, and a run in which they persist ends."""
 
+from utils.errors import UserError
 from utils.project.advice import RESUME
-from utils.training.optimizer.agreement import AgreedError
 from utils.training.recovery import Warn
 from utils.training.trainer import StepResult
 
@@ -38,7 +38,7 @@ class Divergence:
             step: its number.
 
         Raises:
-            AgreedError: no step in a row of many had a usable gradient; raised in all processes, as losses are sums.
+            UserError: no step in a row of many had a usable gradient; raised in all processes, as losses are sums.
         """
         if not result.skipped:
             self._in_a_row.clear()
@@ -58,11 +58,11 @@ class Divergence:
         if len(self._in_a_row) >= MAX_IN_A_ROW:
             raise self._gives_up(result, step)
 
-    def _gives_up(self, result: StepResult, step: int) -> AgreedError:
+    def _gives_up(self, result: StepResult, step: int) -> UserError:
         in_all = set.intersection(*map(set, self._in_a_row))
         suspects = f"clips in all of them: {_listed(sorted(in_all))}" if in_all else "no clip was in all of them"
         precision = "" if self._precision == "fp32" else f", or train in fp32 instead of {self._precision}"
-        return AgreedError(
+        return UserError(
             what=f"{result.skipped} in {len(self._in_a_row)} steps in a row, up to step {step}; the weights are those "
             f"before them ({suspects}; clips of the last one: {_listed(self._in_a_row[-1])})",
             where=f"step {step}",

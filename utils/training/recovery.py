@@ -8,18 +8,14 @@ batch stays what it was.
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from accelerate.utils import gather_object
 
 from utils.errors import UserError
 from utils.performance_utils import is_out_of_memory
 from utils.project.advice import RESUME
 from utils.training.data.batches import Batch
-from utils.training.optimizer.agreement import AgreedError
-from utils.training.optimizer.gradient_sum import OutOfMemoryInRun
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
 SplitBatch = Callable[[Batch, int], list[Batch]]
@@ -34,32 +30,10 @@ class Warn(Protocol):
     def __call__(self, message: str, *, source: str, **facts: Any) -> None: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shortage:
-    """What one process was at when memory ran out somewhere."""
-
-    rank: int | None
-    """Number of the process where it ran out there; None otherwise."""
-    clips: int
-    """In its largest micro-batch."""
-    longest: str = ""
-    """Name of its longest clip, where it trains."""
-    seconds: float = 0.0
-    """Of that, of speech."""
-
-
-@dataclass(frozen=True)
-class Where:
-    """Which processes are out of memory; nothing where there is one alone."""
-
-    words: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
 class Recovery:
     """Takes a run's steps and evaluations, and makes the micro-batches smaller when memory runs out.
 
-    Several processes do so together, also those that had enough memory: each step then begins in all of them at once.
+    Of several processes one that is out of memory ends: the others wait for it in the middle of their own passes.
 
     Args:
         trainer: takes the steps.
@@ -152,8 +126,8 @@ class Recovery:
             try:
                 return self.trainer.evaluate(self._pieces(batches()))
             except (RuntimeError, MemoryError) as error:
-                is_own = self._require_memory_fault(error)
-            self._shrink_eval(is_own=is_own)
+                self._require_memory_fault(error)
+            self._shrink_eval()
 
     def _gather(self, batches: list[Batch]) -> Gathered:
         while True:
@@ -163,41 +137,38 @@ class Recovery:
             try:
                 return self.trainer.gather(pieces)
             except (RuntimeError, MemoryError) as error:
-                is_own = self._require_memory_fault(error)
+                self._require_memory_fault(error)
             # Outside the handler: the traceback held on to the activations of the failed forward.
             self.trainer.discard()
-            self._shrink(pieces, is_own=is_own)
+            self._shrink(pieces)
 
     def _pieces(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:
             self._largest_eval = len(batch.positions)
             yield from [batch] if self.max_eval_clips is None else self._split_eval(batch, self.max_eval_clips)
 
-    def _require_memory_fault(self, error: BaseException) -> bool:
-        """Whether it is this process that is out of memory; every other error is passed on.
+    def _require_memory_fault(self, error: BaseException) -> None:
+        """Do nothing where one process alone is out of memory; every other error is passed on.
 
-        Of several processes also an error that the others do not know of: they would not try again with this one.
+        Raises:
+            UserError: one of several processes is out of memory.
         """
-        if isinstance(error, OutOfMemoryInRun):
-            return error.is_own
-        if not is_out_of_memory(error) or self.trainer.accelerator.num_processes > 1:
+        if not is_out_of_memory(error):
             raise error
-        return True
+        accelerator = self.trainer.accelerator
+        if accelerator.num_processes > 1:
+            raise UserError(
+                what=f"out of memory in process {accelerator.process_index} of {accelerator.num_processes} at step "
+                f"{self.trainer.num_steps + 1}",
+                where=str(self.trainer.device),
+                fix="resume from the newest checkpoint with a smaller --batch-size or --gradient-checkpointing full: "
+                f"{self._resume_command}",
+            ) from error
 
-    def _shrink(self, pieces: list[Batch], *, is_own: bool) -> None:
+    def _shrink(self, pieces: list[Batch]) -> None:
         """Halve the micro-batch; when it is a single clip already, keep fewer activations."""
         _free_memory(self.trainer.device)
-        longest = max(pieces, key=lambda piece: piece.audio_seconds)
-        shortages = self._everywhere(
-            Shortage(
-                rank=self.trainer.accelerator.process_index if is_own else None,
-                clips=max(len(piece.positions) for piece in pieces),
-                longest=longest.names[0],
-                seconds=longest.audio_seconds,
-            )
-        )
-        largest, where = max(shortage.clips for shortage in shortages), self._where(shortages)
-        step = f"step {self.trainer.num_steps + 1}{where.words}"
+        largest, step = max(len(piece.positions) for piece in pieces), f"step {self.trainer.num_steps + 1}"
         if largest > 1:
             self.max_clips = -(-largest // 2)
             offer = "" if self._checkpointing else "; with --gradient-checkpointing it may fit whole"
@@ -208,7 +179,6 @@ class Recovery:
                 source="memory",
                 micro_batch=self.max_clips,
                 pieces=sum(-(-len(piece.positions) // self.max_clips) for piece in pieces),
-                **where.facts,
             )
         elif not self._checkpointing:
             self._force_checkpointing()
@@ -218,46 +188,31 @@ class Recovery:
                 source="memory",
                 micro_batch=1,
                 gradient_checkpointing=True,
-                **where.facts,
             )
         else:
-            raise _too_large(shortages)
+            longest = max(pieces, key=lambda piece: piece.audio_seconds)
+            raise UserError(
+                what="out of memory with one clip in a micro-batch and gradient checkpointing on; the longest is "
+                f"{longest.names[0]} with {longest.audio_seconds:.1f} s",
+                where="training step",
+                fix="use --lora-rank 32 or mixed_precision auto, lower max_audio_length, or close other programs",
+            )
 
-    def _shrink_eval(self, *, is_own: bool) -> None:
+    def _shrink_eval(self) -> None:
         _free_memory(self.trainer.device)
-        here = self.trainer.accelerator.process_index
-        shortages = self._everywhere(Shortage(rank=here if is_own else None, clips=self._largest_eval))
-        # Of those that are out of memory: the others may have come further, or to a smaller batch.
-        clips = max(shortage.clips for shortage in shortages if shortage.rank is not None)
-        largest, where = min(clips, self.max_eval_clips or clips), self._where(shortages)
+        largest = min(self._largest_eval, self.max_eval_clips or self._largest_eval)
         if largest == 1:
-            raise AgreedError(
-                what=f"out of memory while evaluating a single clip{where.words}",
+            raise UserError(
+                what="out of memory while evaluating a single clip",
                 where=f"step {self.trainer.num_steps}",
                 fix="lower max_audio_length, or free memory of other programs",
             )
         self.max_eval_clips = -(-largest // 2)
         self._warn(
-            f"out of memory while evaluating{where.words}: {self.max_eval_clips} clips at a time from here on, instead "
-            f"of {largest}",
+            f"out of memory while evaluating: {self.max_eval_clips} clips at a time from here on, instead of {largest}",
             source="memory",
             eval_batch=self.max_eval_clips,
-            **where.facts,
         )
-
-    def _everywhere(self, shortage: Shortage) -> list[Shortage]:
-        """Of all processes, in their order."""
-        if self.trainer.accelerator.num_processes == 1:
-            return [shortage]
-        found: list[Shortage] = gather_object([shortage])
-        return found
-
-    def _where(self, shortages: list[Shortage]) -> Where:
-        if self.trainer.accelerator.num_processes == 1:
-            return Where()
-        ranks = [shortage.rank for shortage in shortages if shortage.rank is not None]
-        noun = "process" if len(ranks) == 1 else "processes"
-        return Where(words=f" in {noun} {', '.join(map(str, ranks))} of {len(shortages)}", facts={"ranks": ranks})
 
     @property
     def _checkpointing(self) -> bool:
@@ -266,18 +221,6 @@ class Recovery:
     def _force_checkpointing(self) -> None:
         self.trainer.gpt.options.checkpointing = "full"
         self.forced_checkpointing = True
-
-
-def _too_large(shortages: list[Shortage]) -> AgreedError:
-    longest = max(
-        (shortage for shortage in shortages if shortage.rank is not None), key=lambda shortage: shortage.seconds
-    )
-    return AgreedError(
-        what=f"out of memory with one clip in a micro-batch and gradient checkpointing on; the longest is "
-        f"{longest.longest} with {longest.seconds:.1f} s",
-        where="training step",
-        fix="use --lora-rank 32 or mixed_precision auto, lower max_audio_length, or close other programs",
-    )
 
 
 def _free_memory(device: torch.device) -> None:

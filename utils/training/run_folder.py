@@ -17,8 +17,8 @@ from utils.model.weights import write_pickle
 from utils.project.paths import new_run_id
 from utils.training.data.base import keep_start
 from utils.training.data.load import TrainingData
-from utils.training.plan import Resumed, RunPlan
-from utils.training.settings import portable
+from utils.training.distributed import is_restart
+from utils.training.plan import Resumed, RunPlan, portable
 
 BASE_FOLDER = "base"
 """Folder in a run with the small files of its base."""
@@ -85,12 +85,12 @@ def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:
     """Make the run folder with its settings, the base's small files and the reference recording."""
     # A job's folder is made by who starts the job, with the settings in it; a run's own files come with the run.
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "base.json").exists():
+    if (folder / "base.json").exists() and not is_restart():
         raise UserError(what=f"run {folder.name!r} exists already", where=str(folder), fix="choose another run_id")
     base = plan.base
     portable(plan.config, plan.project).save(folder / SETTINGS_FILE)
     own = folder / BASE_FOLDER
-    own.mkdir()
+    own.mkdir(exist_ok=True)
     for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
         if (base.folder / name).is_file():
             shutil.copyfile(base.folder / name, own / name)

@@ -4,21 +4,24 @@ import math
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import LambdaLR
 
+from utils.bases.base import Base
+from utils.bases.loading import load_gpt
+from utils.config import TrainConfig
+from utils.hardware import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
-from utils.model.mel import LogMel
-from utils.performance_utils import is_out_of_memory
+from utils.model.mel import LogMel, conditioning_mel
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
-from utils.training.optimizer.gradient_sum import GradientSum, OutOfMemoryInRun, total_norm, words_of
-from utils.training.optimizer.make import set_schedule
+from utils.training.distributed import wrap
+from utils.training.optimizer.make import make_schedule, set_schedule
 from utils.training.optimizer.precision import DTYPES
 from utils.training.switches.compile import mark_step
 from utils.training.switches.optimizer import TrainingOptimizer
@@ -84,7 +87,7 @@ class Trainer:
         grad_clip_norm: gradients are scaled down to this L2 norm.
         seed: with the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one
             does, whichever process computes the micro-batch.
-        gradient_sum: holds the model where there are several processes.
+        parallel: the model as several processes train it; sums their gradients.
         watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
 
@@ -100,10 +103,10 @@ class Trainer:
         grad_clip_norm: float,
         seed: int,
         watch: TrainingOptimizer | None = None,
-        gradient_sum: GradientSum | None = None,
+        parallel: DistributedDataParallel | None = None,
     ) -> None:
         self.gpt = model
-        self.gradient_sum = gradient_sum
+        self.parallel = parallel
         self.optimizer = optimizer
         self.schedule = schedule
         self.mel = mel
@@ -161,11 +164,9 @@ class Trainer:
         seconds = sum(batch.audio_seconds for batch in own)
         *counts, audio_seconds = self._summed(texts, codes, codes, seconds)
         sums = torch.zeros(3, dtype=torch.float32, device=self.device)
-        passes = partial(self._add_gradients, batches, counts, sums)
-        if self.gradient_sum is None:
-            passes()
-        else:
-            sums = self.gradient_sum.run(passes, sums)
+        self._add_gradients(batches, counts, sums)
+        if self.parallel is not None:
+            sums = self.accelerator.reduce(sums, reduction="sum")
         return Gathered(sums=sums, counts=counts, audio_seconds=audio_seconds)
 
     def _add_gradients(self, batches: list[Batch], counts: list[float], sums: Tensor) -> None:
@@ -179,12 +180,14 @@ class Trainer:
                 torch.manual_seed(hash((self.seed, self.num_steps, seeded)) & 0x7FFF_FFFF_FFFF_FFFF)
             with (
                 nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt),
-                nullcontext() if is_last or self.gradient_sum is None else self.gradient_sum.more_follow(),
+                # Gradients are summed over processes once, with those of the last pass.
+                nullcontext() if is_last or self.parallel is None else self.parallel.no_sync(),
             ):
-                losses = self._forward(batch, self.gradient_sum.model if self.gradient_sum else self.gpt)
+                losses = self._forward(batch, self.parallel or self.gpt)
                 self.clock.begin("backward")
                 loss = TEXT_WEIGHT * losses.text / counts[0] + CODE_WEIGHT * losses.codes / counts[1]
-                loss = (loss + losses.reading / counts[2]) * (0 if batch.is_filler else 1)
+                # DistributedDataParallel takes the mean over processes, but the counts are those of all already.
+                loss = (loss + losses.reading / counts[2]) * (0 if batch.is_filler else self.accelerator.num_processes)
                 self.scaler.scale(loss).backward()
                 self.clock.begin("")
             if not batch.is_filler:
@@ -229,20 +232,12 @@ class Trainer:
     def evaluate(self, batches: Iterable[Batch]) -> Losses:
         """Mean losses over an evaluation set, without dropout; each process has a part of it."""
         self.gpt.eval()
-        sums, counts, failure = torch.zeros(2, device=self.device), torch.zeros(2), ""
-        try:
-            with nullcontext() if self.gradient_sum is None else self.gradient_sum.evaluating():
-                for batch in batches:
-                    losses = self._evaluated(batch)
-                    sums += torch.stack([losses.text, losses.codes])
-                    counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
-        except (RuntimeError, MemoryError) as error:
-            if self.accelerator.num_processes == 1 or not is_out_of_memory(error):
-                raise
-            failure = words_of(error)
-        *totals, failed = self._summed(*counts.tolist(), bool(failure))
-        if failed:
-            raise OutOfMemoryInRun(failure)
+        sums, counts = torch.zeros(2, device=self.device), torch.zeros(2)
+        for batch in batches:
+            losses = self._evaluated(batch)
+            sums += torch.stack([losses.text, losses.codes])
+            counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
+        totals = self._summed(*counts.tolist())
         text, codes = (self.accelerator.reduce(sums, reduction="sum").cpu() / torch.tensor(totals)).tolist()
         self.clock.take()  # of training steps alone
         return Losses(text=text, codes=codes)
@@ -285,3 +280,46 @@ class Trainer:
     def any_process(self, *flags: bool) -> list[bool]:
         """For each flag whether it is set in any process, so that all do the same next."""
         return [count > 0 for count in self._summed(*flags)]
+
+
+def total_norm(parameters: Iterable[Tensor]) -> Tensor:
+    """L2 norm of all gradients, a float32 scalar, whatever their own data type."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norms: list[Tensor] = []
+    # All of a data type in one launch.
+    for dtype in {gradient.dtype for gradient in gradients}:
+        of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
+        norms += torch._foreach_norm(of_type, 2, torch.float32)
+    return torch.linalg.vector_norm(torch.stack(norms))
+
+
+def make_trainer(
+    config: TrainConfig, base: Base, accelerator: Accelerator, optimizations: TrainingOptimizer, *, total_steps: int
+) -> Trainer:
+    """The model on its device with optimizer and schedule.
+
+    Args:
+        config: settled settings.
+        base: what to start from.
+        accelerator: device and processes.
+        optimizations: the switches; they are applied here.
+        total_steps: that the schedule is to last for.
+    """
+    assert config.learning_rate
+    if accelerator.device.type == "cpu":
+        keep_freed_memory()
+    gpt = optimizations.optimize_model(load_gpt(base))
+    gpt.options.reading_weight = config.reading_weight
+    optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+    return Trainer(
+        model=gpt,
+        optimizer=optimizer,
+        schedule=make_schedule(optimizer, config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
+        mel=conditioning_mel(base.mel_stats()).to(accelerator.device),
+        accelerator=accelerator,
+        precision=optimizations.switches.effective.mixed_precision,
+        grad_clip_norm=config.grad_clip_norm,
+        seed=config.seed,
+        watch=optimizations,
+        parallel=wrap(gpt, accelerator.device) if accelerator.num_processes > 1 else None,
+    )

@@ -19,7 +19,7 @@ GROUPS = (
     (
         "DEVICE_GROUP",
         (
-            *("device", "processes", "rank_timeout", "shard"),
+            *("device", "processes", "max_restarts"),
             *("threads", "cuda_memory_fraction", "attention", "batch_tokens", "max_mel_length"),
         ),
     ),

@@ -20,7 +20,7 @@ from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData, load_data
 from utils.training.optimizer.precision import make_accelerator
-from utils.training.settings import settle
+from utils.training.plan import settle
 
 
 def start(project: Project, **settings) -> TrainingData:

@@ -22,7 +22,7 @@ from utils.inference.export import export_model
 from utils.project.paths import Project
 from utils.training.data.base import language_base, run_base
 from utils.training.data.lengths import measure_lengths
-from utils.training.run import fine_tune
+from utils.training.train import fine_tune
 
 TEXTS = ["ሰላም ለዓለም።", "ጤና ይስጥልኝ።", "በ2015 ዓ.ም. ተወለደ።", "ዶ/ር አበበ መጣ።", "ፀሐይ ወጣች።", "ቋንቋ ሀብት ነው።"]
 

@@ -18,11 +18,11 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.switches import SWITCHES, missed
 from utils.training.optimizer.precision import choose_precision, cpu_has_bf16, make_accelerator
-from utils.training.run import fine_tune
 from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import Seen, choose_layout, resolve, state_of
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.device import _has_tf32
+from utils.training.train import fine_tune
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

@@ -26,11 +26,11 @@ from utils.model.weights import read_weights
 from utils.performance_utils import is_out_of_memory
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.run import TrainResult, fine_tune
-from utils.training.settings import settle, sources_of
+from utils.training.plan import settle, sources_of
 from utils.training.switches.compile import compile_blocks
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.switches.record import StepRecord, record_step
+from utils.training.train import TrainResult, fine_tune
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 

@@ -2,12 +2,11 @@
 
 import logging
 import os
-from datetime import timedelta
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
+from accelerate.utils import GradientAccumulationPlugin
 
 from utils.config import Device, Precision
 from utils.errors import UserError
@@ -18,9 +17,6 @@ AMPERE = (8, 0)
 """First CUDA compute capability with bf16 matrix units."""
 VOLTA = (7, 0)
 """First CUDA compute capability with fp16 matrix units."""
-PATIENCE = timedelta(hours=2)
-"""So long processes wait for each other: the first one alone encodes a new dataset's clips, and for many of them NCCL's
-own ten minutes are too short."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 OURS = {
     "ACCELERATE_MIXED_PRECISION": "--mixed-precision",
@@ -96,7 +92,6 @@ def make_accelerator(device: Device) -> Accelerator:
         mixed_precision="no",
         dynamo_backend="no",
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
     )
     if device != accelerator.device.type:
         raise UserError(

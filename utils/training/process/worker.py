@@ -94,7 +94,7 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
     if config.resume is None:
         project.require_dataset(config.train_csv, config.eval_csv)
     fetch_base(config.base, accept_license=accept_license, progress=progress.data)
-    from utils.training.run import fine_tune
+    from utils.training.train import fine_tune
 
     result = fine_tune(config, project=project, progress=progress)
     paths = {name: str(getattr(result, name)) for name in ("speakers", "config", "checkpoint", "vocab", "reference")}

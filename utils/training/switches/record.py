@@ -21,7 +21,6 @@ from torch.utils.hooks import RemovableHandle
 
 from utils.model.activation_checkpointing import saved_operations
 from utils.model.gpt import XttsGpt, unwatched
-from utils.training.optimizer.sharding import whole_weights
 
 KERNELS = {
     "aten::_scaled_dot_product_flash_attention": "flash",
@@ -213,7 +212,7 @@ def _block_bytes(gpt: XttsGpt, inputs: tuple[Any, ...], record: StepRecord) -> t
     block = gpt.gpt.h[0].forward
     dtype = record.product_dtype or torch.float32
     autocast = torch.autocast(x.device.type, dtype=dtype, enabled=dtype != torch.float32)
-    with whole_weights(gpt.gpt.h[0]), autocast:
+    with autocast:
         everything = saved_bytes(lambda: block(x, *inputs[1:]), but=gpt.gpt.h[0].parameters())
         if record.recomputed == 0:
             return everything, everything

@@ -1,24 +1,188 @@
-"""Putting a run where it was when a checkpoint was written: weights, moments, schedule and place in the data."""
+"""A run's state, when and how it is saved, and putting the run back where it was when a checkpoint was written."""
 
 import logging
 import math
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from utils.callbacks import StepProgress
+from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.jobs.stopping import StopRequest
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, load_in_parts, read_weights
-from utils.runs.checkpoints import NotSaved, Tensors, read_state
-from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE, OPTIMIZER_PARTS
+from utils.performance_utils import PerformanceTracker
+from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, read_state
+from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE
+from utils.runs.log import RunLog
+from utils.runs.saver import Saver, Snapshot
+from utils.training.data.batches import Batch
+from utils.training.data.loaders import Loaders
+from utils.training.divergence import Divergence
 from utils.training.optimizer.make import extend_schedule, optimizer_tensors
-from utils.training.optimizer.sharding import part_of, read_parts
-from utils.training.plan import Resumed
-from utils.training.settings import BOUND
-from utils.training.state import RunState, Services, best_loss_at
+from utils.training.plan import BOUND, Resumed
+from utils.training.recovery import Recovery
+from utils.training.samples import SampleQueue
+from utils.training.switches.base import Report
+from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class RunState:
+    """Where a run is, as JSON values; state.json holds them beside what the services say of themselves."""
+
+    data: str
+    """Fingerprint of the clips."""
+    epoch: int = 0
+    batches_done: int = 0
+    """Micro-batches of this epoch that all processes together have trained on."""
+    losses: list[float] = field(default_factory=list)
+    """Loss of each step of this epoch."""
+    epoch_losses: list[float] = field(default_factory=list)
+    """Mean training loss of each epoch."""
+    best_loss: float = float("inf")
+    """Lowest evaluation loss."""
+    evals_without_gain: int = 0
+    """Evaluations in a row that were no better."""
+    first_loss: float = float("nan")
+    last_loss: float = float("nan")
+    candidate: list[float] | None = None
+    """Step and evaluation loss of the newest weights that are better than the best on the disk."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A copy: the lists go on growing while a thread writes it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any], *, data: str) -> Self:
+        """The state that a checkpoint holds.
+
+        Args:
+            values: from `to_json`, or of an earlier version that knew fewer of them.
+            data: fingerprint of the clips there are now, whatever they were then.
+        """
+        known = {name: values[name] for name in (one.name for one in fields(cls)) if name in values}
+        return cls(**(known | {"data": data}))
+
+
+@dataclass(kw_only=True)
+class Services:
+    """What a run works with."""
+
+    config: TrainConfig
+    """As it was planned."""
+    settings: dict[str, Any]
+    """What a later resume must find the same, as JSON values."""
+    trainer: Trainer
+    optimizations: TrainingOptimizer
+    loaders: Loaders
+    """Makes the batches that train."""
+    eval_loader: Iterable[Batch]
+    checkpoints: Checkpoints
+    saver: Saver
+    log: RunLog
+    sampling: SampleQueue
+    """Has each evaluation's weights spoken beside training."""
+    recovery: Recovery
+    """Takes the trainer's steps, in smaller pieces where memory runs out."""
+    divergence: Divergence
+    """Counts the steps that were skipped."""
+    resume_command: str
+    """For the user's shell."""
+    progress: StepProgress | None
+    tracker: PerformanceTracker
+    """Throughput of this process."""
+    stop: StopRequest = field(default_factory=StopRequest)
+    begun: float = field(default_factory=time.monotonic)
+    """When this process began to train, on a clock that only runs forward."""
+    memory_logged: float | None = None
+    """When memory was last logged, on a clock that only runs forward; None before the first step."""
+    switches_logged: Report = field(default_factory=dict)
+    """What was last logged of the optimization switches; empty before the first step."""
+
+    @property
+    def num_epochs(self) -> int:
+        assert self.config.num_epochs
+        return self.config.num_epochs
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this is the process that writes the run's files."""
+        return self.trainer.accelerator.is_main_process
+
+    def total_steps(self, state: RunState) -> int:
+        """Steps at the end of the last epoch, from where the run is now."""
+        return self.trainer.num_steps + self.loaders.steps_left(state.epoch, state.batches_done)
+
+
+def is_save_due(services: Services) -> bool:
+    """Whether enough steps or minutes have passed since the last save, or one that failed should be tried again."""
+    every, minutes = services.config.checkpoint_every, services.config.checkpoint_minutes
+    by_steps = every > 0 and services.trainer.num_steps % every == 0
+    by_time = minutes > 0 and services.saver.minutes_since >= minutes
+    return by_steps or by_time or services.saver.wants_retry
+
+
+def save(state: RunState, services: Services, *, wait: bool = False) -> None:
+    """Begin to write the checkpoint a run can resume from, or wait until it is written; the first process does.
+
+    Weights of the best evaluation become the best on disk with it, also when an earlier save of them failed.
+    """
+    if not services.is_writer:
+        return
+    begun, step, trainer = time.perf_counter(), services.trainer.num_steps, services.trainer
+    values = state.to_json()
+    values |= {"trainer": trainer.state(), "recovery": services.recovery.state()}
+    values |= {"skipped": services.divergence.num_skipped, "plan": services.loaders.plan_of(state.epoch)}
+    values |= {"global_micro_batches": services.loaders.global_micro_batches}
+    snapshot = Snapshot(
+        step=step,
+        files=files_of(trainer.gpt, trainer.optimizer),
+        state=values | {"settings": services.settings},
+        best_loss=best_loss_at(step, state.candidate),
+    )
+    services.saver.save(snapshot, wait=wait, begun=begun)
+
+
+def best_loss_at(step: int, candidate: list[float] | None) -> float | None:
+    """Evaluation loss of the weights at a step, when they are to be kept as the best."""
+    return candidate[1] if candidate is not None and candidate[0] == step else None
+
+
+def require_saved(services: Services) -> None:
+    """Wait for the last save.
+
+    Raises:
+        UserError: the run's end is not on the disk.
+    """
+    services.sampling.poll(services.saver.finish())
+    kept, failure = services.saver.saved_step, services.saver.failure
+    if failure is not None:
+        raise UserError(
+            what=f"training has come to step {services.trainer.num_steps}, but "
+            f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: {failure.what}",
+            where=failure.where,
+            fix=f"{failure.fix}, then continue with --resume, the steps since are trained again: "
+            f"{services.resume_command}",
+        ) from failure
+
+
+def finish_saving(services: Services) -> None:
+    """Let a save under way end: it is the newest checkpoint of a run that failed."""
+    try:
+        services.saver.finish()
+    except Exception:
+        # What ended the run is on its way to the user.
+        log.exception("the last save failed")
 
 
 def files_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensors]:
@@ -60,13 +224,7 @@ def restore_model(folder: Path, model: nn.Module) -> None:
                 what="the checkpoint's weights are of another model", where=str(folder), fix="name another checkpoint"
             )
 
-    own = dict(model.named_parameters())
-    load_in_parts(
-        model,
-        lambda: read_weights(folder / MODEL_FILE),
-        require_same,
-        place=lambda name, tensor: part_of(tensor, own[name]),
-    )
+    load_in_parts(model, lambda: read_weights(folder / MODEL_FILE), require_same)
 
 
 def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
@@ -79,7 +237,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         UserError: the file is missing, or of a model in which other parameters learned.
     """
     parameters = dict(model.named_parameters())
-    moments = _read_moments(folder, parameters)
+    moments = read_weights(folder / OPTIMIZER_FILE)
     if other := next((key for key in moments if key.rsplit("/", 1)[0] not in parameters), None):
         raise UserError(
             what=f"the checkpoint's optimizer belongs to a model with other parameters, such as {other}",
@@ -101,26 +259,12 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
         parameter = parameters[name]
         state = optimizer.state[parameter]
         if is_fused:
-            state[field] = (part_of(tensor, parameter) if tensor.ndim else tensor).to(parameter.device)
+            state[field] = tensor.to(parameter.device)
         elif field == "step":
             state[field] = int(tensor)
         else:
             state[field].copy_(tensor)
     return []
-
-
-def _read_moments(folder: Path, parameters: dict[str, nn.Parameter]) -> State:
-    """The moments of a checkpoint, in one file or in parts; parts are cut as the parameters are, or put together."""
-    if not (folder / OPTIMIZER_PARTS).is_dir():
-        return read_weights(folder / OPTIMIZER_FILE)
-
-    def like(key: str) -> Tensor | None:
-        name, field = key.rsplit("/", 1)
-        if name not in parameters:
-            return None
-        return torch.zeros(()) if field == "step" else part_of(torch.zeros(parameters[name].shape), parameters[name])
-
-    return read_parts(folder / OPTIMIZER_PARTS, like)
 
 
 def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunState, list[str]]:
@@ -145,9 +289,6 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     services.divergence.num_skipped = saved.get("skipped", 0)
     if "recovery" in saved:
         services.recovery.load_state(saved["recovery"])
-        if services.is_sharded:
-            # Sharded weights are gathered in each pass: processes must not split their batches into different numbers.
-            services.recovery.max_clips = None
     state = RunState.from_json(saved, data=data)
     # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would
     # skip clips that were never seen. Another device or kernel makes another plan, too.

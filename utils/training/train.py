@@ -1,0 +1,597 @@
+"""A training run from its settings to its folder: plan, claim, load, step, log, evaluate, save, stop.
+
+`fine_tune` is the run in its order, and `train_epochs` what happens between two log lines. Beside it: plan.py (what
+will be done), checkpointing.py (state, saving, resuming), trainer.py (one step), recovery.py (smaller pieces where
+memory runs out) and distributed.py (several processes).
+"""
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch.utils.data import DataLoader
+
+from utils import jobs
+from utils.callbacks import Progresses, ProgressFn
+from utils.config import TrainConfig
+from utils.errors import UserError, disk_errors
+from utils.performance_utils import (
+    PerformanceTracker,
+    log_performance_info,
+    log_system_info,
+    memory_errors,
+    peak_flops,
+    timing,
+    useful_flops,
+)
+from utils.performance_utils.device import settle_device
+from utils.performance_utils.phases import PhaseClock
+from utils.performance_utils.settings import kept_torch_settings
+from utils.project.advice import command
+from utils.project.paths import Project, open_project
+from utils.runs.checkpoints import Checkpoints
+from utils.runs.layout import MODEL_FILE
+from utils.runs.log import RunLog
+from utils.runs.loggers import find_loggers
+from utils.runs.saver import Saver
+from utils.switches import missed
+from utils.training.best_by_speech import choose_best
+from utils.training.checkpointing import (
+    RunState,
+    Services,
+    finish_saving,
+    is_save_due,
+    require_saved,
+    resume_run,
+    save,
+    tidy_checkpoints,
+)
+from utils.training.data.batches import Batch
+from utils.training.data.load import TrainingData, load_data
+from utils.training.data.loaders import Loaders
+from utils.training.distributed import (
+    is_lost_process,
+    local_rank,
+    num_processes,
+    require_alike,
+    resume_after_restart,
+)
+from utils.training.divergence import Divergence
+from utils.training.optimizer.precision import DTYPES, faster_precision, make_accelerator
+from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
+from utils.training.recovery import Recovery
+from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
+from utils.training.samples import make_sampling
+from utils.training.switches.optimizer import TrainingOptimizer
+from utils.training.trainer import Losses, StepResult, Trainer, make_trainer
+
+log = logging.getLogger(__name__)
+REHEARSED = ("cuda",)
+"""Kinds of devices on which a run begins with its largest batch: a machine's own memory swaps rather than fails."""
+End = Literal["", "epochs", "patience", "hours", "signal"]
+"""Why a run ended; empty while it has not."""
+MEMORY_SECONDS = 5.0
+"""Time between two memory events."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """What a finished run left behind."""
+
+    folder: Path
+    """runs/<id>/."""
+    checkpoint: Path
+    """GPT weights of the best checkpoint; of the last step when the run was stopped before its first evaluation."""
+    config: Path
+    vocab: Path
+    speakers: Path
+    reference: Path
+    """The longest training clip: what the exported model speaks like."""
+    settings: TrainConfig
+    """As they were applied, open ones filled in."""
+    sources: dict[str, str]
+    """Who chose each setting that may be left open."""
+    num_steps: int
+    num_clips: int
+    num_dropped: int
+    epoch_losses: list[float]
+    """Mean training loss of each epoch."""
+    first_loss: float
+    last_loss: float
+    best_loss: float
+    """Lowest evaluation loss."""
+    ended: End
+    """Why the run ended: epochs, patience, hours or signal."""
+    stop_signal: int | None
+    """The signal that stopped the run early; None when none did."""
+    skipped_steps: int
+    """Steps skipped because their numbers were not finite."""
+    save_waited_s: float
+    """How long training stood still for saving."""
+
+
+@disk_errors()
+@kept_torch_settings()
+def fine_tune(
+    config: TrainConfig, *, project: Project | None = None, progress: Progresses | None = None
+) -> TrainResult:
+    """Train on a prepared dataset; a new run folder is made each time, and nothing older is touched.
+
+    Started by `accelerate launch` or torchrun, all processes share one run; the first one writes.
+
+    Args:
+        config: the settings.
+        project: where the run goes, when it is not the project that the settings name.
+        progress: called with how far the run is.
+
+    Raises:
+        UserError: any fault of settings, base or data, before a run folder exists; a full disk; or a loss that is no
+            longer a number.
+    """
+    progress = progress or Progresses()
+    if (count := num_processes(config)) > 1:
+        raise UserError(
+            what=f"processes is {count}, and this call trains in one process",
+            where="processes",
+            fix="use the train command, which starts them, or start your program with torchrun",
+        )
+
+    # 1. Plan: settings, base and what is resumed are found and checked, and nothing is touched.
+    project = project or open_project(config.project, config.output)
+    plan = plan_run(resume_after_restart(config, project), project=project)
+    device, _ = settle_device(plan.config.device)
+
+    # 2. Claim the device, before the first process group, CUDA context or model: two trainings on one would both fail.
+    with jobs.hold("train", device=device, output=project.output, folder=project.folder, local_rank=local_rank()):
+        # 3. Load the clips and the model, then make the run's folder.
+        with memory_errors("loading the model", device):
+            setup = set_up(plan, progress.data)
+        folder = make_folder(plan, setup.data, setup.accelerator)
+        services = _make_services(plan, setup, folder, progress)
+        # Signals count to the very end: waiting for the last sample can be cut short.
+        with services.stop:
+            with _failure_logged(services):
+                with closing(setup.loaders):
+                    # 4. Start, or go back to where a checkpoint was written.
+                    state = _begin(plan, services, setup.data)
+                    # 5. Train: step, log, evaluate, save, stop.
+                    ended = fit(state, services)
+                    setup.accelerator.wait_for_everyone()
+                if ended != "signal":
+                    # 6. Choose the checkpoint that speaks best.
+                    trained_s = time.monotonic() - services.begun
+                    services.sampling.close(wait=ended != "hours", is_stopped=lambda: services.stop.number is not None)
+                    choose_best(services, plan.base, setup.data, folder, trained_s=trained_s)
+            # 7. Log the end, and say what is where.
+            if ended in ("epochs", "patience"):
+                _write_end(services, "finished", best_loss=state.best_loss, reason=ended)
+            else:
+                _write_end(services, "stopped", signal=services.stop.number, reason=ended)
+        return _summarize(plan, state, services, setup.data, folder, ended)
+
+
+class Setup(NamedTuple):
+    """A plan on its device: all that computes."""
+
+    accelerator: Accelerator
+    optimizations: TrainingOptimizer
+    data: TrainingData
+    trainer: Trainer
+    loaders: Loaders
+
+
+def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
+    """Read and encode the clips, and put the model on the device, which this process must have claimed.
+
+    Args:
+        plan: of the run.
+        progress: called while the clips are read.
+
+    Raises:
+        UserError: a fault of the clips, or the run cannot be resumed with them.
+    """
+    accelerator = make_accelerator(plan.config.device)
+    optimizations = TrainingOptimizer.from_config(plan.config, accelerator.device)
+    global_micro_batches = micro_batches_of(plan, accelerator.num_processes)
+    data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
+    require_resumable(plan, data.fingerprint())
+    if accelerator.num_processes > 1:
+        require_alike({"settings": repr(plan.config), "clips": data.fingerprint()})
+    loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
+    return Setup(
+        accelerator=accelerator,
+        optimizations=optimizations,
+        data=data,
+        trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=loaders.steps_left(0, 0)),
+        loaders=loaders,
+    )
+
+
+def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progresses) -> Services:
+    config, trainer, loaders = plan.config, setup.trainer, setup.loaders
+    events = folder / "events.jsonl" if setup.accelerator.is_main_process else None
+    # They log the run under its name and settings, which are decided now.
+    opened = [logger(folder, config.plain()) for logger in find_loggers(config.log_to)] if events else []
+    run_log = RunLog(events, progress.events, opened)
+    checkpoints = Checkpoints(folder / "checkpoints", keep=config.keep_checkpoints)
+    again = command("train", project=plan.project, resume=folder)
+    # The arithmetic that MFU counts is that of learning all weights.
+    learns_less = config.lora_rank or config.freeze_conditioning
+    peak = None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision])
+    return Services(
+        config=config,
+        settings=as_json(portable(config, plan.project)),
+        trainer=trainer,
+        optimizations=setup.optimizations,
+        loaders=loaders,
+        eval_loader=loaders.evaluate(),
+        checkpoints=checkpoints,
+        saver=Saver(checkpoints, run_log),
+        log=run_log,
+        sampling=make_sampling(config, plan.base, folder, run_log),
+        recovery=Recovery(
+            trainer,
+            split_train=loaders.splitter(training=True),
+            split_eval=loaders.splitter(training=False),
+            warn=run_log.warn,
+            resume_command=again,
+        ),
+        divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
+        resume_command=again,
+        progress=progress.steps,
+        tracker=PerformanceTracker(peak_flops=peak),
+    )
+
+
+def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
+    """Where the run starts, or the state that it resumes; the log opens with it."""
+    state, notes = RunState(data=data.fingerprint()), list[str]()
+    if plan.resumed:
+        state, notes = resume_run(services, plan.resumed, state.data)
+    # The first process renames what the others have been reading.
+    services.trainer.accelerator.wait_for_everyone()
+    if plan.resumed and services.is_writer:
+        renew_settings(portable(plan.config, plan.project), plan.resumed)
+        notes += tidy_checkpoints(state, services, plan.resumed)
+    trainer = services.trainer
+    if services.is_writer:
+        log_system_info()
+        log_performance_info(trainer.device)
+    services.log.write(
+        "started",
+        base=plan.base.name,
+        config=as_json(plan.config),
+        sources=plan.sources,
+        clips=len(data.train),
+        eval_clips=len(data.evaluate),
+        dropped=data.dropped,
+        precision=trainer.precision,
+        device=str(trainer.device),
+        processes=trainer.accelerator.num_processes,
+        global_batch=services.loaders.clips_per_step,
+        total_steps=services.total_steps(state),
+        resumed_from=str(plan.resumed.checkpoint) if plan.resumed else None,
+        changed=sorted(plan.resumed.changed) if plan.resumed else [],
+    )
+    about = "is not a setting any more; the run trains without it"
+    warnings: list[tuple[str, str | None]] = [("resume", note) for note in notes]
+    warnings += [("settings", f"{name} {value} {about}") for name, value in plan.retired.items()]
+    warnings += [("language", plan.added), ("device", settle_device(plan.config.device)[1])]
+    warnings += [("precision", faster_precision(plan.config.mixed_precision, trainer.device))]
+    if plan.config.conditioning == "other" and (alone := data.train.num_alone):
+        about = f"{alone} speaker(s) have one clip only: it is conditioned on a part of itself, not on another clip"
+        warnings += [("conditioning", about)]
+    for source, message in warnings:
+        if message:
+            services.log.warn(message, source=source)
+    if trainer.device.type in REHEARSED:
+        services.recovery.rehearse(services.loaders.largest())
+    return state
+
+
+def fit(state: RunState, services: Services) -> End:
+    """Train until the last epoch, a limit or a request to stop; whatever is trained by then is saved.
+
+    Raises:
+        UserError: the numbers went wrong for good, a recording is missing, a process does not answer, memory ran out,
+            or the end could not be saved.
+    """
+    try:
+        ended = train_epochs(state, services)
+        # What is under way may be the end already.
+        services.sampling.poll(services.saver.finish())
+        if services.saver.saved_step != services.trainer.num_steps:
+            save(state, services, wait=True)
+        require_saved(services)
+    except ClipLost:
+        # The weights are sound: nothing but the unread clip is missing.
+        save(state, services, wait=True)
+        # A launcher that sees one process end with a fault ends the others, also in the middle of their save.
+        services.trainer.accelerator.wait_for_everyone()
+        raise
+    except Exception as error:
+        if not is_lost_process(error):
+            raise
+        raise UserError(
+            what="another process of this run has ended or cannot be reached",
+            where="--processes",
+            fix=f"see the messages of all processes; the newest checkpoint resumes: {services.resume_command}",
+        ) from error
+    return ended
+
+
+def train_epochs(state: RunState, services: Services) -> End:
+    """Each epoch ends with an evaluation and a checkpoint."""
+    total, trainer = services.total_steps(state), services.trainer
+    while state.epoch < services.num_epochs:
+        loader, host = services.loaders.train(state.epoch, state.batches_done), PhaseClock(torch.device("cpu"))
+        host.begin("data")
+        for batches in services.loaders.grouped(loader, state.batches_done):
+            # Step: one update over the micro-batches, in smaller pieces where memory runs out.
+            host.begin("step")
+            require_readable(services, [fault for batch in batches for fault in batch.lost])
+            result = services.recovery.step(batches)
+            done = state.batches_done + trainer.accelerator.num_processes * len(batches)
+            state.batches_done = min(done, services.loaders.num_batches(state.epoch))
+            # Log: the step, the machine, and what each switch did.
+            host.begin("logging")
+            log_step(state, services, result, batches, total, host.take() | trainer.clock.take())
+            log_machine(services, loader, result)
+            services.divergence.note(
+                result, [name for batch in batches for name in batch.names], step=trainer.num_steps
+            )
+            services.sampling.poll(services.saver.poll())
+            # Stop, or save and go on.
+            if end := end_wanted(services):
+                return end
+            if is_save_due(services):
+                host.begin("checkpoint")
+                save(state, services)
+            host.begin("data")
+        # Evaluate: losses over the evaluation set, whose weights may become the best.
+        losses = evaluate(state, services)
+        # Before the first step that was not skipped there is nothing to log.
+        if services.switches_logged:
+            log_switches(services, loader)
+        if losses is None:
+            return "signal"
+        note_evaluation(state, services, losses)
+        # Skipped steps are no part of an epoch's loss; an epoch of nothing else has none.
+        state.epoch_losses.append(sum(state.losses) / len(state.losses) if state.losses else math.nan)
+        state.epoch, state.batches_done, state.losses = state.epoch + 1, 0, []
+        save(state, services)
+        services.sampling.want(trainer.num_steps)
+        is_patience_out = 0 < services.config.patience <= state.evals_without_gain
+        if state.epoch < services.num_epochs and any(trainer.any_process(is_patience_out)):
+            return "patience"
+    return "epochs"
+
+
+def end_wanted(services: Services) -> End:
+    """Why to end after this step, the same for all processes; empty when there is no reason."""
+    hours = services.config.max_hours
+    time_is_up = hours is not None and time.monotonic() - services.begun >= hours * 3_600
+    stop, late = services.trainer.any_process(services.stop.number is not None, time_is_up)
+    return "signal" if stop else "hours" if late else ""
+
+
+def evaluate(state: RunState, services: Services) -> Losses | None:
+    """Losses over the evaluation set; None when the run was asked to stop meanwhile: then it is evaluated on resuming.
+
+    Raises:
+        ClipLost: a process cannot read one of the clips.
+        UserError: there is too little memory for it; what was trained is saved.
+    """
+    lost: list[str] = []
+
+    def batches() -> Iterator[Batch]:
+        lost.clear()  # of an attempt that ran out of memory
+        for batch in services.eval_loader:
+            lost.extend(batch.lost)
+            if lost or services.stop.number is not None:
+                return
+            yield batch
+
+    try:
+        with timing("evaluation"):
+            losses = services.recovery.evaluate(batches)
+    except UserError:
+        # The weights are sound, and an epoch may have passed since they were saved.
+        save(state, services, wait=True)
+        raise
+    require_readable(services, lost)
+    (stop,) = services.trainer.any_process(services.stop.number is not None)
+    return None if stop else losses
+
+
+def note_evaluation(state: RunState, services: Services, losses: Losses) -> None:
+    """Log an evaluation, and mark its weights when they are better than those kept as the best."""
+    step, loss = services.trainer.num_steps, losses.total
+    is_best = loss < state.best_loss
+    services.log.write(
+        "eval", step=step, epoch=state.epoch, loss=loss, loss_text=losses.text, loss_mel=losses.codes, is_best=is_best
+    )
+    if not math.isfinite(loss):
+        services.log.warn(f"the evaluation loss at step {step} is not a number", source="numbers", step=step)
+    state.evals_without_gain = 0 if is_best else state.evals_without_gain + 1
+    state.best_loss = loss if is_best else state.best_loss
+    if not is_best and loss < services.saver.best_loss:
+        # A better one is being written just now, or could not be: what comes of it decides.
+        services.sampling.poll(services.saver.finish())
+    if loss < services.saver.best_loss:
+        state.candidate = [step, loss]
+
+
+def log_step(
+    state: RunState,
+    services: Services,
+    result: StepResult,
+    batches: list[Batch],
+    total_steps: int,
+    phases: dict[str, float],
+) -> None:
+    """Write the step's event, with the seconds of each phase; count its throughput and update the progress bar."""
+    trainer, losses = services.trainer, result.losses
+    step, loss, step_s = trainer.num_steps, losses.total, phases.pop("step")
+    state.first_loss = loss if step == 1 else state.first_loss
+    state.last_loss = loss
+    if not result.skipped:
+        state.losses.append(loss)
+    services.log.write(
+        "step",
+        step=step,
+        epoch=state.epoch,
+        loss=loss,
+        loss_text=losses.text,
+        loss_mel=losses.codes,
+        lr=result.learning_rate,
+        grad_norm=result.grad_norm,
+        step_s=step_s,
+        data_s=phases["data"],
+        audio_s=result.audio_seconds,
+        phases={name: round(seconds, 4) for name, seconds in phases.items()},
+        **({"skipped": result.skipped} if result.skipped else {}),
+        **({"loss_reading": losses.reading} if losses.reading else {}),
+    )
+    if services.progress is not None:
+        services.progress(step, total_steps, loss)
+    processes, shape = trainer.accelerator.num_processes, trainer.gpt.shape
+    texts = [length for batch in batches for length in batch.text_lengths]
+    codes = [length for batch in batches for length in batch.code_lengths]
+    sizes = {"layers": shape.layers, "width": shape.width}
+    services.tracker.update(
+        step_s,
+        sum(len(batch.positions) for batch in batches) * processes,
+        loss,
+        audio_seconds=result.audio_seconds,
+        tokens=(sum(texts) + sum(codes)) * processes,
+        data_seconds=phases["data"],
+        # Of this process alone, as the peak is that of its own device.
+        flops=useful_flops(texts, codes, **sizes, text_rows=shape.text_rows, audio_rows=shape.audio_rows),
+    )
+
+
+def log_machine(services: Services, loader: DataLoader, result: StepResult) -> None:
+    """Log what each switch really did, once and when it changes, and every few seconds how much memory is in use."""
+    # Until the optimizer has run: what it does is part of the proof.
+    if not result.skipped:
+        log_switches(services, loader)
+    now, before = time.monotonic(), services.memory_logged
+    if not services.switches_logged or (before is not None and now - before < MEMORY_SECONDS):
+        return
+    services.memory_logged = now
+    services.log.write("memory", step=services.trainer.num_steps, **services.optimizations.get_memory_stats())
+
+
+def log_switches(services: Services, loader: DataLoader) -> None:
+    """Write what each switch really did, if that is news; a switch that went off on the way is a warning, too."""
+    if not services.optimizations.has_news:
+        return
+    trainer, before, scaler = services.trainer, services.switches_logged, services.trainer.scaler.is_enabled()
+    proof = services.optimizations.report(trainer.gpt, trainer.optimizer, scaler=scaler, loader=loader)
+    services.log.write("optimizations", step=trainer.num_steps, switches=proof)
+    services.optimizations.has_news, services.switches_logged = False, proof
+    if not before:
+        for name in missed(proof):
+            log.warning("%s is off: %s", name, proof[name]["reason"])
+    for name in (name for name in before if before[name]["state"] == "on" and proof[name]["state"] == "off"):
+        why = proof[name]["reason"] or proof[name]["observed"]
+        services.log.warn(f"{name} is off from step {trainer.num_steps} on: {why}", source="switches", switch=name)
+
+
+@contextmanager
+def _failure_logged(services: Services) -> Iterator[None]:
+    """Make the end of a run that is interrupted or fails the last event of its log."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        _write_end(services, "stopped", signal=services.stop.number)
+        raise
+    except BaseException as error:
+        finish_saving(services)
+        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        _write_end(services, "failed", error=message)
+        raise
+
+
+def _write_end(services: Services, kind: str, **fields: object) -> None:
+    try:
+        services.sampling.close(wait=False)
+        speed: dict[str, float | None] = {}
+        if services.tracker.summary().steps:
+            done = services.tracker.log_summary()
+            speed = {"audio_per_second": done.audio_seconds_per_second, "data_share": done.data_share}
+        services.log.write(
+            kind,
+            step=services.trainer.num_steps,
+            skipped_steps=services.divergence.num_skipped,
+            save_s=services.saver.save_s,
+            save_waited_s=services.saver.waited_s,
+            **speed,
+            **fields,
+        )
+        services.log.close()
+    except (OSError, UserError):
+        # What ended the run is on its way to the user; a log that cannot be written must not take its place.
+        log.exception("the end of the run could not be logged")
+
+
+def _summarize(
+    plan: RunPlan, state: RunState, services: Services, data: TrainingData, folder: Path, ended: End
+) -> TrainResult:
+    best = services.checkpoints.best() or services.checkpoints.last()
+    assert best is not None, "a run ends after an epoch's evaluation or with a checkpoint"
+    return TrainResult(
+        folder=folder,
+        checkpoint=best / MODEL_FILE,
+        config=folder / BASE_FOLDER / "config.json",
+        vocab=folder / BASE_FOLDER / "vocab.json",
+        speakers=folder / BASE_FOLDER / "speakers_xtts.pth",
+        reference=folder / REFERENCE_FILE,
+        settings=plan.config,
+        sources=plan.sources,
+        num_steps=services.trainer.num_steps,
+        num_clips=len(data.train) + len(data.evaluate),
+        num_dropped=len(data.dropped),
+        epoch_losses=state.epoch_losses,
+        first_loss=state.first_loss,
+        last_loss=state.last_loss,
+        best_loss=state.best_loss,
+        ended=ended,
+        stop_signal=services.stop.number if ended == "signal" else None,
+        skipped_steps=services.divergence.num_skipped,
+        save_waited_s=services.saver.waited_s,
+    )
+
+
+class ClipLost(UserError):
+    """A recording could not be read in the middle of a run."""
+
+
+def require_readable(services: Services, lost: list[str]) -> None:
+    """Do nothing when all processes could read their clips; asked by all of them, before any takes the next step.
+
+    Args:
+        services: of the run.
+        lost: what this process could not read, each with the reason.
+
+    Raises:
+        ClipLost: one process could not, raised in all of them: those that went on would wait for it without end.
+    """
+    if not any(services.trainer.any_process(bool(lost))):
+        return
+    everywhere = gather_object(lost)
+    raise ClipLost(
+        what=f"{len(everywhere)} recording(s) of a batch cannot be read any more: {everywhere[0]}",
+        where="training data",
+        fix=f"what was trained is saved: put the recording back and resume ({services.resume_command}), "
+        "or prepare again",
+    )
