@@ -157,6 +157,13 @@ def test_a_disk_that_stays_full_is_a_failure_that_keeps_what_was_saved(project: 
     assert resumed["resumed_from"].endswith("step-00000002")
 
 
+def test_a_run_that_saved_nothing_is_not_resumed(project: Project, monkeypatch) -> None:
+    disk = Disk(monkeypatch)
+    with pytest.raises(UserError, match="come to step 3, but nothing is saved") as error:
+        fine_tune(config_of(project, batch_size=2, num_epochs=1), progress=after(1, disk.fill))
+    assert "start the run again" in error.value.fix and "--resume" not in error.value.fix
+
+
 @pytest.fixture(scope="module")
 def undisturbed(prepared: Project, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
     """Two epochs of one clip a step."""

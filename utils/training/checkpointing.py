@@ -172,7 +172,9 @@ def require_saved(services: Services) -> None:
             f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: {failure.what}",
             where=failure.where,
             fix=f"{failure.fix}, then continue with --resume, the steps since are trained again: "
-            f"{services.resume_command}",
+            f"{services.resume_command}"
+            if services.checkpoints.last()
+            else f"{failure.fix}, then start the run again",
         ) from failure
 
 
