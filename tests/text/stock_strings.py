@@ -94,6 +94,7 @@ ARABIC = "stock leaves the digits, separators and signs of Arabic scripts, and a
 WIDE = "stock knows wide digits and signs in Chinese only"
 COMPOSED = "letters are composed before stock's rules, which know the composed ones"
 INVISIBLE = "what is never heard is no reason to leave a clip out"
+RULELESS = "a rule that raises is replaced by a plain number"
 DATES = "dates and times are read number by number, as no decimals and without a colon's pause"
 DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
     CAPITALS: {
@@ -183,6 +184,9 @@ DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
     },
     INVISIBLE: {
         ("en", "in\xadvisible\u200b"): "invisible",
+    },
+    RULELESS: {
+        ("cs", "1. května"): "jedna. května",
     },
     DATES: {
         ("de", "17.5.2024"): "siebzehn fünf zweitausendvierundzwanzig",

@@ -139,9 +139,10 @@ def test_what_has_no_rule_is_told_and_kept() -> None:
     )
 
 
-def test_a_rule_of_stock_that_fails_is_a_user_error() -> None:
-    with pytest.raises(UserError, match="text rules cannot read"):
-        normalize("a number of " + "9" * 400, "en")
+def test_a_number_that_a_rule_of_stock_fails_on_is_read_digit_by_digit() -> None:
+    found = normalize("a number of " + "9" * 400, "en")
+    assert found.text == "a number of" + " nine" * 400
+    assert found.notes == ("no rule for a number in en: it is read without its ordinal, or digit by digit",)
 
 
 @pytest.mark.parametrize(

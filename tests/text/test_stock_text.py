@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer as BpeTokenizer
 from tokenizers import models, pre_tokenizers, trainers
 
-from tests.text.stock_strings import DIFFERENCES, ORDINALS, all_strings
+from tests.text.stock_strings import DIFFERENCES, all_strings
 from utils.errors import UserError
 from utils.text.languages import CLEANED_LANGUAGES, language_token
 from utils.text.normalize import normalize
@@ -69,9 +69,7 @@ def test_cleaned_text_is_stocks_but_for_what_is_listed(cleaned: dict[tuple[str, 
     ours = {(code, written): we_read(text, code) for code, written, text in STRINGS}
     differ = {key: text for key, text in ours.items() if text != cleaned[key]}
     assert differ == {key: text for rows in DIFFERENCES.values() for key, text in rows.items()}
-    assert [key for key, text in ours.items() if text is None] == [("cs", ORDINALS["cs"])], (
-        "num2words has no Czech ones"
-    )
+    assert None not in ours.values()
 
 
 def test_token_ids_are_stocks_but_for_what_is_listed(
@@ -81,5 +79,8 @@ def test_token_ids_are_stocks_but_for_what_is_listed(
     for code, written, text in STRINGS:
         if (code, written) not in LISTED and cleaned[code, written] is not None:
             language = "zh-cn" if code == "zh" else code
-            assert ours.encode(text, language) == theirs.encode(text, language), (code, text)
+            expected = theirs.encode(text, language)
+            # A mark that the vocabulary lacks is replaced here, and unknown there.
+            if ours.token_id("[UNK]") not in expected:
+                assert ours.encode(text, language) == expected, (code, text)
     assert len({token for _, _, text in STRINGS[:100] for token in ours.encode(text, "en")}) > 50, "ids that tell apart"

@@ -34,6 +34,11 @@ _TIME = re.compile(r"(?<![\d.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\d:])")
 _DIGITS = re.compile(r"[^\D0-9]")
 """Digits of other scripts, which stock's rules leave: ٥٠ is 50."""
 _SPACE = re.compile(r"\s+")
+_MONEY_SPACE = re.compile(r"(?<=\d)[ \u00a0\u202f]+(?=[€$£])|(?<=[€$£])[ \u00a0\u202f]+(?=\d)")
+"""Stock reads an amount only where its sign touches it."""
+_THOUSANDS_SPACE = re.compile(r"(?<=\d)[\u00a0\u202f](?=\d{3}(?!\d))")
+_ORDINAL_POINT = re.compile(r"(\d)\.(?=\s|$)")
+_NUMERIC_SIGN = re.compile(r"(?<=\d)(?:st|nd|rd|th|º|ª|°)")
 _UNSPOKEN = ("So", "Sk", "Cs", "Co", "Cc", "Cf")
 """Unicode categories without a sound: pictures, modifiers, private and control characters."""
 _JOINERS = "\u200c\u200d"
@@ -65,8 +70,13 @@ def normalize(text: str, language: str) -> Normalized:
         ascii_digits = _DIGITS.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
         decimal_sign = "." if code in _POINT_LANGUAGES else ","
         known = _ARABIC_GROUP.sub("", ascii_digits).replace("٫", decimal_sign).translate(_ASCII_SIGNS)
-        apart, notes = _dates_apart(known, code)
-        return Normalized(_stock(apart, code), tuple(notes))
+        apart, notes = _dates_apart(_MONEY_SPACE.sub("", _THOUSANDS_SPACE.sub("", known)), code)
+        try:
+            return Normalized(_stock(apart, code), tuple(notes))
+        except UserError:
+            if not any(map(str.isdecimal, apart)):
+                raise
+        return _without_rule(apart, code, notes)
     if code == AMHARIC:
         # Before the rules, which tidy the spaces that pictures leave.
         kept, notes = _without_pictures(visible)
@@ -86,6 +96,17 @@ def _stock(text: str, code: str) -> str:
         raise UserError(what=f"language {code!r} needs another package: {error}", fix=install_line(code)) from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(what=f"the {code} text rules cannot read {text[:60]!r}: {error}") from error
+
+
+def _without_rule(text: str, code: str, notes: list[str]) -> Normalized:
+    """A text whose numbers stock's rules cannot read, first without ordinals, then digit by digit."""
+    notes = [*notes, f"no rule for a number in {code}: it is read without its ordinal, or digit by digit"]
+    try:
+        read = _stock(_ORDINAL_POINT.sub(r"\1 .", text), code)
+    except UserError:
+        digits = re.sub(r"[.,](?=\d)", " ", _NUMERIC_SIGN.sub(" ", text))
+        read = _stock(re.sub(r"(?<=\d)(?=[\d.])", " ", digits), code)
+    return Normalized(re.sub(r" +(?=\.)", "", read), tuple(notes))
 
 
 def _general(text: str, code: str) -> Normalized:

@@ -1,5 +1,6 @@
 """Convert text to token ids exactly as stock coqui-tts does, and report errors before training."""
 
+import unicodedata
 from bisect import bisect_right
 from functools import cached_property
 from itertools import accumulate
@@ -13,6 +14,8 @@ from utils.project.advice import extend_command
 from utils.text.amharic.sounds import to_latin_text
 from utils.text.languages import AMHARIC, code_of_token, language_token, plain_code, require_packages
 from utils.text.normalize import normalize
+from utils.text.readable import Readable, readable, without_markup
+from utils.text.unknown import INSTEAD
 
 if TYPE_CHECKING:
     from utils.project.paths import Project
@@ -21,6 +24,8 @@ UNKNOWN = "[UNK]"
 SPACE = "[SPACE]"
 START = "[START]"
 STOP = "[STOP]"
+_UNSPOKEN = ("So", "Sk", "Cc", "Co", "Cs", "Cn")
+"""Unicode categories of pictures and of characters that mean nothing."""
 
 
 class Tokenizer:
@@ -46,6 +51,7 @@ class Tokenizer:
         except Exception as error:
             raise UserError(what=f"not a tokenizer file: {error}", where=str(vocab)) from error
         self._ids: dict[str, int] = self._bpe.get_vocab()
+        self._known: dict[str, bool] = {}
 
     @cached_property
     def languages(self) -> tuple[str, ...]:
@@ -107,7 +113,31 @@ class Tokenizer:
         code = self.check_language(language)
         if code == AMHARIC and self.amharic_g2p:
             return to_latin_text(normalize(text, code).text)
-        return normalize(text, code).text
+        read = normalize(text, code).text
+        # Letters say another thing when they are replaced; of marks a base may know fewer than people write.
+        marks = [char for char in dict.fromkeys(read) if _is_mark(char) and not self._knows(char)]
+        return readable(read, marks, self._knows, letters=False).text if marks else read
+
+    def readable(self, text: str, language: str) -> Readable:
+        """A text to speak without markup, with what this base cannot read replaced, spelled or left out.
+
+        Raises:
+            UserError: as `normalize`.
+        """
+        code = self.check_language(language)
+        plain = without_markup(text)
+        pictures = [char for char in dict.fromkeys(plain) if unicodedata.category(char) in _UNSPOKEN]
+        shown = "".join(" " if char in pictures else char for char in plain)
+        unknown = self.unknown_characters(shown, code)
+        if not unknown:
+            return Readable(shown, tuple(char for char in pictures if not char.isspace()))
+        found = readable(self.normalize(shown, code), unknown, self._knows, letters=True)
+        return Readable(found.text, (*(char for char in pictures if not char.isspace()), *found.unread))
+
+    def _knows(self, text: str) -> bool:
+        if text not in self._known:
+            self._known[text] = self.token_id(UNKNOWN) not in self._bpe.encode(text.lower()).ids
+        return self._known[text]
 
     def notes(self, text: str, language: str) -> tuple[str, ...]:
         """What of `text` has no rule in this language and is read literally or dropped; mostly nothing.
@@ -165,3 +195,8 @@ class Tokenizer:
     def encode_normalized(self, text: str, code: str) -> list[int]:
         """Token ids of what `normalize` gave for a plain language code, the language token first."""
         return self._bpe.encode(f"{language_token(code)}{text}".replace(" ", SPACE)).ids
+
+
+def _is_mark(char: str) -> bool:
+    """Whether a character is punctuation that people write in several ways."""
+    return not char.isalnum() and (char in INSTEAD or unicodedata.category(char)[0] == "P")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from utils.config import STARTER
 from utils.project.advice import CODE, extend_command
 
-_INSTEAD = {
+INSTEAD = {
     **dict.fromkeys("“”„‟«»＂″", '"'),
     **dict.fromkeys("‘’‚‛`´ʼʹ′", "'"),
     **dict.fromkeys("–—―−‐‑‒", "-"),
@@ -46,7 +46,7 @@ def suggestion(character: str, is_known: Callable[[str], bool], *, extend: str =
         extend: command that adds the language's letters to the base; with NAME and FILE when not given.
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c))
-    for text in (_INSTEAD.get(character), plain, _INSTEAD.get(plain)):
+    for text in (INSTEAD.get(character), plain, INSTEAD.get(plain)):
         if text and text != character and is_known(text):
             return f"write {text!r}" if text.strip() else "write a space"
     kind = unicodedata.category(character[0])[0] if character else "S"

@@ -1,0 +1,103 @@
+"""Speech reads what it can of any text and names the rest; training drops no clip for a mark."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from utils.bases.find import find_base
+from utils.text.normalize import normalize
+from utils.text.tokenizer import Tokenizer
+
+LANGUAGES = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu", "ko", "ja", "hi")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return find_base("starter").tokenizer()
+
+
+TEXTS = {
+    "Three tips:\n\n1. **Check** it.\n2. *Oil* it.\n   - twice\n\n---\n": "Three tips: 1. Check it. 2. Oil it. twice",
+    "Run:\n```python\nprint('hello')\n```\nThen wait.": "Run: print('hello') Then wait.",
+    "See [the manual](https://example.com/a_b?x=1#top).": "See the manual.",
+    "Water boils at 100 degrees [1][2].": "Water boils at 100 degrees.",
+    "<think>What shall I say</think>Good evening.": "Good evening.",
+    "Line one<br>line two &amp; three.": "Line one line two & three.",
+    "Great job \U0001f44d, see you!": "Great job , see you!",
+    "\u200bHello\u200b there\ufeff.": "Hello there.",
+    "\U0001d4d7\U0001d4ee\U0001d4f5\U0001d4f5\U0001d4f8 there.": "Hello there.",
+    "\u00bd cup": "1/2 cup",
+    "\uff28\uff45\uff4c\uff4c\uff4f": "Hello",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_markup_and_pictures_are_left_out_of_speech(tokenizer: Tokenizer, text: str) -> None:
+    found = tokenizer.readable(text, "en").text
+    assert " ".join(found.replace("\u200b", "").replace("\ufeff", "").split()) == TEXTS[text]
+    assert tokenizer.unknown_characters(found, "en") == []
+
+
+def test_what_is_left_out_is_named(tokenizer: Tokenizer) -> None:
+    assert tokenizer.readable("The word 你好 means hello.", "en") == ("the word means hello.", ("你", "好"))
+    assert tokenizer.readable("\U0001f600\u2764", "en").unread == ("\U0001f600", "\u2764")
+    assert not any(map(str.isalnum, tokenizer.readable("Привет!", "en").text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "“Good morning, everyone!”",
+        "The train — to Edinburgh — leaves…",
+        "‘No,’ he said, “I haven’t.”",
+        "to – the «beach»",
+    ],
+)
+def test_training_reads_typographic_marks(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.unknown_characters(text, "en") == []
+    assert "[UNK]" not in tokenizer.segments(tokenizer.normalize(text, "en"))
+
+
+def test_training_still_drops_a_clip_for_a_letter(tokenizer: Tokenizer) -> None:
+    assert tokenizer.unknown_characters("“ß”", "en") == ["ß"]
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_any_text_can_be_spoken_or_has_nothing_to_speak(tokenizer: Tokenizer, text: str) -> None:
+    shown, unread = tokenizer.readable(text, "en")
+    assert tokenizer.unknown_characters(shown, "en") == []
+    # Nothing is silent without a word.
+    if any(map(str.isalpha, text)) and not any(map(str.isalnum, shown)):
+        assert unread or "<" in text or max(text) >= "\u0300"
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+@pytest.mark.parametrize("mark", [".", "!", "?", ",", ". b"])
+def test_a_number_before_any_mark_is_read_in_every_language(code: str, mark: str) -> None:
+    for number in ("8", "1998", "0", "-8", "3,5", "1000000", "99999999999999999999"):
+        read = normalize(f"a {number}{mark}", code).text
+        # Pinyin writes tones as digits.
+        assert code == "zh-cn" or not any(map(str.isdecimal, read)), read
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_money_is_read_alike_with_and_without_a_space(code: str) -> None:
+    for sign in "€$£":
+        for space in (" ", "\u00a0", "\u202f"):
+            assert normalize(f"5{space}{sign}", code).text == normalize(f"5{sign}", code).text
+            assert normalize(f"{sign}{space}5", code).text == normalize(f"{sign}5", code).text
+
+
+NUMBERS = ("8.", "1998", "€ 5", "5 €", "$5", "27,50 €", "3,5", "1\u00a0234", "50 %", "10:30", "17.5.2024", "-5")
+
+
+def test_the_table_of_numbers_in_the_docs_is_what_is_read() -> None:
+    rows = ["| | " + " | ".join(text.replace("\u00a0", "&nbsp;") for text in NUMBERS) + " |"]
+    rows.append("| --- " * (len(NUMBERS) + 1) + "|")
+    for code in LANGUAGES:
+        rows.append(f"| {code} | " + " | ".join(normalize(text, code).text for text in NUMBERS) + " |")
+    page = (Path(__file__).parents[2] / "docs" / "languages.md").read_text(encoding="utf-8")
+    assert "\n".join(rows) in page, "\n".join(rows)
