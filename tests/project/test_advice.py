@@ -86,7 +86,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
         printed: list[str] = []
         patch.setattr(train_module, "_make_services", spied)
-        patch.setattr(train_module, "progress_phases", interrupting)
+        patch.setattr(train, "progress_phases", interrupting)
         patch.setattr("builtins.print", lambda *words, **how: printed.append(" ".join(map(str, words))))
         flags = ["--project", project.name, "--output", str(project.output)]
         train.main([*flags, "--base", "tiny", "--num-epochs", "2", "--batch-size", "4"])
