@@ -48,11 +48,13 @@ def test_the_public_cases_of_stock_pass_through_our_path() -> None:
     assert len(cases) > 80 and len({language for _, _, language in cases}) >= 15
     ours = {(text, language): normalize(text, language).text for text, _, language in cases}
     stock = {(text, language): stock_reads(text, language) for text, _, language in cases}
-    assert {case: words for case, words in ours.items() if stock[case] not in (None, words)} == {}
+    differ = {case: words for case, words in ours.items() if stock[case] not in (None, words)}
+    # Stock reads an amount only where its sign touches it.
+    assert differ == {("Die Rechnung beträgt £ 20", "de"): "die rechnung beträgt zwanzig pfund"}
     assert {language for (_, language), words in stock.items() if words is None} == {"hi"}
     alike = [case for case in cases if ours[case[0], case[2]] == normalize(case[1], case[2]).text]
     # The pinned num2words has other decimals than the cases, and Chinese reads a percentage before its sign.
-    assert len(alike) >= len(cases) - 6
+    assert len(alike) >= len(cases) - 6 - len(differ)
 
 
 @pytest.mark.parametrize(

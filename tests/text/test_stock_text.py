@@ -83,4 +83,7 @@ def test_token_ids_are_stocks_but_for_what_is_listed(
             # A mark that the vocabulary lacks is replaced here, and unknown there.
             if ours.token_id("[UNK]") not in expected:
                 assert ours.encode(text, language) == expected, (code, text)
+            else:
+                read, given = ours.normalize(text, language), cleaned[code, written] or ""
+                assert list(filter(str.isalnum, read)) == list(filter(str.isalnum, given)), (code, text)
     assert len({token for _, _, text in STRINGS[:100] for token in ours.encode(text, "en")}) > 50, "ids that tell apart"

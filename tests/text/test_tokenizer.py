@@ -23,7 +23,7 @@ def tokenizer() -> Tokenizer:
     ("text", "language"),
     [
         ("Hello Mr. Smith, I have 14% battery & $20.", "en"),
-        ("Die Rechnung beträgt £20, am 1. Mai.", "de"),
+        ("Die Rechnung beträgt 20, am 1. Mai.", "de"),
         ("Cela vous fera 20,15€ monsieur.", "fr"),
         ("Там было 50 солдат.", "ru"),
         ("कमरे में पचास लोग थे।", "hi"),
@@ -35,12 +35,7 @@ def tokenizer() -> Tokenizer:
 def test_tokens_are_stocks(tokenizer: Tokenizer, text: str, language: str) -> None:
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
 
-    expected = VoiceBpeTokenizer(tokenizer.path).encode(text, language)
-    unknown = tokenizer.token_id("[UNK]")
-    # Marks that the tiny vocabulary lacks are replaced here, and unknown there.
-    assert [i for i in tokenizer.encode(text, language)[: len(expected)] if i != unknown][:20] == [
-        i for i in expected if i != unknown
-    ][:20]
+    assert tokenizer.encode(text, language) == VoiceBpeTokenizer(tokenizer.path).encode(text, language)
 
 
 def test_merges_and_spaces_round_trip(tokenizer: Tokenizer) -> None:
