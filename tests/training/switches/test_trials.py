@@ -59,6 +59,13 @@ def test_a_fault_that_a_kernel_reports_late_counts(monkeypatch: pytest.MonkeyPat
     assert trial(lambda: None) == "no kernel image is available"
 
 
+def test_a_trial_draws_nothing_from_the_generators_of_the_run() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    assert trial(lambda: torch.rand(5)) == "" and torch.equal(torch.rand(3), expected)
+
+
 def test_a_machine_without_pinned_memory_loads_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", failing)
     assert pinning_fault() == "no kernel image is available"

@@ -25,7 +25,9 @@ SIDE = 64
 def trial(work: Callable[[], object]) -> str:
     """Why a piece of work fails on the GPU, in a line; empty where it works."""
     try:
-        work()
+        # What a run draws must not depend on what was tried before it.
+        with torch.random.fork_rng():
+            work()
         # Kernels fail after the call that launches them.
         torch.cuda.synchronize()
     # A driver, a compiler or a package built for another GPU may say so in any way.
