@@ -34,6 +34,7 @@ LABELS = {
     "device": _("Device"),
     "loudness": _("Loudness (LUFS)"),
     "trim": _("Trim silence"),
+    "clean_subtitles": _("Clean subtitles"),
     "keep_before": _("Silence kept at the start (seconds)"),
     "keep_after": _("Silence kept at the end (seconds)"),
     "remove_dc": _("Remove DC offset"),
