@@ -256,6 +256,8 @@ def test_html_in_uploads_and_transcripts_stays_text(page):
     """The name of a recording, its transcript, a transcript that is saved, and a text that is spoken."""
     page.reload()
     expect(page.locator("#project input")).to_have_value("maria")
+    page.wait_for_selector("html:not(.filling):not(.unanswered)")
+    expect(page.locator("#uploads")).to_contain_text(f"{NUM_CLIPS} recordings")
     sound = (VOICE / "wavs" / "demo-40.flac").read_bytes()
     given = [(f"{EVIL}.flac", "audio/flac", sound), (f"{EVIL}.txt", "text/plain", EVIL.encode())]
     files = [{"name": name, "mimeType": kind, "buffer": content} for name, kind, content in given]
