@@ -22,7 +22,15 @@ MODULES = sorted(
 FOREIGN = {"--no-build-isolation", "--gpus", "--rm", "--time", "--log-cli-level", "--help", "--build", "--build-arg"}
 FOREIGN |= {"--dry-run", "--from-file", "--trace", "--sample", "--delay", "--duration", "--report"}
 FOREIGN |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--signal"}
-FOREIGN |= {"--no-deps", "--standalone", "--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint"}
+FOREIGN |= {
+    "--no-deps",
+    "--standalone",
+    "--nnodes",
+    "--nproc-per-node",
+    "--rdzv-backend",
+    "--rdzv-endpoint",
+    "--rdzv-id",
+}
 """Flags of pip, docker, pytest, kubectl, nsys, sbatch and torchrun."""
 
 
