@@ -1,6 +1,5 @@
 """Saving beside training: a true copy, one at a time, and a disk that fails costs a warning, not the run."""
 
-import dataclasses
 import errno
 import threading
 import time
@@ -86,39 +85,11 @@ def test_without_memory_for_a_copy_training_waits(saver: Saver, monkeypatch) -> 
     assert saver.waited_s == pytest.approx(saver.save_s, rel=0.5, abs=0.05)
 
 
-def test_tensors_that_are_copies_already_are_not_copied_again(saver: Saver, tmp_path: Path, monkeypatch) -> None:
-    """Nor does training wait: memory holds them already. What lies on the disk takes no memory."""
-    monkeypatch.setattr(saver_module, "MEMORY_SHARE", 0.0)
-    parts = Checkpoints(tmp_path / "checkpoints").parts_folder(1)
-    parts.mkdir()
-    (parts / "0.safetensors").write_bytes(bytes(1_000))
-    gathered = dataclasses.replace(snapshot(1), parts=parts, is_copy=True)
-    assert (gathered.memory_bytes, gathered.disk_bytes) == (400, 1_400)
-    assert gathered.copied() is gathered and snapshot(1).copied().is_copy
-    saver.save(gathered)
-    assert saver._thread is not None
-    saver.finish()
-    assert next(read_events(tmp_path / "events.jsonl", kind="checkpoint"))["bytes"] == 1_400
-
-
-def test_parts_on_the_disk_do_not_count_as_memory(saver: Saver, tmp_path: Path, monkeypatch) -> None:
-    parts = Checkpoints(tmp_path / "checkpoints").parts_folder(1)
-    parts.mkdir()
-    (parts / "0.safetensors").write_bytes(bytes(1_000))
-    free = dataclasses.replace(saver_module.memory(), available_bytes=1_000)
-    monkeypatch.setattr(saver_module, "memory", lambda: free)
-    saver.save(dataclasses.replace(snapshot(1), parts=parts))
-    assert saver._thread is not None, "there is room for a copy of 400 bytes"
-
-
 def test_what_came_before_a_save_counts_as_waiting(saver: Saver, tmp_path: Path) -> None:
     saver.save(snapshot(1), begun=time.perf_counter() - 100)
     (_,) = saver.finish()
     event = next(read_events(tmp_path / "events.jsonl", kind="checkpoint"))
     assert event["save_s"] >= event["waited_s"] >= 100 and saver.waited_s >= 100
-    error = saver._checkpoints.not_saved(2, OSError(errno.ENOSPC, "No space left on device"))
-    saver.fail(2, error, begun=time.perf_counter() - 50)
-    assert saver.waited_s >= 150 and saver.finish() == []
 
 
 def test_a_failed_save_is_not_tried_again_while_another_one_is_under_way(saver: Saver, monkeypatch) -> None:
@@ -222,36 +193,6 @@ def test_nothing_is_begun_that_the_disk_has_no_room_for(saver: Saver, tmp_path: 
     saver.save(snapshot(2), wait=True)
     saver.finish()
     assert saver.failure is not None and "the disk is full" in saver.failure.what and written == []
-
-
-def test_room_is_required_and_parts_are_cleared_before_processes_write(tmp_path: Path, monkeypatch) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    for step in (1, 2):
-        checkpoints.parts_folder(step).mkdir()
-    checkpoints.clear_parts()
-    assert list(tmp_path.iterdir()) == []
-    usage = state_module.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(state_module.shutil, "disk_usage", lambda path: usage._replace(free=2**20 + 100))
-    checkpoints.require_room(100)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoints.require_room(101)
-
-
-def test_parts_of_a_save_that_failed_do_not_stay_on_the_full_disk(saver: Saver, tmp_path: Path, monkeypatch) -> None:
-    disk, checkpoints = Disk(monkeypatch), Checkpoints(tmp_path / "checkpoints")
-    for step, early in ((1, True), (2, False)):
-        parts = checkpoints.parts_folder(step)
-        parts.mkdir()
-        (parts / "0.safetensors").write_bytes(bytes(100))
-        cut = dataclasses.replace(snapshot(step), parts=parts)
-        disk.error = OSError(errno.ENOSPC, "No space left on device")
-        if early:
-            # The parts themselves did not fit.
-            saver.fail(step, checkpoints.not_saved(step, disk.error), begun=time.perf_counter())
-        else:
-            saver.save(cut, wait=True)
-        saver.finish()
-        assert saver.failure is not None and names(tmp_path) == []
 
 
 def test_a_fault_of_our_own_is_not_taken_for_a_full_disk(saver: Saver) -> None:

@@ -30,7 +30,6 @@ from utils.runs.layout import (
     LAST,
     LEFT,
     MODEL_FILE,
-    OPTIMIZER_PARTS,
     REMOVING,
     STATE_FILE,
     Resume,
@@ -43,8 +42,6 @@ from utils.runs.layout import (
 
 log = logging.getLogger(__name__)
 
-PARTS = f"{ASIDE}parts-"
-"""Prefix of a folder of parts that are to become a checkpoint's."""
 SMALL_FILES_BYTES = 2**20
 """Space for everything of a checkpoint but its tensors."""
 
@@ -63,12 +60,6 @@ class NotSaved(UserError):
     """What the run's log names as the cause."""
 
 
-class OutOfMemoryInSave(NotSaved):
-    """A process has no memory for what it does for a checkpoint."""
-
-    source = "memory"
-
-
 class Checkpoints:
     """The checkpoints of one run.
 
@@ -82,20 +73,7 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
 
-    def parts_folder(self, step: int) -> Path:
-        """Where processes write their parts of the moments before `write_last`."""
-        return self.folder / f"{PARTS}{step:08d}"
-
-    def clear_parts(self) -> None:
-        """Remove parts that no checkpoint has taken; only while nothing is being saved.
-
-        Raises:
-            OSError: the system does not allow it.
-        """
-        for parts in self.folder.glob(f"{PARTS}*"):
-            shutil.rmtree(parts)
-
-    def require_room(self, size: int) -> None:
+    def _require_room(self, size: int) -> None:
         """Do nothing where the disk has room for a checkpoint: one that cannot end is not begun.
 
         Args:
@@ -107,24 +85,19 @@ class Checkpoints:
         if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
-    def write_last(
-        self, step: int, files: Mapping[str, Tensors], state: dict[str, Any], *, parts: Path | None = None
-    ) -> Path:
+    def write_last(self, step: int, files: Mapping[str, Tensors], state: dict[str, Any]) -> Path:
         """Write a checkpoint to resume from; what exceeds the number to keep is removed after it is complete.
 
         Args:
             step: optimizer steps done.
             files: tensors by file, from `utils.training.checkpointing.files_of`.
             state: JSON values: where the run is.
-            parts: the moments, whole, in `parts_folder`; they go into the checkpoint.
 
         Raises:
             NotSaved: the disk is full or fails; earlier checkpoints stay.
         """
 
         def fill(folder: Path) -> None:
-            if parts is not None:
-                parts.rename(folder / OPTIMIZER_PARTS)
             _write_state(folder, state, step)
             for name, tensors in files.items():
                 write_weights(folder / name, tensors)
@@ -225,7 +198,7 @@ class Checkpoints:
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
             self._clear()
-            self.require_room(size)
+            self._require_room(size)
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
             fill(aside)
@@ -237,13 +210,12 @@ class Checkpoints:
             # A complete one counts where it is: the folder whose place it was to take may be gone already.
             if not is_complete(aside):
                 shutil.rmtree(aside, ignore_errors=True)
-            raise self.not_saved(step, error) from error
+            raise self._not_saved(step, error) from error
         self._prune(prefix, final)
         return final
 
-    def not_saved(self, step: int, error: OSError) -> NotSaved:
-        """What people read when a checkpoint could not be written, of which nothing is left to take up the disk."""
-        shutil.rmtree(self.parts_folder(step), ignore_errors=True)
+    def _not_saved(self, step: int, error: OSError) -> NotSaved:
+        """What people read when a checkpoint could not be written."""
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return NotSaved(
             what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the checkpoint "

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from utils.hardware import memory
-from utils.project.disk import size_of
 from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, num_bytes
 from utils.runs.log import RunLog
 
@@ -37,25 +36,14 @@ class Snapshot:
     state: dict[str, Any]
     best_loss: float | None
     """Evaluation loss of these weights when they are the best so far."""
-    parts: Path | None = None
-    """Moments that all processes have written, where weights are sharded among them."""
-    is_copy: bool = False
-    """Whether the tensors are in memory of their own, which training does not change."""
 
     @property
-    def memory_bytes(self) -> int:
-        """What its tensors take in memory; parts are on the disk already."""
+    def num_bytes(self) -> int:
+        """What its tensors take, in memory and on the disk."""
         return sum(map(num_bytes, self.files.values()))
-
-    @property
-    def disk_bytes(self) -> int:
-        """What a checkpoint of it takes on the disk, but for small files."""
-        return self.memory_bytes + (size_of(self.parts) if self.parts else 0)
 
     def copied(self) -> "Snapshot":
         """The same in memory of its own, on the CPU."""
-        if self.is_copy:
-            return self
         files = {
             file: {
                 name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
@@ -63,7 +51,7 @@ class Snapshot:
             }
             for file, tensors in self.files.items()
         }
-        return replace(self, files=files, is_copy=True)
+        return replace(self, files=files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +117,7 @@ class Saver:
         begun = time.perf_counter() if begun is None else begun
         self.join()
         self._tried = time.monotonic()
-        if wait or not (snapshot.is_copy or snapshot.memory_bytes <= MEMORY_SHARE * memory().available_bytes):
+        if wait or snapshot.num_bytes > MEMORY_SHARE * memory().available_bytes:
             self._write(snapshot, begun, None)
         else:
             copy = snapshot.copied()
@@ -138,20 +126,6 @@ class Saver:
             self._thread = threading.Thread(target=self._write, args=arguments, name="save", daemon=True)
             self._thread.start()
         self.waited_s += time.perf_counter() - begun
-
-    def fail(self, step: int, error: NotSaved, *, begun: float) -> None:
-        """Report a save that failed before there was something to write.
-
-        Args:
-            step: of the checkpoint.
-            error: why.
-            begun: when training began to wait for it, by `time.perf_counter`.
-        """
-        self.join()
-        self._tried = time.monotonic()
-        took_s = time.perf_counter() - begun
-        self.waited_s += took_s
-        self._outcomes.append(Outcome(step=step, error=error, save_s=took_s, waited_s=took_s))
 
     def join(self) -> None:
         """Wait for what is being written; its outcome is reported by `poll`."""
@@ -186,9 +160,9 @@ class Saver:
     def _write(self, snapshot: Snapshot, begun: float, waited_s: float | None) -> None:
         """Runs beside training: touches nothing of this object but the list of outcomes."""
         last, best, error = None, None, None
-        size = snapshot.disk_bytes
+        size = snapshot.num_bytes
         try:
-            last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state, parts=snapshot.parts)
+            last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state)
             if snapshot.best_loss is not None:
                 best = self._checkpoints.link_best(last)
         except Exception as fault:  # noqa: BLE001 - raised by poll, in the thread of training
