@@ -99,7 +99,7 @@ def launch(config: TrainConfig, count: int, *, job: Path | None = None) -> int:
             signals_to_handle="SIGQUIT" if hasattr(signal, "SIGQUIT") else "SIGBREAK",
         )
         arguments = ["-m", "utils.cli.rank", str(settings), *(["--job", str(job)] if job else [])]
-        with _signals_passed_on(), _threads_shared(count):
+        with _signals_passed_on(), _environment(count):
             try:
                 launch_agent(how, sys.executable, arguments)
             except ChildFailedError as error:
@@ -198,14 +198,17 @@ def _signals_passed_on() -> Iterator[None]:
 
 
 @contextmanager
-def _threads_shared(count: int) -> Iterator[None]:
-    """Let the processes share the cores, unless the environment says otherwise."""
-    name = "OMP_NUM_THREADS"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = str(max(1, usable_cpus() // count))
+def _environment(count: int) -> Iterator[None]:
+    """What the processes get from here: a share of the cores, unless the environment says otherwise, and a store."""
+    values = {
+        "OMP_NUM_THREADS": str(max(1, usable_cpus() // count)),
+        # A store of their own after each restart: in a shared one they find the addresses of those that were lost.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        del os.environ[name]
+        for name in added:
+            del os.environ[name]
