@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from scripts.without_programs import environment
+from utils.hardware import TORCH_ENVIRONMENT
 from utils.project.paths import BASES_VARIABLE, Project
 
 MEMORY_DISK, ITS_BYTES, MEMORY_BYTES = Path("/dev/shm"), 8e9, 16e9
@@ -37,6 +38,8 @@ IN_MEMORY = (
 if IN_MEMORY:
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY_DISK)
 
+OF_COMMANDS = TORCH_ENVIRONMENT.keys() - os.environ.keys()
+
 HIDDEN = tempfile.TemporaryDirectory(prefix="without-programs-")
 
 
@@ -52,7 +55,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in hidden.items():
             patch.setenv(name, value)
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            # A command sets these for its own process, which is this one; later tests must not compute with them.
+            for name in OF_COMMANDS:
+                os.environ.pop(name, None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

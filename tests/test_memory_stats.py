@@ -18,7 +18,7 @@ def test_performance_info_names_versions_device_usable_optimizations_and_setting
         "cpu, CUDA"
     )
     assert info["flash-attn"] == info["8-bit AdamW"] == "no: it needs a CUDA GPU"
-    assert {"mixed precision", "SDPA", "compile", "threads"} <= set(info)
+    assert {"half precision", "SDPA", "compile", "threads"} <= set(info)
 
 
 def test_memory_is_that_of_the_child_that_trains(monkeypatch):

@@ -112,8 +112,6 @@ def test_training_has_tf32_in_both_of_torchs_interfaces_and_gives_the_callers_ba
     caller: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """torch.compile's max-autotune reads the older one, which raises where a newer one was written alone."""
-    # Commands that ran in this process set it, and a GPU would be tried.
-    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
     set_as(caller)
     before, following, benchmark = seen(), followed(), torch.backends.cudnn.benchmark
@@ -130,8 +128,6 @@ def test_training_has_tf32_in_both_of_torchs_interfaces_and_gives_the_callers_ba
 
 
 def test_gpus_without_tf32_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Commands that ran in this process set it, and a GPU would be tried.
-    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (7, 5))
     before = seen()
     with kept_torch_settings():

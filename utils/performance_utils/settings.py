@@ -115,7 +115,11 @@ def log_performance_info(device: str | torch.device | None = None) -> dict[str, 
         {
             "versions": ", ".join(f"{name} {one}" for name, one in packages.items()),
             "device": f"{chosen}, CUDA {torch.version.cuda}" + (f": {why}" if why else ""),
-            "mixed precision": "bf16" if has_bf16 else "fp16" if capability >= VOLTA else "no: slower than fp32",
+            "half precision": "bf16 usable"
+            if has_bf16
+            else "fp16 usable"
+            if capability >= VOLTA
+            else "no: slower than fp32",
             "SDPA": "varlen flash" if capability >= AMPERE else "memory-efficient" if on_gpu else "kernels for CPUs",
             "compile": "yes" if machine.compiler else "no: there is no C++ compiler",
             **{name: _usable(package) if on_gpu else "no: it needs a CUDA GPU" for name, package in optional.items()},
