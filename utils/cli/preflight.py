@@ -1,4 +1,4 @@
-"""Measure the switches for a training command: each row is printed when it is measured, and kept when interrupted."""
+"""Measure the switches for a training command: each row is printed at once, and counts after an interruption."""
 
 import signal
 import sys
@@ -12,9 +12,8 @@ from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.advice import train_command
-from utils.project.measured_switches import MeasuredRow, MeasuredSwitches
 from utils.project.paths import Project
-from utils.switches import MEASURED, missed
+from utils.switches import MEASURED
 
 if TYPE_CHECKING:
     from utils.training.preflight import Row
@@ -27,9 +26,8 @@ CHOSEN = ("batch_size", "grad_accumulation", *(switch.field for switch in MEASUR
 
 @dataclass
 class Printed:
-    """The rows so far, each printed with the time that the rest will take, and kept in the project for the page."""
+    """The rows so far, each printed with the time that the rest will take."""
 
-    project: Project
     rows: list["Row"] = field(default_factory=list)
     left: int = 0
     """Rows that may follow."""
@@ -51,29 +49,6 @@ class Printed:
         seconds = (time.monotonic() - self.started) / len(self.rows) * left
         # At once, also into a file or a pipe.
         print(line(row) + (f"   {time_left(seconds)} for {left} more" if left else ""), flush=True)
-        self.keep()
-
-    def keep(self, best: "Row | None" = None) -> None:
-        """Write the rows into the project, with the recommended one when it is known."""
-        rows = tuple(_kept(row) for row in self.rows)
-        at = self.rows.index(best) if best in self.rows else None
-        MeasuredSwitches(rows=rows, left=self.left if best is None else 0, best=at).save(self.project)
-
-
-def _kept(row: "Row") -> MeasuredRow:
-    seen = row.measured
-    settings = {name: value for name, value in row.config.plain().items() if name in CHOSEN}
-    if seen.fault:
-        return MeasuredRow(name=row.name, settings=settings, fault=seen.fault)
-    return MeasuredRow(
-        name=row.name,
-        settings=settings,
-        step_s=seen.step_s,
-        audio_per_second=seen.audio_per_second,
-        peak_bytes=seen.peak_bytes,
-        hours=row.hours,
-        off=tuple(missed(seen.switches)),
-    )
 
 
 def time_left(seconds: float) -> str:
@@ -111,8 +86,7 @@ def measure_switches(
         audio_s = data.train.seconds
         if given is None:
             given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
-        fixed, seen = {name: getattr(config, name) for name in CHOSEN if name in given}, Printed(project)
-        seen.keep()
+        fixed, seen = {name: getattr(config, name) for name in CHOSEN if name in given}, Printed()
 
         def progress(name: str, done: int, total: int | None) -> None:
             report("measuring", done, total)
@@ -136,7 +110,6 @@ def measure_switches(
         except (KeyboardInterrupt, SystemExit):
             _recommend_partly(seen, config, project)
             raise
-    seen.keep(best)
     print(f"hours are those of {settled.num_epochs} epochs of {audio_s / 60:.1f} minutes")
     if fixed:
         print(f"kept as you chose: {', '.join(f'{name} {value}' for name, value in fixed.items())}")
@@ -170,5 +143,4 @@ def _recommend_partly(seen: Printed, config: TrainConfig, project: Project) -> N
     done = f"after {len(seen.rows)} of {len(seen.rows) + seen.left} measurements"
     print(f"interrupted {done if seen.rows else 'before the first measurement was made'}", flush=True)
     if (best := recommended(seen.rows)) is not None:
-        seen.keep(best)
         _recommend("recommended of these, a partial result", best, config, project)
