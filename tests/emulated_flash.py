@@ -1,5 +1,7 @@
 """CPU kernels for PyTorch's variable-length flash attention, so that a machine without CUDA runs the packed layout."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -8,17 +10,18 @@ from torch import Tensor
 
 calls = {"forward": 0, "backward": 0}
 """How often each was called."""
-_library: list[torch.library.Library] = []
-"""Registered kernels live as long as their library."""
 
 
-def emulate_flash() -> None:
-    """Register the kernels in this process, once."""
-    if not _library:
-        library = torch.library.Library("aten", "IMPL")
-        library.impl("_flash_attention_forward", _forward, "CPU")
-        library.impl("_flash_attention_backward", _backward, "CPU")
-        _library.append(library)
+@contextmanager
+def emulated_flash() -> Iterator[None]:
+    """Register the kernels for a while: other tests of this process register kernels of their own in the same place."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_flash_attention_forward", _forward, "CPU")
+    library.impl("_flash_attention_backward", _backward, "CPU")
+    try:
+        yield
+    finally:
+        library._destroy()
 
 
 def _clips(bounds: Tensor) -> list[slice]:

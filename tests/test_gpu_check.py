@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_check, gpu_parts
-from tests.emulated_flash import calls, emulate_flash
+from tests.emulated_flash import calls, emulated_flash
 from utils.model.attention import varlen_attention
 from utils.model.gpt import XttsGpt
 
@@ -80,11 +80,11 @@ def test_every_part_exists() -> None:
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 def test_the_packed_layout_of_a_gpu_has_the_gradients_of_the_reference(checkpointing: str, monkeypatch) -> None:
     """Through CPU kernels in place of CUDA's variable-length flash attention."""
-    emulate_flash()
     truth, _ = gpu_parts.gradients("cpu", "rows", torch.float32, sdpa=False)
     monkeypatch.setattr(XttsGpt, "_attend", gpu_parts.attend_as_on_cuda)
     before = calls["backward"]
-    found, kernels = gpu_parts.gradients("cpu", "packed", torch.bfloat16, checkpointing=checkpointing)
+    with emulated_flash():
+        found, kernels = gpu_parts.gradients("cpu", "packed", torch.bfloat16, checkpointing=checkpointing)
     assert float((found - truth).norm() / truth.norm()) < 0.02 and kernels == "varlen flash"
     assert calls["backward"] - before == 4, "once in each block"
 
@@ -96,7 +96,6 @@ def test_kernels_are_seen_in_every_checkpointing_mode(checkpointing: str) -> Non
 
 
 def test_the_emulated_kernel_refuses_what_cudas_would() -> None:
-    emulate_flash()
     q = torch.ones(1, 2, 8, 16)
-    with pytest.raises(AssertionError):
+    with emulated_flash(), pytest.raises(AssertionError):
         varlen_attention(q, q, q, cu_seqlens=torch.tensor([0, 8], dtype=torch.int32), max_seqlen=8)

@@ -192,8 +192,17 @@ def test_faults_of_a_request_end_it_with_words(make):
     assert len(heard(ask(service)))
 
 
-def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path):
+def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path, monkeypatch):
     service = make()
+    late: list[Ticket] = []
+    end_all = service._end_all
+
+    def end_all_and_ask(*args, **kwargs):
+        end_all(*args, **kwargs)
+        if not late:
+            late.append(ask(service))
+
+    monkeypatch.setattr(service, "_end_all", end_all_and_ask)
     ticket = ask(service, LONG)
     while ticket.buffered_s == 0:
         time.sleep(0.01)
@@ -203,8 +212,11 @@ def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path):
     claim.give_process(run, "train", ProcessId.of(os.getpid()))
     assert ticket.wait(WAIT_S)
     assert isinstance(ticket.error, UnavailableError) and "'one' has started" in ticket.error.what
-    while service.loaded():
+    while not late:
         time.sleep(0.01)
+    with pytest.raises(UnavailableError):
+        heard(late[0])
+    assert not service.loaded()
     with pytest.raises(UnavailableError):
         heard(ask(service))
     claim.free()

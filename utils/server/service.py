@@ -78,9 +78,8 @@ class SpeechService:
         """Tickets whose model is not loaded yet."""
         self._live = 0
         """Tickets that have not ended."""
-        self._closing = ""
+        self._closing, self._is_ready = "", False
         self._preload: tuple[str, SpeakingModel] | None = None
-        self._is_ready = False
         self._shelf: Shelf | None = None
         self._claimed = CPU
         """The device as claims name it: cpu or cuda:N."""
@@ -198,9 +197,8 @@ class SpeechService:
                 self._is_ready = True
         # No model is loaded onto a device without a look: it may have been given up a moment ago.
         is_due = time.monotonic() - self._looked > POLL_S if self._shelf.models else bool(self._inbox)
-        if is_due:
-            self._looked = time.monotonic()
-            self._mind_trainings()
+        if is_due and self._mind_trainings():
+            return True
         self._admit()
         is_busy = False
         for model in list(self._shelf.models.values()):
@@ -260,9 +258,10 @@ class SpeechService:
             return holder_of(Claim(device, self.output))
         return None
 
-    def _mind_trainings(self) -> None:
-        """Give the device up when a training has claimed it; go back to a GPU that is free again."""
+    def _mind_trainings(self) -> bool:
+        """Give the device up when a training has claimed it (True); go back to a GPU that is free again."""
         assert self._shelf is not None
+        self._looked = time.monotonic()
         holder = self._holder(self._claimed)
         if holder is not None:
             error = UnavailableError(
@@ -277,6 +276,7 @@ class SpeechService:
         if not self._shelf.is_busy and self._choose_device() != self._claimed:
             self._shelf.clear()
             self._shelf = self._new_shelf()
+        return holder is not None
 
     def _admit(self) -> None:
         """Load what the oldest tickets need, as long as it fits."""
@@ -391,10 +391,10 @@ class SpeechService:
     def _end_all(self, error: Exception, *, waiting: bool = True) -> None:
         """End every request."""
         for model in list(self._shelf.models.values()) if self._shelf else ():
-            speakings, model.speakings = model.speakings, []
-            for speaking in speakings:
+            while model.speakings:
+                speaking = model.speakings.pop()
                 self._end(speaking.ticket, error)
-            for utterance in (one for speaking in speakings for one in list(speaking.underway)):
-                model.batch.drop(utterance)
+                for utterance in list(speaking.underway):
+                    model.batch.drop(utterance)
         while waiting and self._inbox:
             self._end(self._inbox.popleft(), error)
