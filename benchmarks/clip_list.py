@@ -20,9 +20,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
 import tyro
+from torch.utils._pytree import tree_leaves
 
 from utils.audio.write import write_wav
 from utils.config import TrainConfig
@@ -125,6 +127,7 @@ def measure(folder: Path) -> dict[str, Any]:
     plan, accelerator = plan_run(config), make_accelerator("cpu")
     data = load_data(plan.config, plan.project, plan.base, accelerator)
     listed, peak = time.monotonic(), memory()
+    columns = [one for one in tree_leaves(vars(data.train)) if isinstance(one, np.ndarray)]
     loaders = Loaders(plan.config, plan.base, data, accelerator, resolve(plan.config, accelerator.device))
     batches = iter(loaders.train(0, 0))
     batch = next(batches)
@@ -140,7 +143,7 @@ def measure(folder: Path) -> dict[str, Any]:
         "loaded_gb": before["VmRSS"],
         "peak_gb": peak["VmHWM"],
         "end_gb": after["VmRSS"],
-        "table_bytes_a_clip": round(data.train.num_bytes / len(data.train)),
+        "table_bytes_a_clip": round(sum(c.nbytes for c in columns if c is not data.train.codes) / len(data.train)),
         "peak_bytes_a_clip": round((peak["VmHWM"] - before["VmRSS"]) * 1e9 / len(data.train)),
         "loader_gb": round(shared.rss / 1e9, 3),
         "loader_own_gb": round(shared.uss / 1e9, 3),

@@ -5,6 +5,7 @@ import pytest
 import soundfile
 import torch
 
+from tests.clip_tables import listed
 from tests.training.test_run import config_of
 from tests.training.test_trainer import batches_of, clips, make_trainer
 from utils.config import DATASET_RATE
@@ -13,7 +14,6 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.log import read_events
 from utils.training.data.batches import Batch
-from utils.training.data.clip_list import ClipList
 from utils.training.divergence import MAX_IN_A_ROW, Divergence
 from utils.training.train import Progresses, fine_tune
 from utils.training.trainer import Losses, StepResult, Trainer
@@ -81,7 +81,7 @@ def test_fp16_that_overflows_moves_nothing_warns_of_nothing_and_finds_its_scale(
     trainer, warned = make_trainer(precision="fp16"), []
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**18)
     divergence = Divergence(lambda message, **_: warned.append(message), precision="fp16")
-    weights, batches, lowered = weights_of(trainer), batches_of(ClipList.of(clips[:1]), 1), 0
+    weights, batches, lowered = weights_of(trainer), batches_of(listed(clips[:1]), 1), 0
     while (result := trainer.step(batches)).skipped:
         lowered += 1
         assert result.is_overflow and same(weights, weights_of(trainer))
@@ -96,7 +96,7 @@ def test_fp16_that_overflows_without_a_scale_to_lower_is_a_fault(clips) -> None:
     trainer = make_trainer(precision="fp16")
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
     trainer.gpt.mel_head.weight.register_hook(lambda gradient: gradient * float("inf"))
-    assert trainer.step(batches_of(ClipList.of(clips[:1]), 1)).skipped == "the gradient is not a number"
+    assert trainer.step(batches_of(listed(clips[:1]), 1)).skipped == "the gradient is not a number"
 
 
 def test_one_broken_recording_costs_its_own_steps_only_and_is_named(project: Project) -> None:

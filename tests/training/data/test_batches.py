@@ -10,6 +10,7 @@ import pytest
 import soundfile
 import torch
 
+from tests.clip_tables import listed
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.base import XTTS_CROP
@@ -17,7 +18,6 @@ from utils.bases.find import find_base
 from utils.config import TrainConfig
 from utils.model.packing import STOPS, Layout
 from utils.training.data.batches import ClipDataset, Collate, make_loader
-from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData
@@ -95,7 +95,7 @@ def test_any_number_of_processes_takes_the_same_batches_in_the_same_order(start:
 
 def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> None:
     config = TrainConfig(project="a", batch_size=1, eval_batch_size=2, num_epochs=1, device="cpu", conditioning="own")
-    data = TrainingData(train=ClipList.of(clips), evaluate=ClipList.of(clips), dropped=[])
+    data = TrainingData(train=listed(clips), evaluate=listed(clips), dropped=[])
     parts = []
     for rank in range(2):
         here = SimpleNamespace(process_index=rank, num_processes=2, device=torch.device("cpu"))
@@ -107,7 +107,7 @@ def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> Non
 @pytest.mark.parametrize("layout", ["packed", "rows"])
 def test_batches_by_positions_are_no_larger_than_asked(clips, layout: Layout) -> None:
     config = TrainConfig(project="a", batch_tokens=448, num_epochs=2, device="cpu", num_workers=0, conditioning="own")
-    many = ClipList.of(clips * 6)
+    many = listed(clips * 6)
     here = SimpleNamespace(process_index=0, num_processes=1, device=torch.device("cpu"))
     switches = replace(resolve(config, here.device), layout=layout)
     loaders = Loaders(config, find_base("tiny"), TrainingData(train=many, evaluate=many, dropped=[]), here, switches)
@@ -129,7 +129,7 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers:
     def heard(seed: int, epoch: int) -> torch.Tensor:
         places = list(EpochBatches([1] * len(clips), 2, seed=None).epoch(epoch))
         loader = make_loader(
-            ClipDataset(ClipList.of(clips), seed=seed, training=True),
+            ClipDataset(listed(clips), seed=seed, training=True),
             places,
             Collate(shape, mask_conditioning=True),
             num_workers=num_workers,
@@ -142,7 +142,7 @@ def test_crops_are_the_same_for_the_same_seed_epoch_and_clip(clips, num_workers:
 
 
 def test_crop_lengths_and_places_are_stocks(clips) -> None:
-    dataset = ClipDataset(ClipList.of(clips), seed=5, training=True)
+    dataset = ClipDataset(listed(clips), seed=5, training=True)
     for epoch in range(20):
         for number, clip in enumerate(clips):
             _, _, heard, (start, end), _ = dataset[(epoch, number)]
@@ -153,7 +153,7 @@ def test_crop_lengths_and_places_are_stocks(clips) -> None:
 
 
 def test_evaluation_hears_the_same_part_each_time_and_scores_everything(clips) -> None:
-    dataset = ClipDataset(ClipList.of(clips), seed=5, training=False)
+    dataset = ClipDataset(listed(clips), seed=5, training=False)
     assert dataset[(0, 2)].span == dataset[(9, 2)].span == (0, (SHORTEST + LONGEST) // 2)
     shape = find_base("tiny").gpt_shape()
     samples = [dataset[(0, number)] for number in range(len(clips))]
@@ -168,7 +168,7 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
         for number, clip in enumerate(clips)
     ]
     spoken[-1] = replace(spoken[-1], speaker="alone")
-    dataset = ClipDataset(ClipList.of(spoken), seed=5, training=True, crop=(11_025, 11_025), conditioning="other")
+    dataset = ClipDataset(listed(spoken), seed=5, training=True, crop=(11_025, 11_025), conditioning="other")
     collate = Collate(find_base("tiny").gpt_shape(), mask_conditioning=True)
     heard_by: dict[int, set[Path]] = {}
     for epoch in range(20):
@@ -185,8 +185,8 @@ def test_another_clip_of_the_speaker_is_heard_and_all_codes_count(clips, tmp_pat
 
 def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips) -> None:
     spoken = [replace(clip, speaker=str(number)) for number, clip in enumerate(clips)]
-    own = ClipDataset(ClipList.of(spoken), seed=5, training=True)
-    other = ClipDataset(ClipList.of(spoken), seed=5, training=True, conditioning="other")
+    own = ClipDataset(listed(spoken), seed=5, training=True)
+    other = ClipDataset(listed(spoken), seed=5, training=True, conditioning="other")
     for number in range(len(spoken)):
         assert own[(3, number)].span == other[(3, number)].span is not None
         assert torch.equal(own[(3, number)].conditioning_audio, other[(3, number)].conditioning_audio)
@@ -195,7 +195,7 @@ def test_the_only_clip_of_a_speaker_is_conditioned_on_itself(clips) -> None:
 def test_no_row_is_ever_without_targets(clips) -> None:
     """Stock loses all targets of a batch of one about once in a hundred steps: the loss is then NaN."""
     dataset, collate = (
-        ClipDataset(ClipList.of(clips), seed=3, training=True),
+        ClipDataset(listed(clips), seed=3, training=True),
         Collate(find_base("tiny").gpt_shape(), mask_conditioning=True),
     )
     for epoch in range(50):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.clip_tables import listed
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
@@ -116,13 +117,13 @@ def test_word_times_belong_to_their_clips(project: Project) -> None:
 
 def test_a_list_of_objects_and_one_in_another_process_hold_the_same(project: Project) -> None:
     clips = start(project).train
-    assert plain(ClipList.of(list(clips))) == plain(clips) == plain(pickle.loads(pickle.dumps(clips)))
+    assert plain(listed(list(clips))) == plain(clips) == plain(pickle.loads(pickle.dumps(clips)))
 
 
 def test_speakers_are_counted(project: Project) -> None:
     clips: list[TrainingClip] = list(start(project).train)
     named = [replace(clip, speaker="ab"[number < 5]) for number, clip in enumerate(clips)]
-    assert ClipList.of(named).num_alone == 1
+    assert listed(named).num_alone == 1
 
 
 @pytest.mark.slow

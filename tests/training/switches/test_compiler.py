@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.clip_tables import listed
 from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.find import find_base
@@ -19,7 +20,6 @@ from utils.model.attention import varlen_attention
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.packing import Layout
 from utils.training.data.batches import Batch
-from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
@@ -62,9 +62,6 @@ def make_loaders(recording: Path, num_clips: int, *, mode: str, layout: Layout =
             codes=np.arange(random.integers(20, 250), dtype=np.int16),
         )
 
-    def listed(count: int) -> ClipList:
-        return ClipList.of([clip() for _ in range(count)])
-
     config = TrainConfig(
         project="a",
         batch_size=4,
@@ -74,7 +71,9 @@ def make_loaders(recording: Path, num_clips: int, *, mode: str, layout: Layout =
         device="cpu",
         conditioning="other",
     )
-    data = TrainingData(train=listed(num_clips), evaluate=listed(12), dropped=[])
+    data = TrainingData(
+        train=listed([clip() for _ in range(num_clips)]), evaluate=listed([clip() for _ in range(12)]), dropped=[]
+    )
     switches = replace(resolve(config, torch.device("cpu")), effective=replace(config, compile=mode), layout=layout)
     return Loaders(config, find_base("tiny"), data, make_accelerator("cpu"), switches)
 

@@ -17,8 +17,18 @@ from numpy.typing import NDArray
 from utils.config import DATASET_RATE
 from utils.training.data.clips import TrainingClip
 
-MOST_POSITIONS = np.iinfo(np.int16).max
-"""No model has more."""
+
+class ClipRow(NamedTuple):
+    """A clip that trains, once its codes are known."""
+
+    audio: str
+    speaker: str
+    num_samples: int
+    is_native: bool
+    tokens: bytes
+    """int32."""
+    reading: bytes
+    """float32."""
 
 
 class Ragged(NamedTuple):
@@ -44,29 +54,16 @@ class Ragged(NamedTuple):
         return np.diff(self.starts)
 
 
-class Numbered(NamedTuple):
-    """A text for each clip, of which many have the same."""
-
-    texts: list[str]
-    numbers: NDArray[np.int32]
-    """Place in `texts`, [N]."""
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> Self:
-        known: dict[str, int] = {}
-        numbers = np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int32)
-        return cls(list(known), numbers)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClipList(Sequence[TrainingClip]):
     """Clips that train, in the order of their manifest."""
 
-    folders: Numbered
-    """Of the audio files."""
-    names: Ragged
-    """Of the audio files, in the file system's encoding."""
-    speakers: Numbered
+    paths: NDArray[np.bytes_]
+    """Of the audio files, in the file system's encoding, [N]."""
+    names: list[str]
+    """Of the speakers."""
+    speakers: NDArray[np.int64]
+    """Place in `names` of each clip's speaker, [N]."""
     num_samples: NDArray[np.int32]
     """Length of each clip at 22 050 Hz, [N]."""
     native: NDArray[np.bool_]
@@ -79,22 +76,24 @@ class ClipList(Sequence[TrainingClip]):
     """Codes of all clips, and maybe of others, mapped from the code cache."""
     code_starts: NDArray[np.int64]
     """Where in `codes` each clip's begin, [N]."""
-    code_counts: NDArray[np.int32]
+    code_counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, clips: Sequence[TrainingClip]) -> Self:
-        """A table of clips that are objects already."""
-        counts = np.array([len(clip.codes) for clip in clips], dtype=np.int32)
+    def of(cls, rows: Sequence[ClipRow], codes: NDArray[np.int16], spans: Sequence[tuple[int, int]]) -> Self:
+        """The table of clips whose codes begin at the first number of their span; the second is how many there are."""
+        audio, speakers, num_samples, native, tokens, readings = zip(*rows, strict=True)
+        names, numbers = np.unique(np.array(speakers, dtype=str), return_inverse=True)
+        starts, counts = np.array(spans, dtype=np.int64).T
         return cls(
-            folders=Numbered.of([str(clip.audio.parent) for clip in clips]),
-            names=Ragged.of([os.fsencode(clip.audio.name) for clip in clips], "u1"),
-            speakers=Numbered.of([clip.speaker for clip in clips]),
-            num_samples=np.array([clip.num_samples for clip in clips], dtype=np.int32),
-            native=np.array([clip.is_native for clip in clips]),
-            tokens=Ragged.of([clip.tokens.int().numpy().tobytes() for clip in clips], "<i4"),
-            readings=Ragged.of([clip.reading.tobytes() for clip in clips], "<f4"),
-            codes=np.concatenate([clip.codes for clip in clips]),
-            code_starts=np.cumsum(counts, dtype=np.int64) - counts,
+            paths=np.array(list(map(os.fsencode, audio))),
+            names=names.tolist(),
+            speakers=numbers,
+            num_samples=np.array(num_samples, dtype=np.int32),
+            native=np.array(native),
+            tokens=Ragged.of(tokens, "<i4"),
+            readings=Ragged.of(readings, "<f4"),
+            codes=codes,
+            code_starts=starts,
             code_counts=counts,
         )
 
@@ -110,22 +109,18 @@ class ClipList(Sequence[TrainingClip]):
             return [self[one] for one in range(*number.indices(len(self)))]
         number = range(len(self))[number]
         return TrainingClip(
-            audio=self.path(number),
+            audio=Path(os.fsdecode(self.paths[number])),
             num_samples=int(self.num_samples[number]),
             is_native=bool(self.native[number]),
             # Copies: the columns are not writable.
             tokens=torch.from_numpy(self.tokens.row(number).copy()),
             codes=self.codes_of(number),
-            speaker=self.speakers.texts[self.speakers.numbers[number]],
+            speaker=self.names[self.speakers[number]],
             reading=self.readings.row(number).reshape(-1, 2),
         )
 
     def __iter__(self) -> Iterator[TrainingClip]:
         return map(self.__getitem__, range(len(self)))
-
-    def path(self, number: int) -> Path:
-        """The audio file of a clip."""
-        return Path(self.folders.texts[self.folders.numbers[number]], os.fsdecode(self.names.row(number).tobytes()))
 
     def codes_of(self, number: int) -> NDArray[np.int16]:
         """Codes of a clip, [M]."""
@@ -135,14 +130,13 @@ class ClipList(Sequence[TrainingClip]):
     def add_to(self, digest: "hashlib._Hash") -> None:
         """Hash each clip's file name, length, tokens and codes; checkpoints hold the result, so it never changes."""
         for number, num_samples in enumerate(self.num_samples.tolist()):
-            digest.update(self.names.row(number).data)
-            digest.update(f" {num_samples}".encode())
+            digest.update(os.path.basename(self.paths[number]) + f" {num_samples}".encode())  # noqa: PTH119
             digest.update(self.tokens.row(number).data)
             digest.update(self.codes_of(number).data)
 
-    def positions(self, more: int) -> NDArray[np.int16]:
+    def positions(self, more: int) -> NDArray[np.int64]:
         """Text tokens and codes of each clip together, and `more` positions, [N]."""
-        return np.minimum(self.tokens.sizes + self.code_counts + more, MOST_POSITIONS).astype(np.int16)
+        return self.tokens.sizes + self.code_counts + more
 
     @property
     def longest(self) -> int:
@@ -157,16 +151,9 @@ class ClipList(Sequence[TrainingClip]):
     @property
     def num_alone(self) -> int:
         """Speakers with one clip only."""
-        return int((np.bincount(self.speakers.numbers) == 1).sum())
+        return int((np.bincount(self.speakers) == 1).sum())
 
     @property
     def num_timed(self) -> int:
         """Clips with word times that fit their text."""
         return int((self.readings.sizes > 0).sum())
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the columns; codes are mapped from disk."""
-        ragged = (array for one in (self.names, self.tokens, self.readings) for array in one)
-        plain = (self.folders.numbers, self.speakers.numbers, self.num_samples, self.native)
-        return sum(array.nbytes for array in (*ragged, *plain, self.code_starts, self.code_counts))

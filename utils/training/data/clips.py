@@ -77,14 +77,14 @@ def length_problem(num_samples: int, limits: ClipLimits) -> str:
     return ""
 
 
-def tokens_of(text: str, tokenizer: Tokenizer, code: str, limits: ClipLimits) -> list[int]:
+def tokens_of(text: str, tokenizer: Tokenizer, code: str, most: int | None = None) -> list[int]:
     """Text token ids of a clip.
 
     Args:
         text: its transcript.
         tokenizer: of the base.
         code: the language, as `check_language` gave it.
-        limits: what a clip must fit.
+        most: tokens that it may have.
 
     Raises:
         UserError: the text cannot be read, has characters without a token, or is too long.
@@ -92,8 +92,8 @@ def tokens_of(text: str, tokenizer: Tokenizer, code: str, limits: ClipLimits) ->
     ids = tokenizer.encode(text, code)
     if tokenizer.token_id(UNKNOWN) in ids:
         raise UserError(what=f"the vocabulary lacks: {' '.join(tokenizer.unknown_characters(text, code))}")
-    if len(ids) > limits.max_text_length:
-        raise UserError(what=f"{len(ids)} text tokens are more than {limits.max_text_length}")
+    if most is not None and len(ids) > most:
+        raise UserError(what=f"{len(ids)} text tokens are more than {most}")
     return ids
 
 

@@ -14,7 +14,8 @@ from utils.callbacks import ProgressFn
 from utils.config import CODE_SAMPLES, DATASET_RATE, MIN_CLIP_SECONDS
 from utils.dataset.storage.manifest import Clip, read_manifest
 from utils.errors import UserError
-from utils.text.tokenizer import UNKNOWN, Tokenizer
+from utils.text.tokenizer import Tokenizer
+from utils.training.data.clips import tokens_of
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.5, 100.0)
 LIMIT_PERCENTILE = 99.5
@@ -114,7 +115,7 @@ def _measured(
     samples, tokens, dropped = [], [], []
     for done, clip in enumerate(clips, start=1):
         try:
-            num_tokens = _num_tokens(clip.text, tokenizer, language)
+            num_tokens = len(tokens_of(clip.text, tokenizer, language))
             num_samples = _num_samples(clip.audio)
         except UserError as error:
             dropped.append({"clip": clip.audio.name, "reason": error.what})
@@ -124,18 +125,6 @@ def _measured(
         if progress is not None:
             progress("measuring clips", done, len(clips))
     return samples, tokens, dropped
-
-
-def _num_tokens(text: str, tokenizer: Tokenizer, language: str) -> int:
-    """Tokens as training counts them.
-
-    Raises:
-        UserError: the tokenizer cannot read the text, or lacks letters of it.
-    """
-    ids = tokenizer.encode(text, language)
-    if tokenizer.token_id(UNKNOWN) in ids:
-        raise UserError(what=f"the vocabulary lacks: {' '.join(tokenizer.unknown_characters(text, language))}")
-    return len(ids)
 
 
 def _num_samples(audio: Path) -> int:

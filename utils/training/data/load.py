@@ -3,29 +3,30 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from accelerate import Accelerator
+from torch.utils.data import DataLoader
 
 from utils.bases.base import Base
 from utils.callbacks import ProgressFn
 from utils.config import DATASET_RATE, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
-from utils.dataset.storage.parallel import ProcessDied, run_tasks
 from utils.errors import UserError
 from utils.hardware.processor import usable_cpus
 from utils.hardware.resources import memory
 from utils.project.paths import Project
 from utils.text.tokenizer import Tokenizer
 from utils.training.data.audio_files import AudioFacts, AudioFiles
-from utils.training.data.clip_list import ClipList, Numbered, Ragged
+from utils.training.data.clip_list import ClipList, ClipRow
 from utils.training.data.clips import ClipLimits, TrainingClip, length_problem, limits_of, reading_of, tokens_of
-from utils.training.data.codes import CodeCache, encode_missing, up_to_silence
+from utils.training.data.codes import encode_missing, up_to_silence
 
 BYTES_A_CLIP = 2_000
 """Memory that a clip takes while the table is made, at most: measured, see docs/scaling.md."""
@@ -69,10 +70,9 @@ class TrainingData:
 
 
 class Reading(NamedTuple):
-    """How texts are read: all that a process which tokenizes needs."""
+    """How texts are read."""
 
-    vocab: Path
-    amharic_g2p: bool
+    tokenizer: Tokenizer
     language: str
     """Plain code."""
     limits: ClipLimits
@@ -85,17 +85,6 @@ class _Row(NamedTuple):
     text: str
     speaker: str
     word_times: tuple[float, ...]
-
-
-class _Clip(NamedTuple):
-    """A clip that trains, once its codes are known."""
-
-    row: _Row
-    facts: AudioFacts
-    tokens: bytes
-    """int32."""
-    reading: bytes
-    """float32."""
 
 
 def load_data(
@@ -120,16 +109,11 @@ def load_data(
     assert config.train_csv and config.eval_csv and config.language
     csvs, root = (config.train_csv, config.eval_csv), project.dataset / "codes"
     tokenizer = base.tokenizer()
-    reading = Reading(
-        vocab=tokenizer.path,
-        amharic_g2p=tokenizer.amharic_g2p,
-        language=tokenizer.check_language(config.language),
-        limits=limits_of(config),
-    )
+    reading = Reading(tokenizer, tokenizer.check_language(config.language), limits_of(config))
     require_memory(csvs)
     manifests = [_rows(csv) for csv in csvs]
     files = _known_files(root, [row for rows in manifests for row in rows], accelerator)
-    dropped, lists = Drops(), list[list[_Clip]]()
+    dropped, lists = Drops(), list[list[ClipRow]]()
     for rows, csv, purpose in zip(manifests, csvs, ("train on", "evaluate with"), strict=True):
         clips, lost = _checked(rows, reading, files, csv.name, progress)
         if not clips:
@@ -140,29 +124,27 @@ def load_data(
         lists.append(clips)
     if accelerator.is_main_process:
         files.save()
-    every = [clip for clips in lists for clip in clips]
-    audio = np.array([int(clip.facts.content, 16) for clip in every], dtype=np.uint64)
-    cache = encode_missing(
-        lambda number: Path(every[number].row.audio),
-        audio,
-        base,
-        root,
-        device=accelerator.device,
-        progress=progress,
-        accelerator=accelerator,
-    )
-    count = len(lists[0])
-    train, evaluate = (
-        _table(clips, hashes, cache, is_trimmed=config.trim_end)
-        for clips, hashes in zip(lists, (audio[:count], audio[count:]), strict=True)
-    )
+    hashes = [[files.facts(Path(clip.audio)).content for clip in clips] for clips in lists]
+    # A recording that several clips name is encoded once.
+    recordings = {
+        audio: Path(clip.audio)
+        for clips, contents in zip(lists, hashes, strict=True)
+        for clip, audio in zip(clips, contents, strict=True)
+    }
+    cache = encode_missing(recordings, base, root, accelerator=accelerator, progress=progress)
+    codes, tables = cache.mapped(), list[ClipList]()
+    for clips, contents in zip(lists, hashes, strict=True):
+        spans = list(map(cache.find, contents))
+        if config.trim_end:
+            spans = [(start, len(up_to_silence(codes[start : start + count]))) for start, count in spans]
+        tables.append(ClipList.of(clips, codes, spans))
+    train, evaluate = tables
     if config.reading_weight:
         _log_word_times(train, config.train_csv)
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
-    first_of_each = np.unique(audio[:count], return_index=True)[1]
-    audio_bytes = 2 * int(train.num_samples[first_of_each].sum(dtype=np.int64))
-    return TrainingData(train=train, evaluate=evaluate, dropped=dropped, audio_bytes=audio_bytes)
+    lengths = dict(zip(hashes[0], train.num_samples.tolist(), strict=True))
+    return TrainingData(train=train, evaluate=evaluate, dropped=dropped, audio_bytes=2 * sum(lengths.values()))
 
 
 def require_memory(csvs: Sequence[Path]) -> None:
@@ -224,97 +206,65 @@ def _known_files(root: Path, rows: Sequence[_Row], accelerator: Accelerator) -> 
 
 def _checked(
     rows: Sequence[_Row], reading: Reading, files: AudioFiles, name: str, progress: ProgressFn | None
-) -> tuple[list[_Clip], Drops]:
-    """The clips that train, and the others with their reasons: those of the wrong length, then those of a bad text.
+) -> tuple[list[ClipRow], Drops]:
+    """The clips that train, and the others with their reasons.
 
     Raises:
         UserError: a recording is no sound, or a process that tokenizes is gone.
     """
-    fits, dropped = list[tuple[_Row, AudioFacts]](), Drops()
+    known = list[tuple[_Row, AudioFacts]]()
     for number, row in enumerate(rows, start=1):
-        facts = files.facts(Path(row.audio))
-        if problem := length_problem(facts.num_samples, reading.limits):
-            dropped.append({"clip": Path(row.audio).name, "reason": problem})
-        else:
-            fits.append((row, facts))
+        known.append((row, files.facts(Path(row.audio))))
         if progress is not None:
             progress("reading clips", number, len(rows))
-    clips = list[_Clip]()
-    for (row, facts), (tokens, times, problem) in zip(fits, _tokenized(fits, reading, name, progress), strict=True):
-        if problem:
-            dropped.append({"clip": Path(row.audio).name, "reason": problem})
-        else:
-            clips.append(_Clip(row, facts, tokens, times))
+    clips, dropped = list[ClipRow](), Drops()
+    for found in _read(known, reading):
+        for clip in found:
+            if isinstance(clip, ClipRow):
+                clips.append(clip)
+            else:
+                dropped.append(clip)
+        if progress is not None:
+            progress(f"tokenizing {name}", len(clips) + len(dropped), len(rows))
     return clips, dropped
 
 
-_Text = tuple[int, str, tuple[float, ...], float]
-"""A clip's number, text, word times and seconds."""
-_Read = tuple[bytes, bytes, str]
-"""Its tokens and reading, or why it has none."""
-
-
-def _tokenized(
-    fits: Sequence[tuple[_Row, AudioFacts]], reading: Reading, name: str, progress: ProgressFn | None
-) -> Iterable[_Read]:
-    """What is made of each text, in several processes where there are many."""
-    texts = [(n, row.text, row.word_times, facts.num_samples / DATASET_RATE) for n, (row, facts) in enumerate(fits)]
-    workers = min(usable_cpus(), MOST_PROCESSES) if len(texts) >= WORTH_PROCESSES else 1
-    found: list[_Read] = [(b"", b"", "")] * len(texts)
-    done = 0
-    try:
-        for tasks, read in run_tasks(partial(_read, reading), texts, workers=workers, chunk_size=TEXTS_A_TASK):
-            # In whichever order they are done.
-            found[tasks[0][0] : tasks[-1][0] + 1] = read
-            done += len(read)
-            if progress is not None:
-                progress(f"tokenizing {name}", done, len(texts))
-    except ProcessDied as error:
-        raise UserError(what=error.what, fix="free memory, then start again") from error
-    return found
-
-
-def _read(reading: Reading, texts: Sequence[_Text]) -> list[_Read]:
-    """Tokenize texts, in whichever process."""
-    tokenizer = _tokenizer(reading.vocab, reading.amharic_g2p)
-    found: list[_Read] = []
-    for _, text, word_times, seconds in texts:
-        try:
-            tokens = tokens_of(text, tokenizer, reading.language, reading.limits)
-        except UserError as error:
-            found.append((b"", b"", error.what))
-            continue
-        starts = tokenizer.word_starts(text, reading.language) if word_times else None
-        times = reading_of(word_times, starts, seconds) if word_times else np.zeros(0, dtype=np.float32)
-        found.append((np.array(tokens, dtype=np.int32).tobytes(), times.tobytes(), ""))
-    return found
-
-
-@lru_cache(maxsize=1)
-def _tokenizer(vocab: Path, amharic_g2p: bool) -> Tokenizer:
-    return Tokenizer(vocab, amharic_g2p=amharic_g2p)
-
-
-def _table(clips: Sequence[_Clip], audio: np.ndarray, cache: CodeCache, *, is_trimmed: bool) -> ClipList:
-    """The table of clips whose codes are all in the cache; `is_trimmed` as of `TrainConfig.trim_end`."""
-    codes = cache.mapped()
-    starts, counts = cache.find(audio)
-    assert counts.all(), "all clips are encoded"
-    if is_trimmed:
-        spans = zip(starts.tolist(), counts.tolist(), strict=True)
-        counts = np.array([len(up_to_silence(codes[start : start + count])) for start, count in spans], dtype=np.int32)
-    return ClipList(
-        folders=Numbered.of([os.path.dirname(clip.row.audio) for clip in clips]),  # noqa: PTH120
-        names=Ragged.of([os.fsencode(os.path.basename(clip.row.audio)) for clip in clips], "u1"),  # noqa: PTH119
-        speakers=Numbered.of([clip.row.speaker for clip in clips]),
-        num_samples=np.array([clip.facts.num_samples for clip in clips], dtype=np.int32),
-        native=np.array([clip.facts.is_native for clip in clips]),
-        tokens=Ragged.of([clip.tokens for clip in clips], "<i4"),
-        readings=Ragged.of([clip.reading for clip in clips], "<f4"),
-        codes=codes,
-        code_starts=starts,
-        code_counts=counts,
+def _read(known: Sequence[tuple[_Row, AudioFacts]], reading: Reading) -> Iterator[list[ClipRow | dict[str, Any]]]:
+    """Some clips at a time, in order, each as it trains or as it is dropped; in several processes where many are."""
+    workers = min(usable_cpus(), MOST_PROCESSES) if len(known) >= WORTH_PROCESSES else 1
+    loader: DataLoader[Any] = DataLoader(
+        known,  # type: ignore[arg-type]  # any sequence is a data set
+        batch_size=TEXTS_A_TASK,
+        collate_fn=partial(_tokenized, reading),
+        num_workers=workers if workers > 1 else 0,
+        # Its own: a loader draws a number, which must not move what the run draws.
+        generator=torch.Generator(),
     )
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if workers == 1:
+            raise
+        raise UserError(what=f"a process that tokenizes ended: {error}", fix="free memory, then start again") from error
+
+
+def _tokenized(reading: Reading, known: Sequence[tuple[_Row, AudioFacts]]) -> list[ClipRow | dict[str, Any]]:
+    found = list[ClipRow | dict[str, Any]]()
+    for row, facts in known:
+        try:
+            if problem := length_problem(facts.num_samples, reading.limits):
+                raise UserError(what=problem)
+            tokens = tokens_of(row.text, reading.tokenizer, reading.language, reading.limits.max_text_length)
+        except UserError as error:
+            found.append({"clip": Path(row.audio).name, "reason": error.what})
+            continue
+        times = np.zeros(0, dtype=np.float32)
+        if row.word_times:
+            starts = reading.tokenizer.word_starts(row.text, reading.language)
+            times = reading_of(row.word_times, starts, facts.num_samples / DATASET_RATE)
+        ids = np.array(tokens, dtype=np.int32).tobytes()
+        found.append(ClipRow(row.audio, row.speaker, facts.num_samples, facts.is_native, ids, times.tobytes()))
+    return found
 
 
 def _log_word_times(clips: ClipList, csv: Path) -> None:
