@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import torch
 import tyro
@@ -120,33 +119,29 @@ def in_a_process(folder: Path) -> dict[str, Any]:
 
 def measure(folder: Path) -> dict[str, Any]:
     """Seconds and memory from an empty process to the first batch; loading torch is not counted as time."""
-    config = TrainConfig(
-        project="voice", output=folder, base="tiny", device="cpu", num_workers=1, num_epochs=1, sample_text=""
-    )
+    config = TrainConfig(project="voice", output=folder, base="tiny", device="cpu", num_workers=1, sample_text="")
     before, begun, processor = memory(), time.monotonic(), process_time()
     plan, accelerator = plan_run(config), make_accelerator("cpu")
     data = load_data(plan.config, plan.project, plan.base, accelerator)
     listed, peak = time.monotonic(), memory()
-    columns = [one for one in tree_leaves(vars(data.train)) if isinstance(one, np.ndarray)]
     loaders = Loaders(plan.config, plan.base, data, accelerator, resolve(plan.config, accelerator.device))
     batches = iter(loaders.train(0, 0))
     batch = next(batches)
     ended, after = time.monotonic(), memory()
     assert not batch.lost
     (loader,) = multiprocessing.active_children()
-    shared = psutil.Process(loader.pid).memory_full_info()
     return {
-        "clips": len(data.train),
         "list_s": round(listed - begun, 2),
         "batch_s": round(ended - listed, 2),
         "processor_s": round(process_time() - processor, 2),
         "loaded_gb": before["VmRSS"],
         "peak_gb": peak["VmHWM"],
         "end_gb": after["VmRSS"],
-        "table_bytes_a_clip": round(sum(c.nbytes for c in columns if c is not data.train.codes) / len(data.train)),
+        # Codes are mapped from disk.
+        "table_bytes_a_clip": sum(getattr(one, "nbytes", 0) for one in tree_leaves(vars(data.train) | {"codes": 0}))
+        // len(data.train),
         "peak_bytes_a_clip": round((peak["VmHWM"] - before["VmRSS"]) * 1e9 / len(data.train)),
-        "loader_gb": round(shared.rss / 1e9, 3),
-        "loader_own_gb": round(shared.uss / 1e9, 3),
+        "loader_own_gb": round(psutil.Process(loader.pid).memory_full_info().uss / 1e9, 3),
     }
 
 
