@@ -20,7 +20,7 @@ MODULES = sorted(
     {words(line)[2] for _, line in commands() if line.startswith(("python -m benchmarks", "python -m rec"))}
 )
 FOREIGN = {"--no-build-isolation", "--gpus", "--rm", "--time", "--log-cli-level", "--help", "--build", "--build-arg"}
-FOREIGN |= {"--dry-run", "--from-file", "--trace", "--sample", "--delay", "--duration", "--report"}
+FOREIGN |= {"--depth", "--dry-run", "--from-file", "--trace", "--sample", "--delay", "--duration", "--report"}
 FOREIGN |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--signal"}
 FOREIGN |= {
     "--no-deps",

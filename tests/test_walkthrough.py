@@ -33,6 +33,7 @@ GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე �
 AMHARIC = ["ሰላም ነው።", "አዲስ አበባ ትልቅ ከተማ ናት።", "እንዴት ነህ?"]
 DOCUMENTS = {
     "README.md": TEXTS,
+    "docs/commands.md": TEXTS,
     "docs/dataset.md": TEXTS,
     "docs/languages.md": GEORGIAN,
     "docs/quality.md": TEXTS,
@@ -41,7 +42,7 @@ DOCUMENTS = {
 }
 """Each with what is said in the recordings that it speaks of."""
 TRACEBACK = "Traceback (most recent call last)"
-BEFORE = {"docs/languages.md": 1, "docs/quality.md": 3, "docs/training-optimizations.md": 3}
+BEFORE = {"docs/commands.md": 3, "docs/languages.md": 1, "docs/quality.md": 3, "docs/training-optimizations.md": 3}
 """Lines of the README that a document takes for granted."""
 REFUSED = {
     "--transcriber": "error: ",
