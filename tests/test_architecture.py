@@ -5,8 +5,7 @@ one under `if TYPE_CHECKING` counts for the direction between our own modules, b
 """
 
 import ast
-from collections import deque
-from collections.abc import Iterator
+from collections import abc, deque
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from tests.graphs import circles_of
 from tests.sources import parsed
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 CODE = ("app.py", "utils", "webui", "benchmarks", "recipes", "scripts", "tests")
 MAX_LINES = 400
 LONGER = {"utils.runs.log": 600, "utils.training.train": 600}
@@ -45,6 +44,7 @@ LAYERS = (
     "utils.codec_training",
     "utils.training",
     "utils.training_optimizations",
+    "utils.optimizations",
     "utils.decoder_training",
     "utils.inference",
     "utils.server",
@@ -139,7 +139,7 @@ class Module:
             return f"{owner}.{node.attr}" if owner else ""
         return self.aliases.get(node.id, "") if isinstance(node, ast.Name) else ""
 
-    def _imports(self, node: ast.AST, *, typing_only: bool) -> Iterator[Import]:
+    def _imports(self, node: ast.AST, *, typing_only: bool) -> abc.Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
                 yield from (Import(alias.name, child.lineno, typing_only) for alias in child.names)
@@ -175,7 +175,7 @@ def find_problems(root: Path) -> list[str]:
     return found + circles(modules)
 
 
-def read_modules(root: Path) -> Iterator[Module]:
+def read_modules(root: Path) -> abc.Iterator[Module]:
     for top in CODE:
         files = [root / top] if top.endswith(".py") else sorted((root / top).rglob("*.py"))
         for path in files:
@@ -188,7 +188,7 @@ def below(name: str, package: str) -> bool:
     return name == package or name.startswith(package + ".")
 
 
-def direction(module: Module) -> Iterator[tuple[int, str]]:
+def direction(module: Module) -> abc.Iterator[tuple[int, str]]:
     """Breaches of NEVER."""
     for importer, imported in NEVER:
         if below(module.name, importer):
@@ -197,7 +197,7 @@ def direction(module: Module) -> Iterator[tuple[int, str]]:
                     yield item.line, f"{importer} must not import {imported}"
 
 
-def layering(module: Module) -> Iterator[tuple[int, str]]:
+def layering(module: Module) -> abc.Iterator[tuple[int, str]]:
     """Imports of a higher layer of the engine, and engine modules that have no layer."""
     if not below(module.name, "utils") or module.name == "utils":
         return
@@ -261,7 +261,7 @@ def heavy_chains(start: Module, modules: dict[str, Module]) -> list[str]:
     return list(chains.values())
 
 
-def house_rules(module: Module) -> Iterator[tuple[int, str]]:
+def house_rules(module: Module) -> abc.Iterator[tuple[int, str]]:
     """Docstring, length, printing, and the calls that are unsafe or need what is not installed."""
     if ast.get_docstring(module.tree) is None and not is_empty_init(module):
         yield 1, "the module has no docstring"

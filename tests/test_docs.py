@@ -20,18 +20,10 @@ MODULES = sorted(
     {words(line)[2] for _, line in commands() if line.startswith(("python -m benchmarks", "python -m rec"))}
 )
 FOREIGN = {"--no-build-isolation", "--gpus", "--rm", "--time", "--log-cli-level", "--help", "--build", "--build-arg"}
-FOREIGN |= {"--depth", "--dry-run", "--from-file", "--trace", "--sample", "--delay", "--duration", "--report"}
-FOREIGN |= {"--nodes", "--ntasks-per-node", "--gpus-per-node", "--signal"}
-FOREIGN |= {
-    "--no-deps",
-    "--standalone",
-    "--nnodes",
-    "--nproc-per-node",
-    "--rdzv-backend",
-    "--rdzv-endpoint",
-    "--rdzv-id",
-}
-"""Flags of pip, docker, pytest, kubectl, nsys, sbatch and torchrun."""
+FOREIGN |= {"--data-dir", "--depth", "--dry-run", "--from-file", "--trace", "--sample", "--delay", "--duration"}
+FOREIGN |= {"--report", "--nodes", "--ntasks-per-node", "--gpus-per-node", "--signal", "--no-deps", "--standalone"}
+FOREIGN |= {"--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id"}
+"""Flags of git, pip, docker, pytest, kubectl, nsys, sbatch, torchrun and of scripts named as in guides."""
 
 
 @pytest.mark.parametrize("line", OURS)

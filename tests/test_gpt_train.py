@@ -13,6 +13,8 @@ import psutil
 import pytest
 
 from tests.sounds import make_project
+from utils import gpt_train
+from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.gpt_train import train_gpt
 from utils.jobs.json_lines import parse_line
@@ -158,3 +160,21 @@ def test_a_child_that_was_killed_or_crashed_is_told_as_such() -> None:
 def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line: str) -> None:
     assert parse_line(line) == {"kind": "stderr", "line": line.strip() and line}
     assert parse_line('{"kind": "step", "done": 1}\n')["kind"] == "step"
+
+
+def test_other_names_of_the_base_and_of_accumulation(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[TrainConfig] = []
+
+    def see(config: TrainConfig, **_: object) -> None:
+        seen.append(config)
+        raise UserError(what="seen")
+
+    monkeypatch.setattr(gpt_train, "train_in_child", see)
+    tables = (project.train_csv, project.eval_csv, project.folder)
+    with pytest.raises(UserError, match="seen"):
+        train_gpt("", "tiny", "en", 1, 2, 1, *tables, gradient_accumulation_steps=4, model_path="starter")
+    assert (seen[0].grad_accumulation, seen[0].base) == (4, "starter")
+    with pytest.raises(UserError, match="given twice: grad_accumulation"):
+        train_gpt("", "tiny", "en", 1, 2, 2, *tables, gradient_accumulation_steps=4)
+    with pytest.raises(UserError, match="given twice: base"):
+        train_gpt("tiny", "", "en", 1, 2, 1, *tables, model_path="starter")

@@ -151,3 +151,29 @@ def test_the_calls_of_published_guides_do_what_they_say(hub: HubServer, amharic:
     models = seen["optimize_model"]
     assert "gradient checkpointing enabled: 4 of 4 blocks recomputed" in models
     assert "SDPA" in models and "AttributeError" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_scripts_that_guides_name(tmp_path: Path) -> None:
+    project = make_project(tmp_path, num_train=4, num_eval=2)
+    settings = tmp_path / "train.yaml"
+    settings.write_text(
+        f"project: {project.name}\noutput: {tmp_path}\nbase: tiny\ndevice: cpu\ntraining:\n  batch_size: 2\n"
+        "  gradient_accumulation_steps: 1\n  num_workers: 0\n"
+    )
+    data = str(project.train_csv.parent)
+    calls = {
+        "check_mel_lengths.py": ["--csv", str(project.train_csv), "--base", "tiny"],
+        "benchmark_training.py": ["--config", str(settings), "--steps", "2"],
+        "benchmark_dataloader.py": ["--data-dir", data, "--batch-size", "2", "--num-workers", "1", "--steps", "2"],
+    }
+    said = {}
+    for name, flags in calls.items():
+        more = ["--base", "tiny", "--device", "cpu"] if "dataloader" in name else []
+        command = [sys.executable, str(ROOT / "scripts" / name), *flags, *more]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, f"{name}\n{done.stderr[-2_000:]}"
+        said[name] = done.stdout
+    assert "max_audio_length" in said["check_mel_lengths.py"].replace("-", "_"), said["check_mel_lengths.py"]
+    for name in ("benchmark_training.py", "benchmark_dataloader.py"):
+        assert re.search(r"2 steps, \d+\.\d+ s a step", said[name]) and "waiting for batches" in said[name]

@@ -1,7 +1,13 @@
 """Settings as other trainers spell them: what each means in ours, and contradictions that are refused."""
 
+from pathlib import Path
+
 import pytest
 
+from utils import optimizations
+from utils.cli.common import parse
+from utils.cli.train import TrainCommand
+from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.spellings import translate, translate_words
 
@@ -16,6 +22,8 @@ WORDS = {
     "--scheduler constant_with_warmup": "--schedule constant",
     "--eval_batch_size 3 --no-sdpa": "--eval_batch_size 3 --no-sdpa",
     "--num-workers 2 --dataloader_num_workers 2": "--num-workers 2",
+    "--model_path voices/one --use_compile": "--base voices/one --compile default",
+    "--torch_compile_mode reduce-overhead --dtype bfloat16": "--compile reduce-overhead --mixed-precision bf16",
 }
 
 
@@ -76,3 +84,28 @@ def test_a_schedule_of_another_name_is_ours_by_our_own_flag_too() -> None:
 def test_flags_that_say_nothing_clear_are_refused(words: str) -> None:
     with pytest.raises(UserError):
         translate_words(words.split())
+
+
+def test_arguments_under_the_names_of_a_published_guide() -> None:
+    arguments = optimizations.CustomTrainingArguments(
+        dataloader_num_workers=4, dataloader_pin_memory=True, gradient_checkpointing=True, bf16=True,
+        torch_compile_mode="reduce-overhead", gradient_accumulation_steps=4,
+    )  # fmt: skip
+    ours = {"num_workers": 4, "pin_memory": True, "gradient_checkpointing": "full", "mixed_precision": "bf16"}
+    assert arguments == {**ours, "compile": "reduce-overhead", "grad_accumulation": 4}
+    assert TrainConfig(project="a", **arguments).validate(where="test").grad_accumulation == 4
+    assert optimizations.log_performance_info.__module__.startswith("utils.performance_utils")
+
+
+def test_a_settings_file_as_other_trainers_lay_it_out(tmp_path: Path) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text(
+        "project: anna\ntraining:\n  dtype: bfloat16\n  batch_size: 4\n  gradient_accumulation_steps: 8\n"
+        "  num_workers: 2\n  prefetch_factor: 3\n  use_compile: true\n"
+    )
+    found = parse(TrainCommand, None, ["--config", str(path), "--num-workers", "1"]).settings
+    assert (found.project, found.mixed_precision, found.batch_size, found.compile) == ("anna", "bf16", 4, "default")
+    assert (found.grad_accumulation, found.num_workers, found.prefetch_factor) == (8, 1, 3)
+    path.write_text("project: anna\ntraining:\n  dtype: bfloat16\nmixed_precision: fp16\n")
+    with pytest.raises(UserError, match="given twice, differently"):
+        parse(TrainCommand, None, ["--config", str(path)])

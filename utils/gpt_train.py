@@ -102,7 +102,8 @@ def train_gpt(
             eval_batch_size, num_workers, weight_decay, grad_clip_norm, max_text_length, dropout, device,
             mixed_precision (instead of enable_mixed_precision), checkpoint_every, checkpoint_minutes,
             keep_checkpoints, sample_text, ...; also as Hugging Face's trainer names them: fp16, bf16,
-            gradient_checkpointing, dataloader_num_workers, dataloader_prefetch_factor, scheduler, ...
+            gradient_checkpointing, dataloader_num_workers, dataloader_prefetch_factor, scheduler,
+            gradient_accumulation_steps (where grad_acumm is 1), model_path (where custom_model is empty), ...
 
     Returns:
         (speaker_path, config, checkpoint, vocab, exp_path, ref_audio).
@@ -135,6 +136,9 @@ def train_gpt(
     given, notes = translate(settings, where="train_gpt")
     if not enable_grad_checkpoint and "gradient_checkpointing" in given:
         del named["gradient_checkpointing"]
+    for other, is_open in (("grad_accumulation", grad_acumm == 1), ("base", not custom_model)):
+        if other in given and (is_open or given[other] == named[other]):
+            del named[other]
     if twice := sorted(set(named) & set(given)):
         raise UserError(what=f"given twice: {', '.join(twice)}", where="train_gpt", fix="use train_gpt's own arguments")
     if use_compile:

@@ -18,12 +18,23 @@ RENAMED = {
     "max_grad_norm": "grad_clip_norm",
     "save_steps": "checkpoint_every",
     "save_step": "checkpoint_every",
+    "model_path": "base",
+    "torch_compile_mode": "compile",
+    "dtype": "mixed_precision",
+    "torch_dtype": "mixed_precision",
 }
 """Other name -> ours; the value is the same."""
-FLAGS = ("fp16", "bf16", "gradient_checkpointing")
-"""On or off elsewhere, where our setting has several ways; alone on a command line they mean on."""
-_SCHEDULES = {"constant_with_warmup": "constant"}
-"""Ours all warm up, over `warmup_steps`."""
+SWITCHES = {"gradient_checkpointing": ("gradient_checkpointing", "full", "none")}
+SWITCHES |= dict.fromkeys(("use_compile", "torch_compile"), ("compile", "default", "off"))
+"""On or off elsewhere, where our setting has several ways: our name, on, off."""
+FLAGS = ("fp16", "bf16", *SWITCHES)
+"""Alone on a command line they mean on."""
+_VALUES = {
+    # Ours all warm up, over `warmup_steps`.
+    "schedule": {"constant_with_warmup": "constant"},
+    "mixed_precision": {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"},
+}
+"""By setting: other value -> ours."""
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -60,13 +71,14 @@ def _meaning(name: str, value: Any) -> list[tuple[str, Any]]:
     if name in FLAGS and str(value).lower() in _BOOLEANS:
         # Configuration files and the environment give words.
         value = _BOOLEANS[str(value).lower()]
-        if name == "gradient_checkpointing":
-            return [(name, "full" if value else "none")]
+        if name in SWITCHES:
+            ours, on, off = SWITCHES[name]
+            return [(ours, on if value else off)]
         return [("mixed_precision", name)] if value else []
     if name in ("fp16", "bf16"):
         raise UserError(what=f"{name} is {value!r}", where="settings", fix="use True or False")
     ours = RENAMED.get(name, name)
-    return [(ours, _SCHEDULES.get(value, value) if ours == "schedule" else value)]
+    return [(ours, _VALUES.get(ours, {}).get(value, value))]
 
 
 def _contradiction(first: str, second: str, where: str) -> UserError:
@@ -108,9 +120,8 @@ def translate_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
         raise _contradiction(f"{twice[0]} ({own[twice[0]]})", f"{twice[0]} ({given[twice[0]]})", "command line")
     ours, notes = translate({**own, **given}, where="command line")
     new = {name: value for name, value in ours.items() if name not in own}
-    if own.get("schedule") in _SCHEDULES:
-        for other, wanted in _SCHEDULES.items():
-            kept = [word.replace(other, wanted) if word in (other, f"--schedule={other}") else word for word in kept]
+    if (wanted := _VALUES["schedule"].get(own.get("schedule") or "")) is not None:
+        kept = [word.replace(own["schedule"], wanted) if word.endswith(own["schedule"]) else word for word in kept]
     return kept + [word for name, value in new.items() for word in (f"--{name.replace('_', '-')}", str(value))], notes
 
 

@@ -20,6 +20,7 @@ from utils.config import Config
 from utils.errors import UserError, disk_errors, raise_problems
 from utils.hardware import TORCH_ENVIRONMENT
 from utils.hardware.libraries import missing_library
+from utils.spellings import translate
 
 USER_ERROR = 2
 """Exit status for a fault that the user can fix; also that of an unknown flag."""
@@ -110,6 +111,12 @@ def _file_settings(config_class: type[ConfigType], words: Sequence[str]) -> Conf
     if path is None or "config" not in known:
         return None
     values = config_class.read(path)
+    if isinstance(section := values.get("training"), dict) and "training" not in known:
+        # As other trainers lay their files out.
+        values = {name: value for name, value in values.items() if name != "training"} | section
+    values, notes = translate(values, where=str(path))
+    for note in notes:
+        log.info("%s: %s", path, note)
     if values.get("run_id") == path.absolute().parent.name:
         # A run's own file: the new run needs another folder.
         del values["run_id"]

@@ -6,7 +6,7 @@ Shapes: B clips, D model width, H heads, C channels a head, F mel frames, P = 32
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -248,6 +248,10 @@ class XttsGpt(nn.Module):
             return attend(q, k, v)
 
         return self._counted_block(block, x, watched, dropout), missed[0]
+
+    def gradient_checkpointing_enable(self, **_: Any) -> None:
+        """Recompute each block in the backward pass: Hugging Face's method, whose arguments have no use here."""
+        self.options = replace(self.options, checkpointing="full")
 
     @property
     def _mode(self) -> Checkpointing:
