@@ -264,8 +264,8 @@ class SpeechSettings(Config):
     """Penalty on codes generated before: divides their positive logits and multiplies their negative ones; 1 is off."""
     speed: float = 1.0
     """Tempo of the speech; 2 is twice as fast."""
-    seed: int | None = 1
-    """Seed of the sampling; omit for a new take each time."""
+    seed: int | None = None
+    """Seed of the sampling; a new one for each take when not given."""
 
     def problems(self) -> list[str]:
         found = []
@@ -295,7 +295,8 @@ class SynthesizeConfig(SpeechSettings):
     output: Path = Path("output")
     """The folder that holds all projects."""
     model: str | None = None
-    """A base name or a model folder to speak with instead of the project's ready/ model."""
+    """Model that speaks: a base name, a model folder, or with --project run/ID/best or run/ID/last; ready/ of the
+    project when not given."""
     out: Path = Path("speech.wav")
     """Wav file to write: 24 000 Hz, mono, 16 bit."""
     reference: Path | None = None
@@ -314,7 +315,7 @@ class SynthesizeConfig(SpeechSettings):
         found = super().problems()
         if not self.text.strip():
             found.append("text is empty; give the words to speak")
-        if (self.project is None) == (self.model is None):
+        if self.project is None and self.model is None:
             found.append("give either a project or a model")
         if self.voice.strip() and self.reference is not None:
             found.append("both a voice and a reference are given; give one of them")

@@ -11,7 +11,7 @@ from utils.inference import guards
 from utils.inference.batch import Batch, Piece, Utterance, derived_seed
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
-from utils.inference.guards import judge
+from utils.inference.guards import Judgement, judge
 from utils.inference.sampling import Sampling, draw
 
 TEXTS = ["The train was late again.", "It rained.", "She painted the door blue.", "Nobody knew."]
@@ -224,3 +224,34 @@ def test_a_quiet_tail_is_cut_and_a_pause_is_not() -> None:
     assert torch.equal(torch.cat(parts, dim=1), kept)
     short = TailCut().add(torch.cat([loud, quiet[:, :12_000]], dim=1), is_last=True)
     assert short.size(1) == 36_000
+
+
+def test_joined_piece_that_fails_its_guard_is_spoken_sentence_by_sentence(starter, caplog) -> None:
+    """Joined, the starter ends after the first of these sentences, with every seed."""
+    text = "Good morning. This is my new voice."
+    (piece,) = starter.pieces(text, "en", split="joined")
+    voice = starter.default_voice()
+    for seed in range(1, 4):
+        (whole,) = starter.sentences([piece], voice=voice, sampling=Sampling(), seed=seed)
+        assert whole.wav.size(1) > 1.5 * 24_000 and whole.text == text
+        assert len(whole.attempts) >= 3 and not whole.faults, whole.faults
+    assert "check this sentence" not in caplog.text
+
+
+def test_sentence_by_sentence_is_a_pause_apart_and_says_what_stays_wrong(starter, monkeypatch, caplog) -> None:
+    grave = Judgement(faults=("too short",), kept=9)
+    (piece,) = starter.pieces("No. The train was late again. No.", "en", split="joined")
+    monkeypatch.setattr("utils.inference.batch.judge", lambda *_, **__: grave)
+    (whole,) = starter.sentences([piece], voice=starter.default_voice(), sampling=Sampling(), seed=1)
+    assert len(whole.attempts) == 4 * 3 and whole.faults == ("too short",)
+    warned = [record.message for record in caplog.records if "check this sentence" in record.message]
+    assert [line.rpartition(": ")[2] for line in warned] == ["No.", "The train was late again.", "No."]
+
+
+@pytest.mark.parametrize("word", ["No", "Hello", "Yes"])
+def test_piece_without_a_final_mark_ends_as_with_one(starter, word: str) -> None:
+    bare, marked = (starter.pieces(text, "en")[0] for text in (word, f"{word}."))
+    assert bare.tokens == marked.tokens and bare.text == word
+    voice = starter.default_voice()
+    lengths = [starter.speak(text, language="en", voice=voice, seed=1).size(1) for text in (word, f"{word}.")]
+    assert lengths[0] == lengths[1] < 24_000

@@ -15,6 +15,7 @@ from tests.sounds import make_project
 from tests.speech.workers import ended, until
 from utils.audio.write import to_pcm16
 from utils.bases.find import find_base
+from utils.cli import synthesize
 from utils.config import ExportConfig, SpeechSettings, TrainConfig
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
@@ -26,7 +27,7 @@ from utils.speech.takes import Line, Take, read_take
 from utils.speech.worker_client import SpeechWorker
 from utils.training.train import fine_tune
 
-SETTINGS = SpeechSettings(language="en", split="sentences", speed=4.0)
+SETTINGS = SpeechSettings(language="en", split="sentences", speed=4.0, seed=1)
 """Random weights never stop by themselves: fast speech saves the decoder's time."""
 LOAD_S = 120.0
 """The first take waits for torch to be loaded."""
@@ -99,6 +100,29 @@ def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Pr
     assert len(said) == wav.shape[1] and np.abs(said - to_pcm16(wav)[0].numpy().astype(int)).max() <= 1
     assert [sentence.text for sentence in take.sentences] == ["No.", "Go on."]
     assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(said)
+
+
+def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(desk: GenerationQueue, project: Project) -> None:
+    settings = replace(SETTINGS, seed=None)
+    one, other = (
+        ended(desk.submit(project, ["No."], model="base/tiny", settings=settings), timeout_s=LOAD_S) for _ in range(2)
+    )
+    assert None not in (one.settings.seed, other.settings.seed) and one.settings.seed != other.settings.seed
+
+
+def test_the_command_speaks_with_a_checkpoint_by_its_name(project: Project, tmp_path: Path) -> None:
+    run, out = next(project.runs.iterdir()).name, tmp_path / "best.wav"
+    how = ["--text", "No.", "--language", "en", "--speed", "4", "--out", str(out)]
+    place = ["--project", project.name, "--output", str(project.output)]
+    for model in (f"run/{run}/best", f"run/{run}/last", "ready", "base/tiny", "tiny"):
+        synthesize.main([*place, "--model", model, *how])
+        assert len(samples(out)) > 0
+        out.unlink()
+    for model in ("run/none/best", f"run/{run}/7"):
+        with pytest.raises(SystemExit):
+            synthesize.main([*place, "--model", model, *how])
+    with pytest.raises(SystemExit):
+        synthesize.main(["--model", f"run/{run}/best", *how])
 
 
 def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: GenerationQueue, project: Project) -> None:

@@ -113,7 +113,7 @@ def try_voice(config: DemoConfig, report: ProgressFn) -> None:
     for number, (model, name) in enumerate(pair):
         report("speaking", number, 2)
         out, reference = project.folder / name, ready / "reference.wav"
-        synthesize(SynthesizeConfig(model=model, reference=reference, language="en", text=sentence, out=out))
+        synthesize(SynthesizeConfig(model=model, reference=reference, language="en", text=sentence, out=out, seed=1))
     report("speaking", 2, 2)
 
 
@@ -190,7 +190,7 @@ def _speak(config: DemoConfig, voice: Path) -> list[Path]:
     wavs = [folder / f"spoken_{number}.wav" for number in range(1, NUM_SPOKEN + 1)]
     with progress_report("speaking") as progress:
         for number, (sentence, wav) in enumerate(zip(sentences, wavs, strict=True), start=1):
-            synthesize(SynthesizeConfig(project=config.project, output=config.output, text=sentence, out=wav))
+            synthesize(SynthesizeConfig(project=config.project, output=config.output, text=sentence, out=wav, seed=1))
             progress(number, NUM_SPOKEN)
     return wavs
 

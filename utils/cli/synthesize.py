@@ -1,17 +1,17 @@
 """Speak a text: python -m utils.cli.synthesize --project NAME --text "..." --out hello.wav."""
 
+import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any
 
 from utils.cli.common import progress_report, run_command
 from utils.config import OUTPUT_RATE, SynthesizeConfig
 from utils.errors import UserError
 from utils.project.paths import open_project
+from utils.speech.models import find_model
 from utils.speech.voice_library import VoiceLibrary
-
-if TYPE_CHECKING:
-    from utils.bases.base import Base
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -20,10 +20,12 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _synthesize(config: SynthesizeConfig) -> None:
+    if config.seed is None:
+        config = replace(config, seed=secrets.randbelow(2**31))
     with progress_report("speaking") as report:
         seconds, took = synthesize(config)
         report(1, 1)
-    print(f"{config.out}: {seconds:.2f} s of speech in {took:.2f} s")
+    print(f"{config.out}: {seconds:.2f} s of speech in {took:.2f} s, seed {config.seed}")
 
 
 def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
@@ -35,7 +37,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.audio.write import write_wav
     from utils.inference.device import speech_device
-    from utils.inference.engine import Synthesizer
+    from utils.inference.loaded import Models
     from utils.inference.sampling import Sampling
     from utils.inference.voice_spec import find_voice
     from utils.inference.word_check import WordCheck
@@ -44,17 +46,20 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         raise UserError(what="the folder of --out does not exist", where=str(config.out), fix="make it first")
     if config.out.is_dir():
         raise UserError(what="--out is a folder", where=str(config.out), fix="name a wav file")
-    base = _model(config)
-    language = config.language or base.about.get("language")
+    device = speech_device(config.device, config.output)
+    model = Models(device, precision=config.precision).load(**_model(config))
+    language = config.language or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
-    device = speech_device(config.device, config.output)
-    check = WordCheck(config.transcriber, device=device) if config.transcriber else None
-    synthesizer = Synthesizer(base, device=device, precision=config.precision, word_check=check)
+    synthesizer = model.synthesizer
+    if config.transcriber:
+        synthesizer.word_check = WordCheck(config.transcriber, device=device)
     if config.reference:
         voice = synthesizer.voice(config.reference)
+    elif config.voice.strip():
+        voice = find_voice(synthesizer, config.voice.strip(), library=VoiceLibrary(config.output))
     else:
-        voice = find_voice(synthesizer, config.voice.strip() or None, library=VoiceLibrary(config.output))
+        voice = model.voice(None, None)
     started = time.perf_counter()
     wav = synthesizer.speak(
         config.text,
@@ -74,16 +79,20 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     return wav.shape[1] / OUTPUT_RATE, time.perf_counter() - started
 
 
-def _model(config: SynthesizeConfig) -> "Base":
-    """The model that speaks: the one named, or the project's exported one."""
-    from utils.bases.base import Base
-    from utils.bases.find import find_base
+def _model(config: SynthesizeConfig) -> dict[str, Any]:
+    """The model that speaks, as `Models.load` takes it: the one named, or the project's exported one."""
     from utils.runs.layout import READY, ModelRef
 
-    if config.model is not None:
-        return find_base(config.model, accept_license=False)
-    assert config.project is not None, "checked by SynthesizeConfig.problems"
-    return Base(ModelRef.parse(READY).resolve(open_project(config.project, config.output)))
+    name = config.model or READY
+    ref = ModelRef.parse(name)
+    if ref.kind == "base" and (config.project is None or not name.startswith("base/")):
+        return {"kind": "base", "source": name}
+    if config.project is None:
+        raise UserError(what=f"{name} is a model of a project", fix="name the project: --project NAME")
+    project = open_project(config.project, config.output)
+    if ref.kind != "base":
+        ref.resolve(project)  # it says what is missing
+    return find_model(project, str(ref)).request()
 
 
 if __name__ == "__main__":

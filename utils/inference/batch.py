@@ -43,6 +43,8 @@ class Piece(NamedTuple):
     """Silence after it."""
     language: str = ""
     """Code of the language that its tokens are of."""
+    sentences: tuple["Piece", ...] = ()
+    """Its sentences, where it has several: spoken one by one if all attempts at the whole fail a guard."""
 
 
 class Attempt(NamedTuple):
@@ -81,8 +83,8 @@ class Utterance:
     """Fixes the speech whatever is spoken beside it; None draws anew each time."""
     guard: bool = True
     """Whether faults are repaired; without it the model's speech is given as it is."""
-    word_error: Callable[[Tensor], float] | None = None
-    """Share of the text's letters that a recognizer takes for others, of a waveform [1, N]; a guard. Not asked about
+    word_error: Callable[[Piece, Tensor], float] | None = None
+    """Share of a piece's letters that a recognizer takes for others, of a waveform [1, N]; a guard. Not asked about
     streamed speech, which is not spoken again."""
     max_codes: int | None = None
     """Codes at most; as many as a very slow speaker takes for the text when not given."""
@@ -95,6 +97,12 @@ class Utterance:
     is_dropped: bool = False
     """Whether it was cancelled, or forgotten."""
     _attempts: list[tuple[Attempt, Judgement, Tensor, bool]] = field(default_factory=list)
+    _reports: list[Attempt] = field(default_factory=list)
+    """Of attempts whose result is decided."""
+    _faults: list[str] = field(default_factory=list)
+    _rest: list[Piece] = field(default_factory=list)
+    """Sentences still to be spoken where the whole failed; the first is being decoded."""
+    _cut_s: float = 0.0
     _sentence: Sentence | None = None
     _stream: "WaveformStream | None" = None
     _tail: TailCut = field(default_factory=TailCut)
@@ -103,9 +111,9 @@ class Utterance:
     _chunk_codes: int = 2 * FIRST_CODES
 
     @property
-    def first_sound(self) -> bool:
-        """Whether a listener has something to hear already."""
-        return bool(self._chunks)
+    def part(self) -> Piece:
+        """What of it is being decoded."""
+        return self._rest[0] if self._rest else self.piece
 
 
 class Batch:
@@ -210,10 +218,10 @@ class Batch:
                 self.drop(utterance)
 
     def _join(self, utterance: Utterance) -> None:
-        tokens = utterance.piece.tokens
-        seed = utterance.seed
-        if seed is not None and utterance._attempts:
-            seed = derived_seed(seed, len(utterance._attempts))
+        tokens = utterance.part.tokens
+        seed, number = utterance.seed, len(utterance._reports) + len(utterance._attempts)
+        if seed is not None and number:
+            seed = derived_seed(seed, number)
         patience = (PATIENCE_SECONDS + PATIENCE_PER_TOKEN * len(tokens)) * DATASET_RATE / CODE_SAMPLES
         sentence = Sentence(
             latents=utterance.voice.latents,
@@ -243,49 +251,71 @@ class Batch:
         if utterance.guard:
             wav = utterance._tail.add(wav, is_last=is_last)
         if is_last:
-            wav = ended(wav, utterance.piece.pause_s)
+            wav = ended(wav, utterance.part.pause_s)
         if wav.size(1):
             utterance._chunks.append(wav)
             if utterance.on_chunk is not None:
                 utterance.on_chunk(wav)
 
     def _conclude(self, utterance: Utterance, sentence: Sentence) -> bool:
-        """Judge a decoded sentence: make it audible, or queue it once more; whether it is done."""
-        expected = usual_codes(utterance.piece.text)
-        verdict = judge(sentence.codes, sentence.stop_logprobs, stopped=sentence.stopped, expected=expected)
+        """Judge a decoded sentence: make it audible, or queue it once more; whether the utterance is done."""
+        part, is_streamed = utterance.part, utterance._stream is not None
+        verdict = judge(
+            sentence.codes, sentence.stop_logprobs, stopped=sentence.stopped, expected=usual_codes(part.text)
+        )
         hidden = self.decoder.hidden(sentence)
-        is_streamed = utterance._stream is not None
         if utterance.guard and utterance.word_error and not is_streamed and not verdict.is_grave:
             wav = self._vocoder(hidden[None], utterance.voice.embedding, speed=utterance.speed)
-            verdict = verdict.with_words(utterance.word_error(wav))
+            verdict = verdict.with_words(utterance.word_error(part, wav))
         attempt = Attempt(utterance.seed, len(sentence.codes), verdict.faults)
         utterance._attempts.append((attempt, verdict, hidden, sentence.stopped))
-        if utterance.guard and verdict.is_grave and not is_streamed and len(utterance._attempts) < MAX_ATTEMPTS:
-            log.info("spoken again (%s): %r", ", ".join(verdict.faults), utterance.piece.text)
-            self._waiting.appendleft(utterance)
+        if utterance.guard and verdict.is_grave and not is_streamed:
+            if len(utterance._attempts) < MAX_ATTEMPTS:
+                log.info("spoken again (%s): %r", ", ".join(verdict.faults), part.text)
+                self._waiting.appendleft(utterance)
+                return False
+            if part.sentences:
+                log.info("spoken sentence by sentence (%s): %r", ", ".join(verdict.faults), part.text)
+                utterance._rest = list(part.sentences)
+                self._next_part(utterance)
+                return False
+        self._keep_best(utterance)
+        if len(utterance._rest) > 1:
+            utterance._rest.pop(0)
+            self._next_part(utterance)
             return False
+        utterance.spoken = Spoken(
+            text=utterance.piece.text,
+            wav=torch.cat(utterance._chunks, dim=1),
+            finished="unfinished" not in utterance._faults,
+            attempts=(*utterance._reports, *(one[0] for one in utterance._attempts)),
+            faults=tuple(dict.fromkeys(utterance._faults)),
+            tail_cut_s=utterance._cut_s,
+        )
+        utterance._attempts.clear()
+        return True
+
+    def _next_part(self, utterance: Utterance) -> None:
+        """Queue the first of an utterance's sentences that are left, before all others."""
+        utterance._reports += [one[0] for one in utterance._attempts]
+        utterance._attempts.clear()
+        utterance._tail = TailCut()
+        self._waiting.appendleft(utterance)
+
+    def _keep_best(self, utterance: Utterance) -> None:
+        """Make the best attempt at a part audible, and report what is still wrong with it."""
+        part, is_streamed = utterance.part, utterance._stream is not None
         attempts = utterance._attempts if utterance.guard else utterance._attempts[-1:]
-        _, verdict, hidden, stopped = min(attempts, key=lambda one: one[1].penalty)
+        _, verdict, hidden, _ = min(attempts, key=lambda one: one[1].penalty)
         if utterance.guard and not is_streamed:
             hidden = hidden[: max(1, verdict.kept)]
         stream = utterance._stream or self._vocoder.stream(utterance.voice.embedding, speed=utterance.speed)
         self._give(utterance, stream.add(hidden[None], is_last=True), is_last=True)
         if grave := [fault for fault in verdict.faults if fault in GRAVE]:
-            tried = f"after {len(utterance._attempts)} attempts" if len(utterance._attempts) > 1 else "not retried"
-            log.warning("check this sentence (%s, %s): %s", ", ".join(grave), tried, utterance.piece.text)
-        faults = list(verdict.faults)
-        if utterance._tail.cut_s:
-            faults.append("quiet tail")
-        utterance.spoken = Spoken(
-            text=utterance.piece.text,
-            wav=torch.cat(utterance._chunks, dim=1),
-            finished=stopped,
-            attempts=tuple(one[0] for one in utterance._attempts),
-            faults=tuple(faults),
-            tail_cut_s=utterance._tail.cut_s,
-        )
-        utterance._attempts.clear()
-        return True
+            tried = f"after {len(attempts)} attempts" if len(attempts) > 1 else "not retried"
+            log.warning("check this sentence (%s, %s): %s", ", ".join(grave), tried, part.text)
+        utterance._cut_s += utterance._tail.cut_s
+        utterance._faults += [*verdict.faults, *(["quiet tail"] if utterance._tail.cut_s else [])]
 
 
 def ended(wav: Tensor, pause_s: float) -> Tensor:

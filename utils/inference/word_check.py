@@ -26,12 +26,12 @@ class WordCheck:
         self._transcriber = Transcriber(TranscriberSettings(model=model, language=None, device=device))
         self._transcriber.load()
 
-    def error(self, piece: Piece, tokenizer: Tokenizer, wav: Tensor) -> float:
+    def error(self, tokenizer: Tokenizer, piece: Piece, wav: Tensor) -> float:
         """Share of a piece's letters that are recognized otherwise.
 
         Args:
-            piece: what was meant.
             tokenizer: spells numbers and abbreviations as they are read.
+            piece: what was meant.
             wav: what was spoken, [1, N] at 24 000 Hz.
 
         Raises:

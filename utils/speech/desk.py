@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import secrets
 import threading
 import time
 from collections import OrderedDict, deque
@@ -83,6 +84,8 @@ class GenerationQueue:
             UserError: no such model, no or too much text, an unusable setting, or too many takes wait already.
         """
         settings.validate(where="speech settings")
+        if settings.seed is None:
+            settings = replace(settings, seed=secrets.randbelow(2**31))
         find_model(project, model)
         texts = checked_texts(texts)
         with self._changed:

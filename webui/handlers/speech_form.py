@@ -41,7 +41,8 @@ def read_settings(project: Project, values: Values) -> SpeechSettings:
         UserError: naming every value that is not usable.
     """
     form = forms.by_field(values, FORM)
-    fixed = {"seed": secrets.randbelow(2**31)} if values["inference.random_seed"] else {}
+    is_new = values["inference.random_seed"] or values[f"{FORM}seed"] in (None, "")
+    fixed = {"seed": secrets.randbelow(2**31)} if is_new else {}
     form["language"] = form.get("language") or project_language(project)
     return forms.settings(SpeechSettings, form, where=text.INFERENCE_TAB, **fixed)
 

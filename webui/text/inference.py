@@ -125,6 +125,7 @@ STILL_SPEAKING = _("Still speaking the text before. Select “Stop” first, or 
 NOTHING_SPEAKS_FIX = _("enter a text and select “Speak” first")
 RELEASED = _("The model in tab 3 was unloaded to free memory. You can resume interrupted takes.")
 RELEASE_REASON = _("stopped to free memory for training or evaluation; you can resume it")
+LOADING_MODEL = _("loading the model")
 TAKE_STATES = {
     "waiting": _("queued"),
     "speaking": _("generating"),

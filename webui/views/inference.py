@@ -23,11 +23,13 @@ def take(found: Take, *, sound: str | None = None) -> Markup:
         sound: where the page gets its sound, which it then plays, once for each address.
     """
     many = len(found.lines) > 1
+    is_loading = found.state == "speaking" and not found.device
     facts = [text.take_facts(sounds_s=found.audio_s, first_s=found.first_sound_s, device=found.device)]
+    facts = [] if is_loading else facts
     facts += [_progress(found)] if many else []
     heading = tag(
         "div",
-        badge(COLORS[found.state], text.TAKE_STATES[found.state]),
+        badge(COLORS[found.state], text.LOADING_MODEL if is_loading else text.TAKE_STATES[found.state]),
         " ",
         tag("b", text.model_title(name_of(found))),
         " ",
