@@ -18,6 +18,7 @@ import torch.nn.functional as F
 import tyro
 from torch import Tensor
 
+from utils.bases.find import run_base
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
 from utils.inference.decode import FILLER, Sampling
@@ -26,10 +27,8 @@ from utils.model.gpt import XttsGpt
 from utils.model.packing import pack
 from utils.project.paths import open_project
 from utils.runs.checkpoints import load_checkpoint
-from utils.runs.layout import checkpoint_of, find_run
-from utils.training.data.base import run_base
+from utils.runs.layout import REFERENCE_FILE, checkpoint_of, find_run
 from utils.training.data.codes import cache_codes, up_to_silence
-from utils.training.run_folder import REFERENCE_FILE
 
 NUM_SILENT = 3
 """Codes at a clip's end that are silence; preparing leaves 0.25 s, five codes."""

@@ -16,7 +16,7 @@ from tests.sounds import speech
 from utils.audio.write import write_wav
 from utils.bases.base import Base
 from utils.bases.extend import add_language
-from utils.bases.find import find_base
+from utils.bases.find import find_base, run_base
 from utils.cli import export, language, prepare, synthesize, train
 from utils.config import DATASET_RATE
 from utils.dataset.storage.report import Report
@@ -24,7 +24,6 @@ from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from utils.speech.models import find_model
-from utils.training.data.base import run_base
 from webui.handlers import data
 from webui.handlers import language as panel
 from webui.studio import Studio

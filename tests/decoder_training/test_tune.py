@@ -21,7 +21,7 @@ from utils.model.decoder.build import build_decoder
 from utils.model.weights import State, part
 from utils.model.xtts import DECODER_PREFIX, GPT_PREFIX
 from utils.project.paths import Project, assets_folder
-from utils.training.run_folder import REFERENCE_FILE
+from utils.runs.layout import REFERENCE_FILE
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ def test_the_guard_of_words_knows_a_wrong_sentence_with_real_weights() -> None:
     check, tokenizer = WordCheck(str(packaged("tiny.en")), device="cpu"), find_base("starter").tokenizer()
     wav = resample(spoken(ENGLISH[1], "en-us"), RATE, OUTPUT_RATE)
     right, wrong = (
-        check.error(Piece(text=text, tokens=[], language="en"), tokenizer, wav) for text in reversed(ENGLISH)
+        check.error(tokenizer, Piece(text=text, tokens=[], language="en"), wav) for text in reversed(ENGLISH)
     )
     assert right < 0.2 < 0.5 < wrong
 

@@ -124,7 +124,7 @@ class Recognizer:
 def test_a_sentence_with_other_words_is_spoken_again_and_the_better_one_kept(speaker: Speaker, monkeypatch) -> None:
     check = WordCheck.__new__(WordCheck)
     check._transcriber = recognizer = Recognizer()  # type: ignore[assignment]
-    monkeypatch.setattr(speaker._synthesizer, "word_check", check)
+    monkeypatch.setattr(speaker._synthesizer, "word_check", check.error)
     said = speaker.speak("Were it 25.", seed=3)
     (spoken,) = said.sentences
     assert [attempt.faults for attempt in spoken.attempts] == [("other words",), ()] and spoken.faults == ()

@@ -1,6 +1,9 @@
-"""Find a base model by its name or folder."""
+"""Find a base model by its name or folder, or as a run's."""
 
-from utils.bases.base import Base
+import json
+from pathlib import Path
+
+from utils.bases.base import Base, where_it_lies
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, base_folder
 from utils.bases.shipped import check_files
 from utils.callbacks import ProgressFn
@@ -37,6 +40,27 @@ def find_base(name: str, *, accept_license: bool | None = None, progress: Progre
     check_files(folder, base.about, must_list=name == STARTER)
     _ = base.weights, base.config
     return base
+
+
+def run_base(run: Path) -> Base:
+    """The base a run started from, also where it was moved together with the project.
+
+    Raises:
+        UserError: its folder is gone.
+    """
+    try:
+        origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
+        folder = Path(origin["folder"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
+    project = run.absolute().parent.parent
+    # Beside the output folder lies a base that was named by a relative path, and was moved with it.
+    folder = where_it_lies(folder, project, project / "dataset", project.parent.parent)
+    if not folder.is_dir():
+        raise UserError(
+            what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
+        )
+    return Base(folder)
 
 
 def _advice(name: str) -> str:

@@ -53,7 +53,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
     synthesizer = model.synthesizer
     if config.transcriber:
-        synthesizer.word_check = WordCheck(config.transcriber, device=device)
+        synthesizer.word_check = WordCheck(config.transcriber, device=device).error
     if config.reference:
         voice = synthesizer.voice(config.reference)
     elif config.voice.strip():

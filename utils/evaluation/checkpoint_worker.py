@@ -125,7 +125,7 @@ class Examiner:
         """The texts as a checkpoint speaks them, some side by side at a time."""
         from utils.evaluation.features import RATE, mfccs, trimmed
         from utils.evaluation.words import rank
-        from utils.training.run_folder import REFERENCE_FILE
+        from utils.runs.layout import REFERENCE_FILE
 
         synthesizer, embed = self._with_weights(checkpoint)
         # The weights also hear the reference: its voice is another one with each checkpoint.
@@ -147,10 +147,10 @@ class Examiner:
             yield found
 
     def _with_weights(self, checkpoint: Path) -> "tuple[Synthesizer, Embed]":
+        from utils.bases.find import run_base
         from utils.evaluation.evaluate import embedder
         from utils.inference.engine import Synthesizer
         from utils.runs.checkpoints import load_checkpoint
-        from utils.training.data.base import run_base
 
         device = self._request["device"]
         if self._synthesizer is None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from utils.audio.decode import load_audio
 from utils.bases.base import Base
-from utils.bases.find import find_base
+from utils.bases.find import find_base, run_base
 from utils.callbacks import ProgressFn
 from utils.config import SpeechPrecision
 from utils.dataset.storage.manifest import read_manifest
@@ -30,9 +30,7 @@ from utils.inference.sampling import Sampling
 from utils.model.voices import Voice
 from utils.project.paths import Project, new_run_id, open_project
 from utils.runs.checkpoints import load_checkpoint
-from utils.runs.layout import READY, ModelRef, Which, checkpoint_of, find_run, newest_run
-from utils.training.data.base import run_base
-from utils.training.run_folder import REFERENCE_FILE
+from utils.runs.layout import READY, REFERENCE_FILE, ModelRef, Which, checkpoint_of, find_run, newest_run
 
 MIN_REFERENCE_S = 0.1
 """Of speech, in a reference: what is shorter says nothing."""

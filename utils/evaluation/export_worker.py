@@ -52,12 +52,12 @@ def compare(request: Message, deadline: float, replies: Replies) -> dict[str, An
     import torch
 
     from utils.bases.base import Base
+    from utils.bases.find import run_base
     from utils.evaluation.features import mfccs, trimmed
     from utils.evaluation.recognition import UNDERSTOOD, find_recognizer
     from utils.evaluation.scores import error_rates
     from utils.inference.engine import Synthesizer
-    from utils.training.data.base import run_base
-    from utils.training.run_folder import REFERENCE_FILE
+    from utils.runs.layout import REFERENCE_FILE
 
     run, device = Path(request["run"]), request["device"]
     base = Synthesizer(run_base(run), device=device, precision="auto")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from utils.bases.find import run_base
 from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
@@ -20,7 +21,6 @@ from utils.jobs.child import hold
 from utils.jobs.device import CPU, wanted_device
 from utils.jobs.json_lines import Message, ask_once
 from utils.project.paths import Project
-from utils.training.data.base import run_base
 from utils.training.samples import speaking_environment
 
 COMMAND = (sys.executable, "-m", "utils.evaluation.export_worker")

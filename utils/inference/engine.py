@@ -18,7 +18,6 @@ from utils.inference.precision import resolve_precision, vocoder_in_bf16
 from utils.inference.sampling import Sampling
 from utils.inference.vocoder import Vocoder
 from utils.inference.voice_cache import VoiceCache, model_key
-from utils.inference.word_check import WordCheck
 from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
@@ -58,7 +57,7 @@ class Synthesizer:
         device: where to compute.
         precision: of the weights; see `resolve_precision`. float32 is the reference, which speaks what stock does.
         slots: sentences decoded side by side at most.
-        word_check: compares what was spoken with the words; a guard.
+        word_check: share of letters in a piece that its sound says otherwise, such as `WordCheck.error`; a guard.
         voices: keeps the voices of recordings; without it, each is made anew, as for weights that soon change.
 
     Raises:
@@ -73,7 +72,7 @@ class Synthesizer:
         device: str | torch.device = "cpu",
         precision: SpeechPrecision = "fp32",
         slots: int = SLOTS,
-        word_check: WordCheck | None = None,
+        word_check: Callable[..., float] | None = None,
         voices: VoiceCache | None = None,
     ) -> None:
         self.base, self.word_check = base, word_check
@@ -240,7 +239,7 @@ class Synthesizer:
                 piece=piece,
                 voice=voice,
                 seed=None if seed is None else derived_seed(seed, number),
-                word_error=None if self.word_check is None else partial(self.word_check.error, self.tokenizer),
+                word_error=None if self.word_check is None else partial(self.word_check, self.tokenizer),
                 **settings,
             )
             for number, piece in enumerate(pieces)

@@ -8,6 +8,7 @@ from typing import Any
 
 from utils.bases.base import ADDED_ROWS, Base, spans_of
 from utils.bases.catalog import read_about
+from utils.bases.find import run_base
 from utils.bases.grow import TUNED_DVAE
 from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
@@ -20,9 +21,7 @@ from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import load_checkpoint
-from utils.runs.layout import checkpoint_of, find_run, newest_run
-from utils.training.data.base import run_base
-from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE
+from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE, checkpoint_of, find_run, newest_run
 
 STOCK = "any XTTS v2 software, such as coqui-tts"
 OURS = "this studio only: the base has a decoder of its own"

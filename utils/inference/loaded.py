@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from utils.bases.base import Base
-from utils.bases.find import find_base
+from utils.bases.find import find_base, run_base
 from utils.config import SpeechPrecision
 from utils.errors import UserError
 from utils.inference.engine import SLOTS, Synthesizer
@@ -16,9 +16,7 @@ from utils.inference.voice_cache import VoiceCache
 from utils.model.voices import Voice
 from utils.model.weights import State
 from utils.runs.checkpoints import load_checkpoint
-from utils.runs.layout import checkpoint_of
-from utils.training.data.base import run_base
-from utils.training.run_folder import REFERENCE_FILE
+from utils.runs.layout import REFERENCE_FILE, checkpoint_of
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from utils.model.weights import State
 from utils.model.xtts import build_gpt
 from utils.performance_utils.device import settle_device
 from utils.project.paths import Project
-from utils.training.run_folder import REFERENCE_FILE
+from utils.runs.layout import REFERENCE_FILE
 
 log = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ class SampleSpeaker:
         """
         # Imported late, here and below: loading takes seconds, in which the end of the trainer must be noticed.
         from utils.audio.write import write_wav
-        from utils.training.run_folder import REFERENCE_FILE
+        from utils.runs.layout import REFERENCE_FILE
 
         synthesizer = self._with_weights(Path(request["checkpoint"]))
         # The weights of training also hear the reference: its voice is another one after each evaluation.
@@ -74,9 +74,9 @@ class SampleSpeaker:
     def _with_weights(self, checkpoint: Path) -> "Synthesizer":
         import torch
 
+        from utils.bases.find import run_base
         from utils.inference.engine import Synthesizer
         from utils.runs.checkpoints import load_checkpoint
-        from utils.training.data.base import run_base
 
         torch.set_num_threads(1)
         state = load_checkpoint(checkpoint)

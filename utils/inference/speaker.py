@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from utils.audio.write import write_wav
 from utils.bases.base import Base
-from utils.bases.find import find_base
+from utils.bases.find import find_base, run_base
 from utils.config import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
@@ -27,7 +27,6 @@ from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import ModelRef
-from utils.training.data.base import run_base
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +89,7 @@ class Speaker:
             device=where,
             precision=precision,
             slots=slots,
-            word_check=WordCheck(transcriber, device=where) if transcriber else None,
+            word_check=WordCheck(transcriber, device=where).error if transcriber else None,
             voices=VoiceCache(),
         )
         self._lock = threading.RLock()

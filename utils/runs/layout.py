@@ -16,6 +16,10 @@ from utils.project.disk import size_of
 from utils.project.paths import Project, check_name
 
 CHECKPOINTS = "checkpoints"
+BASE_FOLDER = "base"
+"""Folder in a run with the small files of its base."""
+REFERENCE_FILE = "reference.wav"
+"""Recording in a run or an exported model whose voice it speaks with."""
 READY = "ready"
 """Names a project's exported model."""
 MODEL_FILE = "model.safetensors"

@@ -60,8 +60,7 @@ def model_folder(model: SpeakingModel) -> Path:
         UserError: they are gone.
     """
     # Imported late: they load torch.
-    from utils.bases.find import find_base
-    from utils.training.data.base import run_base
+    from utils.bases.find import find_base, run_base
 
     if model.kind == "run":
         return run_base(Path(model.source)).folder

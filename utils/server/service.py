@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from utils.config import OUTPUT_RATE, Device, SpeechPrecision
 from utils.errors import UserError
-from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, holder_of, wanted_device
+from utils.runs.record import Job
 from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError
 from utils.speech.models import SpeakingModel
 

@@ -18,11 +18,11 @@ from typing import Literal
 
 from utils.config import Device
 from utils.errors import UserError, disk_errors
-from utils.jobs import Job
 from utils.jobs.device import CPU, Claim, holder_of, in_use, wanted_device
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message
 from utils.runs.log import last_lines
+from utils.runs.record import Job
 
 IDLE_S = 600.0
 """A worker that was not asked for so long gives its memory back."""

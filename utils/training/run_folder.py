@@ -15,14 +15,12 @@ from utils.errors import UserError
 from utils.files import replacing
 from utils.model.weights import write_pickle
 from utils.project.paths import new_run_id
+from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
 from utils.training.data.base import keep_start
 from utils.training.data.load import TrainingData
 from utils.training.distributed import is_restart
 from utils.training.plan import Resumed, RunPlan, portable
 
-BASE_FOLDER = "base"
-"""Folder in a run with the small files of its base."""
-REFERENCE_FILE = "reference.wav"
 SETTINGS_FILE = "config.yaml"
 
 

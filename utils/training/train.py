@@ -38,7 +38,7 @@ from utils.performance_utils.settings import kept_torch_settings
 from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.checkpoints import Checkpoints
-from utils.runs.layout import MODEL_FILE
+from utils.runs.layout import BASE_FOLDER, MODEL_FILE, REFERENCE_FILE
 from utils.runs.log import RunLog
 from utils.runs.loggers import find_loggers
 from utils.runs.saver import Saver
@@ -68,7 +68,7 @@ from utils.training.divergence import Divergence
 from utils.training.optimizer.precision import DTYPES, faster_precision, make_accelerator
 from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.recovery import Recovery
-from utils.training.run_folder import BASE_FOLDER, REFERENCE_FILE, make_folder, renew_settings
+from utils.training.run_folder import make_folder, renew_settings
 from utils.training.samples import make_sampling
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Losses, StepResult, Trainer, make_trainer

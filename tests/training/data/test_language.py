@@ -9,7 +9,7 @@ import torch
 from tests.inference.stock import load_stock
 from tests.sounds import make_project
 from utils.bases.base import Base
-from utils.bases.find import find_base
+from utils.bases.find import find_base, run_base
 from utils.bases.grow import EMBEDDING
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.quality.checks import Checks
@@ -20,7 +20,7 @@ from utils.gpt_train import TrainedModel, train_gpt
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
 from utils.project.paths import Project
-from utils.training.data.base import language_base, run_base
+from utils.training.data.base import language_base
 from utils.training.data.lengths import measure_lengths
 from utils.training.train import fine_tune
 

@@ -1,7 +1,6 @@
 """The base that a run starts from: a published one, another run's, or a copy that reads Latin Amharic."""
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -9,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utils.bases.amharic import latin_extension, needs_latin
-from utils.bases.base import Base, where_it_lies
-from utils.bases.find import find_base
+from utils.bases.base import Base
+from utils.bases.find import find_base, run_base
 from utils.bases.grow import grow_base
 from utils.config import TrainConfig
 from utils.errors import UserError
@@ -92,27 +91,6 @@ def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
         os.link(base.gpt, folder / START_FILE)
     except OSError:
         shutil.copyfile(base.gpt, folder / START_FILE)
-
-
-def run_base(run: Path) -> Base:
-    """The base a run started from, also where it was moved together with the project.
-
-    Raises:
-        UserError: its folder is gone.
-    """
-    try:
-        origin = json.loads((run / "base.json").read_text(encoding="utf-8"))
-        folder = Path(origin["folder"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(what=f"the run does not say which base it started from: {error}", where=str(run)) from error
-    project = run.absolute().parent.parent
-    # Beside the output folder lies a base that was named by a relative path, and was moved with it.
-    folder = where_it_lies(folder, project, project / "dataset", project.parent.parent)
-    if not folder.is_dir():
-        raise UserError(
-            what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
-        )
-    return Base(folder)
 
 
 def language_base(config: TrainConfig, project: Project, base: Base) -> Base:
