@@ -52,6 +52,8 @@ def _bad_audio(folder: Path) -> dict[str, tuple[str, str]]:
     _wav(folder / "nan.wav", [0.1, float("nan")] * 20_000, subtype="FLOAT")
     (folder / "playlist.wav").write_text("#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
     (folder / "text.mp3").write_text("I am text.\n" * 50)
+    with (folder / "zeros.mp3").open("wb") as sparse:
+        sparse.truncate(10 * 2**30)
     # As protected music is: the container can be read, what is in it cannot.
     encode(folder / "drm.m4a", tone(2, DATASET_RATE), DATASET_RATE, codec="aac", container="ipod")
     protected = bytearray((folder / "drm.m4a").read_bytes().replace(b"mp4a", b"drms"))
@@ -72,6 +74,7 @@ def _bad_audio(folder: Path) -> dict[str, tuple[str, str]]:
         "nan.wav": "NaN",
         "playlist.wav": "cannot be read as audio",
         "text.mp3": "cannot be read as audio",
+        "zeros.mp3": "begins with zeros",
         "drm.m4a": "cannot be read as audio",
     }
     return {name: ("unreadable audio", words) for name, words in unreadable.items()}

@@ -215,10 +215,27 @@ def test_a_clip_that_changed_gets_new_codes_and_a_resumed_run_is_told(project: P
     path = project.dataset / "wavs" / "clip0.wav"
     wav, _ = soundfile.read(path, dtype="float32")
     soundfile.write(path, wav[::-1], DATASET_RATE)
-    with pytest.raises(UserError, match="dataset has changed"):
+    with pytest.raises(UserError, match=r"dataset has changed.*\n  recordings changed: clip0\.wav"):
         fine_tune(config_of(project, num_epochs=2, resume=first.folder))
     second = fine_tune(config_of(project, num_epochs=1))
     assert second.first_loss != first.first_loss, "the new sound is what is trained on"
+
+
+def test_recording_changed_without_its_codes_is_named_by_a_resumed_run(project: Project) -> None:
+    """The conditioning audio is read from the file itself, so the run's steps change with it."""
+    first = fine_tune(config_of(project, num_epochs=1))
+    path = project.dataset / "wavs" / "clip0.wav"
+    wav, _ = soundfile.read(path, dtype="int16")
+    wav[100] += 1
+    soundfile.write(path, wav, DATASET_RATE)
+    settings = config_of(project, num_epochs=2, resume=first.folder)
+    with pytest.raises(UserError, match=r"\n  recordings changed: clip0\.wav"):
+        fine_tune(settings)
+    fine_tune(replace(settings, allow_changes=True))
+    warnings = [event["message"] for event in events_of(first.folder) if event["kind"] == "warning"]
+    assert "recordings changed: clip0.wav" in warnings
+    assert not any("begins anew" in message for message in warnings), "the codes, and so the batches, are the same"
+    fine_tune(replace(settings, num_epochs=3))
 
 
 def test_a_finished_run_says_how_fast_it_was(project: Project, caplog) -> None:

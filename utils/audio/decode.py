@@ -25,6 +25,8 @@ LOUDEST = 8.0
 """Floating-point audio lies in [-1, 1]; some overshoot is normal, integers stored as floats are not."""
 
 _BLOCK, _HEAD = 65_536, 8_192
+_ZEROS = 65_536
+"""Bytes of zeros that no container begins with."""
 _MISCOUNTED_S = 0.1
 """Headers of compressed files count a frame or two of silence more or less than there is."""
 _WHOLE = 0.99
@@ -176,6 +178,10 @@ def _check_file(path: Path) -> None:
         raise unreadable(path, "is empty (0 bytes)")
     try:
         lengths = data_lengths(path)
+        with path.open("rb") as file:
+            # FFmpeg reads gigabytes of zeros for a first frame.
+            if path.stat().st_size > _ZEROS and not any(file.read(_ZEROS)):
+                raise unreadable(path, "begins with zeros, as a download that did not end", fix="copy it again")
     except OSError as error:
         raise unreadable(path, f"cannot be opened: {error.strerror}", fix="check its permissions") from error
     if lengths and lengths.held < _WHOLE * lengths.announced:

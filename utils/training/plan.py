@@ -200,12 +200,13 @@ def as_json(config: TrainConfig) -> dict[str, Any]:
     return values
 
 
-def require_resumable(plan: RunPlan, data: str) -> None:
+def require_resumable(plan: RunPlan, data: str, recordings: list[str]) -> None:
     """Do nothing for a new run, or for one that can be resumed; asked before anything of it is touched.
 
     Args:
         plan: of the run.
         data: fingerprint of the clips there are.
+        recordings: those that are not what they were.
 
     Raises:
         UserError: the clips have changed, or the run has nothing left to do.
@@ -219,9 +220,10 @@ def require_resumable(plan: RunPlan, data: str) -> None:
             where=str(resumed.checkpoint),
             fix="resume the last checkpoint",
         )
-    if state["data"] != data and not config.allow_changes:
+    if (state["data"] != data or recordings) and not config.allow_changes:
+        details = "".join(f"\n  {line}" for line in recordings)
         raise UserError(
-            what="the dataset has changed since this run was cut: its place in the data means nothing now",
+            what=f"the dataset has changed since this run was cut: its place in the data means nothing now{details}",
             where=str(resumed.checkpoint),
             fix="start a new run, or add --allow-changes to begin the epoch anew with the clips there are",
         )

@@ -1,6 +1,7 @@
 """A run's folder: made with all it needs to be exported, claimed by the process that trains in it."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import DATASET_RATE, TrainConfig
 from utils.errors import UserError
-from utils.files import replacing
+from utils.files import replacing, write_atomic
 from utils.model.weights import write_pickle
 from utils.project.paths import new_run_id
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
@@ -22,6 +23,9 @@ from utils.training.distributed import is_restart
 from utils.training.plan import Resumed, RunPlan, portable
 
 SETTINGS_FILE = "config.yaml"
+RECORDINGS_FILE = "recordings.txt"
+"""A line for each recording of the run: the hash of its content, and its name."""
+MOST_NAMED = 5
 
 
 def make_folder(plan: RunPlan, data: TrainingData, accelerator: Accelerator) -> Path:
@@ -79,6 +83,32 @@ def renew_settings(config: TrainConfig, resumed: Resumed) -> None:
         config.save(temporary)
 
 
+def keep_recordings(folder: Path, data: TrainingData) -> None:
+    """Note the content of each recording, for `changed_recordings`."""
+    write_atomic(folder / RECORDINGS_FILE, os.fsencode("\n".join(sorted(data.recordings()))))
+
+
+def changed_recordings(folder: Path, data: TrainingData) -> list[str]:
+    """The recordings that are not what they were when the run had its last start; empty where all are.
+
+    Args:
+        folder: of the run; one of an earlier version has no note of its recordings.
+        data: the clips there are.
+    """
+    if not (folder / RECORDINGS_FILE).is_file():
+        return []
+    lines = os.fsdecode((folder / RECORDINGS_FILE).read_bytes()).split("\n")
+    then, now = set(lines), data.recordings()
+    before, after = ({line[17:] for line in some} for some in (then - now, now - then))
+    groups = {"changed": before & after, "removed": before - after, "added": after - before}
+    return [f"recordings {word}: {_some(sorted(names))}" for word, names in groups.items() if names]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
 def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:
     """Make the run folder with its settings, the base's small files and the reference recording."""
     # A job's folder is made by who starts the job, with the settings in it; a run's own files come with the run.
@@ -97,4 +127,5 @@ def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:
         write_pickle(own / "speakers_xtts.pth", {})
     origin = {"name": base.name, "folder": str(base.folder.absolute())}
     (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
+    keep_recordings(folder, data)
     write_wav(folder / REFERENCE_FILE, load_audio(data.longest.audio, DATASET_RATE), DATASET_RATE)

@@ -68,7 +68,7 @@ from utils.training.divergence import Divergence
 from utils.training.optimizer.precision import DTYPES, faster_precision, make_accelerator
 from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.recovery import Recovery
-from utils.training.run_folder import make_folder, renew_settings
+from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings
 from utils.training.samples import make_sampling
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Losses, StepResult, Trainer, make_trainer
@@ -202,7 +202,8 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     optimizations = TrainingOptimizer.from_config(plan.config, accelerator.device)
     global_micro_batches = micro_batches_of(plan, accelerator.num_processes)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
-    require_resumable(plan, data.fingerprint())
+    changed = changed_recordings(plan.resumed.run, data) if plan.resumed else []
+    require_resumable(plan, data.fingerprint(), changed)
     if accelerator.num_processes > 1:
         require_alike({"settings": repr(plan.config), "clips": data.fingerprint()})
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
@@ -256,10 +257,12 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
     state, notes = RunState(data=data.fingerprint()), list[str]()
     if plan.resumed:
         state, notes = resume_run(services, plan.resumed, state.data)
+        notes += changed_recordings(plan.resumed.run, data)
     # The first process renames what the others have been reading.
     services.trainer.accelerator.wait_for_everyone()
     if plan.resumed and services.is_writer:
         renew_settings(portable(plan.config, plan.project), plan.resumed)
+        keep_recordings(plan.resumed.run, data)
         notes += tidy_checkpoints(state, services, plan.resumed)
     trainer = services.trainer
     if services.is_writer:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 from multiprocessing.context import ForkServerContext
 
@@ -37,6 +38,8 @@ def take_part(rank: int, port: int, project: Project) -> None:
 
 
 def test_each_process_reads_and_encodes_its_part(processes: ForkServerContext, project: Project) -> None:
+    # Other tests may have trained on the project that this one is a copy of.
+    shutil.rmtree(project.dataset / "codes", ignore_errors=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

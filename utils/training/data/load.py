@@ -4,7 +4,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +51,8 @@ class TrainingData:
     """{clip, reason} of every clip of both manifests that is not used."""
     audio_bytes: int = 0
     """Size of the training clips' sound, each recording once, as 16-bit samples at 22 050 Hz."""
+    contents: list[str] = field(default_factory=list)
+    """Hash of each clip's file, of the training clips and then the others."""
 
     @property
     def longest(self) -> TrainingClip:
@@ -67,6 +69,11 @@ class TrainingData:
     def fingerprint(self) -> str:
         """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
         return self._digest
+
+    def recordings(self) -> set[str]:
+        """Hash and name of each clip's file."""
+        paths = map(os.fsdecode, np.concatenate([self.train.paths, self.evaluate.paths]))
+        return {f"{content} {Path(path).name}" for content, path in zip(self.contents, paths, strict=True)}
 
 
 class Reading(NamedTuple):
@@ -144,7 +151,13 @@ def load_data(
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
     lengths = dict(zip(hashes[0], train.num_samples.tolist(), strict=True))
-    return TrainingData(train=train, evaluate=evaluate, dropped=dropped, audio_bytes=2 * sum(lengths.values()))
+    return TrainingData(
+        train=train,
+        evaluate=evaluate,
+        dropped=dropped,
+        audio_bytes=2 * sum(lengths.values()),
+        contents=[content for contents in hashes for content in contents],
+    )
 
 
 def require_memory(csvs: Sequence[Path]) -> None:
