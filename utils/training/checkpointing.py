@@ -17,7 +17,7 @@ from utils.errors import UserError
 from utils.jobs.stopping import StopRequest
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
 from utils.model.weights import State, load_in_parts, read_weights
-from utils.performance_utils import PerformanceTracker
+from utils.performance_utils.tracker import PerformanceTracker
 from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, read_state
 from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE
 from utils.runs.log import RunLog

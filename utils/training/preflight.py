@@ -25,9 +25,9 @@ from utils.bases.catalog import known_bases
 from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.hardware import GIB
+from utils.hardware.estimates import GIB
 from utils.jobs.environment import child_environment
-from utils.performance_utils import is_out_of_memory
+from utils.performance_utils.memory import is_out_of_memory
 from utils.switches import FAST, MEASURED, SWITCHES, missed
 from utils.training.data.batches import Batch
 from utils.training.optimizer.precision import make_accelerator

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from utils.errors import UserError
-from utils.performance_utils import is_out_of_memory
+from utils.performance_utils.memory import is_out_of_memory
 from utils.project.advice import RESUME
 from utils.training.data.batches import Batch
 from utils.training.trainer import Gathered, Losses, StepResult, Trainer

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.config import TrainConfig
-from utils.hardware import keep_freed_memory
+from utils.hardware.environment import keep_freed_memory
 from utils.model.gpt import GptLosses, XttsGpt
 from utils.model.mel import LogMel, conditioning_mel
 from utils.performance_utils.phases import PhaseClock

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 from utils.bases.base import Base
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.hardware.loader import LoaderSettings, loader_settings
 from utils.model.packing import NO_STATIC_SHAPE, ROW_MULTIPLE, StaticShape, round_up, row_length
-from utils.performance_utils import LoaderSettings, loader_settings
 from utils.training.data.batches import Batch, ClipDataset, Collate, PlacedBatches, make_loader, split_batch
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import TrainingData

@@ -12,7 +12,7 @@ from torch import nn
 from utils.config import Checkpointing, CompileMode, Precision, TrainConfig
 from utils.console import say
 from utils.errors import UserError
-from utils.hardware import Recommendation, recommend
+from utils.hardware.recommendations import Recommendation, recommend
 from utils.model.gpt import XttsGpt
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_line, memory_stats
