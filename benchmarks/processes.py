@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
         load_data(plan.config, plan.project, plan.base, accelerator)
     setup = set_up(plan)
     with timed("evaluate", accelerator):
-        losses = setup.trainer.evaluate(setup.loaders.evaluate())
+        losses = setup.trainer.evaluate(setup.loaders.evaluation)
     setup.loaders.close()
     sys.stdout.write(f"loss {accelerator.process_index}: {losses.total:.9f}\n")
 

@@ -190,14 +190,14 @@ def _train(settings: Settings) -> list[float]:
         steps = _stock(settings, plan.project, scored, plan.config.learning_rate or 0.0)
     else:
         setup = set_up(plan_run(replace(plain, **ENGINES[settings.cell])))
-        for name, reason in setup.optimizations.switches.off.items():
+        for name, reason in setup.trainer.optimizations.switches.off.items():
             print(f"{settings.cell}: {name} is off: {reason}", file=sys.stderr)
         trained, steps = setup.trainer.gpt, _ours(setup.trainer, setup.loaders)
 
     def evaluate() -> float:
         if trained is not scored:
             scored.load_state_dict(trained.state_dict())
-        return float(scorer.trainer.evaluate(scorer.loaders.evaluate()).total)
+        return float(scorer.trainer.evaluate(scorer.loaders.evaluation).total)
 
     losses = [evaluate()]
     while len(losses) <= settings.steps // settings.every:

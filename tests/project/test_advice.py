@@ -91,7 +91,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         flags = ["--project", project.name, "--output", str(project.output)]
         train.main([*flags, "--base", "tiny", "--num-epochs", "2", "--batch-size", "4"])
     assert end.value.code == 130
-    return World(project=project, interrupted="\n".join(printed), resume_command=made[0].resume_command)
+    return World(project=project, interrupted="\n".join(printed), resume_command=made[0].recovery.resume_command)
 
 
 def refusal(work: Callable[[], object]) -> str:

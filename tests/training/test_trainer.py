@@ -50,7 +50,7 @@ def make_trainer(
         precision=precision,
         grad_clip_norm=clip_norm,
         seed=1,
-        watch=watch,
+        optimizations=watch,
     )
 
 

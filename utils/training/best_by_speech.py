@@ -54,42 +54,32 @@ class ScoreRequest:
     """Time that it has, from its start."""
 
 
-def choose_best(
-    services: Services,
-    base: Base,
-    data: TrainingData,
-    folder: Path,
-    *,
-    trained_s: float,
-    command: Sequence[str] = COMMAND,
-) -> None:
+def choose_best(services: Services, *, trained_s: float, command: Sequence[str] = COMMAND) -> None:
     """Make the checkpoint that speaks best the run's best; where that cannot be measured, the log says why.
 
     Nothing that goes wrong here fails the run: the checkpoint of the lowest evaluation loss then stays the best.
 
     Args:
         services: of the run, all whose checkpoints are written.
-        base: what was trained.
-        data: its clips.
-        folder: the run's.
         trained_s: how long this process has trained.
         command: program and arguments of the measuring process; given for tests.
     """
-    if services.config.best_by != "speech" or not services.is_writer:
+    config, data, folder = services.plan.config, services.data, services.folder
+    if config.best_by != "speech" or not services.is_writer:
         return
     budget_s, begun = min(SHARE * trained_s, LONGEST_S), time.monotonic()
     candidates, clips = _candidates(services.checkpoints), _clips(services, data)
-    reason = _why_not(base, candidates, clips, budget_s)
+    reason = _why_not(services.plan.base, candidates, clips, budget_s)
     answer: Message = {"kind": "skipped", "reason": reason}
     if not reason:
-        assert services.config.language
+        assert config.language
         log.info("measuring how %d checkpoints speak, for %.0f s at most", len(candidates), budget_s)
         services.trainer.release_memory()
         request = ScoreRequest(
             run=folder.absolute(),
             checkpoints=[one.path.absolute() for one in candidates],
             clips=clips,
-            language=services.config.language,
+            language=config.language,
             device=str(services.trainer.device),
             least_texts=LEAST_TEXTS,
             seconds=budget_s,
@@ -136,10 +126,10 @@ def _candidates(checkpoints: Checkpoints) -> list[CheckpointFolder]:
 
 def _clips(services: Services, data: TrainingData) -> list[dict[str, Any]]:
     """Evaluation clips of the voice that reference.wav has, each text once."""
-    assert services.config.eval_csv
+    assert services.plan.config.eval_csv
     speaker = data.longest.speaker
     usable = {clip.audio for clip in data.evaluate if clip.speaker == speaker}
-    texts = {clip.text: clip.audio for clip in iter_manifest(services.config.eval_csv) if clip.audio in usable}
+    texts = {clip.text: clip.audio for clip in iter_manifest(services.plan.config.eval_csv) if clip.audio in usable}
     return [{"text": text, "audio": str(audio)} for text, audio in texts.items()][:MOST_TEXTS]
 
 

@@ -3,7 +3,6 @@
 import logging
 import math
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +11,6 @@ import torch
 from torch import nn
 
 from utils.callbacks import StepProgress
-from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.jobs.stopping import StopRequest
 from utils.model.lora import adapter_state, has_lora, load_adapter, merged_state
@@ -22,14 +20,13 @@ from utils.runs.checkpoints import Checkpoints, NotSaved, Tensors, read_state
 from utils.runs.layout import ADAPTER_FILE, ASIDE, MODEL_FILE, OPTIMIZER_FILE
 from utils.runs.log import RunLog
 from utils.runs.saver import Saver, Snapshot
-from utils.training.data.batches import Batch
+from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
 from utils.training.optimizer.make import extend_schedule, optimizer_tensors
-from utils.training.plan import BOUND, Resumed
+from utils.training.plan import BOUND, Resumed, RunPlan, as_json, portable
 from utils.training.recovery import Recovery
-from utils.training.samples import SampleQueue
-from utils.training.switches.base import Report
+from utils.training.samples import SampleWorker
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
 
@@ -78,41 +75,41 @@ class RunState:
 class Services:
     """What a run works with."""
 
-    config: TrainConfig
-    """As it was planned."""
-    settings: dict[str, Any]
-    """What a later resume must find the same, as JSON values."""
+    plan: RunPlan
     trainer: Trainer
-    optimizations: TrainingOptimizer
+    data: TrainingData
     loaders: Loaders
-    """Makes the batches that train."""
-    eval_loader: Iterable[Batch]
     checkpoints: Checkpoints
     saver: Saver
     log: RunLog
-    sampling: SampleQueue
+    sampling: SampleWorker
     """Has each evaluation's weights spoken beside training."""
     recovery: Recovery
     """Takes the trainer's steps, in smaller pieces where memory runs out."""
     divergence: Divergence
     """Counts the steps that were skipped."""
-    resume_command: str
-    """For the user's shell."""
     progress: StepProgress | None
     tracker: PerformanceTracker
     """Throughput of this process."""
     stop: StopRequest = field(default_factory=StopRequest)
     begun: float = field(default_factory=time.monotonic)
     """When this process began to train, on a clock that only runs forward."""
-    memory_logged: float | None = None
-    """When memory was last logged, on a clock that only runs forward; None before the first step."""
-    switches_logged: Report = field(default_factory=dict)
-    """What was last logged of the optimization switches; empty before the first step."""
+
+    @property
+    def optimizations(self) -> TrainingOptimizer:
+        """The switches, and what was seen of them."""
+        assert self.trainer.optimizations is not None
+        return self.trainer.optimizations
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+        return self.checkpoints.folder.parent
 
     @property
     def num_epochs(self) -> int:
-        assert self.config.num_epochs
-        return self.config.num_epochs
+        assert self.plan.config.num_epochs
+        return self.plan.config.num_epochs
 
     @property
     def is_writer(self) -> bool:
@@ -126,7 +123,7 @@ class Services:
 
 def is_save_due(services: Services) -> bool:
     """Whether enough steps or minutes have passed since the last save, or one that failed should be tried again."""
-    every, minutes = services.config.checkpoint_every, services.config.checkpoint_minutes
+    every, minutes = services.plan.config.checkpoint_every, services.plan.config.checkpoint_minutes
     by_steps = every > 0 and services.trainer.num_steps % every == 0
     by_time = minutes > 0 and services.saver.minutes_since >= minutes
     return by_steps or by_time or services.saver.wants_retry
@@ -147,7 +144,7 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
     snapshot = Snapshot(
         step=step,
         files=files_of(trainer.gpt, trainer.optimizer),
-        state=values | {"settings": services.settings},
+        state=values | {"settings": as_json(portable(services.plan))},
         best_loss=best_loss_at(step, state.candidate),
     )
     services.saver.save(snapshot, wait=wait, begun=begun)
@@ -172,7 +169,7 @@ def require_saved(services: Services) -> None:
             f"{'nothing is saved' if kept is None else f'only what it was at step {kept} is saved'}: {failure.what}",
             where=failure.where,
             fix=f"{failure.fix}, then continue with --resume, the steps since are trained again: "
-            f"{services.resume_command}"
+            f"{services.recovery.resume_command}"
             if services.checkpoints.last()
             else f"{failure.fix}, then start the run again",
         ) from failure

@@ -179,12 +179,12 @@ def sources_of(config: TrainConfig, base: Base) -> dict[str, str]:
     return found
 
 
-def portable(config: TrainConfig, project: Project) -> TrainConfig:
+def portable(plan: RunPlan) -> TrainConfig:
     """Settings as a run keeps them: without how it was started, and without the place of its project's own dataset.
 
     A run that was moved with its project then still finds its clips.
     """
-    return replace(with_own_csvs(config, project), resume=None, allow_changes=False)
+    return replace(with_own_csvs(plan.config, plan.project), resume=None, allow_changes=False)
 
 
 def with_own_csvs(config: TrainConfig, project: Project) -> TrainConfig:

@@ -54,7 +54,7 @@ class Recovery:
         self.trainer = trainer
         self._split_train, self._split_eval = split_train, split_eval
         self._warn = warn
-        self._resume_command = resume_command
+        self.resume_command = resume_command
         self.max_clips: int | None = None
         """Clips in a training micro-batch; None while memory never ran out."""
         self.max_eval_clips: int | None = None
@@ -111,7 +111,7 @@ class Recovery:
             raise UserError(
                 what=f"out of memory in the optimizer at step {self.trainer.num_steps + 1}",
                 where=str(self.trainer.device),
-                fix=f"free memory that other programs use, then resume: {self._resume_command}",
+                fix=f"free memory that other programs use, then resume: {self.resume_command}",
             ) from error
 
     def evaluate(self, batches: Callable[[], Iterable[Batch]]) -> Losses:
@@ -163,7 +163,7 @@ class Recovery:
                 f"{self.trainer.num_steps + 1}",
                 where=str(self.trainer.device),
                 fix="resume from the newest checkpoint with a smaller --batch-size or --gradient-checkpointing full: "
-                f"{self._resume_command}",
+                f"{self.resume_command}",
             ) from error
 
     def _shrink(self, pieces: list[Batch]) -> None:

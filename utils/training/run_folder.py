@@ -116,7 +116,7 @@ def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:
     if (folder / "base.json").exists() and not is_restart():
         raise UserError(what=f"run {folder.name!r} exists already", where=str(folder), fix="choose another run_id")
     base = plan.base
-    portable(plan.config, plan.project).save(folder / SETTINGS_FILE)
+    portable(plan).save(folder / SETTINGS_FILE)
     own = folder / BASE_FOLDER
     own.mkdir(exist_ok=True)
     for name in ("config.json", "vocab.json", "speakers_xtts.pth"):

@@ -46,7 +46,7 @@ class SampleWorker:
 
     Args:
         run: the run's folder, furnished: its base and reference.wav are what speaks.
-        sentences: texts to speak each time.
+        sentences: texts to speak each time; none when nothing is to be spoken.
         language: their language code.
         events: the run's log.
         command: program and arguments of the worker; given for tests.
@@ -61,9 +61,9 @@ class SampleWorker:
         events: EventWriter | RunLog,
         command: Sequence[str] | None = None,
     ) -> None:
-        assert sentences, "nothing to speak"
         self._folder = run / SAMPLES_FOLDER
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if sentences:
+            self._folder.mkdir(parents=True, exist_ok=True)
         self._command = command or [sys.executable, "-m", "utils.inference.sample_worker", "--run", str(run.absolute())]
         self._sentences, self._language = list(sentences), language
         self._events = events
@@ -71,6 +71,11 @@ class SampleWorker:
         self._speaking: SampleRequest | None = None
         self._waiting: SampleRequest | None = None
         self._num_failures = 0
+        self._wanted: int | None = None
+
+    def want(self, step: int) -> None:
+        """Have the checkpoint of this step spoken once it is written."""
+        self._wanted = step
 
     def request(self, step: int, checkpoint: Path) -> None:
         """Have the sentences spoken with a checkpoint's weights, as soon as the worker is free.
@@ -86,13 +91,20 @@ class SampleWorker:
         self._waiting = SampleRequest(step=step, checkpoint=checkpoint)
         self.poll()
 
-    def poll(self) -> list[Event]:
+    def poll(self, saved: Sequence[Path] = ()) -> list[Event]:
         """Pass on what was spoken since the last call, and give the worker what waits; quick enough for every step.
+
+        Args:
+            saved: checkpoints written since the last call.
 
         Returns:
             The fields of each new `sample` event: step, sentence, text, path (below the run's folder), audio_s and
             took_s, in seconds.
         """
+        for folder in saved:
+            if self._wanted is not None and folder.name.endswith(f"-{self._wanted:08d}"):
+                step, self._wanted = self._wanted, None
+                self.request(step, folder)
         samples = self._take_answers()
         if self._process is not None and (status := self._process.returncode) is not None:
             samples += self._take_answers()
@@ -133,7 +145,7 @@ class SampleWorker:
 
     @property
     def _is_off(self) -> bool:
-        return self._num_failures >= MAX_FAILURES
+        return not self._sentences or self._num_failures >= MAX_FAILURES
 
     def _take_answers(self) -> list[Event]:
         samples = []
@@ -201,43 +213,7 @@ def speaking_environment(**changes: str) -> dict[str, str]:
     }
 
 
-class SampleQueue:
-    """Passes finished checkpoints of evaluations to the process that speaks, if there is one.
-
-    Args:
-        worker: speaks; None when nothing is to be spoken.
-    """
-
-    def __init__(self, worker: SampleWorker | None) -> None:
-        self._worker = worker
-        self._wanted: int | None = None
-
-    def want(self, step: int) -> None:
-        """Have the checkpoint of this step spoken once it is written."""
-        self._wanted = step
-
-    def poll(self, saved: Sequence[Path]) -> None:
-        """Take note of new checkpoints, and pass on what was spoken."""
-        if self._worker is None:
-            return
-        for folder in saved:
-            if self._wanted is not None and folder.name.endswith(f"-{self._wanted:08d}"):
-                self._worker.request(self._wanted, folder)
-                self._wanted = None
-        self._worker.poll()
-
-    def close(self, *, wait: bool, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """End the process that speaks.
-
-        Args:
-            wait: let it finish what was asked for, for a time.
-            is_stopped: asked meanwhile; ends the waiting.
-        """
-        if self._worker is not None:
-            self._worker.close(LAST_SAMPLE_S if wait else 0.0, is_stopped=is_stopped)
-
-
-def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> SampleQueue:
+def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog) -> SampleWorker:
     """The sampling that the settings ask for.
 
     Args:
@@ -246,11 +222,9 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
         folder: the run's.
         run_log: receives samples; only the process that writes it has any spoken.
     """
-    sentences = _sentences(config, base)
-    if run_log.events is None or not sentences:
-        return SampleQueue(None)
     assert config.language
-    return SampleQueue(SampleWorker(folder, sentences, language=config.language, events=run_log))
+    sentences = _sentences(config, base) if run_log.events is not None else []
+    return SampleWorker(folder, sentences, language=config.language, events=run_log)
 
 
 def _sentences(config: TrainConfig, base: Base) -> list[str]:

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch.utils.data import DataLoader
 
 from utils import jobs
 from utils.callbacks import Progresses, ProgressFn
@@ -64,7 +62,7 @@ from utils.training.optimizer.precision import DTYPES, faster_precision, make_ac
 from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.recovery import Recovery
 from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings
-from utils.training.samples import make_sampling
+from utils.training.samples import LAST_SAMPLE_S, make_sampling
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Losses, StepResult, Trainer, make_trainer
 
@@ -149,35 +147,33 @@ def fine_tune(
         # 3. Load the clips and the model, then make the run's folder.
         with memory_errors("loading the model", device):
             setup = set_up(plan, progress.data)
-        folder = make_folder(plan, setup.data, setup.accelerator)
-        services = _make_services(plan, setup, folder, progress)
+        services = _make_services(plan, setup, progress)
         # Signals count to the very end: waiting for the last sample can be cut short.
         with services.stop:
             with _failure_logged(services):
                 with closing(setup.loaders):
                     # 4. Start, or go back to where a checkpoint was written.
-                    state = _begin(plan, services, setup.data)
+                    state = _begin(services)
                     # 5. Train: step, log, evaluate, save, stop.
                     ended = fit(state, services)
-                    setup.accelerator.wait_for_everyone()
+                    setup.trainer.accelerator.wait_for_everyone()
                 if ended != "signal":
                     # 6. Choose the checkpoint that speaks best.
                     trained_s = time.monotonic() - services.begun
-                    services.sampling.close(wait=ended != "hours", is_stopped=lambda: services.stop.number is not None)
-                    choose_best(services, plan.base, setup.data, folder, trained_s=trained_s)
+                    wait_s = 0.0 if ended == "hours" else LAST_SAMPLE_S
+                    services.sampling.close(wait_s, is_stopped=lambda: services.stop.number is not None)
+                    choose_best(services, trained_s=trained_s)
             # 7. Log the end, and say what is where.
             if ended in ("epochs", "patience"):
                 _write_end(services, "finished", best_loss=state.best_loss, reason=ended)
             else:
                 _write_end(services, "stopped", signal=services.stop.number, reason=ended)
-        return _summarize(plan, state, services, setup.data, folder, ended)
+        return _summarize(state, services, ended)
 
 
 class Setup(NamedTuple):
     """A plan on its device: all that computes."""
 
-    accelerator: Accelerator
-    optimizations: TrainingOptimizer
     data: TrainingData
     trainer: Trainer
     loaders: Loaders
@@ -202,18 +198,16 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     if accelerator.num_processes > 1:
         require_alike({"settings": repr(plan.config), "clips": data.fingerprint()})
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
-    return Setup(
-        accelerator=accelerator,
-        optimizations=optimizations,
-        data=data,
-        trainer=make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=loaders.steps_left(0, 0)),
-        loaders=loaders,
-    )
+    steps = loaders.steps_left(0, 0)
+    trainer = make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=steps)
+    return Setup(data=data, trainer=trainer, loaders=loaders)
 
 
-def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progresses) -> Services:
+def _make_services(plan: RunPlan, setup: Setup, progress: Progresses) -> Services:
+    """Make the run's folder, and all that works in it."""
     config, trainer, loaders = plan.config, setup.trainer, setup.loaders
-    events = folder / "events.jsonl" if setup.accelerator.is_main_process else None
+    folder = make_folder(plan, setup.data, trainer.accelerator)
+    events = folder / "events.jsonl" if trainer.accelerator.is_main_process else None
     # They log the run under its name and settings, which are decided now.
     opened = [logger(folder, config.plain()) for logger in find_loggers(config.log_to)] if events else []
     run_log = RunLog(events, progress.events, opened)
@@ -223,12 +217,10 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
     learns_less = config.lora_rank or config.freeze_conditioning
     peak = None if learns_less else peak_flops(trainer.device, DTYPES[trainer.precision])
     return Services(
-        config=config,
-        settings=as_json(portable(config, plan.project)),
+        plan=plan,
         trainer=trainer,
-        optimizations=setup.optimizations,
+        data=setup.data,
         loaders=loaders,
-        eval_loader=loaders.evaluate(),
         checkpoints=checkpoints,
         saver=Saver(checkpoints, run_log),
         log=run_log,
@@ -241,14 +233,14 @@ def _make_services(plan: RunPlan, setup: Setup, folder: Path, progress: Progress
             resume_command=again,
         ),
         divergence=Divergence(run_log.warn, precision=trainer.precision, resume_command=again),
-        resume_command=again,
         progress=progress.steps,
         tracker=PerformanceTracker(peak_flops=peak),
     )
 
 
-def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
+def _begin(services: Services) -> RunState:
     """Where the run starts, or the state that it resumes; the log opens with it."""
+    plan, data = services.plan, services.data
     state, notes = RunState(data=data.fingerprint()), list[str]()
     if plan.resumed:
         state, notes = resume_run(services, plan.resumed, state.data)
@@ -256,7 +248,7 @@ def _begin(plan: RunPlan, services: Services, data: TrainingData) -> RunState:
     # The first process renames what the others have been reading.
     services.trainer.accelerator.wait_for_everyone()
     if plan.resumed and services.is_writer:
-        renew_settings(portable(plan.config, plan.project), plan.resumed)
+        renew_settings(portable(plan), plan.resumed)
         keep_recordings(plan.resumed.run, data)
         notes += tidy_checkpoints(state, services, plan.resumed)
     trainer = services.trainer
@@ -321,7 +313,7 @@ def fit(state: RunState, services: Services) -> End:
         raise UserError(
             what="another process of this run has ended or cannot be reached",
             where="--processes",
-            fix=f"see the messages of all processes; the newest checkpoint resumes: {services.resume_command}",
+            fix=f"see the messages of all processes; the newest checkpoint resumes: {services.recovery.resume_command}",
         ) from error
     return ended
 
@@ -330,9 +322,9 @@ def train_epochs(state: RunState, services: Services) -> End:
     """Each epoch ends with an evaluation and a checkpoint."""
     total, trainer = services.total_steps(state), services.trainer
     while state.epoch < services.num_epochs:
-        loader, host = services.loaders.train(state.epoch, state.batches_done), PhaseClock(torch.device("cpu"))
+        host = PhaseClock(torch.device("cpu"))
         host.begin("data")
-        for batches in services.loaders.grouped(loader, state.batches_done):
+        for batches in services.loaders.steps(state.epoch, state.batches_done):
             # Step: one update over the micro-batches, in smaller pieces where memory runs out.
             host.begin("step")
             require_readable(services, [fault for batch in batches for fault in batch.lost])
@@ -342,7 +334,7 @@ def train_epochs(state: RunState, services: Services) -> End:
             # Log: the step, the machine, and what each switch did.
             host.begin("logging")
             log_step(state, services, result, batches, total, host.take() | trainer.clock.take())
-            log_machine(services, loader, result)
+            log_machine(services, result)
             services.divergence.note(
                 result, [name for batch in batches for name in batch.names], step=trainer.num_steps
             )
@@ -357,8 +349,8 @@ def train_epochs(state: RunState, services: Services) -> End:
         # Evaluate: losses over the evaluation set, whose weights may become the best.
         losses = evaluate(state, services)
         # Before the first step that was not skipped there is nothing to log.
-        if services.switches_logged:
-            log_switches(services, loader)
+        if services.optimizations.reported:
+            log_switches(services)
         if losses is None:
             return "signal"
         note_evaluation(state, services, losses)
@@ -367,7 +359,7 @@ def train_epochs(state: RunState, services: Services) -> End:
         state.epoch, state.batches_done, state.losses = state.epoch + 1, 0, []
         save(state, services)
         services.sampling.want(trainer.num_steps)
-        is_patience_out = 0 < services.config.patience <= state.evals_without_gain
+        is_patience_out = 0 < services.plan.config.patience <= state.evals_without_gain
         if state.epoch < services.num_epochs and any(trainer.any_process(is_patience_out)):
             return "patience"
     return "epochs"
@@ -375,7 +367,7 @@ def train_epochs(state: RunState, services: Services) -> End:
 
 def end_wanted(services: Services) -> End:
     """Why to end after this step, the same for all processes; empty when there is no reason."""
-    hours = services.config.max_hours
+    hours = services.plan.config.max_hours
     time_is_up = hours is not None and time.monotonic() - services.begun >= hours * 3_600
     stop, late = services.trainer.any_process(services.stop.number is not None, time_is_up)
     return "signal" if stop else "hours" if late else ""
@@ -392,7 +384,7 @@ def evaluate(state: RunState, services: Services) -> Losses | None:
 
     def batches() -> Iterator[Batch]:
         lost.clear()  # of an attempt that ran out of memory
-        for batch in services.eval_loader:
+        for batch in services.loaders.evaluation:
             lost.extend(batch.lost)
             if lost or services.stop.number is not None:
                 return
@@ -477,26 +469,25 @@ def log_step(
     )
 
 
-def log_machine(services: Services, loader: DataLoader, result: StepResult) -> None:
+def log_machine(services: Services, result: StepResult) -> None:
     """Log what each switch really did, once and when it changes, and every few seconds how much memory is in use."""
     # Until the optimizer has run: what it does is part of the proof.
     if not result.skipped:
-        log_switches(services, loader)
-    now, before = time.monotonic(), services.memory_logged
-    if not services.switches_logged or (before is not None and now - before < MEMORY_SECONDS):
-        return
-    services.memory_logged = now
-    services.log.write("memory", step=services.trainer.num_steps, **services.optimizations.get_memory_stats())
+        log_switches(services)
+    optimizations, now = services.optimizations, time.monotonic()
+    if optimizations.reported and now - optimizations.memory_logged >= MEMORY_SECONDS:
+        optimizations.memory_logged = now
+        services.log.write("memory", step=services.trainer.num_steps, **optimizations.get_memory_stats())
 
 
-def log_switches(services: Services, loader: DataLoader) -> None:
+def log_switches(services: Services) -> None:
     """Write what each switch really did, if that is news; a switch that went off on the way is a warning, too."""
-    if not services.optimizations.has_news:
+    optimizations, trainer = services.optimizations, services.trainer
+    if not optimizations.has_news:
         return
-    trainer, before, scaler = services.trainer, services.switches_logged, services.trainer.scaler.is_enabled()
-    proof = services.optimizations.report(trainer.gpt, trainer.optimizer, scaler=scaler, loader=loader)
+    before, scaler = optimizations.reported, trainer.scaler.is_enabled()
+    proof = optimizations.report(trainer.gpt, trainer.optimizer, scaler=scaler, loader=services.loaders.loader)
     services.log.write("optimizations", step=trainer.num_steps, switches=proof)
-    services.optimizations.has_news, services.switches_logged = False, proof
     if not before:
         for name in missed(proof):
             log.warning("%s is off: %s", name, proof[name]["reason"])
@@ -522,7 +513,7 @@ def _failure_logged(services: Services) -> Iterator[None]:
 
 def _write_end(services: Services, kind: str, **fields: object) -> None:
     try:
-        services.sampling.close(wait=False)
+        services.sampling.close()
         speed: dict[str, float | None] = {}
         if services.tracker.summary().steps:
             done = services.tracker.log_summary()
@@ -542,9 +533,8 @@ def _write_end(services: Services, kind: str, **fields: object) -> None:
         log.exception("the end of the run could not be logged")
 
 
-def _summarize(
-    plan: RunPlan, state: RunState, services: Services, data: TrainingData, folder: Path, ended: End
-) -> TrainResult:
+def _summarize(state: RunState, services: Services, ended: End) -> TrainResult:
+    plan, data, folder = services.plan, services.data, services.folder
     best = services.checkpoints.best() or services.checkpoints.last()
     assert best is not None, "a run ends after an epoch's evaluation or with a checkpoint"
     return TrainResult(
@@ -590,6 +580,6 @@ def require_readable(services: Services, lost: list[str]) -> None:
     raise ClipLost(
         what=f"{len(everywhere)} recording(s) of a batch cannot be read any more: {everywhere[0]}",
         where="training data",
-        fix=f"what was trained is saved: put the recording back and resume ({services.resume_command}), "
+        fix=f"what was trained is saved: put the recording back and resume ({services.recovery.resume_command}), "
         "or prepare again",
     )

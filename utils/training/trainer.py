@@ -88,7 +88,7 @@ class Trainer:
         seed: with the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one
             does, whichever process computes the micro-batch.
         parallel: the model as several processes train it; sums their gradients.
-        watch: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
+        optimizations: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Trainer:
         precision: str,
         grad_clip_norm: float,
         seed: int,
-        watch: TrainingOptimizer | None = None,
+        optimizations: TrainingOptimizer | None = None,
         parallel: DistributedDataParallel | None = None,
     ) -> None:
         self.gpt = model
@@ -115,7 +115,7 @@ class Trainer:
         self.precision = precision
         self.grad_clip_norm = grad_clip_norm
         self.seed = seed
-        self._watch = watch
+        self.optimizations = optimizations
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
         self.clock = PhaseClock(self.device)
         """Of the phases of training steps."""
@@ -150,10 +150,10 @@ class Trainer:
 
     def gather(self, batches: list[Batch]) -> Gathered:
         """The gradients of a step; when this fails, `discard` makes it as if it had not been tried."""
-        if self._watch is None:
+        if self.optimizations is None:
             return self._backward(batches)
-        with self._watch.step():
-            return self._watch.attempt(self.gpt, lambda: self._backward(batches), self.discard)
+        with self.optimizations.step():
+            return self.optimizations.attempt(self.gpt, lambda: self._backward(batches), self.discard)
 
     def _backward(self, batches: list[Batch]) -> Gathered:
         self.gpt.train()
@@ -179,7 +179,7 @@ class Trainer:
                 seeded = batch.number
                 torch.manual_seed(hash((self.seed, self.num_steps, seeded)) & 0x7FFF_FFFF_FFFF_FFFF)
             with (
-                nullcontext() if self._watch is None else self._watch.micro_batch(self.gpt),
+                nullcontext() if self.optimizations is None else self.optimizations.micro_batch(self.gpt),
                 # Gradients are summed over processes once, with those of the last pass.
                 nullcontext() if is_last or self.parallel is None else self.parallel.no_sync(),
             ):
@@ -246,7 +246,7 @@ class Trainer:
         def forward() -> GptLosses:
             return self._forward(batch, self.gpt)
 
-        return forward() if self._watch is None else self._watch.attempt(self.gpt, forward, lambda: None)
+        return forward() if self.optimizations is None else self.optimizations.attempt(self.gpt, forward, lambda: None)
 
     def _forward(self, batch: Batch, model: torch.nn.Module) -> GptLosses:
         self.clock.begin("transfer")
@@ -320,6 +320,6 @@ def make_trainer(
         precision=optimizations.switches.effective.mixed_precision,
         grad_clip_norm=config.grad_clip_norm,
         seed=config.seed,
-        watch=optimizations,
+        optimizations=optimizations,
         parallel=wrap(gpt, accelerator.device) if accelerator.num_processes > 1 else None,
     )

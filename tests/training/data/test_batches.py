@@ -100,7 +100,7 @@ def test_processes_share_an_evaluation_and_none_does_a_batch_twice(clips) -> Non
     for rank in range(2):
         here = SimpleNamespace(process_index=rank, num_processes=2, device=torch.device("cpu"))
         loaders = Loaders(config, find_base("tiny"), data, here, resolve(config, here.device))
-        parts.append([batch.names for batch in loaders.evaluate()])
+        parts.append([batch.names for batch in loaders.evaluation])
     assert parts == [[["0.wav", "1.wav"], ["4.wav"]], [["2.wav", "3.wav"]]]
 
 

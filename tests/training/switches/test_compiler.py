@@ -115,7 +115,7 @@ def test_ragged_batches_are_compiled_for_once(traced, monkeypatch, recording: Pa
     before = num_graphs()
     gpt.eval()
     with torch.no_grad():
-        for batch in loaders.evaluate():
+        for batch in loaders.evaluation:
             forward(gpt, batch)
     assert num_graphs() - before <= 2
 
@@ -137,7 +137,7 @@ def test_cuda_graphs_meet_one_shape_in_all_epochs(monkeypatch, recording: Path, 
     # Some batches have three clips.
     loaders = make_loaders(recording, 54, mode="reduce-overhead", layout=layout)
     assert len({shape(batch) for epoch in range(10) for batch in loaders.train(epoch, 0)}) == 1
-    assert len({shape(batch) for batch in loaders.evaluate()}) == 1
+    assert len({shape(batch) for batch in loaders.evaluation}) == 1
 
 
 def test_a_batch_that_was_filled_up_is_split_into_its_clips(recording: Path) -> None:

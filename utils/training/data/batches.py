@@ -3,7 +3,7 @@
 Shapes: B clips, S samples of conditioning audio.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -204,21 +204,13 @@ def split_batch(batch: Batch, dataset: ClipDataset, collate: Collate, *, max_cli
 
 
 class PlacedBatches:
-    """The batches a loader is to bring next; one loader, with its processes, then serves all epochs.
+    """The batches a loader is to bring next; one loader, with its processes, then serves all epochs."""
 
-    Args:
-        positions: batches of an epoch, by its number and the first batch wanted.
-    """
-
-    def __init__(self, positions: Callable[[int, int], Iterator[list[Place]]]) -> None:
-        self.positions = positions
-        self.epoch = 0
-        self.start = 0
-        self.chosen: list[list[Place]] | None = None
-        """Batches to bring instead, whatever the epoch."""
+    def __init__(self) -> None:
+        self.wanted: Iterable[list[Place]] = ()
 
     def __iter__(self) -> Iterator[list[Place]]:
-        return self.positions(self.epoch, self.start) if self.chosen is None else iter(self.chosen)
+        return iter(self.wanted)
 
 
 def make_loader(

@@ -1,9 +1,8 @@
 """A run's batches: which clips, in which layout, by how many processes, for training and for evaluation."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 from accelerate import Accelerator
@@ -68,20 +67,29 @@ class Loaders:
         )
         self._static_shapes = {True: self._training_shape(), False: self._shape_of(self._eval_batches, num_epochs=1)}
         """The static shape of every batch, by whether it trains."""
-        self._positions = PlacedBatches(lambda epoch, start: self._batches.epoch(epoch, start=start))
+        self._next = PlacedBatches()
         self._device = accelerator.device
         self.settings = self._settings()
         if self.settings.off:
             switches.off["loader"] = "; ".join(self.settings.off)
-        self._train = make_loader(
+        self.loader = make_loader(
             self._dataset(training=True),
-            self._positions,
+            self._next,
             self._collate(self._static_shapes[True], training=True),
             num_workers=self.settings.num_workers,
             prefetch_factor=self.settings.prefetch_factor,
             pin_memory=self.settings.pin_memory,
             persistent_workers=self.settings.persistent_workers,
         )
+        """Of the batches that train: one for all epochs, whose processes live on."""
+        # In a fixed order; one process may have a batch less.
+        plan, world = self._eval_batches.everywhere(0), self._batches.world
+        self.evaluation = make_loader(
+            self._dataset(training=False),
+            [[(0, clip) for clip in batch] for batch in plan[self._batches.rank :: world]],
+            self._collate(self._static_shapes[False], training=False),
+        )
+        """Of this process's part of the evaluation batches."""
 
     def num_batches(self, epoch: int) -> int:
         """Micro-batches of training in an epoch, of all processes."""
@@ -114,28 +122,22 @@ class Loaders:
         return self._batches.plan_of(epoch)
 
     def train(self, epoch: int, start: int) -> DataLoader:
-        """This process's micro-batches of an epoch when all together have done `start`; always the same loader, whose
-        processes live on."""
-        self._positions.epoch, self._positions.start, self._positions.chosen = epoch, start, None
-        return self._train
+        """This process's micro-batches of an epoch when all together have done `start`."""
+        self._next.wanted = self._batches.epoch(epoch, start=start)
+        return self.loader
 
     def spread(self, count: int, *, largest: bool) -> DataLoader:
         """Batches to measure with, by the same loader: `count` that stand for an epoch, or its largest and those."""
-        self._positions.chosen = self._batches.spread(count)[0 if largest else 1 :]
-        return self._train
+        self._next.wanted = self._batches.spread(count)[0 if largest else 1 :]
+        return self.loader
 
     def largest(self) -> Batch:
         """The largest micro-batch of the first epoch, where a step's memory is at its peak."""
         return next(iter(self.spread(1, largest=True)))
 
-    def grouped(self, batches: Iterable[Batch], start: int) -> Iterator[list[Batch]]:
-        """Micro-batches of one optimizer step each, for this process; the epoch's last step may have fewer.
-
-        Args:
-            batches: of `train`.
-            start: as given there.
-        """
-        rank, world, source = self._batches.rank, self._batches.world, iter(batches)
+    def steps(self, epoch: int, start: int) -> Iterator[list[Batch]]:
+        """What `train` brings, by optimizer step; the epoch's last step may have fewer micro-batches."""
+        rank, world, source = self._batches.rank, self._batches.world, iter(self.train(epoch, start))
         while group := list(islice(source, self.batches_per_step // world)):
             # A run of an earlier version goes on with its dropout: one sequence of draws for each process.
             step = world if self.global_micro_batches else 0
@@ -143,7 +145,7 @@ class Loaders:
                 replace(
                     batch,
                     number=rank + place * step,
-                    is_filler=start + rank + place * world >= self.num_batches(self._positions.epoch),
+                    is_filler=start + rank + place * world >= self.num_batches(epoch),
                 )
                 for place, batch in enumerate(group)
             ]
@@ -152,16 +154,9 @@ class Loaders:
     def close(self) -> None:
         """End the processes that read. Left to the garbage collector, torch waits five seconds for each of them: it
         closes the queue first, through which they would learn it."""
-        iterator, self._train._iterator = self._train._iterator, None
+        iterator, self.loader._iterator = self.loader._iterator, None
         if iterator is not None and self.settings.num_workers:
             iterator._shutdown_workers()  # type: ignore[attr-defined]  # torch has no public way
-
-    def evaluate(self) -> DataLoader:
-        """This process's part of the evaluation batches, in a fixed order; one process may have a batch less."""
-        collate = self._collate(self._static_shapes[False], training=False)
-        plan = self._eval_batches.everywhere(0)
-        own = [plan[number] for number in range(self._batches.rank, len(plan), self._batches.world)]
-        return make_loader(self._dataset(training=False), [[(0, clip) for clip in batch] for batch in own], collate)
 
     def splitter(self, *, training: bool) -> Callable[[Batch, int], list[Batch]]:
         """Makes smaller batches of one."""
@@ -171,7 +166,8 @@ class Loaders:
             if self._switches.layout == "packed"
             else NO_STATIC_SHAPE
         )
-        return partial(_split, self._dataset(training=training), self._collate(static_shape, training=training))
+        dataset, collate = self._dataset(training=training), self._collate(static_shape, training=training)
+        return lambda batch, max_clips: split_batch(batch, dataset, collate, max_clips=max_clips)
 
     def _require_room(self) -> None:
         """Do nothing when a batch has room for each clip.
@@ -240,7 +236,3 @@ class Loaders:
             prefetch_factor=config.prefetch_factor,
             pin_memory=False if fault else config.pin_memory,
         )
-
-
-def _split(dataset: ClipDataset, collate: Collate, batch: Batch, max_clips: int) -> list[Batch]:
-    return split_batch(batch, dataset, collate, max_clips=max_clips)

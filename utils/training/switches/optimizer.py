@@ -1,6 +1,7 @@
 """TrainingOptimizer: the switches of a training run, what they changed, and the proof that they did."""
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -92,6 +93,10 @@ class TrainingOptimizer:
         """What was watched: a micro-batch of the first step, and of the first after each change; None before it."""
         self.has_news = False
         """Whether `report` would report something new."""
+        self.reported: Report = {}
+        """What `report` gave last; empty before the first step."""
+        self.memory_logged = -math.inf
+        """When memory was last logged, on a clock that only runs forward."""
         self.foreign: ForeignModel | None = None
         """The model that was optimized, if it is none of ours."""
         self._watched: tuple[Any, ...] | None = None
@@ -215,16 +220,16 @@ class TrainingOptimizer:
         if self.foreign is not None:
             return self.states
         assert self.record is not None, "report before the first step"
-        return report(
-            Trace(
-                switches=self.switches,
-                record=self.record,
-                model=model,
-                optimizer=optimizer,
-                scaler=scaler,
-                loader=loader,
-            )
+        trace = Trace(
+            switches=self.switches,
+            record=self.record,
+            model=model,
+            optimizer=optimizer,
+            scaler=scaler,
+            loader=loader,
         )
+        self.has_news, self.reported = False, report(trace)
+        return self.reported
 
     @staticmethod
     def get_memory_stats() -> dict[str, Any]:
