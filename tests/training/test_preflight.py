@@ -4,7 +4,6 @@ import os
 import shlex
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from utils.training.plan import settle
 from utils.training.preflight import (
     MAX_OVERFLOWS,
     Measurement,
-    _absolute,
     _warm_up,
     head,
     larger_batches,
@@ -269,17 +267,6 @@ def test_an_interruption_before_the_first_row_says_so(
         train([*flags_of(project), "--preflight"])
     assert end.value.code == 130
     assert capsys.readouterr().out == "interrupted before the first measurement was made\n"
-
-
-def test_relative_paths_hold_in_the_folder_that_is_measured_in(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "clips.csv").touch()
-    given = TrainConfig(project="a", output=Path("out"), base="mine", train_csv=Path("clips.csv"), resume=Path("last"))
-    found = _absolute(given)
-    assert (found.output, found.base) == (tmp_path / "out", str(tmp_path / "mine"))
-    assert (found.train_csv, found.resume) == (tmp_path / "clips.csv", Path("last")), "last is a name"
-    assert _absolute(TrainConfig(project="a", base="tiny")).base == "tiny"
 
 
 @pytest.mark.parametrize(("overflows", "steps"), [(0, 2), (1, 2), (5, 6), (99, 2 + MAX_OVERFLOWS)])

@@ -21,7 +21,6 @@ import torch
 from torch.utils.data import DataLoader
 
 from utils import jobs
-from utils.bases.catalog import known_bases
 from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
 from utils.errors import UserError
@@ -103,7 +102,7 @@ def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     """
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch) / "settings.yaml"
-        _absolute(config).save(settings)
+        config.save(settings)
         flags = ["--warmup", str(warmup), "--steps", str(steps)]
         command = [sys.executable, "-m", "utils.training.preflight", str(settings), *flags]
         child = subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
@@ -113,19 +112,6 @@ def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     if child.returncode in (-9, 137):
         return Measurement(fault="out of memory: the system ended the process")
     return Measurement(fault=(child.stderr.strip().splitlines() or ["it failed without a word"])[-1])
-
-
-def _absolute(config: TrainConfig) -> TrainConfig:
-    """The same settings for a process that runs in another folder."""
-    # Some paths may be names instead, such as `resume last`: those lead nowhere from here.
-    paths: dict[str, Any] = {
-        name: value.absolute()
-        for name, value in vars(config).items()
-        if isinstance(value, Path) and (name == "output" or value.exists())
-    }
-    if config.base not in {entry.name for entry in known_bases()} and Path(config.base).is_dir():
-        paths["base"] = str(Path(config.base).absolute())
-    return replace(config, **paths)
 
 
 def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:

@@ -86,13 +86,13 @@ class AudioFiles:
         """
         if not self._news:
             return
-        lines = []
-        for name, (seen, facts) in self._news.items():
-            entry = {"file": name, "stamp": seen, "content": facts.content, "samples": facts.num_samples}
-            lines.append(json.dumps(entry | {"native": facts.is_native}) + "\n")
+        keys = ("file", "stamp", "content", "samples", "native")
+        lines = [
+            json.dumps(dict(zip(keys, (name, seen, *facts), strict=True))) for name, (seen, facts) in self._news.items()
+        ]
         with self._lock, self._file.open("a", encoding="ascii") as file:
             # The line break comes first: it closes a line that a kill left torn.
-            file.write("\n" + "".join(lines))
+            file.write("\n" + "\n".join(lines) + "\n")
         self._news = {}
 
 

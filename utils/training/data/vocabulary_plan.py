@@ -2,8 +2,9 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import soundfile
@@ -86,7 +87,7 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
     samples: list[list[str]] = []
     num_tokens = num_words = over = count = 0
     seconds = 0.0
-    known: Callable[[str], bool] = _Known(tokenizer)
+    segments = cache(tokenizer.segments)
     require_packages(code)
     for text, duration in texts:
         try:
@@ -96,7 +97,7 @@ def read_texts(texts: Iterable[tuple[str, float]], language: str, tokenizer: Tok
             continue
         spoken = to_latin_text(normalized.text) if tokenizer.amharic_g2p and code == AMHARIC else normalized.text
         tokens = tokenizer.segments(spoken)
-        unknown.update(char for char in spoken if not char.isspace() and not known(char))
+        unknown.update(char for char in spoken if not char.isspace() and UNKNOWN in segments(char))
         notes.update(normalized.notes)
         # The language token counts too.
         over += len(tokens) + 1 > limit
@@ -157,18 +158,6 @@ def long_limits(base: Base, *, max_text_length: int | None, max_audio_length: in
         "max_text_length": min(text, shape.max_text_tokens),
         "max_audio_length": min(audio, (shape.max_audio_tokens - 1) * CODE_SAMPLES),
     }
-
-
-class _Known:
-    """Whether the vocabulary has a token for a character; each is asked for once."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer, self._answers = tokenizer, dict[str, bool]()
-
-    def __call__(self, char: str) -> bool:
-        if char not in self._answers:
-            self._answers[char] = UNKNOWN not in self._tokenizer.segments(char)
-        return self._answers[char]
 
 
 def _seconds(audio: Path) -> float:
