@@ -17,7 +17,7 @@ from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.project.paths import Project
 from utils.training.data.load import load_data
-from utils.training.optimizer.precision import make_accelerator
+from utils.training.optim import make_accelerator
 from utils.training.plan import plan_run
 from utils.training.train import set_up
 

@@ -21,7 +21,7 @@ from utils.jobs.json_lines import parse_line
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
 from utils.runs.log import read_events
-from utils.training.process.child import _result
+from utils.training.child import _result
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -24,7 +24,7 @@ def test_performance_info_names_versions_device_usable_optimizations_and_setting
 def test_memory_is_that_of_the_child_that_trains(monkeypatch):
     """As train_gpt starts it: a process named by the module that it runs."""
     code = "import sys; block = bytearray(400_000_000); print(len(block), flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", code, "utils.training.process.worker"]
+    command = [sys.executable, "-c", code, "utils.training.worker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout.readline()
         gpu = make_gpu(8, (8, 6), index=1, processes={child.pid: 3_000_000_000}, used_bytes=4_000_000_000)

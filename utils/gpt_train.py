@@ -13,7 +13,7 @@ from utils.console import say
 from utils.errors import UserError
 from utils.runs.narration import Narration
 from utils.spellings import translate
-from utils.training.process.child import Interrupted, train_in_child
+from utils.training.child import Interrupted, train_in_child
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def train_gpt(
     reporting = Narration(partial(say, log)).joined(progress)
     if in_process or any(name in os.environ for name in DISTRIBUTED):
         # Imported late: a process that has a child do it needs no torch.
-        from utils.training.process.worker import train
+        from utils.training.worker import train
 
         result = train(config, accept_license=accept_license, progress=reporting)
     else:

@@ -75,7 +75,7 @@ def measure_switches(
         UserError: no combination could be measured.
     """
     from utils.training.data.load import load_data
-    from utils.training.optimizer.precision import make_accelerator
+    from utils.training.optim import make_accelerator
     from utils.training.plan import plan_run
     from utils.training.preflight import larger_batches, preflight, recommended
 

@@ -16,7 +16,7 @@ from utils.hardware.visible import trained_on
 
 SIGNS = ("can't allocate memory", "out of memory", "_ALLOC_FAILED", "ALLOCATION_FAILED")
 """Parts of messages: torch's on a CPU, CUDA's, and those of cuBLAS, cuDNN and cuFFT, which need work space."""
-TRAINERS = ("utils.training.process.worker", "utils.cli.train")
+TRAINERS = ("utils.training.worker", "utils.cli.train")
 """Modules that a child which trains is started with."""
 
 

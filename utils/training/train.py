@@ -58,7 +58,7 @@ from utils.training.distributed import (
     resume_after_restart,
 )
 from utils.training.divergence import Divergence
-from utils.training.optimizer.precision import DTYPES, faster_precision, make_accelerator
+from utils.training.optim import DTYPES, faster_precision, make_accelerator
 from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.recovery import Recovery
 from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings

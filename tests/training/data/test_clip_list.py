@@ -20,7 +20,7 @@ from utils.training.data import load
 from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData, load_data
-from utils.training.optimizer.precision import make_accelerator
+from utils.training.optim import make_accelerator
 from utils.training.plan import settle
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from utils.config import TrainConfig
-from utils.training.optimizer.precision import AMPERE
+from utils.training.optim import AMPERE
 from utils.training.switches.base import Behavior, Off, Seen, Trace
 
 LOADING = ("num_workers", "prefetch_factor", "pin_memory")

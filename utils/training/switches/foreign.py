@@ -24,7 +24,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from utils.console import say
 from utils.runs.narration import proof_lines
 from utils.switches import SWITCHES
-from utils.training.optimizer.precision import DTYPES
+from utils.training.optim import DTYPES
 from utils.training.switches.base import Report, Seen, Switches, behavior_of, state_of
 from utils.training.switches.record import EXPLICIT, KERNELS, SLOW
 

@@ -3,7 +3,7 @@
 import torch
 
 from utils.config import TrainConfig
-from utils.training.optimizer.precision import choose_precision
+from utils.training.optim import choose_precision
 from utils.training.switches.base import Behavior, Off, Seen, Trace
 
 

@@ -19,7 +19,7 @@ from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_line, memory_stats
 from utils.performance_utils.settings import optimize_torch_settings
 from utils.switches import SWITCHES
-from utils.training.optimizer.make import make_optimizer
+from utils.training.optim import make_optimizer
 from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import Report, Trace, behavior_of, report, resolve
 from utils.training.switches.compile import failure, failures, uncompile_blocks

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from utils.config import TrainConfig
-from utils.training.optimizer.make import optimizer_problem
+from utils.training.optim import optimizer_problem
 from utils.training.switches.base import MB, Behavior, Off, Seen, Trace
 
 NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"

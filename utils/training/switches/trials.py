@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from utils.model.attention import varlen_attention
-from utils.training.optimizer.precision import DTYPES
+from utils.training.optim import DTYPES
 from utils.training.switches.base import Switches
 
 log = logging.getLogger(__name__)

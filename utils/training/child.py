@@ -1,7 +1,7 @@
 """Training in a child process, for callers in Python: as fast as the command line, and Ctrl-C still saves.
 
 OpenMP reads its variables when torch is loaded: a process that has loaded it without them cannot be made as fast. The
-child is `utils.training.process.worker`. It is no `multiprocessing` process, so that scripts without a main guard,
+child is `utils.training.worker`. It is no `multiprocessing` process, so that scripts without a main guard,
 prompts and notebooks can start it.
 """
 
@@ -42,14 +42,14 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
         progress: who is informed, from the thread that waits.
 
     Returns:
-        As `utils.training.process.worker.train`.
+        As `utils.training.worker.train`.
 
     Raises:
         UserError: what the child found wrong with settings, base, data or disk; or it ended without a word.
         Interrupted: Ctrl-C was pressed.
         RuntimeError: another fault of the child, with its traceback.
     """
-    command = [sys.executable, "-m", "utils.training.process.worker"]
+    command = [sys.executable, "-m", "utils.training.worker"]
     try:
         child = JsonChild(command, env=child_environment(), last_words=LAST_WORDS)
     except OSError as error:

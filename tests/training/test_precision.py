@@ -10,7 +10,7 @@ from accelerate.utils import DynamoBackend
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.optimizer.precision import UNSUPPORTED, make_accelerator
+from utils.training.optim import UNSUPPORTED, make_accelerator
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -1,4 +1,4 @@
-"""The process that trains for `train_gpt`: python -m utils.training.process.worker; see `utils.training.process.child`.
+"""The process that trains for `train_gpt`: python -m utils.training.worker; see `utils.training.child`.
 
 Its input is one line of JSON, what to train, and then stays open as long as somebody waits for the run: at its end this
 process finishes the step, saves and leaves. Its replies follow `utils.jobs.json_lines`.
