@@ -1,8 +1,10 @@
 """Download a missing published base that a command names, once its license is accepted."""
 
+from utils.bases.base import Base
 from utils.bases.base_lock import read_lock
 from utils.bases.catalog import DOWNLOADED, has_weights
 from utils.bases.download import INCOMING, download_base
+from utils.bases.find import find_base
 from utils.bases.hub import choose_hub
 from utils.bases.license import AGREE, LICENSE_LINK, LICENSE_NAME, is_accepted, is_agreed_by_environment
 from utils.callbacks import ProgressFn
@@ -43,3 +45,9 @@ def fetch_base(name: str, *, accept_license: bool = False, progress: ProgressFn 
             progress(f"downloading {name} (bytes)", done, total)
 
     download_base(name, folder=folder, accept_license=accept_license, progress=received)
+
+
+def fetched_base(name: str, *, accept_license: bool = False, progress: ProgressFn | None = None) -> Base:
+    """The base of that name or folder, downloaded first where it is missing: see `fetch_base` and `find_base`."""
+    fetch_base(name, accept_license=accept_license, progress=progress)
+    return find_base(name)

@@ -6,36 +6,31 @@ from pathlib import Path
 from utils.bases.base import Base, where_it_lies
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, base_folder
 from utils.bases.shipped import check_files
-from utils.callbacks import ProgressFn
 from utils.config import STARTER
 from utils.errors import UserError
 from utils.project.advice import command
 
 
-def find_base(name: str, *, accept_license: bool | None = None, progress: ProgressFn | None = None) -> Base:
+def find_base(name: str) -> Base:
     """The base of that name or folder; `tiny` is made when it is first asked for.
 
     Args:
         name: v2.0.2, starter, a folder, ...
-        accept_license: whether the user agrees to the license of the weights, so that a missing base is downloaded; so
-            do COQUI_TOS_AGREED=1 and an earlier download. None downloads nothing.
-        progress: of a download.
 
     Raises:
-        UserError: not downloaded yet, no such base, a folder without a model, or a packed base with a changed file; or
-            see `fetch_base`.
+        UserError: not downloaded yet, no such base, a folder without a model, or a packed base with a changed file.
     """
-    if accept_license is not None:
-        from utils.bases.fetch import fetch_base
-
-        fetch_base(name, accept_license=accept_license, progress=progress)
     if name == "tiny":
         from utils.bases.tiny import ensure_tiny
 
         return Base(ensure_tiny())
     folder = base_folder(name)
     if not folder.is_dir():
-        raise UserError(what=f"there is no base {name!r}", where=str(folder), fix=_advice(name))
+        known = ", ".join(EMBEDDED + DOWNLOADED)
+        fix = f"use one of {known}, a model folder, an earlier run's ready/ folder, or run/ID/best"
+        if name in DOWNLOADED:
+            fix = f"download it first: {command('base', 'download', name)}"
+        raise UserError(what=f"there is no base {name!r}", where=str(folder), fix=fix)
     base = Base(folder)
     check_files(folder, base.about, must_list=name == STARTER)
     _ = base.weights, base.config
@@ -61,11 +56,3 @@ def run_base(run: Path) -> Base:
             what=f"the run's base {origin['name']} is gone", where=str(folder), fix="download or make it again there"
         )
     return Base(folder)
-
-
-def _advice(name: str) -> str:
-    if name in DOWNLOADED:
-        return f"download it first: {command('base', 'download', name)}"
-    return (
-        f"use one of {', '.join(EMBEDDED + DOWNLOADED)}, a model folder, an earlier run's ready/ folder, or run/ID/best"
-    )

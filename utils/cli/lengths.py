@@ -52,10 +52,10 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _lengths(config: LengthsConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.bases.find import find_base
+    from utils.bases.fetch import fetched_base
     from utils.training.data.lengths import measure_lengths
 
-    base = find_base(config.base, accept_license=False)
+    base = fetched_base(config.base)
     language, source = _language(config)
     with progress_phases() as report:
         lengths = measure_lengths(config.table, base, language, use_amharic_g2p=config.use_amharic_g2p, progress=report)

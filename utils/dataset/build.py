@@ -50,7 +50,7 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
 
     Args:
         config: checked settings.
-        accept_license: of the base's weights, so that a missing one is downloaded first; see `find_base`.
+        accept_license: of the base's weights, so that a missing one is downloaded first; see `fetch_base`.
         progress: called with the phase, clips done, and clips in all.
 
     Returns:
@@ -60,6 +60,7 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
         UserError: the input cannot be read or holds no usable clip, a set would be empty, the base cannot read the
             language, the dataset has another one, or the disk is full.
     """
+    from utils.bases.fetch import fetch_base
     from utils.bases.find import find_base
 
     project = open_project(config.project, config.output)
@@ -69,7 +70,9 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
     inputs = (config.input, *config.also)
     for path in inputs:
         _check_apart(path, project)
-    find_base(config.base, accept_license=accept_license, progress=progress)
+    if accept_license is not None:
+        fetch_base(config.base, accept_license=accept_license, progress=progress)
+    find_base(config.base)
     device = config.transcriber_device if config.transcriber else "cpu"
     with jobs.hold("prepare", device=device, output=project.output, folder=project.folder):
         reading = ReadOptions.of(config, project.sources)

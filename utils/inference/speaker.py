@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from utils.audio.write import write_wav
 from utils.bases.base import Base
-from utils.bases.find import find_base, run_base
+from utils.bases.fetch import fetched_base
+from utils.bases.find import run_base
 from utils.config import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.errors import UserError
 from utils.inference.batch import Spoken, Utterance
@@ -201,7 +202,7 @@ def _model(name: str, project: str | None, output: Path) -> tuple[Base, dict[str
     if ref.kind == "base" and (Path(name) / "config.json").is_file():
         return Base(Path(name)), None
     if ref.kind == "base":
-        return find_base(name, accept_license=False), None
+        return fetched_base(name), None
     if project is None:
         raise UserError(what=f"{name} is a model of a project", fix="name the project: Speaker(..., project='name')")
     folder = ref.resolve(open_project(project, output))

@@ -10,8 +10,7 @@ from typing import Any
 from utils import jobs
 from utils.bases.base import Base
 from utils.bases.extend import AddedLanguage, add_language, free_home
-from utils.bases.fetch import fetch_base
-from utils.bases.find import find_base
+from utils.bases.fetch import fetched_base
 from utils.bases.grow import TUNED_DVAE
 from utils.callbacks import ProgressFn
 from utils.codec_training.tune_dvae import TunedDvae, tuned_dvae
@@ -66,8 +65,7 @@ def look_at_language(config: LanguageConfig, *, progress: ProgressFn | None = No
         UserError: no texts, or no such base.
     """
     project = open_project(config.project, config.output)
-    fetch_base(config.base, progress=progress)
-    base = find_base(config.base)
+    base = fetched_base(config.base, progress=progress)
     source = config.corpus or project.train_csv
     texts = texts_of(source, is_manifest=config.corpus is None)
     before = read_texts(texts, config.language, base.tokenizer(), limit=base.defaults.max_text_length)
