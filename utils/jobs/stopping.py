@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from utils.jobs import is_stop_wanted
+from utils.jobs.child import is_stop_wanted
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK") if hasattr(signal, name))
 """SIGTERM comes from job schedulers and our own stop, SIGINT from Ctrl-C, SIGHUP from a terminal or connection that is

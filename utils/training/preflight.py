@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from utils import jobs
 from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.estimates import GIB
+from utils.jobs.child import hold
 from utils.jobs.environment import child_environment
 from utils.performance_utils.memory import is_out_of_memory
 from utils.switches import FAST, MEASURED, SWITCHES, missed
@@ -122,7 +122,7 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     """
     # A resumed run keeps its switches; what is measured is what these settings would do.
     plan = plan_run(replace(config, resume=None))
-    with jobs.hold("preflight", device=config.device, output=config.output, folder=plan.project.folder):
+    with hold("preflight", device=config.device, output=config.output, folder=plan.project.folder):
         return _measured(set_up(plan), config.grad_accumulation, warmup=warmup, steps=steps)
 
 

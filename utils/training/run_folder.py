@@ -8,12 +8,12 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from utils import jobs
 from utils.audio.decode import load_audio
 from utils.audio.write import write_wav
 from utils.config import DATASET_RATE, TrainConfig
 from utils.errors import UserError
 from utils.files import replacing, write_atomic
+from utils.jobs.child import register
 from utils.model.weights import write_pickle
 from utils.project.paths import new_run_id
 from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
@@ -59,7 +59,7 @@ def _claim(folder: Path, plan: RunPlan, device: str) -> None:
         UserError: another run has the device; a folder that was just made for nothing is taken away again.
     """
     try:
-        jobs.register(folder, "train", device=device, output=plan.project.output)
+        register(folder, "train", device=device, output=plan.project.output)
     except UserError:
         if not plan.resumed:
             shutil.rmtree(folder)

@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple
 import torch
 from accelerate.utils import gather_object
 
-from utils import jobs
 from utils.callbacks import Progresses, ProgressFn
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
+from utils.jobs.child import hold
 from utils.performance_utils.arithmetic import peak_flops, useful_flops
 from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_errors
@@ -143,7 +143,7 @@ def fine_tune(
     device, _ = settle_device(plan.config.device)
 
     # 2. Claim the device, before the first process group, CUDA context or model: two trainings on one would both fail.
-    with jobs.hold("train", device=device, output=project.output, folder=project.folder, local_rank=local_rank()):
+    with hold("train", device=device, output=project.output, folder=project.folder, local_rank=local_rank()):
         # 3. Load the clips and the model, then make the run's folder.
         with memory_errors("loading the model", device):
             setup = set_up(plan, progress.data)

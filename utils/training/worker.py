@@ -18,8 +18,8 @@ from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.console import SAID, take_input, take_output
 from utils.errors import UserError, disk_errors
-from utils.jobs import STOP_TIMEOUT_S
 from utils.jobs.json_lines import Message, Replies
+from utils.jobs.stop import STOP_TIMEOUT_S
 from utils.project.paths import Project
 
 

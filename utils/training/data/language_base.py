@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utils import jobs
 from utils.bases.base import Base
 from utils.bases.extend import AddedLanguage, add_language, free_home
 from utils.bases.fetch import fetched_base
@@ -16,6 +15,7 @@ from utils.callbacks import ProgressFn
 from utils.codec_training.tune_dvae import TunedDvae, tuned_dvae
 from utils.errors import disk_errors
 from utils.files import write_atomic
+from utils.jobs.child import hold
 from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig
 from utils.training.data.vocabulary_plan import Coverage, advice, long_limits, read_texts, texts_of
@@ -121,7 +121,7 @@ def _dvae(look: LanguageLook, progress: ProgressFn | None) -> Iterator[TunedDvae
         yield None
         return
     with (
-        jobs.hold("language", device=config.device, output=project.output, folder=project.folder),
+        hold("language", device=config.device, output=project.output, folder=project.folder),
         tuned_dvae(
             look.base,
             project,
