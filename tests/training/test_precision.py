@@ -12,7 +12,7 @@ from utils.project.paths import Project
 from utils.runs.log import read_events
 from utils.training.optim import UNSUPPORTED, make_accelerator
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(
