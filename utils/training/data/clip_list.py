@@ -62,7 +62,7 @@ class ClipList(Sequence[TrainingClip]):
     """Of the audio files, in the file system's encoding, [N]."""
     names: list[str]
     """Of the speakers."""
-    speakers: NDArray[np.int64]
+    speakers: NDArray[np.int32]
     """Place in `names` of each clip's speaker, [N]."""
     num_samples: NDArray[np.int32]
     """Length of each clip at 22 050 Hz, [N]."""
@@ -82,12 +82,12 @@ class ClipList(Sequence[TrainingClip]):
     def of(cls, rows: Sequence[ClipRow], codes: NDArray[np.int16], spans: Sequence[tuple[int, int]]) -> Self:
         """The table of clips whose codes begin at the first number of their span; the second is how many there are."""
         audio, speakers, num_samples, native, tokens, readings = zip(*rows, strict=True)
-        names, numbers = np.unique(np.array(speakers, dtype=str), return_inverse=True)
+        names = {name: number for number, name in enumerate(dict.fromkeys(speakers))}
         starts, counts = np.array(spans, dtype=np.int64).T
         return cls(
             paths=np.array(list(map(os.fsencode, audio))),
-            names=names.tolist(),
-            speakers=numbers,
+            names=list(names),
+            speakers=np.array([names[name] for name in speakers], dtype=np.int32),
             num_samples=np.array(num_samples, dtype=np.int32),
             native=np.array(native),
             tokens=Ragged.of(tokens, "<i4"),

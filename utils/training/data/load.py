@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -231,19 +232,22 @@ def _checked(
         if progress is not None:
             progress("reading clips", number, len(rows))
     clips, dropped = list[ClipRow](), Drops()
-    for found in _read(known, reading):
-        for clip in found:
-            if isinstance(clip, ClipRow):
-                clips.append(clip)
-            else:
-                dropped.append(clip)
+    for done, ((row, facts), found) in enumerate(zip(known, _read(known, reading), strict=True), start=1):
+        if isinstance(found, str):
+            dropped.append({"clip": Path(row.audio).name, "reason": found})
+        else:
+            clips.append(ClipRow(row.audio, row.speaker, facts.num_samples, facts.is_native, *found))
         if progress is not None:
-            progress(f"tokenizing {name}", len(clips) + len(dropped), len(rows))
+            progress(f"tokenizing {name}", done, len(rows))
     return clips, dropped
 
 
-def _read(known: Sequence[tuple[_Row, AudioFacts]], reading: Reading) -> Iterator[list[ClipRow | dict[str, Any]]]:
-    """Some clips at a time, in order, each as it trains or as it is dropped; in several processes where many are."""
+_Read = tuple[bytes, bytes] | str
+"""A clip's tokens and reading, or why it does not train."""
+
+
+def _read(known: Sequence[tuple[_Row, AudioFacts]], reading: Reading) -> Iterator[_Read]:
+    """What is made of each clip's text, in order; in several processes where there are many."""
     workers = min(usable_cpus(), MOST_PROCESSES) if len(known) >= WORTH_PROCESSES else 1
     loader: DataLoader[Any] = DataLoader(
         known,  # type: ignore[arg-type]  # any sequence is a data set
@@ -254,29 +258,28 @@ def _read(known: Sequence[tuple[_Row, AudioFacts]], reading: Reading) -> Iterato
         generator=torch.Generator(),
     )
     try:
-        yield from loader
+        yield from chain.from_iterable(loader)
     except RuntimeError as error:
         if workers == 1:
             raise
         raise UserError(what=f"a process that tokenizes ended: {error}", fix="free memory, then start again") from error
 
 
-def _tokenized(reading: Reading, known: Sequence[tuple[_Row, AudioFacts]]) -> list[ClipRow | dict[str, Any]]:
-    found = list[ClipRow | dict[str, Any]]()
+def _tokenized(reading: Reading, known: Sequence[tuple[_Row, AudioFacts]]) -> list[_Read]:
+    found = list[_Read]()
     for row, facts in known:
         try:
             if problem := length_problem(facts.num_samples, reading.limits):
                 raise UserError(what=problem)
             tokens = tokens_of(row.text, reading.tokenizer, reading.language, reading.limits.max_text_length)
         except UserError as error:
-            found.append({"clip": Path(row.audio).name, "reason": error.what})
+            found.append(error.what)
             continue
         times = np.zeros(0, dtype=np.float32)
         if row.word_times:
             starts = reading.tokenizer.word_starts(row.text, reading.language)
             times = reading_of(row.word_times, starts, facts.num_samples / DATASET_RATE)
-        ids = np.array(tokens, dtype=np.int32).tobytes()
-        found.append(ClipRow(row.audio, row.speaker, facts.num_samples, facts.is_native, ids, times.tobytes()))
+        found.append((np.array(tokens, dtype=np.int32).tobytes(), times.tobytes()))
     return found
 
 
