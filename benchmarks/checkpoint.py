@@ -29,7 +29,7 @@ from utils.runs.checkpoints import Checkpoints, num_bytes, verify
 from utils.runs.log import RunLog
 from utils.runs.saver import Saver, Snapshot
 from utils.training.checkpointing import files_of
-from utils.training.optim import make_optimizer
+from utils.training.switches.optim import make_optimizer
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "safetensors", "numpy")

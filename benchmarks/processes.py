@@ -17,8 +17,8 @@ from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.project.paths import Project
 from utils.training.data.load import load_data
-from utils.training.optim import make_accelerator
 from utils.training.plan import plan_run
+from utils.training.switches.optim import make_accelerator
 from utils.training.train import set_up
 
 NUM_TRAIN, NUM_EVAL = 640, 160

@@ -26,7 +26,7 @@ from utils.runs.log import read_events
 from utils.runs.record import JobRecord, read_record, write_record
 from utils.training import preflight as measure_module
 from utils.training.distributed import num_processes
-from utils.training.optim import choose_precision, faster_precision
+from utils.training.switches.optim import choose_precision, faster_precision
 from utils.training.train import fine_tune
 
 ROOT = Path(__file__).parents[1]

@@ -27,8 +27,8 @@ from utils.model.weights import State, write_pickle, write_weights
 from utils.project.paths import Project
 from utils.training.data.load import load_data
 from utils.training.data.loaders import Loaders
-from utils.training.optim import make_accelerator
 from utils.training.plan import settle
+from utils.training.switches.optim import make_accelerator
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.train import fine_tune, make_trainer
 from utils.training.trainer import TEXT_WEIGHT

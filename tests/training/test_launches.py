@@ -24,8 +24,8 @@ from utils.model.attention import Attend, varlen_attention
 from utils.model.gpt import ForwardOptions, XttsGpt
 from utils.model.mel import LogMel
 from utils.model.packing import PackedBatch, pack
-from utils.training import optim as optimizer_of
 from utils.training.data.batches import Batch
+from utils.training.switches import optim as optimizer_of
 from utils.training.switches.compile import compiler_problem
 from utils.training.trainer import Trainer
 

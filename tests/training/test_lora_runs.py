@@ -28,7 +28,7 @@ from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints
 from utils.runs.layout import ADAPTER_FILE, MODEL_FILE, OPTIMIZER_FILE
 from utils.training.checkpointing import load_optimizer, restore_model
-from utils.training.optim import make_optimizer, optimizer_tensors
+from utils.training.switches.optim import make_optimizer, optimizer_tensors
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.train import TrainResult, fine_tune
 

@@ -16,8 +16,8 @@ from utils.project.paths import Project
 from utils.training.data.batches import ClipDataset, Collate, make_loader
 from utils.training.data.epoch_batches import EpochBatches
 from utils.training.data.load import load_data
-from utils.training.optim import make_accelerator, make_optimizer, make_schedule
 from utils.training.plan import settle
+from utils.training.switches.optim import make_accelerator, make_optimizer, make_schedule
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
 

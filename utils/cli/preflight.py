@@ -75,9 +75,9 @@ def measure_switches(
         UserError: no combination could be measured.
     """
     from utils.training.data.load import load_data
-    from utils.training.optim import make_accelerator
     from utils.training.plan import plan_run
     from utils.training.preflight import larger_batches, preflight, recommended
+    from utils.training.switches.optim import make_accelerator
 
     plan = plan_run(replace(config, resume=None))
     project, settled = plan.project, plan.config

@@ -23,10 +23,10 @@ from utils.runs.saver import Saver, Snapshot
 from utils.training.data.load import TrainingData
 from utils.training.data.loaders import Loaders
 from utils.training.divergence import Divergence
-from utils.training.optim import extend_schedule, optimizer_tensors
 from utils.training.plan import BOUND, Resumed, RunPlan, as_json, portable
 from utils.training.recovery import Recovery
 from utils.training.samples import SampleWorker
+from utils.training.switches.optim import extend_schedule, optimizer_tensors
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Trainer
 

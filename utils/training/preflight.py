@@ -29,9 +29,9 @@ from utils.jobs.environment import child_environment
 from utils.performance_utils.memory import is_out_of_memory
 from utils.switches import FAST, MEASURED, SWITCHES, missed
 from utils.training.data.batches import Batch
-from utils.training.optim import make_accelerator
 from utils.training.plan import plan_run
 from utils.training.switches.compile import compiler_problem
+from utils.training.switches.optim import make_accelerator
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.train import Setup, set_up
 from utils.training.trainer import Trainer

@@ -58,11 +58,11 @@ from utils.training.distributed import (
     resume_after_restart,
 )
 from utils.training.divergence import Divergence
-from utils.training.optim import DTYPES, faster_precision, make_accelerator
 from utils.training.plan import RunPlan, as_json, micro_batches_of, plan_run, portable, require_resumable
 from utils.training.recovery import Recovery
 from utils.training.run_folder import changed_recordings, keep_recordings, make_folder, renew_settings
 from utils.training.samples import LAST_SAMPLE_S, make_sampling
+from utils.training.switches.optim import DTYPES, faster_precision, make_accelerator
 from utils.training.switches.optimizer import TrainingOptimizer
 from utils.training.trainer import Losses, StepResult, Trainer, make_trainer
 

@@ -21,8 +21,8 @@ from utils.model.mel import LogMel, conditioning_mel
 from utils.performance_utils.phases import PhaseClock
 from utils.training.data.batches import Batch
 from utils.training.distributed import wrap
-from utils.training.optim import DTYPES, make_schedule, set_schedule
 from utils.training.switches.compile import mark_step
+from utils.training.switches.optim import DTYPES, make_schedule, set_schedule
 from utils.training.switches.optimizer import TrainingOptimizer
 
 TEXT_WEIGHT, CODE_WEIGHT = 0.01, 1.0

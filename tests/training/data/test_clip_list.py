@@ -20,8 +20,8 @@ from utils.training.data import load
 from utils.training.data.clip_list import ClipList
 from utils.training.data.clips import TrainingClip
 from utils.training.data.load import TrainingData, load_data
-from utils.training.optim import make_accelerator
 from utils.training.plan import settle
+from utils.training.switches.optim import make_accelerator
 
 
 def start(project: Project, **settings) -> TrainingData:

@@ -17,11 +17,11 @@ from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.switches import SWITCHES, missed
-from utils.training.optim import choose_precision, cpu_has_bf16, make_accelerator
 from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import Seen, choose_layout, resolve, state_of
 from utils.training.switches.compile import compiler_problem
 from utils.training.switches.device import _has_tf32
+from utils.training.switches.optim import choose_precision, cpu_has_bf16, make_accelerator
 from utils.training.train import fine_tune
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -58,7 +58,7 @@ def test_automatic_attention_is_off_with_a_reason_on_a_cpu() -> None:
 
 def test_auto_precision_says_when_the_processor_has_no_units(monkeypatch: pytest.MonkeyPatch) -> None:
     assert switches(mixed_precision="auto").effective.mixed_precision == ("bf16" if cpu_has_bf16() else "fp32")
-    monkeypatch.setattr("utils.training.optim.cpu_has_bf16", lambda: False)
+    monkeypatch.setattr("utils.training.switches.optim.cpu_has_bf16", lambda: False)
     found = switches(mixed_precision="auto")
     assert found.effective.mixed_precision == "fp32" and "no fast bf16 units" in found.off["mixed_precision"]
 

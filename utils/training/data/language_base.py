@@ -19,7 +19,7 @@ from utils.jobs.child import hold
 from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig
 from utils.training.data.vocabulary_plan import Coverage, advice, long_limits, read_texts, texts_of
-from utils.training.optim import make_accelerator
+from utils.training.switches.optim import make_accelerator
 
 MOST_KEPT = 40
 """Characters and notes that are kept of a reading."""

@@ -7,8 +7,8 @@ import torch
 from utils.config import TrainConfig
 from utils.model.flash_attn import activate, use_flash_attn
 from utils.model.gpt import XttsGpt
-from utils.training.optim import DTYPES
 from utils.training.switches.base import Behavior, Off, Seen, Switches, Trace, blocks
+from utils.training.switches.optim import DTYPES
 from utils.training.switches.record import EXPLICIT, PACKAGED, SLOW
 
 

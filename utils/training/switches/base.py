@@ -14,7 +14,7 @@ from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
 from utils.model.packing import Layout
 from utils.switches import SWITCHES, Switch
-from utils.training.optim import AMPERE
+from utils.training.switches.optim import AMPERE
 from utils.training.switches.record import StepRecord
 
 MB = 1e6
@@ -36,7 +36,7 @@ class Switches:
 
     @property
     def optimizer(self) -> str:
-        """Which AdamW keeps the moments; see `utils.training.optim`."""
+        """Which AdamW keeps the moments; see `utils.training.switches.optim`."""
         paged, bits = self.effective.paged_optimizer, self.effective.eight_bit_optimizer
         return f"{'Paged' if paged else ''}AdamW{'8bit' if bits else ''}"
 

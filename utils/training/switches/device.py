@@ -3,8 +3,8 @@
 import torch
 
 from utils.config import TrainConfig
-from utils.training.optim import AMPERE
 from utils.training.switches.base import Behavior, Off, Seen, Trace
+from utils.training.switches.optim import AMPERE
 
 LOADING = ("num_workers", "prefetch_factor", "pin_memory")
 """Settings of the loader that may be chosen."""

@@ -24,8 +24,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from utils.console import say
 from utils.runs.narration import proof_lines
 from utils.switches import SWITCHES
-from utils.training.optim import DTYPES
 from utils.training.switches.base import Report, Seen, Switches, behavior_of, state_of
+from utils.training.switches.optim import DTYPES
 from utils.training.switches.record import EXPLICIT, KERNELS, SLOW
 
 UNSEEN = "no training step has been observed yet"

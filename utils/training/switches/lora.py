@@ -5,8 +5,8 @@ import logging
 from utils.config import TrainConfig
 from utils.model.gpt import XttsGpt
 from utils.model.lora import add_lora, halve_frozen, has_lora, num_added_rows
-from utils.training.optim import DTYPES
 from utils.training.switches.base import Behavior, Seen, Trace
+from utils.training.switches.optim import DTYPES
 
 log = logging.getLogger(__name__)
 

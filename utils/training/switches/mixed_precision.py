@@ -3,8 +3,8 @@
 import torch
 
 from utils.config import TrainConfig
-from utils.training.optim import choose_precision
 from utils.training.switches.base import Behavior, Off, Seen, Trace
+from utils.training.switches.optim import choose_precision
 
 
 def _precision(asked: TrainConfig, device: torch.device) -> str | Off:

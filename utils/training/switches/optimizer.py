@@ -19,10 +19,10 @@ from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import memory_line, memory_stats
 from utils.performance_utils.settings import optimize_torch_settings
 from utils.switches import SWITCHES
-from utils.training.optim import make_optimizer
 from utils.training.switches.attention import choose_kernel
 from utils.training.switches.base import Report, Trace, behavior_of, report, resolve
 from utils.training.switches.compile import failure, failures, uncompile_blocks
+from utils.training.switches.optim import make_optimizer
 from utils.training.switches.record import StepRecord, num_graphs, num_skips, record_step
 from utils.training.switches.trials import try_gpu_paths
 

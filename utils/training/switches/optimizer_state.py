@@ -5,8 +5,8 @@ from functools import partial
 import torch
 
 from utils.config import TrainConfig
-from utils.training.optim import optimizer_problem
 from utils.training.switches.base import MB, Behavior, Off, Seen, Trace
+from utils.training.switches.optim import optimizer_problem
 
 NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
 

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from utils.model.attention import varlen_attention
-from utils.training.optim import DTYPES
 from utils.training.switches.base import Switches
+from utils.training.switches.optim import DTYPES
 
 log = logging.getLogger(__name__)
 

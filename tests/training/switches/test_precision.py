@@ -10,9 +10,9 @@ from accelerate.utils import DynamoBackend
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.runs.log import read_events
-from utils.training.optim import UNSUPPORTED, make_accelerator
+from utils.training.switches.optim import UNSUPPORTED, make_accelerator
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_an_fp32_run_under_accelerate_launch_stays_fp32_and_uncompiled(

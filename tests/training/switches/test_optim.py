@@ -5,7 +5,7 @@ import torch
 
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
-from utils.training.optim import make_optimizer, make_schedule
+from utils.training.switches.optim import make_optimizer, make_schedule
 
 
 def test_only_matrices_decay() -> None:
