@@ -83,7 +83,7 @@ class Config:
         """
         try:
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             raise UserError(what=f"the settings cannot be read: {error}", where=str(path)) from error
         if not isinstance(values, dict):
             raise UserError(what=f"not a {cls.__name__} file", where=str(path))

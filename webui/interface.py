@@ -15,6 +15,7 @@ from webui.page import Page, without_server
 from webui.registry import Registry
 from webui.security import Access
 from webui.studio import Studio
+from webui.tabs.bar import create_step_bar
 from webui.tabs.data import create_data_tab
 from webui.tabs.inference import create_inference_tab
 from webui.tabs.language import create_language_panel
@@ -77,4 +78,6 @@ def _lay_out(*, is_empty: bool) -> Registry:
             registry.add("inference", create_inference_tab() | {"tab": inference_tab})
         with gr.Tab(text.SYSTEM_TAB, id="system") as system_tab:
             registry.add("system", create_system_tab() | {"tab": system_tab})
+    for tab, components in create_step_bar().items():
+        registry.add(tab, components)
     return registry

@@ -4,15 +4,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from utils.hardware import Gpu, GpuSurvey, Memory, find_gpus, memory
-from utils.hardware.holders import Holder, largest_processes, process_names
 
 EVERY_S = 2.0
 HISTORY_S = 900.0
-HOLDERS_S = 20.0
 IDLE_S = 30.0
 """With nobody looking for so long, the thread ends."""
 
@@ -27,12 +24,6 @@ class MachineSample:
     """In seconds since 1970."""
     survey: GpuSurvey
     memory: Memory
-    holders: tuple[Holder, ...] = ()
-    """The largest processes, where there is no GPU; read now and then only."""
-    names: Mapping[int, str] = field(default_factory=dict)
-    """Of the processes on the GPUs, by their ids."""
-    holders_time: float = 0.0
-    """When the processes were looked through, in seconds since 1970."""
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -68,18 +59,10 @@ class Monitor:
     def _watch(self) -> None:
         while time.monotonic() < self._last_asked + IDLE_S:
             time.sleep(EVERY_S)
-            reading = _read(self._readings[-1])
+            reading = _read()
             with self._lock:
                 self._readings.append(reading)
 
 
-def _read(last: MachineSample | None = None) -> MachineSample:
-    now, survey = time.time(), find_gpus()
-    names = process_names(pid for gpu in survey.gpus for pid in gpu.processes)
-    holders, holders_time = (last.holders, last.holders_time) if last else ((), 0.0)
-    # Hundreds of processes are looked through: not at every reading.
-    if not survey.gpus and now > holders_time + HOLDERS_S:
-        holders, holders_time = largest_processes(), now
-    return MachineSample(
-        time=now, survey=survey, memory=memory(), holders=holders, names=names, holders_time=holders_time
-    )
+def _read() -> MachineSample:
+    return MachineSample(time=time.time(), survey=find_gpus(), memory=memory())

@@ -135,6 +135,7 @@
 
   window.studioPage = {
     notify,
+    open: name => { open(name); go({ tab: name }, true) },
     notifies: () => localStorage.studioNotify === 'on' && 'Notification' in window && Notification.permission === 'granted',
     wanted: name => { mounted(); return params().get('project') || name },
     show: name => {

@@ -22,6 +22,8 @@ class ShownTake:
     label: str
     progress: Markup | None
     """How far it is, while its lines are being spoken."""
+    listed: Markup
+    """Its line in the list, with a player."""
     live: Take | None
     """The take while it is spoken: it is cut when its process is gone, though its file stays as it is."""
 
@@ -64,5 +66,6 @@ def _show(take: Take) -> ShownTake:
         id=take.id,
         label=view.label(take),
         progress=view.take(take) if is_shown else None,
+        listed=view.listed(take),
         live=take if take.is_live else None,
     )

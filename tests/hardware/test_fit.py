@@ -10,7 +10,7 @@ import pytest
 from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
 from utils.hardware import Memory, memory_fit
-from utils.hardware.holders import largest_processes, process_name, process_names
+from utils.hardware.holders import process_name, process_names
 
 
 def config(**more: Any) -> TrainConfig:
@@ -63,9 +63,3 @@ def test_processes_are_named_without_their_arguments(tmp_path: Path) -> None:
     finally:
         process.communicate()
     assert process_name(process.pid) == ""
-
-
-def test_the_largest_processes_come_first() -> None:
-    found = largest_processes(3)
-    sizes = [held.num_bytes for held in found]
-    assert 1 <= len(found) <= 3 and sizes == sorted(sizes, reverse=True) and all(held.name for held in found)

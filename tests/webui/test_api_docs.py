@@ -12,6 +12,7 @@ SETTINGS = (
     "/train_recommend",
     "/data_prepare",
     "/train_command",
+    "/train_settings",
     "/train_queue",
 )
 """These also take the settings of a command, which the docs refer to instead of repeating them."""

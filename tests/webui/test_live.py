@@ -208,8 +208,9 @@ def test_nothing_of_another_project_stays_where_a_run_cannot_be_told_or_its_proj
     not_told = live.poll(studio, VALUES)
     for updates, words in ((gone, text.PROJECT_GONE), (not_told, text.NOT_READ)):
         assert run_parts <= updates.keys() and words in updates["train.progress"]
-        assert updates["train.log"] == "" and not updates["train.stop"].properties["interactive"]
-    assert gone["data.cancel"].properties == {"interactive": False} and gone["data.revision"] == ""
+        assert updates["train.log"] == ""
+    assert not gone["train.stop"].properties["visible"]
+    assert gone["data.cancel"].properties == {"visible": False} and gone["data.revision"] == ""
 
 
 def test_a_download_belongs_to_no_project(tmp_path):
@@ -225,7 +226,7 @@ def test_a_download_belongs_to_no_project(tmp_path):
         started=None,
         ended=None,
     )
-    shown = activity(create_project("maria", tmp_path, ProjectSettings()), [job])
+    shown = activity(create_project("maria", tmp_path, ProjectSettings()), [], [job], None)
     assert "download" in shown and NO_PROJECT not in shown
 
 

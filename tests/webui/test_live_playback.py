@@ -152,6 +152,7 @@ def test_the_page_plays_within_the_first_sentence_and_stop_ends_speech_and_playb
         num = page.evaluate("window.scheduled.length")
         expect(page.locator("#live-pause")).to_be_disabled()
         # Nothing plays by itself when it is shown.
+        page.locator("#edit-take > button.label-wrap").click()
         page.locator("#show-take").click()
         page.wait_for_timeout(500)
         assert page.evaluate("window.scheduled.length") == num

@@ -14,7 +14,7 @@ from utils.project.paths import Project
 from utils.project.projects import ProjectSettings, create_project
 from webui.change import TOAST, Change
 from webui.fields import training_fields
-from webui.handlers import live, training
+from webui.handlers import live, recommend, settings_file, training
 from webui.studio import Studio
 
 
@@ -90,13 +90,39 @@ def test_a_run_goes_on_to_more_epochs_and_is_never_cut_short_by_another_ones_for
     assert [config.num_epochs for config in begun] == [given] and ("up to epoch 8" in told) == (given == 8)
 
 
-def test_a_project_without_runs_gets_the_defaults(studio):
+def test_a_project_without_runs_gets_what_is_recommended(studio):
     run = make_run(studio.project("maria"), TrainConfig(project="maria", lora_rank=8, num_epochs=7), {})
-    plain = TrainConfig(project="bert", output=studio.output, base="tiny")
-    assert started(studio, "bert") == plain
+    found = started(studio, "bert")
+    assert found.num_epochs is None
+    values = page(studio, "bert") | {"project.project": "bert", "project.base": "tiny", "train.use_case": None}
+    assert "The form had these settings already." in recommend.recommend(studio, values)["train.recommended"]
     assert page(studio, "bert")["train.run"] == page(studio, "bert")["train.start_from"] == ""
     with pytest.raises(UserError, match="select one of this project's runs"):
         training.stop(studio, {"project.project": "bert", "train.run": run})
+
+
+def test_a_settings_file_goes_from_the_form_and_back(studio, tmp_path):
+    project = studio.project("maria")
+    values = page(studio, "maria") | {"project.project": "maria", "project.base": "tiny", "train.set_seed": "9"}
+    shown = settings_file.show_command(studio, values)
+    assert "--seed 9" in shown["train.command"]
+    file = Path(shown["train.settings_file"].properties["value"])
+    assert TrainConfig.load(file) == training.training_config(project, values)
+    file.write_text(file.read_text() + "gradient_release: true\n")
+    given = page(studio, "bert") | {"project.project": "bert", "train.settings_upload": str(file)}
+    updates = settings_file.load(studio, given)
+    assert updates["train.set_seed"] == "9" or updates["train.set_seed"] == 9
+    assert "<td>9</td>" in updates["train.recommended"] and "gradient_release" in updates["train.recommended"]
+    for content, said in (
+        ("speed: 3\n", "unknown settings: speed"),
+        ("seed: many\n", "seed is 'many'"),
+        ("- a\n", "not a"),
+    ):
+        file.write_text(content)
+        with pytest.raises(UserError, match=said):
+            settings_file.load(studio, given)
+    with pytest.raises(UserError, match="no settings file"):
+        settings_file.load(studio, given | {"train.settings_upload": None})
 
 
 def test_a_training_can_start_from_an_earlier_run(studio):
@@ -146,24 +172,24 @@ def test_a_base_made_for_the_latin_form_is_trained_in_it_without_another_click(s
 
 def test_a_recommendation_is_for_the_base_and_shows_what_it_changed(studio):
     values = page(studio, "maria") | {"project.project": "maria", "project.base": "starter", "train.use_case": None}
-    updates = training.recommend(studio, values)
+    updates = recommend.recommend(studio, values)
     panel = updates["train.recommended"]
     assert "Planned for base starter, 9.3 M parameters." in panel
-    again = training.recommend(studio, values | updates)
+    again = recommend.recommend(studio, values | updates)
     assert "The form had these settings already." in again["train.recommended"]
     wanted = updates["train.set_batch_size"]
-    changed = training.recommend(studio, values | updates | {"train.set_batch_size": "3"})["train.recommended"]
+    changed = recommend.recommend(studio, values | updates | {"train.set_batch_size": "3"})["train.recommended"]
     assert "<td>3</td>" in changed and f"<td>{wanted}</td>" in changed
-    unknown = training.recommend(studio, values | {"project.base": "v2.0.3"})["train.recommended"]
+    unknown = recommend.recommend(studio, values | {"project.base": "v2.0.3"})["train.recommended"]
     assert "Planned for XTTS v2: v2.0.3 is not on this machine yet." in unknown
 
 
 def test_a_recommendation_includes_whether_the_training_fits(studio, monkeypatch):
-    monkeypatch.setattr(training, "this_machine", lambda: make_machine(make_gpu(8, (8, 6), used_bytes=GIB)))
+    monkeypatch.setattr(recommend, "this_machine", lambda: make_machine(make_gpu(8, (8, 6), used_bytes=GIB)))
     values = page(studio, "maria") | {"project.project": "maria", "project.base": "starter", "train.use_case": None}
-    assert "It should fit." in training.recommend(studio, values)["train.recommended"]
-    monkeypatch.setattr(training, "this_machine", lambda: make_machine(make_gpu(1, (8, 6), used_bytes=GIB)))
-    assert "It probably does not fit" in training.recommend(studio, values)["train.recommended"]
+    assert "It should fit." in recommend.recommend(studio, values)["train.recommended"]
+    monkeypatch.setattr(recommend, "this_machine", lambda: make_machine(make_gpu(1, (8, 6), used_bytes=GIB)))
+    assert "It probably does not fit" in recommend.recommend(studio, values)["train.recommended"]
 
 
 def test_a_run_is_queued_moved_and_removed_where_the_page_shows_it(studio):

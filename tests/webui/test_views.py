@@ -1,13 +1,11 @@
 """What the page shows is what the facts say: badges from proofs, memory by who uses it, players inside the run."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from utils.hardware import Gpu, GpuSurvey, Memory
-from utils.hardware.holders import Holder
 from utils.jobs import Job
 from utils.runs.progress import Progress
 from webui import text
@@ -105,25 +103,12 @@ def test_without_a_gpu_the_machines_memory_is_shown_and_why(tmp_path):
     assert "3.0 GB" in shown
 
 
-def test_who_holds_the_memory_is_named_the_largest_first(tmp_path):
-    processes: dict[int, int | None] = {99: 2 * GB, 77: 7 * GB, 55: None}
-    sample = replace(reading(card(0, used=10, processes=processes)), names={99: EVIL, 77: "python"})
-    shown = gpu.panel(sample, job(tmp_path), None)
-    assert "Largest processes: this run (77) 7.0 GB, &lt;img" in shown and "(99) 2.0 GB, ? (55)" in shown
-    assert EVIL not in shown
-    held = (Holder(pid=5, name="firefox", num_bytes=3 * GB), Holder(pid=77, name="python", num_bytes=2 * GB))
-    shown = gpu.panel(replace(reading(reason="none"), holders=held), job(tmp_path, device="cpu"), None)
-    assert "Largest processes: firefox (5) 3.0 GB, this run (77) 2.0 GB" in shown
-
-
 def test_the_memory_plot_marks_peak_and_limit():
     monitor = Monitor()
     now = monitor.now()
     plot = gpu.history(monitor)
     total = now.gpus[0].total_bytes if now.gpus else now.memory.total_bytes
     assert ": limit" in plot and "peak" in plot and f"{total / GB:.2f}"[:-1] in plot
-    if not now.gpus:
-        assert now.holders and now.holders[0].num_bytes >= now.holders[-1].num_bytes > 0
 
 
 def test_an_idle_machine_shows_its_memory_too():

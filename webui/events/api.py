@@ -4,7 +4,8 @@ from typing import Any
 
 import gradio as gr
 
-from webui.events.wiring import Frame, errors_shown
+from utils.errors import UserError
+from webui.events.wiring import Frame, script_error
 from webui.handlers import status as handlers
 
 
@@ -13,13 +14,14 @@ def wire_api(frame: Frame) -> None:
 
     def projects_list() -> list[str]:
         """Names of all projects."""
-        with errors_shown():
-            return handlers.projects(frame.studio)
+        return handlers.projects(frame.studio)
 
     def status(project: str) -> dict[str, Any]:
         """What there is of a project, and how each of its jobs is doing, the newest first."""
-        with errors_shown():
+        try:
             return handlers.status(frame.studio, project)
+        except UserError as error:
+            raise script_error(error) from error
 
     gr.api(projects_list, api_name="projects_list", queue=False)
     gr.api(status, api_name="status", queue=False)

@@ -37,9 +37,9 @@ def wire_inference(frame: Frame) -> None:
 def _wire_lists(frame: Frame) -> None:
     wire(
         frame,
-        ["inference.tab:select", "inference.refresh:click", "project.project:change"],
+        ["inference.tab:select", "project.project:change"],
         inference.models,
-        inputs=[PROJECT, "inference.model", "inference.offered", "inference.listed"],
+        inputs=[PROJECT, "inference.model", "inference.offered", "inference.listed", "inference.clip"],
         outputs=LISTS,
         api_name="inference_models",
         queue=False,
@@ -117,7 +117,7 @@ def _wire_speaking(frame: Frame) -> list[Any]:
         inputs=[PROJECT, "inference.current"],
         outputs=["inference.status", "inference.current", "inference.whole"],
         api_name="inference_stop",
-        queue=False,
+        concurrency_limit=None,
     )
     return [spoken, gone_on]
 
@@ -131,7 +131,7 @@ def _wire_takes(frame: Frame) -> None:
         inputs=chosen,
         outputs=TAKE,
         api_name="inference_show",
-        queue=False,
+        concurrency_limit=None,
     )
     wire(
         frame,
@@ -147,7 +147,7 @@ def _wire_takes(frame: Frame) -> None:
         ],
         api_name="inference_reuse",
         public=False,
-        queue=False,
+        concurrency_limit=None,
     )
     wire(frame, ["inference.pack:click"], inference.pack, inputs=chosen, outputs=["inference.zip"],
          api_name="inference_pack")  # fmt: skip
@@ -219,7 +219,7 @@ def _wire_comparing(frame: Frame) -> Any:
         inputs=[PROJECT, "inference.comparison", "inference.line"],
         outputs=compare.SHOWN,
         api_name="inference_comparison",
-        queue=False,
+        concurrency_limit=None,
     )
     for name, handler in (("a", compare.prefer_a), ("b", compare.prefer_b), ("same", compare.prefer_same)):
         wire(
@@ -229,6 +229,6 @@ def _wire_comparing(frame: Frame) -> Any:
             inputs=[PROJECT, "inference.trial"],
             outputs=["inference.told", "inference.trial", "inference.a", "inference.b", "inference.votes"],
             api_name=f"inference_prefer_{name}",
-            queue=False,
+            concurrency_limit=None,
         )
     return compared

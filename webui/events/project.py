@@ -24,6 +24,8 @@ def wire_project(frame: Frame) -> None:
     frame.trigger("project.project:change")(
         None, inputs=[frame.registry["project.project"]], js="name => window.studioPage?.show(name)"
     )
+    # The browser opens the tab by itself.
+    frame.trigger("project.listen:click")(None, js="() => window.studioPage?.open('inference')")
     created = wire(
         frame,
         ["project.new_project:submit"],
@@ -59,7 +61,7 @@ def wire_project(frame: Frame) -> None:
         inputs=["project.project"],
         outputs=BAR,
         api_name="project_choose",
-        queue=False,
+        concurrency_limit=None,
         show_progress=False,
     )
     box = ["project.manage_box", "project.new_name"]
@@ -90,6 +92,6 @@ def wire_project(frame: Frame) -> None:
             inputs=["project.project", f"project.{name}"],
             outputs=[f"project.{name}"],
             api_name=f"project_set_{name}",
-            queue=False,
+            concurrency_limit=None,
             show_progress=False,
         )

@@ -8,7 +8,7 @@ from utils.switches import CHECKBOXES
 from webui import text
 from webui.events.wiring import Frame, wire
 from webui.fields import KINDS
-from webui.handlers import training
+from webui.handlers import recommend, settings_file, training
 
 RUN = ("project.project", "train.run")
 SWITCHES = (*(f"train.{switch.field}" for switch in CHECKBOXES), *(f"train.{kind}" for kind in KINDS.values()))
@@ -48,7 +48,7 @@ def wire_training(frame: Frame) -> None:
     wire(
         frame,
         ["train.recommend:click"],
-        training.recommend,
+        recommend.recommend,
         inputs=["project.project", "project.base", "train.use_case", *SETTINGS],
         outputs=[
             "train.recommended",
@@ -69,10 +69,26 @@ def wire_training(frame: Frame) -> None:
     wire(
         frame,
         ["train.show_command:click"],
-        training.show_command,
+        settings_file.show_command,
         inputs=["project.project", "project.base", "train.start_from", *SETTINGS],
-        outputs=["train.command"],
+        outputs=["train.command", "train.settings_file"],
         api_name="train_command",
+    )
+    wire(
+        frame,
+        ["train.settings_upload:upload"],
+        settings_file.load,
+        inputs=["project.project", "train.settings_upload", *SETTINGS],
+        outputs=["train.recommended", "train.origins", *SETTINGS],
+        api_name="train_settings",
+    )
+    wire(
+        frame,
+        ["train.export_stop:click"],
+        training.stop_export,
+        inputs=["project.project"],
+        outputs=["train.exported"],
+        api_name="train_export_stop",
     )
     queue = ["train.queue", "train.queue_group", "train.queued"]
     wire(
@@ -123,8 +139,8 @@ def _wire_browser(frame: Frame) -> None:
         triggers=[frame.registry[key].change for key in (*keys, "train.origins")],
         fn=None,
         inputs=[frame.registry[key] for key in ("train.origins", *keys)],
-        outputs=[frame.registry["train.command"]],
-        js=f"(said, ...values) => window.studioSettings?.mark({known}, {words}, said, values) ?? ''",
+        outputs=[frame.registry["train.command"], frame.registry["train.settings_file"]],
+        js=f"(said, ...values) => [window.studioSettings?.mark({known}, {words}, said, values) ?? '', null]",
         api_visibility="private",
         show_progress="hidden",
     )

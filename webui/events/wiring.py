@@ -5,13 +5,13 @@ import inspect
 import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from utils.errors import UserError
 from webui import text
@@ -31,6 +31,8 @@ Prints = dict[str, Any]
 """A fingerprint of what a page was last sent, by id."""
 _INTERVAL = "interval"
 """Among the prints: the poll interval last sent to the page; ids of components have a dot."""
+WARNING_S = 12
+"""A warning leaves by itself after so many seconds."""
 _ANSWER = "answer"
 """Among the prints: the number of the last answer that held something new."""
 
@@ -76,7 +78,7 @@ def wire(
         outputs: ids the handler may return; other outputs stay as they are.
         api_name: the stable name under which scripts call it; its parameters are called like the inputs.
         public: whether the API's description shows it.
-        queue: long work waits its turn; a quick answer need not.
+        queue: only what is queued can show messages; what cannot fail and must be quick need not wait.
         show_progress: dim the outputs while the handler works.
         with_row: for the choice of a cell in a table: the handler gets its row as ROW.
         after: what `wire` returned for another handler: this one runs when that one was done without a fault.
@@ -91,8 +93,11 @@ def wire(
         given = dict(zip(keys, values, strict=False))
         if with_row:
             given[ROW] = getattr(values[-1], "row_value", None)
-        with speaking_as_asked(), errors_shown():
-            updates = handler(frame.studio, given)
+        with speaking_as_asked():
+            try:
+                updates = handler(frame.studio, given)
+            except UserError as error:
+                updates = refused(error)
             assert isinstance(updates, dict), handler
             return _components(frame, updates, shown)
 
@@ -100,8 +105,11 @@ def wire(
         pieces = iter(handler(frame.studio, dict(zip(keys, values, strict=True))))
         while True:
             # Not around the `yield`: the next piece may be asked for in another thread.
-            with speaking_as_asked(), errors_shown():
-                updates = next(pieces, None)
+            with speaking_as_asked():
+                try:
+                    updates = next(pieces, None)
+                except UserError as error:
+                    pieces, updates = iter(()), refused(error)
                 if updates is None:
                     return
                 assert isinstance(updates, dict), handler
@@ -225,17 +233,27 @@ def _news(value: Any, known: Any, prints: Any) -> Any:
     return changed["value"] if changed.keys() == {"value"} else Change(**changed)
 
 
-@contextmanager
-def errors_shown() -> Iterator[None]:
-    """Turn a UserError into gradio's message.
+def refused(error: UserError) -> Updates:
+    """Show a UserError as a warning on the page, where nothing changes; a script gets it as an error.
+
+    gradio marks every output of a failed event with "Error", so a page's event must not fail. What was not queued has
+    no way to show a warning.
 
     Raises:
-        gradio.Error: with escaped text, because the page shows messages as HTML and they may quote what a user typed.
+        gradio.Error: for scripts.
     """
-    try:
-        yield
-    except UserError as error:
-        raise gr.Error(lines(text.on_page(error)), print_exception=False, duration=20) from error
+    event = LocalContext.request.get(None)
+    # A browser names the page that it asks from; gradio's clients and curl do not.
+    is_page = event is not None and event.request is not None and "referer" in event.request.headers
+    if not is_page or LocalContext.event_id.get(None) is None:
+        raise script_error(error) from error
+    gr.Warning(lines(text.on_page(error)), duration=WARNING_S)
+    return {}
+
+
+def script_error(error: UserError) -> gr.Error:
+    """gradio's form of a UserError; the text is escaped because the page shows messages as HTML."""
+    return gr.Error(lines(text.on_page(error)), print_exception=False)
 
 
 def named(function: Callable[..., Any], keys: Sequence[str], event: type | None = None) -> Callable[..., Any]:

@@ -52,6 +52,8 @@ QUICK: SentenceGrouping = get_args(SentenceGrouping)[2]
 VOICE_FIELDS = ("recording", "clip", "speaker", "library_voice")
 """What is asked for one kind of voice only; their names begin with it."""
 MAX_CLIPS, MAX_TAKES = 300, 50
+MAX_PLAYERS = 12
+"""Takes that the page lists with a player; all are in the list to choose from."""
 STOP_TIMEOUT_S = 20.0
 """So long a stopped take may go on with the code that is being computed, or with loading."""
 NEXT_TIMEOUT_S = 600.0
@@ -70,13 +72,16 @@ def models(studio: Studio, values: Values) -> Updates:
     is_another = values["inference.listed"] not in ("", None, project.name)
     is_own_choice = chosen in ids and chosen != values["inference.offered"] and not is_another
     takes = [(take.label, take.id) for take in studio.takes.newest(project, MAX_TAKES)]
+    clips = _clips(project)
+    is_own_clip = values["inference.clip"] in [clip for _, clip in clips] and not is_another
+    first_clip = clips[0][1] if clips else None
     updates: Updates = {
         "inference.model": Change(choices=choices, value=chosen if is_own_choice else first),
         "inference.offered": first or "",
         "inference.listed": project.name,
         "inference.models": Change(choices=choices, **_nothing(is_another, [])),
-        "inference.clip": Change(choices=_clips(project), **_nothing(is_another)),
-        "inference.voice_clips": Change(choices=_clips(project), **_nothing(is_another, [])),
+        "inference.clip": Change(choices=clips, **({} if is_own_clip else {"value": first_clip})),
+        "inference.voice_clips": Change(choices=clips, **_nothing(is_another, [])),
         **voices.listed(studio),
         "inference.comparison": Change(choices=comparison_choices(project), **_nothing(is_another)),
         "inference.take": Change(choices=takes, **_nothing(is_another)),
@@ -268,7 +273,8 @@ def activity(studio: Studio, values: Values) -> Updates:
     live = [take.progress for take in takes if take.progress is not None]
     hint = message("hint", text.NO_TAKES) if not takes else ""
     return updates | {
-        "inference.progress": view.join(*live) or hint,
+        "inference.progress": view.takes([*live, *(take.listed for take in takes[:MAX_PLAYERS])]) if takes else hint,
+        "inference.stop": Change(interactive=any(take.live is not None for take in takes)),
         "inference.take": Change(choices=[(take.label, take.id) for take in takes]),
     }
 

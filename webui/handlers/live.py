@@ -31,7 +31,7 @@ from webui.markup import Markup, join, tag
 from webui.studio import Studio
 from webui.views import gpu, parts, run
 from webui.views import language as views_language
-from webui.views.project import activity
+from webui.views.project import activity, steps_done
 
 DEFAULTS = tuple(f"{FORM}{name}" for name in ("num_epochs", "learning_rate", "max_audio_length"))
 """Settings whose default belongs to the base."""
@@ -91,16 +91,19 @@ def _no_project(studio: Studio, values: Values) -> Updates:
     """What to do first; nothing before the browser has restored its project."""
     if values["project.project"]:
         # It is not there any more: nothing of it stays on the page.
-        return kept(studio, None) | _no_dataset() | _nothing_shown(parts.empty(text.PROJECT_GONE))
+        return kept(studio, None) | _no_dataset() | _nothing_shown(parts.empty(text.PROJECT_GONE)) | _NO_STEPS
     try:
         updates = kept(studio, None)
     except UserError as error:
         return {"project.activity": parts.message("error", error)}
     has_none = not updates["project.project"].properties["choices"]
-    updates |= {"project.welcome": Change(visible=has_none), "project.sample": join()}
+    updates |= {"project.welcome": Change(visible=has_none), "project.sample": join()} | _NO_STEPS
     if not has_none:
         return updates
-    return updates | {"project.activity": activity(None, []), "train.progress": parts.empty(text.NO_PROJECT_YET)}
+    return updates | {
+        "project.activity": activity(None, [], [], None),
+        "train.progress": parts.empty(text.NO_PROJECT_YET),
+    }
 
 
 def _defaults(project: Project | None, base: Any) -> Updates:
@@ -122,7 +125,7 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
     # A run that is gone, or is another project's, is no longer chosen: buttons would act on another than is shown.
     is_gone = bool(wanted) and (chosen is None or chosen.name != wanted)
     updates: Updates = {
-        "project.activity": activity(project, studio.jobs.running(studio.output)),
+        "project.activity": _activity(studio, project, found),
         "project.welcome": Change(visible=False),
         "project.sample": sample.shown(studio, project, found),
         "train.run": Change(
@@ -143,7 +146,47 @@ def _project(studio: Studio, project: Project, values: Values) -> Updates:
     ]
     for question, otherwise in questions:
         updates |= _answer(studio, question, otherwise)
-    return updates
+    return updates | _steps(project, found, chosen)
+
+
+def _activity(studio: Studio, project: Project, found: list[Job]) -> Markup:
+    own = next((job for job in found if job.alive), None)
+    done = progress_of(own, studio.logs.of(own)) if own else None
+    return activity(project, found, studio.jobs.running(studio.output), done)
+
+
+def _steps(project: Project, found: list[Job], run_shown: Job | None) -> Updates:
+    """The bar's buttons: the next step is the primary one, and Stop stands where the step was while its job runs.
+
+    Args:
+        project: the project on the page.
+        found: its jobs.
+        run_shown: the run that tab 2 shows, which is what Stop and Export act on.
+    """
+    done, alive = steps_done(project), {job.kind: job for job in found if job.alive}
+    following = next((name for name, is_done in done.items() if not is_done), "listen")
+    primary = {name: "primary" if name == following else "secondary" for name in done}
+    is_training = run_shown is not None and run_shown.alive
+    is_stopping = run_shown is not None and run_shown.state == "stopping"
+    can_export = run_shown is not None and bool(newest_of(run_shown.folder)) and "export" not in alive
+    return {
+        "data.start": Change(variant=primary["data"], interactive=True, visible="prepare" not in alive),
+        "data.cancel": Change(visible="prepare" in alive),
+        "train.start": Change(variant=primary["train"], interactive=done["data"], visible=not is_training),
+        "train.stop": Change(visible=is_training, value=text.STOP_NOW if is_stopping else text.STOP),
+        "train.export": Change(variant=primary["export"], interactive=can_export, visible="export" not in alive),
+        "train.export_stop": Change(visible="export" in alive),
+        "project.listen": Change(variant=primary["listen"], interactive=True),
+    }
+
+
+_NO_STEPS: Updates = {
+    key: Change(interactive=False, visible=True) for key in ("data.start", "train.start", "train.export")
+} | {
+    **{key: Change(visible=False) for key in ("data.cancel", "train.stop", "train.export_stop")},
+    "project.listen": Change(interactive=False),
+}
+"""The bar's buttons without a project."""
 
 
 def _queue(studio: Studio, project: Project) -> Updates:
@@ -199,7 +242,7 @@ def _run(studio: Studio, job: Job, runs: list[Job]) -> Updates:
 
 
 def _actions(job: Job | None, *, has_last: bool = False, has_any: bool = False) -> Updates:
-    """What can be pressed: Stop stands where Train was while the run goes on; what is disabled says why.
+    """Whether the run can be resumed or exported; what is disabled says why.
 
     Args:
         job: the run that is shown.
@@ -216,13 +259,9 @@ def _actions(job: Job | None, *, has_last: bool = False, has_any: bool = False) 
             no_resume = text.NO_RESUME_ENDING
         else:
             no_resume = "" if has_last else text.NO_RESUME_CHECKPOINT
-    is_stopping = job is not None and job.state == "stopping"
     return {
-        "train.start": Change(visible=not is_alive),
-        "train.stop": Change(visible=is_alive, interactive=is_alive, value=text.STOP_NOW if is_stopping else text.STOP),
         "train.resume": Change(interactive=not no_resume),
         "train.resume_why": parts.reason(no_resume),
-        "train.export": Change(interactive=not no_export),
         "train.export_why": parts.reason(no_export),
     }
 
@@ -263,15 +302,13 @@ def _dataset(studio: Studio, project: Project, found: list[Job]) -> Updates:
     revision = " ".join([project.name, *times])
     return {
         "data.progress": run.progress(job, progress_of(job, studio.logs.of(job))) if job else join(),
-        "data.cancel": Change(interactive=job is not None and job.alive),
         "data.revision": revision,
         "data.fix_progress": _fix(studio, project, found),
     }
 
 
 def _no_dataset() -> Updates:
-    cancel = Change(interactive=False)
-    return {"data.progress": join(), "data.cancel": cancel, "data.revision": "", "data.fix_progress": join()}
+    return {"data.progress": join(), "data.revision": "", "data.fix_progress": join()}
 
 
 def _fix(studio: Studio, project: Project, found: list[Job]) -> str:

@@ -9,13 +9,12 @@ from typing import Any
 
 from utils import jobs
 from utils.bases.catalog import base_folder, has_weights, read_about, size_in
-from utils.config import STARTER, ExportConfig, TrainConfig
+from utils.config import ExportConfig, TrainConfig
 from utils.errors import UserError
-from utils.hardware import USE_CASES, XTTS_V2, ModelSize, memory_fit, this_machine
+from utils.hardware import XTTS_V2, Recommendation, UseCase
 from utils.hardware import recommend as recommend_settings
 from utils.jobs import Job
 from utils.jobs.run_queue import QueuedRun, dequeue, enqueue, holder, move, read_queue
-from utils.project.advice import train_command
 from utils.project.paths import Project
 from utils.project.projects import project_language
 from utils.runs.layout import READY, ModelRef, find_run, newest_of
@@ -26,11 +25,8 @@ from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.fields import KINDS, fields_of, training_fields
 from webui.handlers.project import bases_of, checked_base, chosen_base
-from webui.markup import Markup, join
 from webui.studio import Studio
 from webui.views import run as view
-from webui.views.fit import fit
-from webui.views.recommendation import recommendation
 
 FORM = "train.set_"
 """Ids of components that hold a setting begin so."""
@@ -171,12 +167,6 @@ def starts(project: Project) -> list[tuple[str, str]]:
     return choices + [(text.start_from_run(ref.name, ref.which), str(ref)) for ref in found]
 
 
-def show_command(studio: Studio, values: Values) -> Updates:
-    """Return the command that trains with the form's settings."""
-    project = studio.project(values["project.project"])
-    return {"train.command": train_command(training_config(project, values), project)}
-
-
 def stop(studio: Studio, values: Values) -> Updates:
     """Stop a run after its current step and save a checkpoint. A second call stops it at once."""
     job = shown_run(studio.project(values["project.project"]), values["train.run"])
@@ -238,43 +228,29 @@ def export(studio: Studio, values: Values) -> Updates:
     return {TOAST: text.EXPORT_STARTED}
 
 
-def recommend(studio: Studio, values: Values) -> Updates:
-    """Return recommended settings for this machine and base, with the reasons and what they change in the form."""
-    wish = values["train.use_case"] or "production"
-    use_case = next((name for name in USE_CASES if name == wish), None)
-    if use_case is None:
-        raise UserError(what=text.no_purpose(wish), where=text.USE_CASE, fix=text.use_one_of(USE_CASES))
-    project = studio.project_or_none(values["project.project"])
-    base = values["project.base"] or (chosen_base(project) if project else "") or STARTER
-    size = size_in(base_folder(base))
-    found = recommend_settings(use_case, model=size or XTTS_V2)
+def stop_export(studio: Studio, values: Values) -> Updates:
+    """Stop an export that is running. The model that was exported before stays."""
+    project = studio.project(values["project.project"])
+    running = next((job for job in jobs.list(project, kind="export") if job.alive), None)
+    if running is None:
+        raise UserError(what=text.NOTHING_RUNS, where=text.STEP_2_5, fix=text.NO_EXPORT_RUNS_FIX)
+    jobs.stop(running.folder)
+    return {TOAST: text.EXPORT_STOPPED}
+
+
+def recommended(base: str, use_case: UseCase = "production") -> tuple[Recommendation, Updates]:
+    """What is recommended for a base on this machine, and the form's values for it."""
+    found = recommend_settings(use_case, model=size_in(base_folder(base)) or XTTS_V2)
     known, wanted = fields_of(TrainConfig), found.settings
     form = {f"{FORM}{name}": forms.shown(known[name], wanted[name]) for name in RECOMMENDED if name in wanted}
-    form |= _ticked(found)
-    panel = recommendation(
-        found,
-        planned_for=text.planned_for(base, size.num_parameters if size else None),
-        changes=changes(values, form),
-    )
-    if project is not None:
-        panel = join(panel, _fit(project, base, size, values | form))
-    return form | {"train.recommended": panel, "train.origins": origins("recommendation", form)}
-
-
-def _fit(project: Project, base: str, size: ModelSize | None, values: Values) -> Markup:
-    """Whether a training with the form's settings fits in memory: what it needs, by calculation, and what is free."""
-    defaults = read_about(base_folder(base)).get("training")
-    longest = defaults.get("max_audio_length") if isinstance(defaults, dict) else None
-    of_base = {"max_audio_length": longest} if isinstance(longest, int) else {}
-    found = memory_fit(training_config(project, values), this_machine(), model=size or XTTS_V2, **of_base)
-    return fit(found)
+    return found, form | _ticked(found)
 
 
 def origins(origin: str, form: Updates) -> str:
     """Who set the form to which values, for the marks at settings that are not at their default.
 
     Args:
-        origin: project or recommendation.
+        origin: project, recommendation or file.
         form: new values of checkboxes and settings, by component.
     """
     settings = {element_id(key): value for key, value in form.items()}
@@ -332,17 +308,19 @@ def _words(value: Any) -> str:
 def show_form(studio: Studio, values: Values) -> Updates:
     """Load the settings of the project's newest run into the form.
 
-    A project without runs gets the defaults, so that nothing stays of another project's settings.
+    A project without runs gets what is recommended for its base on this machine: the form and the advice never differ.
     """
     project = studio.project_or_none(values["project.project"])
     if project is None:
         return {}
     config, open_ones = _newest_settings(project)
     choices, start = starts(project), READY if Path(config.base) == project.ready else config.base
-    form = form_of(config, open_ones)
+    form, origin = form_of(config, open_ones), "project"
+    if shown_run(project, "") is None:
+        form, origin = form | recommended(chosen_base(project))[1], "recommendation"
     return form | {
         "train.run": "",
-        "train.origins": origins("project", form),
+        "train.origins": origins(origin, form),
         # The project's base where what the run started from is not there any more.
         "train.start_from": Change(choices=choices, value=start if start in dict(choices).values() else ""),
     }

@@ -57,9 +57,6 @@ def _input() -> dict[str, Block]:
         for name, field in fields_of(PrepareConfig).items():
             if name not in NOT_ASKED:
                 parts[SET + name] = create_field(field, min_width=150, elem_id=f"data-{name}".replace("_", "-"))
-    with gr.Row(elem_classes=["actions"]):
-        parts["start"] = gr.Button(text.STEP_1, variant="primary", elem_id="step-1")
-        parts["cancel"] = gr.Button(text.CANCEL, variant="stop", interactive=False, elem_id="cancel-data")
     parts["progress"] = gr.HTML(elem_id="data-progress")
     return parts
 

@@ -1,5 +1,7 @@
 """Tab 3, Inference: speak with any model of the project, list all takes, compare by ear."""
 
+from dataclasses import replace
+
 import gradio as gr
 from gradio.blocks import Block
 
@@ -25,12 +27,15 @@ RANGES = {
 
 
 def create_inference_tab() -> dict[str, Block]:
-    """Lay out the tab."""
+    """Lay out the tab: the text, voice and model with Speak, the result, the takes; all else is folded."""
     with gr.Row(equal_height=False):
-        with gr.Column(scale=5, min_width=320):
-            parts = _model_and_voice() | create_voice_library() | _text() | _settings()
         with gr.Column(scale=6, min_width=320):
-            parts |= _take() | _takes()
+            parts = _text() | _voice_and_model() | _take()
+        with gr.Column(scale=5, min_width=320):
+            parts |= _takes()
+    with gr.Accordion(text.SPEAK_OPTIONS, open=False, elem_id="sampling"):
+        parts |= _options()
+    parts |= create_voice_library()
     with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
         parts |= _compare()
     with gr.Accordion(text.SERVER_TITLE, open=False, elem_id="server"):
@@ -41,18 +46,35 @@ def create_inference_tab() -> dict[str, Block]:
     return parts
 
 
-def _model_and_voice() -> dict[str, Block]:
-    parts: dict[str, Block] = {
-        "model": gr.Dropdown(
-            [], value=None, allow_custom_value=True, label=text.MODEL, info=text.MODEL_HELP, elem_id="speak-model"
-        ),
-        # What was offered first when the list was read: it gives way to something newer, a person's choice does not.
-        "offered": gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.MODEL),
-        # The project whose choices the tab shows: those of another are forgotten.
-        "listed": gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.PROJECT),
-        "refresh": gr.Button(text.REFRESH_MODELS, size="sm"),
-        "voice": gr.Radio(text.VOICES, value="own", label=text.VOICE, info=text.VOICE_HELP, elem_id="voice"),
+def _text() -> dict[str, Block]:
+    return {
+        "text": gr.Textbox(
+            label=text.SPEAK_TEXT,
+            placeholder=text.SPEAK_TEXT_EXAMPLE,
+            lines=4,
+            max_lines=20,
+            elem_id="speak-text",
+        )
     }
+
+
+def _voice_and_model() -> dict[str, Block]:
+    parts: dict[str, Block] = {}
+    with gr.Row(elem_classes=["bottom", "compact"], elem_id="speak-row"):
+        parts["voice"] = gr.Dropdown(
+            text.VOICES, value="own", label=text.VOICE, filterable=False, elem_id="voice", min_width=150
+        )
+        parts["model"] = gr.Dropdown(
+            [], value=None, allow_custom_value=True, label=text.MODEL, elem_id="speak-model", min_width=150
+        )
+        parts["speak"] = gr.Button(text.SPEAK, variant="primary", elem_id="speak", min_width=90)
+        parts["stop"] = gr.Button(
+            text.STOP_SPEAKING, variant="stop", interactive=False, elem_id="stop-speaking", min_width=70
+        )
+    # What was offered first when the list was read: it gives way to something newer, a person's choice does not.
+    parts["offered"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.MODEL)
+    # The project whose choices the tab shows: those of another are forgotten.
+    parts["listed"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.PROJECT)
     parts["recording"] = gr.Audio(
         sources=["upload", "microphone"],
         type="filepath",
@@ -79,52 +101,39 @@ def _model_and_voice() -> dict[str, Block]:
     return parts
 
 
-def _text() -> dict[str, Block]:
-    return {
-        "text": gr.Textbox(
-            label=text.SPEAK_TEXT,
-            info=text.SPEAK_TEXT_HELP,
-            placeholder=text.SPEAK_TEXT_EXAMPLE,
-            lines=5,
-            max_lines=20,
-            elem_id="speak-text",
-        ),
-        "text_file": gr.File(label=text.TEXT_FILE, file_types=[".txt"], height=130, elem_id="text-file"),
-        "by_lines": gr.Checkbox(False, label=text.BY_LINES, info=text.BY_LINES_HELP, elem_id="by-lines"),
-    }
-
-
-def _settings() -> dict[str, Block]:
+def _options() -> dict[str, Block]:
     known = fields_of(SpeechSettings)
+    # The page plays while it speaks, so it begins with a short piece.
+    known["split"] = replace(known["split"], default="quick")
     parts: dict[str, Block] = {}
-    parts[f"{SET}language"] = gr.Dropdown(
-        [(text.OPEN, ""), *text.LANGUAGES],
-        value="",
-        allow_custom_value=True,
-        label=text.SPEAK_LANGUAGE,
-        info=text.help_of("language", known["language"].help),
-        elem_id="speak-language",
-    )
-    with gr.Accordion(text.SAMPLING, open=False, elem_id="sampling"):
-        with gr.Row():
-            for name, (least, most, step) in RANGES.items():
-                field = known[name]
-                parts[SET + name] = gr.Slider(
-                    least,
-                    most,
-                    field.default,
-                    step=step,
-                    label=text.label(name),
-                    info=text.help_of(name, field.help),
-                    min_width=220,
-                )
-            for name in ("top_k", "seed", "split"):
-                parts[SET + name] = create_field(known[name], elem_id=f"speech-{name}".replace("_", "-"), min_width=220)
-        parts["random_seed"] = gr.Checkbox(False, label=text.RANDOM_SEED, info=text.RANDOM_SEED_HELP)
-        parts["reset"] = gr.Button(text.RESET, size="sm", elem_id="reset-sampling")
-    with gr.Row(elem_classes=["actions"]):
-        parts["speak"] = gr.Button(text.SPEAK, variant="primary", elem_id="speak")
-        parts["stop"] = gr.Button(text.STOP_SPEAKING, variant="stop", elem_id="stop-speaking")
+    with gr.Row(equal_height=False):
+        parts["text_file"] = gr.File(label=text.TEXT_FILE, file_types=[".txt"], height=110, elem_id="text-file")
+        with gr.Column(min_width=220):
+            parts["by_lines"] = gr.Checkbox(False, label=text.BY_LINES, info=text.BY_LINES_HELP, elem_id="by-lines")
+            parts[f"{SET}language"] = gr.Dropdown(
+                [(text.OPEN, ""), *text.LANGUAGES],
+                value="",
+                allow_custom_value=True,
+                label=text.SPEAK_LANGUAGE,
+                info=text.help_of("language", known["language"].help),
+                elem_id="speak-language",
+            )
+    with gr.Row():
+        for name, (least, most, step) in RANGES.items():
+            field = known[name]
+            parts[SET + name] = gr.Slider(
+                least,
+                most,
+                field.default,
+                step=step,
+                label=text.label(name),
+                info=text.help_of(name, field.help),
+                min_width=220,
+            )
+        for name in ("top_k", "seed", "split"):
+            parts[SET + name] = create_field(known[name], elem_id=f"speech-{name}".replace("_", "-"), min_width=220)
+    parts["random_seed"] = gr.Checkbox(False, label=text.RANDOM_SEED, info=text.RANDOM_SEED_HELP)
+    parts["reset"] = gr.Button(text.RESET, size="sm", elem_id="reset-sampling")
     return parts
 
 
@@ -147,30 +156,34 @@ def _take() -> dict[str, Block]:
 
 
 def _takes() -> dict[str, Block]:
-    parts: dict[str, Block] = {
-        "take": gr.Dropdown(
+    parts: dict[str, Block] = {"progress": gr.HTML(elem_id="takes-progress")}
+    with gr.Accordion(text.EDIT_TAKE, open=False, elem_id="edit-take"):
+        parts["take"] = gr.Dropdown(
             [], value=None, allow_custom_value=True, label=text.TAKES, info=text.TAKES_HELP, elem_id="takes"
         )
-    }
-    with gr.Row():
-        parts["show"] = gr.Button(text.SHOW_TAKE, size="sm", elem_id="show-take")
-        parts["reuse"] = gr.Button(text.REUSE_TAKE, size="sm", elem_id="reuse-take")
-        parts["resume"] = gr.Button(text.CONTINUE_TAKE, size="sm", elem_id="continue-take")
-        parts["pack"] = gr.Button(text.PACK_TAKE, size="sm", elem_id="pack-take")
-    with gr.Row(elem_classes=["bottom"]):
-        parts["take_format"] = gr.Dropdown(
-            list(RECORDING_FORMATS), value="mp3", label=text.TAKE_FORMAT, elem_id="take-format", min_width=90, scale=1
-        )
-        parts["take_file"] = gr.Button(text.TAKE_FILE, size="sm", elem_id="take-file", min_width=120)
-        parts["take_name"] = gr.Textbox(
-            label=text.TAKE_NAME, max_length=80, elem_id="take-name", min_width=140, scale=3
-        )
-        parts["take_rename"] = gr.Button(text.RENAME, size="sm", elem_id="rename-take", min_width=90)
-        parts["take_delete"] = gr.Button(
-            text.DELETE_TAKE, size="sm", variant="stop", elem_id="delete-take", min_width=90
-        )
-    parts["zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="take-zip")
-    parts["progress"] = gr.HTML(elem_id="takes-progress")
+        with gr.Row():
+            parts["show"] = gr.Button(text.SHOW_TAKE, size="sm", elem_id="show-take")
+            parts["reuse"] = gr.Button(text.REUSE_TAKE, size="sm", elem_id="reuse-take")
+            parts["resume"] = gr.Button(text.CONTINUE_TAKE, size="sm", elem_id="continue-take")
+            parts["pack"] = gr.Button(text.PACK_TAKE, size="sm", elem_id="pack-take")
+        with gr.Row(elem_classes=["bottom"]):
+            parts["take_format"] = gr.Dropdown(
+                list(RECORDING_FORMATS),
+                value="mp3",
+                label=text.TAKE_FORMAT,
+                elem_id="take-format",
+                min_width=90,
+                scale=1,
+            )
+            parts["take_file"] = gr.Button(text.TAKE_FILE, size="sm", elem_id="take-file", min_width=120)
+            parts["take_name"] = gr.Textbox(
+                label=text.TAKE_NAME, max_length=80, elem_id="take-name", min_width=140, scale=3
+            )
+            parts["take_rename"] = gr.Button(text.RENAME, size="sm", elem_id="rename-take", min_width=90)
+            parts["take_delete"] = gr.Button(
+                text.DELETE_TAKE, size="sm", variant="stop", elem_id="delete-take", min_width=90
+            )
+        parts["zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="take-zip")
     return parts
 
 

@@ -5,7 +5,6 @@ from gradio.blocks import Block
 
 from webui import text
 from webui.markup import tag
-from webui.views.project import stepper
 from webui.views.sample import welcome
 
 STORAGE_KEY = "xtts-studio-project"
@@ -57,7 +56,6 @@ def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
             duplicate = gr.Button(text.DUPLICATE, size="sm", elem_id="duplicate-project", min_width=90)
             delete = gr.Button(text.DELETE_PROJECT, size="sm", variant="stop", elem_id="delete-project", min_width=90)
             close = gr.Button(text.CLOSE, size="sm", elem_id="close-manage", min_width=90)
-    activity = gr.HTML(stepper(None), elem_id="activity")
     with gr.Column(visible=is_empty, elem_id="welcome", elem_classes=["panel-group"]) as welcome_box:
         gr.HTML(welcome())
         try_sample = gr.Button(text.TRY_SAMPLE, variant="primary", elem_id="try-sample")
@@ -70,7 +68,6 @@ def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
         "duplicate": duplicate,
         "delete": delete,
         "close": close,
-        "activity": activity,
         "welcome": welcome_box,
         "try_sample": try_sample,
         "sample": gr.HTML(elem_id="sample"),

@@ -24,6 +24,7 @@ NEW_NAME_HELP = _("The new name, or of the copy. To delete the project, enter it
 OFFLINE = _(
     "The app does not answer. What you see is the last state; the page goes on by itself when it answers again."
 )
+LISTEN = _("Listen")
 STEPS_TITLE = _("Steps to a voice")
 STEPS = {"data": _("Data"), "train": _("Training"), "export": _("Export"), "listen": _("Listening")}
 STEP_STATES = {"done": _("done"), "now": _("next"), "later": _("later")}
@@ -93,7 +94,6 @@ SAMPLE_STARTED = _("The sample voice is being made: dataset, training, export, s
 SAMPLE_DONE = _("The sample voice is ready")
 SPOKEN_BEFORE, SPOKEN_AFTER = _("before: the base"), _("after: the trained voice")
 SAMPLE_NEXT = _("Tab 2 shows its training, tab 3 speaks with it. For your own voice, create a project above.")
-NOTHING_RUNNING = _("No jobs running.")
 PROJECT_GONE = _("This project no longer exists. Select or create another one at the top of the page.")
 NO_PROJECT_YET = _("Create a project at the top of the page first.")
 STATES = {

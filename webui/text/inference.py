@@ -3,12 +3,7 @@
 from webui.text.catalog import _, engine_text, ngettext
 
 MODEL = _("Model")
-MODEL_HELP = _(
-    "A checkpoint of this project, its exported model, or a base model. You can use checkpoints while training runs."
-)
-REFRESH_MODELS = _("Refresh")
 VOICE = _("Voice")
-VOICE_HELP = _("The voice to speak with. Use six seconds or more of clean speech of one person.")
 VOICES = [
     (_("the model's default"), "own"),
     (_("upload or record"), "recording"),
@@ -36,7 +31,6 @@ NOTHING_FOR_VOICE_FIX = _("select clips of the dataset, or upload or record refe
 KEPT_VOICE = _("Voice to rename or delete")
 RENAME_VOICE, DELETE_VOICE = _("Rename to the name above"), _("Delete this voice")
 SPEAK_TEXT = _("Text")
-SPEAK_TEXT_HELP = _("Any length. The text is generated sentence by sentence, and playback starts within the first.")
 SPEAK_TEXT_EXAMPLE = _("Enter the text to speak.")
 TEXT_FILE = _("Text file (UTF-8); replaces the text above")
 BY_LINES = _("One recording per line")
@@ -44,7 +38,9 @@ BY_LINES_HELP = _(
     "Generates a WAV file for each line. Generation continues when you close the page; lines that fail are listed."
 )
 SPEAK_LANGUAGE = _("Language of the text")
-SAMPLING = _("Sampling, speed, seed")
+SPEAK_OPTIONS = _("Text file, language, speed, sampling")
+DOWNLOAD_TAKE = _("Download")
+EDIT_TAKE = _("Rename, download or delete a take")
 RESET = _("Reset to defaults")
 RANDOM_SEED = _("Random seed")
 RANDOM_SEED_HELP = _("Uses a new seed for each take. The take keeps the seed it used.")

@@ -8,11 +8,6 @@ NEEDED_BY_RUN, FITS = _("this training, by calculation"), _("It should fit.")
 MEMORY_LIMIT = _("limit")
 
 
-def held_by(holders: str) -> str:
-    """Which processes hold the most memory."""
-    return _("Largest processes: {holders}").format(holders=holders)
-
-
 def device_memory(device: str) -> str:
     """Whose memory a training takes."""
     return _("GPU memory") if device == "cuda" else SYSTEM_MEMORY

@@ -1,22 +1,21 @@
 """Texts of tab 2, Fine-tuning."""
 
+from collections.abc import Iterable
+
 from utils.runs.progress import Observation
 from webui.text.catalog import _, engine_text
 from webui.text.common import STATES, count_of
 
 START_FROM = _("Start from")
-START_FROM_HELP = _("The project's base model, or an earlier run's checkpoint, which is trained further as a new run.")
 START_FROM_BASE = _("the project's base model")
 START_FROM_READY = _("this project's exported model")
 START_FROM_FIX = _("select the base model, the exported model, or a run of this project as run/NAME/best")
 NOT_EXPORTED = _("this project has no exported model yet")
 NOT_EXPORTED_FIX = _("export one first (Step 2.5), or start from the base model")
-ALL_SETTINGS = _("All other settings")
+ADVANCED = _("Advanced")
 STEP_2 = _("Step 2 - Train Model")
-OPTIMIZATIONS_TITLE = _("Training Optimizations")
 NOT_KNOWN = _("not yet known")
 NOT_REQUESTED = _("off (not requested)")
-MORE_OPTIMIZATIONS = _("More optimizations and their effective state")
 RECOMPUTE = _("Checkpointed blocks")
 RECOMPUTE_HELP = _("Selective checkpointing recomputes only what is cheap. It is faster and saves less memory.")
 RECOMPUTE_CHOICES = {"full": _("full (least memory)"), "selective": _("selective (faster)")}
@@ -31,21 +30,24 @@ USE_CASES = {
     "maximum quality": _("best quality"),
     "debugging": _("debugging"),
 }
-LEARNING_GROUP = _("Optimizer")
-CLIPS_GROUP = _("Clips and transcripts")
-EVALUATION_GROUP = _("Evaluation and stopping")
-SAVING_GROUP = _("Checkpoints")
-DEVICE_GROUP = _("Device")
-LOADING_GROUP = _("Data loading")
 SET_BY = {
     "you": _("changed"),
     "project": _("from the latest run"),
     "recommendation": _("recommended"),
+    "file": _("from the settings file"),
 }
 DEFAULT_IS = _("default: {value}")
 COMMAND_LINE = _("Equivalent command")
 COMMAND_LINE_HELP = _("Trains with the settings above, in a shell in the app's folder.")
-SHOW_COMMAND = _("Show the command")
+SHOW_COMMAND = _("Show command and file")
+DOWNLOAD_SETTINGS, UPLOAD_SETTINGS = _("Download settings file"), _("Use a settings file")
+SETTINGS_FILE_HELP = _("All other settings are set by a settings file (YAML), such as a run's config.yaml.")
+NO_SETTINGS_FILE, NO_SETTINGS_FILE_FIX = (
+    _("no settings file was uploaded"),
+    _("select a .yaml file, such as a run's config.yaml"),
+)
+STOP_EXPORT, EXPORT_STOPPED = _("Stop export"), _("Export stopped. The model exported before is unchanged.")
+NO_EXPORT_RUNS_FIX = _("there is no export to stop")
 RECOMMEND = _("Recommend settings")
 CHANGED = _("Changed in the form")
 CHANGE_COLUMNS = (_("Setting"), _("Before"), _("Now"))
@@ -78,7 +80,6 @@ PHASES = {
     "logging": _("logging"),
 }
 RUN = _("Run")
-RUN_HELP = _("The plots, badges, samples and log below show this run.")
 NEWEST_RUN = _("latest run")
 STOP, STOP_NOW, RESUME = _("Stop"), _("Stop immediately"), _("Resume")
 QUEUE, QUEUED = _("Queued runs"), _("waiting")
@@ -244,11 +245,6 @@ def lowest(loss: str, step: int) -> str:
     return _("lowest evaluation: {loss} at step {step}").format(loss=loss, step=step)
 
 
-def web_process(used: str) -> str:
-    """What this page itself uses."""
-    return _("The web app uses {used}.").format(used=used)
-
-
 def run_choice(name: str, state: str) -> str:
     """A run in the list of runs."""
     return f"{name} ({STATES.get(state, state)})"
@@ -305,3 +301,13 @@ def no_start(name: object) -> str:
 def no_purpose(name: object) -> str:
     """A purpose that is not offered."""
     return _("unknown purpose {name}").format(name=repr(name))
+
+
+def settings_from(name: str) -> str:
+    """Title of what a settings file changed."""
+    return _("Settings of {name}, now set in the form").format(name=name)
+
+
+def settings_left(names: Iterable[str]) -> str:
+    """Settings of a file that this version has no more."""
+    return _("This version does not have these settings any more: {names}").format(names=", ".join(names))

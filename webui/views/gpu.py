@@ -1,9 +1,8 @@
 """The memory panel: each GPU with what this run and others use, or the system memory if there is no GPU."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from utils.hardware import GIB, Gpu
-from utils.hardware.holders import NUM_HOLDERS
 from utils.jobs import Job
 from utils.runs.log import Event, number_of
 from webui import text
@@ -27,10 +26,10 @@ def panel(reading: MachineSample, job: Job | None, memory: Event | None) -> Mark
     title = tag("div", text.MEMORY_PANEL, class_="panel-title")
     if not reading.gpus:
         return tag("div", title, _no_gpu(reading, job, memory), class_="panel")
-    return tag("div", title, *(_gpu(gpu, job, memory, reading.names) for gpu in reading.gpus), class_="panel")
+    return tag("div", title, *(_gpu(gpu, job, memory) for gpu in reading.gpus), class_="panel")
 
 
-def _gpu(gpu: Gpu, job: Job | None, memory: Event | None, names: Mapping[int, str]) -> Markup:
+def _gpu(gpu: Gpu, job: Job | None, memory: Event | None) -> Markup:
     own = _own_bytes(gpu, job, memory)
     others = max(0, gpu.used_bytes - own)
     facts = [f"GPU {gpu.index}: {gpu.name}", memory_size(gpu.total_bytes)]
@@ -42,9 +41,7 @@ def _gpu(gpu: Gpu, job: Job | None, memory: Event | None, names: Mapping[int, st
         ("others", others / gpu.total_bytes, text.USED_BY_OTHERS),
     ]
     caption = text.gpu_use(memory_size(own) if own else None, memory_size(others), memory_size(gpu.free_bytes))
-    return join(
-        heading, bar(text.MEMORY, pieces, caption), _of_run(memory) if own else None, _held(gpu.processes, names, job)
-    )
+    return join(heading, bar(text.MEMORY, pieces, caption), _of_run(memory) if own else None)
 
 
 def _own_bytes(gpu: Gpu, job: Job | None, memory: Event | None) -> int:
@@ -73,26 +70,7 @@ def _no_gpu(reading: MachineSample, job: Job | None, memory: Event | None) -> Ma
         message("hint", text.no_gpu(reading.survey.reason)),
         bar(text.SYSTEM_MEMORY, pieces, caption),
         _of_run(memory) if job else None,
-        _held(
-            {held.pid: held.num_bytes for held in reading.holders},
-            {held.pid: held.name for held in reading.holders},
-            job,
-        ),
-        tag("div", text.web_process(memory_size(machine.process_bytes)), class_="small"),
     )
-
-
-def _held(processes: Mapping[int, int | None], names: Mapping[int, str], job: Job | None) -> Markup | None:
-    """The processes that hold the memory, the largest first; this run's by that name."""
-    if not processes:
-        return None
-    largest = sorted(processes.items(), key=lambda item: item[1] or 0, reverse=True)[:NUM_HOLDERS]
-    words = []
-    for pid, num_bytes in largest:
-        is_run = job is not None and pid == job.pid
-        name = text.USED_BY_RUN if is_run else names.get(pid, "?")
-        words.append(f"{name} ({pid})" + (f" {memory_size(num_bytes)}" if num_bytes else ""))
-    return tag("div", text.held_by(", ".join(words)), class_="small")
 
 
 def _of_run(memory: Event | None) -> Markup | None:

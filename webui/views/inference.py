@@ -1,5 +1,6 @@
 """Takes, the worker and votes as HTML; every word that a user typed is escaped."""
 
+import re
 import time
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ from utils.speech.compare import Tally, name_of
 from utils.speech.takes import Line, Sentence, Take
 from webui import text
 from webui.markup import Markup, join, tag
-from webui.views.parts import badge, message
+from webui.views.parts import badge, file_address, message
 
 MAX_SHOWN = 60
 """Sentences and lines that are listed; of longer takes the newest."""
@@ -45,6 +46,24 @@ def live_player() -> Markup:
     words = {"data_pause": text.PAUSE, "data_resume": text.PLAY_ON}
     button = tag("button", text.PAUSE, type="button", id="live-pause", disabled="", class_="plain", **words)
     return tag("div", tag("b", text.NOW_PLAYING), button, tag("span", id="live-time"), class_="player")
+
+
+def takes(shown: Sequence[Markup]) -> Markup:
+    """The list of takes, the newest first."""
+    return tag("div", tag("div", text.TAKES, class_="panel-title"), *shown, class_="panel")
+
+
+def listed(found: Take) -> Markup:
+    """A take in the list: when, with which model, its first words, and a player for its first recording."""
+    heading = tag("div", label(found), class_="small")
+    if not found.wavs:
+        return tag("div", heading, class_="player")
+    words = found.name or found.lines[0].text
+    voice = found.reference_name or found.speaker or name_of(found)
+    file = re.sub(r"[^\w-]+", "-", f"{voice} {words}")[:60].strip("-") + ".wav"
+    address = file_address(found.wavs[0])
+    sound = tag("audio", controls="", preload="none", src=address, aria_label=words[:80])
+    return tag("div", heading, sound, tag("a", text.DOWNLOAD_TAKE, href=address, download=file), class_="player")
 
 
 def label(found: Take) -> str:

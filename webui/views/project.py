@@ -1,14 +1,15 @@
-"""The line under the project bar: running jobs of this project and of others."""
+"""The bar's line: the steps of a project, and what runs now; and what a project takes on the disk."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from utils.jobs import Job
 from utils.project.paths import NO_PROJECT, Project
 from utils.runs.layout import CHECKPOINTS
+from utils.runs.progress import Progress
 from utils.speech.takes import take_folders
 from webui import text
 from webui.markup import Markup, tag
-from webui.views.parts import gigabytes, state_badge
+from webui.views.parts import duration, gigabytes, state_badge
 
 
 def contents(sizes: Mapping[str, int], total: int) -> Markup:
@@ -41,19 +42,35 @@ def stepper(project: Project | None) -> Markup:
     return tag("div", tag("ol", *items, class_="steps", aria_label=text.STEPS_TITLE), needed, class_="stepper")
 
 
-def activity(project: Project | None, running: list[Job]) -> Markup:
-    """The steps, and which jobs run now, those of other projects included: they share the machine."""
-    return tag("div", stepper(project), _running(project, running))
+def activity(project: Project | None, jobs: Sequence[Job], running: Sequence[Job], done: Progress | None) -> Markup:
+    """The steps, and one line: the job that runs here with its progress, the failure that ended the newest, or nothing.
 
-
-def _running(project: Project | None, running: list[Job]) -> Markup:
+    Args:
+        project: the project on the page.
+        jobs: its jobs, the newest first.
+        running: jobs that run now, those of other projects included: they share the machine.
+        done: how far the project's running job is.
+    """
     if project is None:
-        return tag("div", text.FIRST_STEPS, class_="activity first")
-    if not running:
-        return tag("div", text.NOTHING_RUNNING, class_="activity")
-    entries = []
-    for job in running:
+        return tag("div", stepper(project), tag("div", text.FIRST_STEPS, class_="activity first"))
+    own = next((job for job in jobs if job.alive), None)
+    others = [job for job in running if own is None or job.folder != own.folder]
+    line = [_job(own, done)] if own else []
+    if not line and jobs and jobs[0].state in ("failed", "lost"):
+        words = f"{text.run_title(jobs[0].kind, jobs[0].name)}: {jobs[0].message or text.ENDED[jobs[0].state]}"
+        line = [tag("div", state_badge(jobs[0].state), " ", text.on_page(words), class_="job failure", role="status")]
+    for job in others:
         owner = job.folder.parent.parent.name
         words = text.job_line(job.kind, "" if owner == NO_PROJECT else owner)
-        entries.append(tag("span", state_badge(job.state), " ", words, class_="job"))
-    return tag("div", *entries, class_="activity")
+        line.append(tag("span", state_badge(job.state), " ", words, class_="job"))
+    return tag("div", stepper(project), tag("div", *line, class_="activity") if line else None)
+
+
+def _job(job: Job, done: Progress | None) -> Markup:
+    title = [state_badge(job.state), " ", text.run_title(job.kind, job.name)]
+    if done is None:
+        return tag("div", *title, class_="job")
+    facts = [text.phase(done.what), text.count_of(done.done, done.total)]
+    facts += [text.time_left(duration(done.seconds_left))] if done.seconds_left is not None else []
+    filled = tag("span", class_="piece done", style=f"width:{100 * (done.share or 0):.1f}%")
+    return tag("div", *title, " ", " · ".join(facts), tag("div", filled, class_="track"), class_="job")

@@ -1,6 +1,6 @@
-"""What set the form: the recommended settings for this machine with reasons."""
+"""What set the form: the recommended settings for this machine with reasons, or a settings file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from utils.hardware import Recommendation
 from webui import text
@@ -14,6 +14,13 @@ def recommendation(found: Recommendation, *, planned_for: str, changes: Sequence
     problems = [message("warning", problem) for problem in found.problems]
     title = tag("div", text.RECOMMENDED, class_="panel-title")
     return tag("div", title, _changed(changes), reasons, *problems, class_="panel")
+
+
+def settings_loaded(name: str, changes: Sequence[tuple[str, str, str]], retired: Mapping[str, object]) -> Markup:
+    """What a settings file changed in the form (setting, before, after), and which of its settings have left."""
+    notes = [message("warning", text.settings_left(sorted(retired)))] if retired else []
+    title = tag("div", text.settings_from(name), class_="panel-title")
+    return tag("div", title, _changed(changes), *notes, class_="panel")
 
 
 def _changed(changes: Sequence[tuple[str, str, str]]) -> Markup:
