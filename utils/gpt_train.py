@@ -72,8 +72,10 @@ def train_gpt(
     finishes its step, saves and ends.
 
     Args:
-        custom_model: folder of a model to start from, such as an earlier run's ready/; None or "" takes `version`.
-        version: base model when there is no custom model: starter, tiny, v2.0.2, v2.0.3 or main.
+        custom_model: a model to start from: its folder, such as an earlier run's ready/, or its weight file in that
+            folder; None or "" takes `version`.
+        version: base model when there is no custom model: starter, tiny, v2.0.2, v2.0.3 or main; of a custom model,
+            where the parts come from that its folder lacks, such as the DVAE.
         language: code of the language spoken: en, de, zh-cn, ...
         num_epochs: passes over the training clips; None takes the base's default.
         batch_size: clips in one forward pass.
@@ -113,11 +115,18 @@ def train_gpt(
         KeyboardInterrupt: after Ctrl-C, when the run is saved.
         RuntimeError: another fault of the process that trains, with its traceback.
     """
-    folder = Path(output_path).expanduser().absolute()
+    folder, base = Path(output_path).expanduser().absolute(), str(custom_model or version)
+    if custom_model:
+        # Imported late: it loads torch.
+        from utils.bases.custom import whole_model
+
+        base, missing = whole_model(base, version, folder, accept_license=accept_license)
+        if missing:
+            say(log, f"{custom_model} lacks {', '.join(missing)}: taken from {version}")
     named = {
         "project": folder.name,
         "output": folder.parent,
-        "base": str(custom_model or version),
+        "base": base,
         "language": language,
         "use_amharic_g2p": use_amharic_g2p,
         "num_epochs": num_epochs,

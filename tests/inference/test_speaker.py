@@ -84,7 +84,9 @@ def test_a_voices_name_goes_before_a_file_of_that_name(
     ("settings", "words"),
     [
         ({"text": " "}, "no text"),
-        ({"text": "привет"}, "cannot read"),
+        ({"text": "привет"}, "cannot read: п р и"),
+        ({"text": "😀 ..."}, "cannot read: 😀"),
+        ({"text": "... !"}, "no text"),
         ({"text": "Yes.", "language": "de"}, "de"),
         ({"text": "Yes.", "voice": "nobody"}, "no voice or recording 'nobody'"),
         ({"text": "Yes.", "voice": "default:0"}, "weights above 0"),
@@ -95,6 +97,14 @@ def test_a_voices_name_goes_before_a_file_of_that_name(
 def test_bad_calls_are_answered_in_words(speaker: Speaker, settings: dict, words: str) -> None:
     with pytest.raises(UserError, match=words):
         speaker.speak(**settings)
+
+
+def test_a_text_is_spoken_without_what_the_model_cannot_read(speaker: Speaker, caplog) -> None:
+    speech = speaker.speak("**No**, *она* said 😀. 👍 ...")
+    assert [sentence.text for sentence in speech.sentences] == ["No, said ."]
+    assert speech.unread == ("**", "*", "😀", "👍", "о", "н", "а")
+    assert "not read, this model has no sound for it: ** * 😀" in caplog.text
+    assert np.array_equal(speech.wav, speaker.speak("No, said .").wav) and not speaker.speak("No.").unread
 
 
 def test_unknown_models_and_projects(tmp_path: Path) -> None:

@@ -128,7 +128,8 @@ def test_the_command_speaks_with_a_checkpoint_by_its_name(project: Project, tmp_
 def test_faults_of_a_line_a_language_or_a_voice_are_told(desk: GenerationQueue, project: Project) -> None:
     take = say(desk, project, "No.", "漢字")
     assert [line.state for line in take.lines] == ["finished", "failed"]
-    assert "cannot read" in take.lines[1].error
+    assert "cannot read: 漢 字" in take.lines[1].error
+    assert "not read: 漢" in say(desk, project, "No 漢.").message
     other = desk.submit(project, ["No."], model="base/tiny", settings=SpeechSettings(language="xx"))
     assert "cannot read the language 'xx'" in ended(other).message
     assert "no voice 'nobody'" in say(desk, project, "No.", speaker="nobody").message

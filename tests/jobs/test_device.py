@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.children import FINISHES, POLITE, SILENT, child, ended, started
+from tests.jobs.children import FINISHES, POLITE, SILENT, child, ended, eventually, started
 from utils import jobs
 from utils.config import Device, ExportConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
@@ -34,6 +34,16 @@ def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output: Pat
     jobs.stop(first.folder)
     ended(first)
     assert ended(started(output, FINISHES, project="other")).state == "finished"
+
+
+def test_the_next_training_starts_as_soon_as_the_one_before_reads_finished(output: Path) -> None:
+    # Its process leaves the device a little later.
+    first = started(output, f"{FINISHES}; rest(1.0)")
+    eventually(lambda: jobs.status(first.folder).state == "finished")
+    assert jobs.status(first.folder).process_alive
+    second = started(output, FINISHES)
+    assert not jobs.status(first.folder).process_alive
+    assert ended(second).state == "finished"
 
 
 def test_of_many_starts_at_once_one_wins(output: Path) -> None:

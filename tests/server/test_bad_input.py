@@ -30,7 +30,7 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
     "symbols": ({"input": "★☆★"}, 400, "no letter or digit"),
     "half a pair": ({"input": "Hello \ud83d there"}, 400, "not valid Unicode"),
     "broken SSML": ({"input": "<speak>Hello <break"}, 400, "SSML"),
-    "entities": ({"input": "<!DOCTYPE x><speak>Hello</speak>"}, 400, ""),
+    "entities": ({"input": "<?xml version='1.0'?><!DOCTYPE x><speak>Hello</speak>"}, 400, "declarations"),
     "deep SSML": ({"input": f"<speak>{'<p>' * 2_000}Hello{'</p>' * 2_000}</speak>"}, 400, "nested too deeply"),
     "silence": ({"input": "Hello " + "[pause 10] " * 1_000}, 400, "s of silence"),
     "mixture": ({"voice": "adam:nan,carol:0.5"}, 400, "weighted above 0"),

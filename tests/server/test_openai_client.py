@@ -4,6 +4,7 @@ import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote
 
 import httpx
 import numpy as np
@@ -68,6 +69,14 @@ def test_every_format_decodes_to_the_same_speech(
         assert alike(found, spoken) > 0.95
     else:
         assert len(found) > 24_000
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_a_text_has_that_no_model_can_say_is_named_and_left_out(client: OpenAI, stream: bool) -> None:
+    asked = {"model": "starter", "voice": "default", "extra_body": {"seed": 3, "stream": stream}}
+    answer = client.audio.speech.with_raw_response.create(input="**No** 100 % 😀 да.", **asked)
+    assert unquote(answer.headers["X-Unread"]).split() == ["**", "😀", "д", "а"]
+    assert "X-Unread" not in client.audio.speech.with_raw_response.create(input="No.", **asked).headers
 
 
 def test_sound_comes_in_parts_that_are_the_whole(client: OpenAI, spoken: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from utils.bases.find import find_base
 from utils.text.normalize import normalize
+from utils.text.readable import named
 from utils.text.tokenizer import Tokenizer
 
 LANGUAGES = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu", "ko", "ja", "hi")
@@ -29,6 +30,7 @@ TEXTS = {
     "\u200bHello\u200b there\ufeff.": "Hello there.",
     "\U0001d4d7\U0001d4ee\U0001d4f5\U0001d4f5\U0001d4f8 there.": "Hello there.",
     "\u00bd cup": "1/2 cup",
+    "№ 5 of Hello™": "No 5 of HelloTM",
     "\uff28\uff45\uff4c\uff4c\uff4f": "Hello",
 }
 
@@ -41,7 +43,12 @@ def test_markup_and_pictures_are_left_out_of_speech(tokenizer: Tokenizer, text: 
 
 
 def test_what_is_left_out_is_named(tokenizer: Tokenizer) -> None:
-    assert tokenizer.readable("The word 你好 means hello.", "en") == ("the word means hello.", ("你", "好"))
+    assert tokenizer.readable("The word 你好 means hello.", "en") == ("The word means hello.", ("你", "好"))
+    found = tokenizer.readable("**See** [it](https://a.b) [1]\u200b, snake_case is 5*3*2<br>long.", "en")
+    assert found.unread == ("[", "](https://a.b)", "[1]", "<br>", "**", "\u200b", "*")
+    assert named(("**", *"\u200babcdefghijklmnopqrstuv")) == "** U+200B a b c d e f g h i j k l m n o p q r and 4 more"
+    assert tokenizer.normalize(tokenizer.readable("Wait。Go，on！ ※", "en").text, "en") == "wait.go,on!"
+    assert tokenizer.readable("Wait。Go，on！ ※ 5 %", "en").unread == ("※",)
     assert tokenizer.readable("\U0001f600\u2764", "en").unread == ("\U0001f600", "\u2764")
     assert not any(map(str.isalnum, tokenizer.readable("Привет!", "en").text))
 

@@ -43,6 +43,8 @@ class Piece(NamedTuple):
     """Silence after it."""
     language: str = ""
     """Code of the language that its tokens are of."""
+    unread: tuple[str, ...] = ()
+    """Of a text's first piece: what of the text is not spoken, because the model cannot read it."""
     sentences: tuple["Piece", ...] = ()
     """Its sentences, where it has several: spoken one by one if all attempts at the whole fail a guard."""
 
@@ -69,6 +71,8 @@ class Spoken(NamedTuple):
     """What is still wrong with it."""
     tail_cut_s: float = 0.0
     """Quiet at its end that was cut."""
+    unread: tuple[str, ...] = ()
+    """As of its piece."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -291,6 +295,7 @@ class Batch:
             attempts=(*utterance._reports, *(one[0] for one in utterance._attempts)),
             faults=tuple(dict.fromkeys(utterance._faults)),
             tail_cut_s=utterance._cut_s,
+            unread=utterance.piece.unread,
         )
         utterance._attempts.clear()
         return True

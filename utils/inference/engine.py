@@ -1,6 +1,6 @@
 """Load a model once and synthesize many times."""
 
-import unicodedata
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,10 @@ from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
 from utils.speech.voice_library import VOICE_SUFFIX, opened
 from utils.text.marks import read_marks
+from utils.text.readable import named
 from utils.text.split import pause_after, split_quick, split_sentences, split_text
+
+log = logging.getLogger(__name__)
 
 SENTENCE_CHARACTERS = 250
 """Longest piece spoken at once where the language has no shorter limit (coqui-tts, VoiceBpeTokenizer.char_limits)."""
@@ -254,21 +257,29 @@ class Synthesizer:
             split: see `SpeechSettings.split`.
 
         Raises:
-            UserError: the language or characters of the text are not readable by this model, or it is empty.
+            UserError: the language is not readable by this model, or nothing of the text is.
         """
         pieces: list[Piece] = []
-        # Composed letters, as preparation writes them: the vocabulary has "é" but no accent of its own.
-        parts = read_marks(unicodedata.normalize("NFC", text))
+        parts, unread = read_marks(text), dict[str, None]()
         for part in parts:
             code = self.tokenizer.check_language(part.language or language)
-            found = self._plain_pieces(part.text, code, split)
+            shown, left_out = self.tokenizer.readable(part.text, code)
+            unread |= dict.fromkeys(left_out)
+            found = self._plain_pieces(shown, code, split)
             if found and part.pause_s is not None:
                 found[-1] = found[-1]._replace(pause_s=part.pause_s)
             elif not found and pieces and part.pause_s is not None:
                 pieces[-1] = pieces[-1]._replace(pause_s=pieces[-1].pause_s + part.pause_s)
             pieces += found
+        if unread:
+            log.warning("not read, this model has no sound for it: %s", named(unread))
+        if not pieces and unread:
+            raise UserError(
+                what=f"this model cannot read: {named(unread)}", where=text[:60], fix="spell them differently"
+            )
         if not pieces:
             raise UserError(what="there is no text to speak", fix="give some words")
+        pieces[0] = pieces[0]._replace(unread=tuple(unread))
         if parts[-1].pause_s is None:
             # Nothing follows that its punctuation could be a pause before.
             pieces[-1] = pieces[-1]._replace(pause_s=0.0)
@@ -281,29 +292,29 @@ class Synthesizer:
         return pieces
 
     def _plain_pieces(self, text: str, code: str, split: SentenceGrouping) -> list[Piece]:
-        unknown = self.tokenizer.unknown_characters(text, code)
-        if unknown:
-            raise UserError(
-                what=f"this model cannot read: {' '.join(unknown)}", where=text[:60], fix="spell them differently"
-            )
         limit = CHARACTER_LIMITS.get(code, SENTENCE_CHARACTERS)
-        mark = FINAL_MARKS.get(code, ".")
+        mark = self.tokenizer.normalize(FINAL_MARKS.get(code, "."), code)
         if self.tokenizer.unknown_characters(mark, code):
             mark = ""
 
-        def made(piece: str) -> Piece:
-            sentences = split_sentences(piece, limit)
-            # Without a mark at its end, a model speaks on: "No" takes three times as long as "No."
-            spoken = piece if pause_after(piece) else piece + mark
+        def made(texts: list[str]) -> list[Piece]:
+            return [piece_of(one, words) for one in texts if any(map(str.isalnum, words := normalized(one, code)))]
+
+        def piece_of(text: str, words: str) -> Piece:
+            sentences = split_sentences(text, limit)
+            # Without a mark at its end, a model speaks on: "No" takes three times as long as "No." It is set behind
+            # the words, because a number before a full stop is an ordinal in many languages.
+            spoken = words if pause_after(text) else words + mark
             return Piece(
-                text=piece,
-                tokens=self.tokenizer.encode(spoken, code),
-                pause_s=pause_after(piece),
+                text=text,
+                tokens=self.tokenizer.encode_normalized(spoken, code),
+                pause_s=pause_after(text),
                 language=code,
-                sentences=tuple(map(made, sentences)) if len(sentences) > 1 else (),
+                sentences=tuple(made(sentences)) if len(sentences) > 1 else (),
             )
 
-        return [made(piece) for piece in SPLITTERS[split](text, limit)]
+        normalized = self.tokenizer.normalize
+        return made(SPLITTERS[split](text, limit))
 
 
 def read_speakers(path: Path) -> dict[str, Voice]:

@@ -44,6 +44,11 @@ class Speech:
     def seconds(self) -> float:
         return len(self.wav) / self.rate
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What of the text is not spoken, because the model cannot read it: pictures, markup, letters of others."""
+        return tuple(one for sentence in self.sentences for one in sentence.unread)
+
     def save(self, path: str | Path) -> None:
         """Write it as a 16-bit WAV.
 
@@ -136,7 +141,7 @@ class Speaker:
             temperature, top_k, top_p, repetition_penalty: see `Sampling`.
 
         Raises:
-            UserError: empty text, characters, a language or a voice that the model does not know.
+            UserError: a text of which the model can read nothing, a language or a voice that it does not know.
         """
         return self.speak_batch([text], **settings)[0]
 

@@ -147,6 +147,7 @@ def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) ->
             faults=list(sentence.faults),
             attempts=[attempt._asdict() for attempt in sentence.attempts],
             tail_cut_s=round(sentence.tail_cut_s, 3),
+            unread=list(sentence.unread),
         )
         begun = time.perf_counter()
     whole = folder / f"{line:04}.wav"

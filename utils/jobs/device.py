@@ -5,6 +5,7 @@ import getpass
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from utils.runs.process import ProcessId, host_name
 from utils.runs.record import Job, status_or_none
 
 CPU = "cpu"
+ENDING_S = 30.0
+"""How long the process of a job that has ended may take to leave the device."""
 GPU_FOLDER = "xtts-finetuning-studio"
 
 
@@ -151,7 +154,11 @@ def refuse_second(claim: Claim, *, but: Callable[[Job], bool] = lambda job: Fals
     Raises:
         UserError: it is not free; names the job that has it.
     """
-    holder = holder_of(claim)
+    holder, deadline = holder_of(claim), time.monotonic() + ENDING_S
+    while holder is not None and not holder.alive and not but(holder) and time.monotonic() < deadline:
+        # Its work is done and it says so: its process is about to leave the device.
+        time.sleep(0.1)
+        holder = holder_of(claim)
     if holder is not None and not but(holder):
         raise in_use(claim.title, holder, fix="wait until it has ended, or stop it")
     return holder

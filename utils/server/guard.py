@@ -20,6 +20,8 @@ UPLOAD_PATHS = ("/v1/audio/voices",)
 OPEN_PATHS = ("/health", "/docs", "/openapi.json")
 """Answered without a key: they tell nothing that a stranger could use."""
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+UNREAD = "X-Unread"
+"""The header that names what of a text was not read."""
 ALLOWED_HEADERS = "authorization, cache-control, content-type"
 
 log = logging.getLogger(__name__)
@@ -133,4 +135,5 @@ class Guard:
         if origin in self._access.origins:
             headers["Access-Control-Allow-Origin"] = origin
             headers["Access-Control-Allow-Headers"] = ALLOWED_HEADERS
+            headers["Access-Control-Expose-Headers"] = UNREAD
             headers["Vary"] = "Origin"

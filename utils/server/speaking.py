@@ -53,6 +53,7 @@ class Speaking:
         """Samples of each piece so far."""
         self._total = 0
         self._first_sound = 0.0
+        ticket.unread = pieces[0].unread
         ticket.num_tokens = sum(len(piece.tokens) for piece in pieces)
 
     @property

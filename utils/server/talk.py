@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -19,6 +20,7 @@ from utils.errors import UserError
 from utils.server.catalog import Recordings, find_listed, list_models, model_languages, model_voices
 from utils.server.encode import FORMATS, encode_whole, usable_formats
 from utils.server.faults import ApiError, as_api_error
+from utils.server.guard import UNREAD
 from utils.server.service import SpeechService
 from utils.server.ticket import SpeechRequest, Ticket, UnknownVoiceError
 from utils.speech.models import SpeakingModel
@@ -29,6 +31,9 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 """Each means the default model."""
 OPENAI_VOICES = ("alloy", "echo", "fable", "onyx", "nova", "shimmer")
 """They mean the model's voices in order, the default one first."""
+MAX_UNREAD = 24
+"""What the header names, and characters of each: clients limit headers to 8 KiB."""
+READABLE = "!#$&'()*+,/:;<=>?@[]^`{|}~"
 BODY_TIMEOUT_S = 30.0
 """A client may take so long to send what it asks."""
 
@@ -228,7 +233,13 @@ class Sound:
         if self.ticket.request.stream:
             return _Stream(self, self._encoded(form), kind.media_type)
         chunks = [chunk async for chunk in self.chunks()]
-        return Response(await run_in_threadpool(encode_whole, form, chunks), media_type=kind.media_type)
+        sound = await run_in_threadpool(encode_whole, form, chunks)
+        return Response(sound, media_type=kind.media_type, headers=self.headers())
+
+    def headers(self) -> dict[str, str]:
+        """What of the text was not read, in percent-encoded UTF-8 with spaces between."""
+        unread = [quote(one[:MAX_UNREAD], safe=READABLE) for one in self.ticket.unread[:MAX_UNREAD]]
+        return {UNREAD: " ".join(unread)} if unread else {}
 
     async def _encoded(self, form: str) -> AsyncIterator[bytes]:
         encoder = FORMATS[form].encoder()
@@ -259,7 +270,7 @@ class _Stream(StreamingResponse):
     """A response whose speech ends with it, however it ends."""
 
     def __init__(self, sound: Sound, content: AsyncIterator[bytes] | AsyncIterator[str], media_type: str) -> None:
-        super().__init__(content, media_type=media_type)
+        super().__init__(content, media_type=media_type, headers=sound.headers())
         self._sound = sound
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -94,6 +94,8 @@ class Ticket:
         self.num_tokens = 0
         """Text tokens that the model read, and codes that it spoke, for the account in the reply."""
         self.num_codes = 0
+        self.unread: tuple[str, ...] = ()
+        """What of the text the model cannot read; known with the first sound."""
         self.error: Exception | None = None
         """Why it ended early."""
         self._wake = wake

@@ -21,6 +21,7 @@ from utils.speech.models import find_model
 from utils.speech.takes import Line, Take, find_take, new_take, read_take, sentence_of, this_process
 from utils.speech.wavs import join_wavs
 from utils.speech.worker_client import ReleasedError, SpeechWorker
+from utils.text.readable import named
 
 MAX_WAITING = 50
 """More takes than this are refused while others wait."""
@@ -358,6 +359,8 @@ def _ended(take: Take, reply: Message) -> Take:
     cut = sum(not sentence.finished for sentence in take.sentences)
     notes = [f"{len(failed)} of {len(take.lines)} lines failed"] if failed else []
     notes += [f"{cut} of {len(take.sentences)} pieces are truncated: the model did not stop by itself"] if cut else []
+    unread = dict.fromkeys(one for sentence in take.sentences for one in sentence.unread)
+    notes += [f"not read: {named(unread)}"] if unread else []
     again = sum(len(sentence.attempts) > 1 for sentence in take.sentences)
     notes += (
         [f"{again} of {len(take.sentences)} pieces were spoken again, because the guards found faults"] if again else []

@@ -47,6 +47,8 @@ class Sentence:
     """Seed, codes and faults of each time it was spoken."""
     tail_cut_s: float = 0.0
     """Quiet at its end that was cut."""
+    unread: tuple[str, ...] = ()
+    """Of a line's first sentence: what of the line the model cannot read."""
 
 
 @dataclass(frozen=True, kw_only=True)

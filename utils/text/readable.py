@@ -3,21 +3,27 @@
 import html
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from utils.text.punctuation import plain_punctuation
 from utils.text.unknown import INSTEAD
 
 _MARKUP = (
     (re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE), " "),
     (re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()]*\))*\)"), r"\1"),
-    (re.compile(r"[ \t]*\[\d+(?:[,–-]\d+)*\]"), ""),
-    (re.compile(r"</?[a-zA-Z][^<>]*>"), " "),
-    (re.compile(r"^[ \t]*(?:```.*|[-*_=]{3,}|\|?(?:[ \t]*:?-+:?[ \t]*\|)+[ \t:-]*)$", re.MULTILINE), ""),
-    (re.compile(r"^[ \t]*(?:#{1,6}|>+|[-*+•])[ \t]+", re.MULTILINE), ""),
+    (re.compile(r"[ \t]{0,4}\[\d+(?:[,–-]\d+)*\]"), ""),
+    (re.compile(r"</?[a-zA-Z][^<>]*>|<![^<>]*>"), " "),
+    (re.compile(r"^[ \t]{0,8}(?:```.*|[-*_=]{3,}|\|?(?:[ \t]{0,8}:?-+:?[ \t]*\|)+[ \t:-]*)$", re.MULTILINE), ""),
+    (re.compile(r"^[ \t]{0,8}(?:#{1,6}|>+|[-*+•])[ \t]+", re.MULTILINE), ""),
     (re.compile(r"(?<=\S)[ \t]*\|[ \t]*(?=\S)|^[ \t]*\||\|[ \t]*$", re.MULTILINE), ", "),
-    (re.compile(r"(\*{1,3}|_{1,3}|~~|`+)(?=\S)(.+?)(?<=\S)\1"), r"\2"),
+    (re.compile(r"(?<![\d*])(\*{1,3}|~~|`+)(?=\S)(.{1,300}?)(?<=\S)\1(?![\d*])"), r"\2"),
+    (re.compile(r"(?<!\w)(_{1,3})(?=\S)(.{1,300}?)(?<=\S)\1(?!\w)"), r"\2"),
 )
+"""What it looks like, and what is spoken of it; a product as 5*3*2 and a snake_case_name are none. Repeats have limits,
+so that the time does not grow with the square of a text."""
+MAX_NAMED = 20
+"""Characters that a message names; of a text in a foreign script there may be thousands."""
 
 
 _STYLES = ("<fraction>", "<super>", "<sub>", "<wide>", "<font>", "<circle>")
@@ -28,14 +34,31 @@ class Readable(NamedTuple):
 
     text: str
     unread: tuple[str, ...]
-    """What was left out of it, each character once."""
+    """What was left out of it, each once."""
 
 
-def without_markup(text: str) -> str:
+def named(unread: Iterable[str]) -> str:
+    """What was left out, for people: invisible characters by their code points."""
+    shown = [one if one.isprintable() else " ".join(f"U+{ord(char):04X}" for char in one[:8]) for one in unread]
+    more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
+    return " ".join(one if len(one) <= 40 else f"{one[:40]}…" for one in shown[:MAX_NAMED]) + more
+
+
+def without_markup(text: str) -> Readable:
     """A text of a chat or a page without Markdown, tags, entities and citations."""
+    unread: dict[str, None] = {}
     for pattern, instead in _MARKUP:
-        text = pattern.sub(instead, text)
-    return "".join(map(_plain_letter, html.unescape(text)))
+
+        def plain(match: re.Match[str], instead: str = instead) -> str:
+            kept = match.expand(instead)
+            around = match[0].split(kept.strip(), 1) if kept.strip() else [match[0]]
+            # Replaced, as a table's bars by commas, is not left out.
+            if kept.strip() in match[0]:
+                unread.update(dict.fromkeys(part.strip() for part in around if part.strip()))
+            return kept
+
+        text = pattern.sub(plain, text)
+    return Readable("".join(map(_plain_letter, html.unescape(text))), tuple(unread))
 
 
 def _plain_letter(char: str) -> str:
@@ -62,11 +85,14 @@ def readable(text: str, unknown: list[str], is_known: Callable[[str], bool], *, 
         if unicodedata.category(character[0])[0] in "LMN" and not letters:
             continue
         plain = "".join(c for c in unicodedata.normalize("NFKD", character) if not unicodedata.combining(c))
-        choices = (INSTEAD.get(character), plain.replace("⁄", "/"), INSTEAD.get(plain), ",")
+        ascii_mark = plain_punctuation(character, "")
+        choices = (INSTEAD.get(character), plain.replace("⁄", "/"), INSTEAD.get(plain), ascii_mark, ",")
         is_dash = unicodedata.category(character[0]) == "Pd"
-        known = (c for c in choices[: 4 if is_dash else 3] if c and c != character and is_known(c))
+        known = (c for c in choices[: 5 if is_dash else 4] if c and c != character and is_known(c))
         table[character] = next(known, " ")
-        if table[character] == " " and character not in INSTEAD and not character.isspace():
+        # Joiners shape what is beside them, and have no sound.
+        is_silent = character.isspace() or unicodedata.category(character) == "Cf"
+        if table[character] == " " and character not in INSTEAD and not is_silent:
             unread.append(character)
     whole = "".join(table.get(char, char) for char in text)
     return Readable(" ".join(whole.split()), tuple(unread))

@@ -24,7 +24,7 @@ UNKNOWN = "[UNK]"
 SPACE = "[SPACE]"
 START = "[START]"
 STOP = "[STOP]"
-_UNSPOKEN = ("So", "Sk", "Cc", "Co", "Cs", "Cn")
+_UNSPOKEN = ("So", "Sk", "Cc", "Cf", "Co", "Cs", "Cn")
 """Unicode categories of pictures and of characters that mean nothing."""
 
 
@@ -125,14 +125,23 @@ class Tokenizer:
             UserError: as `normalize`.
         """
         code = self.check_language(language)
-        plain = without_markup(text)
-        pictures = [char for char in dict.fromkeys(plain) if unicodedata.category(char) in _UNSPOKEN]
-        shown = "".join(" " if char in pictures else char for char in plain)
-        unknown = self.unknown_characters(shown, code)
-        if not unknown:
-            return Readable(shown, tuple(char for char in pictures if not char.isspace()))
-        found = readable(self.normalize(shown, code), unknown, self._knows, letters=True)
-        return Readable(found.text, (*(char for char in pictures if not char.isspace()), *found.unread))
+        plain, markup = without_markup(unicodedata.normalize("NFC", text))
+        pictures = [char for char in dict.fromkeys(plain) if _is_picture(char)]
+        # Invisible ones stand inside words.
+        shown = plain.translate({ord(char): "" if unicodedata.category(char) == "Cf" else " " for char in pictures})
+        # Marks that `normalize` leaves out, too.
+        silent = (char for char in dict.fromkeys(shown) if _is_mark(char) and char not in INSTEAD)
+        marks = (char for char in silent if not self._knows(char) and not self.normalize(char, code))
+        unread = (*markup, *(char for char in pictures if not char.isspace()), *marks)
+        if not self.unknown_characters(shown, code):
+            return Readable(shown, unread)
+        # In the text as it was written: a normalized one is not what the rules of its language read.
+        lacking = [char for char in dict.fromkeys(shown) if self.unknown_characters(char, code)]
+        shown, more = readable(shown, lacking, self._knows, letters=True)
+        if rest := self.unknown_characters(shown, code):  # of words that the rules made
+            shown, last = readable(self.normalize(shown, code), rest, self._knows, letters=True)
+            more = (*more, *last)
+        return Readable(shown, (*unread, *more))
 
     def _knows(self, text: str) -> bool:
         if text not in self._known:
@@ -195,6 +204,12 @@ class Tokenizer:
     def encode_normalized(self, text: str, code: str) -> list[int]:
         """Token ids of what `normalize` gave for a plain language code, the language token first."""
         return self._bpe.encode(f"{language_token(code)}{text}".replace(" ", SPACE)).ids
+
+
+def _is_picture(char: str) -> bool:
+    """Whether a character has no sound in any language; joiners belong to their letters, degrees may get a word."""
+    is_letter = any(map(str.isalnum, unicodedata.normalize("NFKC", char))) or char in "\u200c\u200d°"
+    return unicodedata.category(char) in _UNSPOKEN and not is_letter
 
 
 def _is_mark(char: str) -> bool:
