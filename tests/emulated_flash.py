@@ -1,12 +1,16 @@
 """CPU kernels for PyTorch's variable-length flash attention, so that a machine without CUDA runs the packed layout."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from utils.model.attention import sdpa_attention, varlen_attention
+from utils.model.gpt import XttsGpt
 
 calls = {"forward": 0, "backward": 0}
 """How often each was called."""
@@ -14,7 +18,12 @@ calls = {"forward": 0, "backward": 0}
 
 @contextmanager
 def emulated_flash() -> Iterator[None]:
-    """Register the kernels for a while: other tests of this process register kernels of their own in the same place."""
+    """Register the kernels for a while, and have the GPT call them as on a GPU.
+
+    Other tests of this process register kernels of their own in the same place.
+    """
+    own = XttsGpt._attend
+    XttsGpt._attend = _attend_as_on_cuda  # type: ignore[assignment]
     library = torch.library.Library("aten", "IMPL")
     library.impl("_flash_attention_forward", _forward, "CPU")
     library.impl("_flash_attention_backward", _backward, "CPU")
@@ -22,6 +31,13 @@ def emulated_flash() -> Iterator[None]:
         yield
     finally:
         library._destroy()
+        XttsGpt._attend = own  # type: ignore[method-assign]
+
+
+def _attend_as_on_cuda(gpt: XttsGpt, batch: Any, dropout: float) -> Callable[..., Tensor]:
+    if not batch.lengths:
+        return partial(sdpa_attention, causal=True)
+    return partial(varlen_attention, cu_seqlens=batch.cu_seqlens, max_seqlen=batch.max_seqlen)
 
 
 def _clips(bounds: Tensor) -> list[slice]:

@@ -1,7 +1,10 @@
 """What each entry point does on each kind of machine, with a stub of the driver: docs/gpu.md has the same table."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,21 +13,25 @@ import pynvml
 import pytest
 import torch
 
+from benchmarks import stock
+from tests.entry_points import CLAIMED, REFUSED, SPEAKING, EntryPoints, Reached
 from tests.hardware.machines import GIB, Answers
 from tests.training.test_run import config_of
 from utils import jobs
+from utils.cli import synthesize
 from utils.config import TrainConfig
 from utils.errors import UserError
-from utils.hardware import TORCH_ENVIRONMENT
 from utils.inference.speaker import Speaker
-from utils.jobs.device import Claim, wanted_device
+from utils.inference.word_check import WordCheck
+from utils.jobs.device import Claim
 from utils.performance_utils import device as device_module
 from utils.performance_utils.device import check_allocator, settle_device
-from utils.performance_utils.memory import memory_errors
 from utils.project.paths import Project
 from utils.runs.log import read_events
+from utils.runs.process import ProcessId
 from utils.runs.record import JobRecord, read_record, write_record
 from utils.training import preflight as measure_module
+from utils.training import train
 from utils.training.distributed import num_processes
 from utils.training.switches.optim import choose_precision, faster_precision
 from utils.training.train import fine_tune
@@ -65,18 +72,82 @@ MACHINES = [
 
 
 @pytest.mark.parametrize(("told", "visible", "device", "words", "processes"), MACHINES)
-def test_claim_training_and_processes_agree_on_the_device(
-    machine, told: dict, visible: str | None, device: str, words: str, processes: int
+def test_every_entry_point_takes_the_device_that_pytorch_can_use(
+    machine, project: Project, monkeypatch, told: dict, visible: str | None, device: str, words: str, processes: int
 ) -> None:
-    machine(visible=visible, cuda=told is not NO_DRIVER and visible != "", **told)
-    assert wanted_device("auto") == device
+    machine(visible=visible, cuda=told not in (NO_DRIVER, OLD_DRIVER) and visible != "", **told)
+    entries, kind = EntryPoints(project, monkeypatch), device.split(":")[0]
+    assert entries.devices("auto") == {**dict.fromkeys(CLAIMED, device), **dict.fromkeys(SPEAKING, kind)}
     settled, why = settle_device("auto")
-    assert settled == device.split(":")[0]
-    assert re.search(words, why, re.DOTALL) and bool(why) == bool(words)
+    assert settled == kind and re.search(words, why, re.DOTALL) and bool(why) == bool(words)
     assert num_processes(TrainConfig(project="a", processes=0)) == processes
-    if settled == "cpu":
-        with pytest.raises(UserError, match="device cuda was requested, but"):
-            settle_device("cuda")
+    wanted = {**dict.fromkeys(CLAIMED, device), **dict.fromkeys(SPEAKING, kind)}
+    if kind == "cpu":
+        # The recognizer needs an older driver than PyTorch, and says itself what it lacks.
+        wanted = dict.fromkeys(wanted, REFUSED) | {"compare": "cpu", "prepare": "cuda:0"}
+    if told is NO_DRIVER:
+        # Without a driver there is nothing to name: the job's own process refuses, and the page offers no cuda.
+        wanted |= {"page_trains": "cuda:0", "page_speaks": "cuda"}
+    assert entries.devices("cuda") == wanted
+
+
+def test_every_entry_point_leaves_a_gpu_to_the_run_that_has_it(machine, project: Project, monkeypatch) -> None:
+    machine(cuda=True)
+    entries = EntryPoints(project, monkeypatch)
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as training:
+        Claim("cuda:0", project.output).give_process(project.folder, "train", ProcessId.of(training.pid))
+        speaking = dict.fromkeys((*SPEAKING, "evaluate", "compare"), "cpu")
+        assert entries.devices("auto") == dict.fromkeys(CLAIMED, REFUSED) | speaking
+        refused = dict.fromkeys((*CLAIMED, *SPEAKING), REFUSED) | {"compare": "cpu", "server": "cuda"}
+        assert entries.devices("cuda") == refused
+        decoder, facts = entries.fit("auto", is_asked=False)
+        assert not decoder and "GPU cuda:0 is in use by the train job" in facts["decoder"]["kept"]
+        training.kill()
+
+
+def test_a_recognizer_beside_speech_on_a_gpu_keeps_its_way_back_to_the_cpu(machine, project, monkeypatch) -> None:
+    machine(cuda=True)
+    EntryPoints(project, monkeypatch)
+    requested: list[str] = []
+
+    def check(self: WordCheck, model: str, *, device: str) -> None:
+        requested.append(device)
+        raise Reached
+
+    monkeypatch.setattr(WordCheck, "__init__", check)
+    loaded = SimpleNamespace(synthesizer=SimpleNamespace(), language="en")
+    monkeypatch.setattr("utils.inference.loaded.Models.load", lambda self, **_: loaded)
+    for device in ("auto", "cuda", "cpu"):
+        with pytest.raises(Reached):
+            Speaker("tiny", transcriber="tiny", output=project.output, device=device)
+        words = ["--model", "tiny", "--text", "No.", "--language", "en", "--transcriber", "tiny", "--device", device]
+        with pytest.raises(Reached):
+            synthesize.main([*words, "--out", str(project.output / "no.wav")])
+    assert requested == ["auto", "auto", "cuda", "cuda", "cpu", "cpu"]
+
+
+def test_every_entry_point_names_who_has_a_gpu_that_is_full(machine, project: Project, monkeypatch, capsys) -> None:
+    def full(device: str) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    info = type("Info", (), {"total": 12 * GIB, "free": GIB // 2, "used": 23 * GIB // 2})
+    machine(
+        cuda=True, DeviceGetMemoryInfo=info, DeviceGetComputeRunningProcesses=[Answers.process(os.getpid(), 11 * GIB)]
+    )
+    works = EntryPoints(project, monkeypatch, full).works
+    for name in ("train", "train_gpt", "preflight", "synthesize", "speaker"):
+        with pytest.raises((UserError, SystemExit)) as caught:
+            works[name]("auto")
+        said = f"{caught.value} {capsys.readouterr().err}"
+        assert "0.5 of 12.0 GB of NVIDIA GeForce RTX 4060 are free" in said, name
+        assert f"(process {os.getpid()}) has 11.0 GB" in said, name
+
+
+def test_the_notebook_trains_and_speaks_by_the_commands_at_auto() -> None:
+    notebook = json.loads((ROOT / "docs" / "colab.ipynb").read_text(encoding="utf-8"))
+    code = "".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    assert re.findall(r'studio\("(\w+)"', code) == ["prepare", "train", "export", "synthesize"]
+    assert "device" not in code and "utils.cli.{command}" in code
 
 
 def test_cuda_that_does_not_start_is_reported_in_its_own_words(machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,13 +164,17 @@ def test_cuda_that_does_not_start_is_reported_in_its_own_words(machine, monkeypa
     )
 
 
-def test_under_an_old_driver_a_run_records_the_cpu_and_warns(machine, project: Project) -> None:
+def test_under_an_old_driver_a_run_records_the_cpu_and_warns(machine, project: Project, monkeypatch) -> None:
+    """And a run in fp32 gets the advice of `faster_precision`, which a CPU has none of."""
     machine(**OLD_DRIVER)
+    monkeypatch.setattr(train, "faster_precision", lambda requested, device: f"{requested} on {device}")
     folder = fine_tune(config_of(project, device="auto", num_epochs=1)).folder
     assert read_record(folder).device == "cpu"
     (warning,) = [e for e in read_events(folder / "events.jsonl", kind="warning") if e["source"] == "device"]
     assert "550.54.14" in warning["message"] and "580" in warning["message"]
     assert next(read_events(folder / "events.jsonl", kind="started"))["device"] == "cpu"
+    advice = [e["message"] for e in read_events(folder / "events.jsonl", kind="warning") if e["source"] == "precision"]
+    assert advice == ["fp32 on cpu"]
 
 
 def test_a_job_started_for_a_gpu_that_cuda_cannot_use_holds_the_cpu_instead(machine, tmp_path: Path) -> None:
@@ -118,25 +193,6 @@ def test_a_job_started_for_a_gpu_that_cuda_cannot_use_holds_the_cpu_instead(mach
     assert cpu.holder() is None
 
 
-def test_a_full_gpu_is_named_with_who_has_it(machine) -> None:
-    info = type("Info", (), {"total": 12 * GIB, "free": GIB // 2, "used": 23 * GIB // 2})
-    machine(DeviceGetMemoryInfo=info, DeviceGetComputeRunningProcesses=[Answers.process(os.getpid(), 11 * GIB)])
-    with pytest.raises(UserError) as caught, memory_errors("loading the model", "cuda"):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-    assert "0.5 of 12.0 GB of NVIDIA GeForce RTX 4060 are free" in str(caught.value)
-    assert f"(process {os.getpid()}) has 11.0 GB" in str(caught.value)
-
-
-def test_a_gpu_that_another_run_has_is_refused(machine, tmp_path: Path) -> None:
-    machine(cuda=True)
-    with (
-        jobs.hold("train", device="auto", output=tmp_path, folder=tmp_path),
-        pytest.raises(UserError, match="GPU cuda:0 is in use by the train job"),
-        jobs.hold("preflight", device="auto", output=tmp_path, folder=tmp_path),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(("capability", "faster"), [((6, 1), ""), ((7, 5), "fp16"), ((8, 6), "bf16")])
 def test_a_run_in_fp32_names_the_precision_that_is_recommended(capability, faster: str, monkeypatch) -> None:
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
@@ -147,26 +203,21 @@ def test_a_run_in_fp32_names_the_precision_that_is_recommended(capability, faste
     assert not faster_precision("bf16", cuda) and not faster_precision("fp32", torch.device("cpu"))
 
 
-def test_a_speaker_computes_on_the_cpu_where_the_gpu_has_no_kernels(machine) -> None:
-    machine(cuda=True, DeviceGetCudaComputeCapability=(6, 1))
-    assert Speaker("tiny")._synthesizer.device.type == "cpu"
-    with pytest.raises(UserError, match=r"device cuda was requested, but PyTorch .* has no kernels"):
-        Speaker("tiny", device="cuda")
-
-
 def test_expandable_segments_are_the_default_and_off_where_the_driver_has_none(monkeypatch) -> None:
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", TORCH_ENVIRONMENT["PYTORCH_ALLOC_CONF"])
-    segments = ["expandable_segments:True"]
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)  # as for a call from Python
+    segments: list[str] = []
 
     def empty(*size: int, device: torch.device) -> None:
         if segments[-1].endswith("True"):
             raise RuntimeError("CUDA driver error: operation not supported")
 
     monkeypatch.setattr(device_module.torch, "empty", empty)
-    monkeypatch.setattr("torch.cuda.memory._set_allocator_settings", segments.append)
+    monkeypatch.setattr("torch._C._accelerator_setAllocatorSettings", segments.append)
     assert "operation not supported" in check_allocator(torch.device("cuda"))
-    assert not check_allocator(torch.device("cuda"))
     assert segments == ["expandable_segments:True", "expandable_segments:False"]
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    assert not check_allocator(torch.device("cuda")) and len(segments) == 2, "what the user has set stays"
 
 
 def test_preflights_peak_includes_the_largest_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,9 +255,32 @@ def test_preflights_peak_includes_the_largest_batch(monkeypatch: pytest.MonkeyPa
     )
     sizes = {True: [batch(900), batch(100)], False: [batch(100)]}
     loaders = SimpleNamespace(spread=lambda count, *, largest: sizes[largest], close=lambda: None)
-    setup = SimpleNamespace(trainer=trainer, optimizations=optimizations, loaders=loaders)
+    trainer.optimizations = optimizations
+    setup = SimpleNamespace(trainer=trainer, loaders=loaders)
     seen = measure_module._measured(setup, 1, warmup=1, steps=1)
     assert seen.peak_bytes == 900
+
+
+def test_the_benchmarks_peak_of_stock_includes_the_largest_batch(monkeypatch, tmp_path: Path) -> None:
+    peak, sizes = [0], iter([900, 100])
+    clips = {"text_lengths": torch.tensor([3]), "wav_lengths": torch.tensor([4096])}
+
+    def step(trainer: object, batch: object) -> float:
+        peak[0] = max(peak[0], next(sizes))
+        return 1.0
+
+    for name, fake in {
+        "is_available": lambda: True,
+        "synchronize": lambda: None,
+        "reset_peak_memory_stats": lambda: peak.__setitem__(0, 0),
+        "max_memory_allocated": lambda: peak[0],
+        "max_memory_reserved": lambda: 0,
+    }.items():
+        monkeypatch.setattr(f"torch.cuda.{name}", fake)
+    for name, replacement in {"_make_trainer": lambda *_: None, "_loader": lambda *_: [clips], "_step": step}.items():
+        monkeypatch.setattr(stock, name, replacement)
+    found = stock.measure_stock(tmp_path, None, precision="fp32", batch_size=1, warmup=1, steps=1)
+    assert found.peak_bytes == 900
 
 
 def test_the_table_of_the_docs_names_every_machine() -> None:

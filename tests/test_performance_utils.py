@@ -27,6 +27,7 @@ from utils.performance_utils import (
     useful_flops,
 )
 from utils.performance_utils import phases as phases_module
+from utils.performance_utils import settings as settings_module
 from utils.performance_utils.phases import PhaseClock
 from utils.performance_utils.settings import kept_torch_settings
 
@@ -382,3 +383,14 @@ def test_as_many_threads_as_asked_for_and_never_more_than_may_be_used(caplog):
         assert torch.get_num_threads() == 1
         optimize_torch_settings("cpu", threads=usable_cpus() + 7)
         assert torch.get_num_threads() == usable_cpus() and "asked for" in caplog.text
+
+
+def test_training_on_a_gpu_takes_no_attention_of_cudnn_and_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first choice on Hopper, and builds a plan for each new shape."""
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(settings_module, "check_allocator", lambda device: "")
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with kept_torch_settings():
+        assert optimize_torch_settings("cuda")["torch.backends.cuda.cudnn_sdp"] is False
+        assert not torch.backends.cuda.cudnn_sdp_enabled() and torch.backends.cuda.flash_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()

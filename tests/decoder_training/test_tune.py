@@ -1,5 +1,6 @@
 """A decoder learns a voice, trunk or whole, and stays the base's own where it got no better."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,11 @@ from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.decoder_training import tune as module
 from utils.decoder_training.tune import HIFIGAN_STEPS, ClipFidelity, TunedDecoder, tune_decoder
 from utils.errors import UserError
+from utils.inference.batch import Batch
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
 from utils.model.decoder.build import build_decoder
+from utils.model.gpt import XttsGpt
 from utils.model.weights import State, part
 from utils.model.xtts import DECODER_PREFIX, GPT_PREFIX
 from utils.project.paths import Project, assets_folder
@@ -203,3 +206,32 @@ def test_stocks_decoder_learns_as_a_whole_and_goes_on_after_a_kill(project, tmp_
     stock = build_decoder(tiny.decoder_shape())
     stock.load_state_dict(part(tiny.state(), DECODER_PREFIX) | resumed.weights)
     assert type(stock).__module__.startswith("TTS.")
+
+
+def synthesizers() -> set[int]:
+    """Those that are alive, in this test or another."""
+    gc.collect()
+    return {id(one) for one in gc.get_objects() if isinstance(one, Synthesizer | Batch)}
+
+
+def test_on_a_gpu_the_fit_has_the_memory_for_itself(project, tmp_path, monkeypatch) -> None:
+    """No synthesizer, with its caches and prepared weights, is alive beside it, and the GPT has left the GPU."""
+    moved: list[XttsGpt] = []
+
+    def train_nothing(*_: object, **__: object) -> None:
+        assert moved and not synthesizers() - before
+
+    before, same = synthesizers(), ClipFidelity(mel_distance=1.0, similarity=1.0)
+    monkeypatch.setattr(module, "clip_fidelity", lambda decoder, clips: same)
+    monkeypatch.setattr("utils.inference.own_decoder.fit_steps", lambda base, config: 1)
+    monkeypatch.setattr(module, "train_decoder", train_nothing)
+    monkeypatch.setattr(XttsGpt, "cpu", lambda gpt: moved.append(gpt))
+    _, facts = _export(project, find_base("tiny"), tmp_path, decoder_steps=1)
+    assert facts["decoder"]["steps"] == 1
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_the_fit_computes_in_bf16_only_where_the_gpu_has_units_for_it(native: bool, monkeypatch) -> None:
+    """PyTorch says of Turing that it supports bf16, which it emulates."""
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation or native)
+    assert module._settings(module.HIFIGAN, 10, torch.device("cuda")).bf16 == native

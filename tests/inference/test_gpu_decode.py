@@ -10,6 +10,7 @@ import torch
 from utils.bases.find import find_base
 from utils.bases.loading import load_gpt
 from utils.inference import decode as module
+from utils.inference import engine
 from utils.inference.decode import Decoder, Sentence
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
@@ -64,6 +65,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict]]:
 
     monkeypatch.setattr(Decoder, "_masked_step", recorded)
     monkeypatch.setattr(module, "is_gpu", lambda device: True)
+    monkeypatch.setattr(module, "pinning_fault", lambda: "")
     for name, stub in {"Event": Nothing, "Stream": Nothing, "CUDAGraph": Recorder, "graph": capture}.items():
         monkeypatch.setattr(torch.cuda, name, stub)
     monkeypatch.setattr(torch.cuda, "current_stream", Nothing)
@@ -129,6 +131,19 @@ def test_capture_that_fails_leaves_speech_without_graphs(
     assert codes == decoded(Decoder(gpt, slots=4), sentences(gpt, Sampling()))
 
 
+def test_speech_needs_no_page_locked_memory(
+    gpt, cuda, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def locked(*size: int, pin_memory: bool = False, **how: object) -> torch.Tensor:
+        if pin_memory:
+            raise RuntimeError("CUDA error: operation not supported")
+        return torch.zeros(*size, **how)
+
+    monkeypatch.setattr(torch, "empty", locked)
+    monkeypatch.setattr(module, "pinning_fault", lambda: "CUDA error: operation not supported")
+    assert decoded(Decoder(gpt, slots=4), sentences(gpt, Sampling())) and "page-locked" in caplog.text
+
+
 def test_attention_of_cudnn_is_never_chosen(gpt, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, attention = set(), torch.nn.functional.scaled_dot_product_attention
 
@@ -169,7 +184,7 @@ def test_other_weights_and_fewer_slots_never_hold_two_caches(allocations, precis
     assert allocations == [(8, 0), (2, 0), (2, 0)]
 
 
-def test_memory_of_a_model_is_that_of_its_tensors() -> None:
+def test_memory_of_a_model_is_that_of_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Synthesizer(find_base("starter")).num_bytes > 20_000_000
     base = find_base("tiny")
     blocks = sum(
@@ -177,8 +192,12 @@ def test_memory_of_a_model_is_that_of_its_tensors() -> None:
         for block in load_gpt(base).gpt.h
         for layer in (block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj)
     )
+    monkeypatch.setattr(engine, "vocoder_in_bf16", lambda *_: False)
     full, half = (Synthesizer(base, precision=precision).num_bytes for precision in ("fp32", "bf16"))
-    # Originals are freed: 2 bytes are left of each weight's 4. The vocoder is the same or smaller.
-    assert full - half >= 2 * blocks
-    one, two, nine = (Synthesizer(base, slots=slots).num_bytes for slots in (1, 2, 9))
-    assert nine - one == 8 * (two - one) > 0
+    # Originals are freed: 2 bytes are left of each weight's 4.
+    assert full - half == 2 * blocks
+    speakers = [Synthesizer(base, slots=slots) for slots in (1, 2, 9)]
+    one, two, nine = (speaker.num_bytes for speaker in speakers)
+    decoder = speakers[0].batch.decoder
+    slot = sum(tensor.nbytes for tensor in (decoder._cache, decoder._hidden, *decoder._rows))
+    assert two - one == slot > 0 and nine - one == 8 * slot

@@ -1,14 +1,19 @@
 """A device without room for two decoders, or that fails: requests are answered, and later ones are spoken."""
 
 import time
+from pathlib import Path
 
 import pytest
 import torch
+from starlette.testclient import TestClient
 
 from tests.server.test_service import WAIT_S, ask, heard, make  # noqa: F401
+from utils.errors import UserError
 from utils.inference.batch import Batch
 from utils.inference.decode import Decoder
+from utils.server.build import build_server
 from utils.server.service import SpeechService
+from utils.server.settings import ServerConfig
 from utils.server.ticket import Ticket
 
 SHORTAGES = (
@@ -86,3 +91,29 @@ def test_device_that_fails_ends_requests_and_not_the_engine(make, monkeypatch) -
         broken.setattr(Batch, "reset", lambda self, slots: (_ for _ in ()).throw(error))
         assert answers(service, ask(service), ask(service)) == ["RuntimeError"] * 2
     assert answers(service, ask(service)) == ["spoken"]
+
+
+def test_a_turn_that_fails_ends_its_requests_and_not_the_thread(make, monkeypatch) -> None:  # noqa: F811
+    service = make(slots=4)
+    assert answers(service, ask(service)) == ["spoken"]
+    with monkeypatch.context() as broken:
+        broken.setattr(service, "_admit", lambda: (_ for _ in ()).throw(RuntimeError("a device error")))
+        assert answers(service, ask(service)) == ["RuntimeError"]
+        assert service.is_alive and not service.has_died
+    assert answers(service, ask(service)) == ["spoken"]
+
+
+def test_an_engine_that_has_ended_is_a_server_that_is_not_well(tmp_path: Path, monkeypatch) -> None:
+    def refuse(self: SpeechService) -> None:
+        raise UserError(what="device cuda was requested, but PyTorch cannot use CUDA")
+
+    monkeypatch.setattr(SpeechService, "_new_shelf", refuse)
+    server = build_server(ServerConfig(output=tmp_path, model="tiny", device="cpu"), ())
+    client = TestClient(server.application, base_url="http://127.0.0.1")
+    assert client.get("/health").json()["status"] == "loading"
+    server.start()
+    server.service._thread.join(WAIT_S)
+    answer = client.get("/health")
+    assert (answer.status_code, answer.json()["status"]) == (503, "failed")
+    spoken = client.post("/v1/audio/speech", json={"model": "tts-1", "voice": "alloy", "input": "Hello."})
+    assert spoken.status_code == 503 and "the speech engine has ended" in spoken.text.lower()

@@ -72,14 +72,21 @@ def error_exits() -> Iterator[None]:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(USER_ERROR) from None
-    except (ImportError, OSError, RuntimeError) as error:
-        if (words := missing_library(error)) is None:
+    except (ImportError, OSError, RuntimeError, MemoryError) as error:
+        if (words := missing_library(error) or _shortage(error)) is None:
             raise
         print(f"error: {words}", file=sys.stderr)
         raise SystemExit(USER_ERROR) from error
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
+
+
+def _shortage(error: BaseException) -> UserError | None:
+    # Imported late: torch, which is there already where it has run out of memory.
+    from utils.performance_utils.memory import shortage
+
+    return shortage(error, "in this command", "cuda" if "CU" in str(error) else "cpu")
 
 
 def parse(config_class: type[ConfigType], description: str | None, args: Sequence[str] | None = None) -> ConfigType:

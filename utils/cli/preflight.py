@@ -74,6 +74,7 @@ def measure_switches(
     Raises:
         UserError: no combination could be measured.
     """
+    from utils.performance_utils.device import settle_device
     from utils.training.data.load import load_data
     from utils.training.plan import plan_run
     from utils.training.preflight import larger_batches, preflight, recommended
@@ -81,7 +82,7 @@ def measure_switches(
 
     plan = plan_run(replace(config, resume=None))
     project, settled = plan.project, plan.config
-    with jobs.hold("preflight", device=config.device, output=project.output, folder=project.folder):
+    with jobs.hold("preflight", device=settle_device(config.device)[0], output=project.output, folder=project.folder):
         data = load_data(settled, project, plan.base, make_accelerator(settled.device), report)
         audio_s = data.train.seconds
         if given is None:

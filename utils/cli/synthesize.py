@@ -53,7 +53,9 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
     synthesizer = model.synthesizer
     if config.transcriber:
-        synthesizer.word_check = WordCheck(config.transcriber, device=device).error
+        # Left at auto on a GPU: a recognizer that lacks a library there has a way back to the CPU.
+        beside = config.device if device == "cuda" else device
+        synthesizer.word_check = WordCheck(config.transcriber, device=beside).error
     if config.reference:
         voice = synthesizer.voice(config.reference)
     elif config.voice.strip():

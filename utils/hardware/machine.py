@@ -4,6 +4,7 @@ import os
 import platform
 from dataclasses import dataclass, field
 
+from utils.errors import UserError
 from utils.hardware.gpu import Gpu, GpuSurvey, find_gpus
 from utils.hardware.processor import Cpu, compiler, cpu
 from utils.hardware.resources import Memory, memory
@@ -31,6 +32,15 @@ class Machine:
     @property
     def has_usable_gpu(self) -> bool:
         return self.gpu is not None and not self.gpu_problems
+
+
+def cuda_refused(machine: Machine, problem: str) -> UserError:
+    """The error that cuda was requested on a machine where PyTorch cannot use it."""
+    return UserError(
+        what=f"device cuda was requested, but {problem if machine.gpu else 'there is no NVIDIA GPU to use'}",
+        where="device" if machine.gpu else f"device: {machine.gpu_reason or problem}",
+        fix="use --device auto or cpu, or check the driver with nvidia-smi",
+    )
 
 
 def this_machine() -> Machine:

@@ -10,15 +10,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from utils.bases.find import run_base
 from utils.callbacks import ProgressFn
 from utils.config import ExportConfig, TrainConfig
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
-from utils.jobs.child import hold
-from utils.jobs.device import CPU, wanted_device
+from utils.inference.device import held_device
 from utils.jobs.json_lines import Message, ask_once
 from utils.project.paths import Project
 from utils.training.samples import speaking_environment
@@ -191,11 +188,9 @@ def _skipped(reason: str) -> Message:
 
 def _device(stack: ExitStack, project: Project, config: ExportConfig) -> str:
     """cuda while it is held, cpu where there is none or another job has it."""
-    if wanted_device(config.device) == CPU or not torch.cuda.is_available():
-        return CPU
     try:
-        stack.enter_context(hold("export", device=config.device, output=project.output, folder=project.folder))
+        held = held_device("export", config.device, output=project.output, folder=project.folder)
+        return stack.enter_context(held)
     except UserError as error:
         log.info("the comparison with the base runs on the CPU: %s", error.what)
-        return CPU
-    return "cuda"
+        return "cpu"

@@ -23,12 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from utils.config import SpeechPrecision
+from utils.inference.precision import HALF
 from utils.inference.products import PreparedBlock
 from utils.inference.sampling import Sampling, draw
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import Block, XttsGpt
 from utils.model.shapes import NUM_LATENTS
 from utils.performance_utils.memory import is_out_of_memory
+from utils.performance_utils.trials import pinning_fault
 
 FILLER = 1
 """Stock fills the prompt with this id, so its repetition penalty counts code 1 as spoken; we do as it does."""
@@ -87,6 +89,9 @@ class Decoder:
     ) -> None:
         self.gpt, self.precision, self.device = gpt, precision, gpt.final_norm.weight.device
         self._is_gpu = is_gpu(self.device)
+        if fault := pinning_fault() if self._is_gpu else "":
+            log.warning("speaking without page-locked memory: %s", fault)
+        self._is_pinned = self._is_gpu and not fault
         self._layers = [
             PreparedBlock(block, precision, release=release) for block in gpt.gpt.h if isinstance(block, Block)
         ]
@@ -119,7 +124,7 @@ class Decoder:
             torch.cuda.empty_cache()
         shape = self.gpt.shape
         new = partial(torch.zeros, device=self.device)
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision) if self._is_gpu else None
+        dtype = HALF.get(self.precision) if self._is_gpu else None
         self._cache = self._new_cache(self._longest if self._is_gpu else LENGTH_STEP, dtype or torch.float32)
         """[layers, 2, B, H, T, C]."""
         self._cached = [0] * slots
@@ -190,7 +195,8 @@ class Decoder:
         is_greedy = all(sentence.sampling.temperature == 0 for sentence in self.sentences)
         if self._is_gpu:
             result = self._replay(num)
-            drawn = torch.empty(result.shape, dtype=result.dtype, pin_memory=True).copy_(result, non_blocking=True)
+            drawn = torch.empty(result.shape, dtype=result.dtype, pin_memory=self._is_pinned)
+            drawn.copy_(result, non_blocking=self._is_pinned)
             event = torch.cuda.Event()
             event.record()
         else:

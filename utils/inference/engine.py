@@ -22,6 +22,7 @@ from utils.model.gpt import ForwardOptions
 from utils.model.voices import ReferenceLimits, Voice, load_reference, make_voice, mixed
 from utils.model.weights import State, read_pickle
 from utils.model.xtts import build_gpt
+from utils.performance_utils.device import check_allocator
 from utils.speech.voice_library import VOICE_SUFFIX, opened
 from utils.text.marks import read_marks
 from utils.text.readable import named
@@ -80,6 +81,8 @@ class Synthesizer:
     ) -> None:
         self.base, self.word_check = base, word_check
         self.device = torch.device(device)
+        if fault := check_allocator(self.device):
+            log.warning(fault)
         self.precision = resolve_precision(precision, self.device)
         self.tokenizer = base.tokenizer()
         self.decoder = load_decoder(base).to(self.device)

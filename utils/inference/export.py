@@ -17,6 +17,7 @@ from utils.files import write_atomic
 from utils.inference.comparison import compare_with_base
 from utils.inference.engine import Synthesizer
 from utils.inference.own_decoder import fit_steps, own_decoder
+from utils.jobs.device import require_usable
 from utils.model.weights import part, write_pickle
 from utils.model.xtts import DECODER_PREFIX, full_state
 from utils.project.paths import Project, open_project
@@ -47,7 +48,9 @@ def export_model(config: ExportConfig, *, progress: ProgressFn | None = None) ->
     project = open_project(config.project, config.output)
     run = find_run(project, config.run) if config.run else newest_run(project, config.checkpoint)
     checkpoint = checkpoint_of(run, config.checkpoint)
-    fit_steps(run_base(run), config)  # refused before anything is written
+    # Refused before anything is written.
+    fit_steps(run_base(run), config)
+    require_usable(config.device)
     aside = project.folder / ".ready-writing"
     shutil.rmtree(aside, ignore_errors=True)  # what a killed export left
     aside.mkdir()

@@ -15,6 +15,7 @@ from utils.inference.engine import SLOTS, Synthesizer
 from utils.inference.voice_cache import VoiceCache
 from utils.model.voices import Voice
 from utils.model.weights import State
+from utils.performance_utils.device import settle_device
 from utils.runs.checkpoints import load_checkpoint
 from utils.runs.layout import REFERENCE_FILE, checkpoint_of
 
@@ -70,10 +71,10 @@ class Models:
     """
 
     def __init__(self, device: str, *, precision: SpeechPrecision = "auto", slots: int = SLOTS) -> None:
-        if device == "cuda" and not torch.cuda.is_available():
-            log.warning("there is a GPU, but PyTorch cannot use it: speaking on the CPU")
-            device = "cpu"
-        self._device = torch.device(device)
+        kind, reason = settle_device("auto" if device == "cuda" else "cpu")
+        if reason:
+            log.warning(reason)
+        self._device = torch.device(kind)
         self._precision, self._slots = precision, slots
         self._key: tuple[object, ...] = ()
         self._loaded: LoadedModel | None = None

@@ -1,7 +1,6 @@
 """The decoder of an exported model: the base's, or one that was fitted to the voice."""
 
 import logging
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +78,9 @@ def own_decoder(
         return decoder, {}
     device: Device = config.device if method_of(base).on_gpu else "cpu"
     is_asked = bool(config.tune_decoder or config.decoder_steps)
-    holding = hold("export", device=device, output=project.output, folder=project.folder) if is_asked else nullcontext()
     try:
-        with holding:
+        device = settle_device(device)[0]
+        with hold("export", device=device, output=project.output, folder=project.folder):
             fitted = _fitted(run, base, gpt, project, settings, steps, device, progress)
     except UserError as error:
         if is_asked:
@@ -113,14 +112,13 @@ def _fitted(
         # They would all be learned under the one voice that the reference recording has.
         raise UserError(what=f"the clips are of {len(speakers)} speakers", where=str(train_csv), fix=fix)
     # Without a synthesizer, whose caches and prepared weights would take most of a small GPU meanwhile.
-    kind = settle_device(device)[0]
-    model = build_gpt(base.gpt_shape(), gpt, where=str(run)).eval().requires_grad_(False).to(kind)
+    model = build_gpt(base.gpt_shape(), gpt, where=str(run)).eval().requires_grad_(False).to(device)
     limits = ReferenceLimits.of(base.config)
     reference = load_reference(run / REFERENCE_FILE, limits)
     return tune_decoder(
         base,
         model,
-        make_voice(model, load_decoder(base).to(kind), base.mel_stats(), reference, limits),
+        make_voice(model, load_decoder(base).to(device), base.mel_stats(), reference, limits),
         clips,
         eval_clips,
         language=settings.language or project.language(),

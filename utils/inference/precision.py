@@ -1,12 +1,19 @@
 """Which data types speech is computed in, on this machine."""
 
+import logging
+
 import torch
 
 from utils.config import SpeechPrecision
 from utils.errors import UserError
 from utils.hardware.processor import cpu
+from utils.performance_utils.trials import half_precision_fault
 
 AMPERE = (8, 0)
+
+HALF: dict[SpeechPrecision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+log = logging.getLogger(__name__)
 
 
 def resolve_precision(wanted: SpeechPrecision, device: torch.device) -> SpeechPrecision:
@@ -27,9 +34,13 @@ def resolve_precision(wanted: SpeechPrecision, device: torch.device) -> SpeechPr
     generation = torch.cuda.get_device_capability(device)
     if wanted == "bf16" and generation < AMPERE:
         raise UserError(what="this GPU has no bfloat16 products", fix="use --precision fp16 or auto")
-    if wanted == "auto":
-        return "bf16" if generation >= AMPERE else "fp16" if generation >= (7, 0) else "fp32"
-    return wanted
+    if wanted != "auto":
+        return wanted
+    half: SpeechPrecision = "bf16" if generation >= AMPERE else "fp16" if generation >= (7, 0) else "fp32"
+    fault = half_precision_fault(device, HALF[half]) if half in HALF else ""
+    if fault:
+        log.warning("speaking in float32: %s failed its trial: %s", half, fault)
+    return "fp32" if fault else half
 
 
 def vocoder_in_bf16(precision: SpeechPrecision, device: torch.device) -> bool:

@@ -24,6 +24,7 @@ from utils.inference.voice_cache import VoiceCache
 from utils.inference.voice_spec import VoiceSpec, find_voice
 from utils.inference.word_check import WordCheck
 from utils.model.voices import Voice
+from utils.performance_utils.memory import memory_errors
 from utils.project.advice import DEFAULT_OUTPUT
 from utils.project.paths import open_project
 from utils.runs.checkpoints import load_checkpoint
@@ -73,7 +74,7 @@ class Speaker:
             is spoken again. Not in `stream`.
 
     Raises:
-        UserError: no such model or recognizer, or the device lacks the precision.
+        UserError: no such model or recognizer, or the device lacks the precision, or the memory.
     """
 
     def __init__(
@@ -89,15 +90,17 @@ class Speaker:
     ) -> None:
         where = speech_device(device, Path(output))
         base, state = _model(str(model), project, Path(output))
-        self._synthesizer = Synthesizer(
-            base,
-            gpt_state=state,
-            device=where,
-            precision=precision,
-            slots=slots,
-            word_check=WordCheck(transcriber, device=where).error if transcriber else None,
-            voices=VoiceCache(),
-        )
+        beside = device if where == "cuda" else where
+        with memory_errors("loading the model", where):
+            self._synthesizer = Synthesizer(
+                base,
+                gpt_state=state,
+                device=where,
+                precision=precision,
+                slots=slots,
+                word_check=WordCheck(transcriber, device=beside).error if transcriber else None,
+                voices=VoiceCache(),
+            )
         self._lock = threading.RLock()
         self.language = base.about.get("language", "")
         """What it speaks when nothing else is said; may be empty."""

@@ -15,6 +15,7 @@ from filelock import FileLock
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
 from utils.hardware.gpu import gpus
+from utils.hardware.machine import cuda_refused, this_machine
 from utils.hardware.visible import trained_on
 from utils.hardware.wheel import gpu_problems, torch_build
 from utils.runs.process import ProcessId, host_name
@@ -40,14 +41,23 @@ def wanted_device(requested: str, *, local_rank: int = 0) -> str:
     """
     if requested == CPU:
         return CPU
-    found = gpus()
-    gpu = trained_on(found, local_rank)
+    gpu = trained_on(gpus(), local_rank)
     if gpu is not None and requested == "auto" and gpu_problems(gpu, torch_build()):
         return CPU
     if gpu is not None:
         is_part = gpu.uuid.startswith("MIG-")
         return f"cuda:{gpu.uuid.replace('/', '-') if is_part else gpu.index}"
     return CPU if requested == "auto" else f"cuda:{local_rank}"
+
+
+def require_usable(requested: str) -> None:
+    """Do nothing, unless cuda was requested on a machine whose GPU PyTorch cannot use.
+
+    Raises:
+        UserError: it was.
+    """
+    if requested == "cuda" and (machine := this_machine()).gpu_problems:
+        raise cuda_refused(machine, machine.gpu_problems[0])
 
 
 class Claim:

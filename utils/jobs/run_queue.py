@@ -19,7 +19,7 @@ from filelock import FileLock
 from utils.config import TrainConfig
 from utils.errors import UserError, disk_errors
 from utils.files import write_atomic
-from utils.jobs.device import CPU, Claim, holder_of, wanted_device
+from utils.jobs.device import Claim, holder_of, wanted_device
 from utils.project.paths import Project, check_name, new_run_id
 from utils.project.projects import list_projects
 from utils.runs.list import list_jobs
@@ -145,7 +145,7 @@ def _require_dataset(project: Project, config: TrainConfig) -> None:
 
 def holder(config: TrainConfig) -> Job | None:
     """The living job that has the device of a training."""
-    return holder_of(Claim(wanted_device(config.device) or CPU, config.output))
+    return holder_of(Claim(wanted_device(config.device), config.output))
 
 
 class QueueRunner:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from utils.config import Config
 from utils.errors import UserError, disk_errors
-from utils.jobs.device import CPU, Claim, refuse_second, wanted_device
+from utils.jobs.device import CPU, Claim, refuse_second, require_usable, wanted_device
 from utils.jobs.environment import child_environment
 from utils.project.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
 from utils.runs.layout import find_resume
@@ -79,6 +79,7 @@ def start(
 def _device(kind: str, config: Config) -> str | None:
     """The device that the job must have for itself: the GPU always, the CPU only to train."""
     requested = getattr(config, "device", None)
+    require_usable(requested or CPU)
     if kind == "evaluate" or (kind == "export" and not getattr(config, "tune_decoder", None)):
         return None  # they take a GPU themselves where it is free
     if requested is None and getattr(config, "transcriber", None) is not None:

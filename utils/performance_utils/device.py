@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 
 from utils.config import Device
-from utils.errors import UserError
-from utils.hardware.machine import this_machine
+from utils.hardware.environment import TORCH_ENVIRONMENT
+from utils.hardware.machine import cuda_refused, this_machine
 from utils.performance_utils.memory import is_out_of_memory
 
 
@@ -30,11 +30,7 @@ def settle_device(device: Device) -> tuple[Literal["cpu", "cuda"], str]:
     if not problems:
         return "cuda", ""
     if device == "cuda":
-        raise UserError(
-            what=f"device cuda was requested, but {problems[0] if machine.gpu else 'there is no NVIDIA GPU to use'}",
-            where="device" if machine.gpu else f"device: {machine.gpu_reason or problems[0]}",
-            fix="use --device auto or cpu, or check the driver with nvidia-smi",
-        )
+        raise cuda_refused(machine, problems[0])
     return "cpu", f"computing on the CPU: {'; '.join(problems)}" if machine.gpu else ""
 
 
@@ -48,19 +44,24 @@ def _cuda_fault() -> str:
 
 
 def check_allocator(device: torch.device) -> str:
-    """Try the memory segments of `TORCH_ENVIRONMENT` on a GPU, and use plain ones where its driver has none (vGPUs).
+    """Use the memory segments of `TORCH_ENVIRONMENT` on a GPU, or plain ones where its driver has none (vGPUs).
+
+    Commands have set the variable; a call from Python has not. What the user has set stays.
 
     Returns:
         What was wrong with them; empty when they work.
     """
-    if "expandable_segments:True" not in os.environ.get("PYTORCH_ALLOC_CONF", ""):
+    wanted = TORCH_ENVIRONMENT.get("PYTORCH_ALLOC_CONF", "")
+    given = [os.environ[name] for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF") if name in os.environ]
+    if device.type != "cuda" or not wanted or any(one != wanted for one in given):
         return ""
     try:
+        torch._C._accelerator_setAllocatorSettings(wanted)
         torch.empty(1, device=device)
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise
-        torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:False")
         torch.empty(1, device=device)
         return f"expandable segments are off: {str(error).splitlines()[0]}"
     return ""

@@ -41,11 +41,21 @@ def memory_errors(doing: str, device: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if (words := shortage(error, f"while {doing}", device)) is None:
             raise
-        fix = "end other programs that use it, or choose settings that need less: --gradient-checkpointing full"
-        what = f"out of memory while {doing}: {_free(device)}"
-        raise UserError(what=what, where=device, fix=f"{fix}, --lora-rank 32") from error
+        raise words from error
+
+
+def shortage(error: BaseException, when: str, device: str) -> UserError | None:
+    """Words for memory that ran out, with what is free and who has the rest; None for another error."""
+    if not is_out_of_memory(error):
+        return None
+    return UserError(
+        what=f"out of memory {when}: {_free(device)}",
+        where=device,
+        fix="end other programs that use it, use --device cpu, or choose settings that need less "
+        "(to train: --gradient-checkpointing full, --lora-rank 32)",
+    )
 
 
 def _free(device: str) -> str:

@@ -29,8 +29,9 @@ VOLTA = (7, 0)
 def optimize_torch_settings(device: str | torch.device | None = None, *, threads: int | None = None) -> dict[str, Any]:
     """Set what makes torch faster on a device, and nothing that does not.
 
-    CUDA: TF32 in matrix products and convolutions where the GPU has units for it, and cuDNN's choice of the fastest
-    kernel. CPU: no more threads than this process may use, which torch does not see in a container.
+    CUDA: TF32 in matrix products and convolutions where the GPU has units for it, cuDNN's choice of the fastest kernel,
+    and attention without cuDNN, which plans for each shape. CPU: no more threads than this process may use, which torch
+    does not see in a container.
 
     Args:
         device: where training runs; a CUDA GPU when there is one.
@@ -53,6 +54,10 @@ def optimize_torch_settings(device: str | torch.device | None = None, *, threads
             changed["expandable_segments"] = False
         if torch.cuda.get_device_capability(chosen) >= AMPERE:
             changed |= _use_tf32()
+        if torch.backends.cuda.cudnn_sdp_enabled():
+            # First in the order of PyTorch on Hopper and newer, it builds a plan for each new shape.
+            torch.backends.cuda.enable_cudnn_sdp(False)
+            changed["torch.backends.cuda.cudnn_sdp"] = False
         if not torch.backends.cudnn.benchmark:
             torch.backends.cudnn.benchmark = True
             changed["torch.backends.cudnn.benchmark"] = True
@@ -65,11 +70,13 @@ def optimize_torch_settings(device: str | torch.device | None = None, *, threads
 def kept_torch_settings() -> Iterator[None]:
     """What `optimize_torch_settings` sets inside the block is afterwards as the caller had it."""
     threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    by_cudnn = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         with kept_float32():
             yield
     finally:
         torch.backends.cudnn.benchmark = benchmark
+        torch.backends.cuda.enable_cudnn_sdp(by_cudnn)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
 

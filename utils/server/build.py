@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 
+from utils.jobs.device import require_usable
 from utils.project.uploads import GIB
 from utils.server.application import create_application
 from utils.server.catalog import find_listed
@@ -43,6 +44,7 @@ def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
         UserError: the device or the model cannot be used.
     """
     output = config.output.resolve()
+    require_usable(config.device)
     service = SpeechService(
         output,
         device=config.device,

@@ -152,23 +152,26 @@ class SpeechService:
 
     def loaded(self) -> dict[str, int]:
         """Bytes of each loaded model."""
-        shelf = self._shelf
-        return {name: model.num_bytes for name, model in list(shelf.models.items())} if shelf else {}
+        return {name: model.num_bytes for name, model in list(self._shelf.models.items())} if self._shelf else {}
 
     def num_active(self) -> int:
         """Sentences being decoded."""
-        shelf = self._shelf
-        return sum(len(model.batch.decoder.sentences) for model in list(shelf.models.values())) if shelf else 0
+        models = list(self._shelf.models.values()) if self._shelf else []
+        return sum(len(model.batch.decoder.sentences) for model in models)
 
     def num_waiting(self) -> int:
         """Requests of which no sentence was begun."""
-        shelf = self._shelf
-        models = list(shelf.models.values()) if shelf else []
+        models = list(self._shelf.models.values()) if self._shelf else []
         return len(self._inbox) + sum(not one.has_begun for model in models for one in list(model.speakings))
 
     # All that follows runs in the thread.
 
     def _run(self) -> None:
+        try:
+            self._shelf = self._new_shelf()
+        except Exception as error:
+            log.exception("the speech engine cannot start")  # /health says that it has ended
+            return self._end_all(error)
         while not self._closing:
             # Before it looks: what comes while it looks must not wait.
             self._woken.clear()
@@ -179,18 +182,16 @@ class SpeechService:
                 # No request may end the thread that all others need.
                 log.exception("the engine's turn failed; its models are unloaded")
                 self._end_all(error)
-                if self._shelf is not None:
-                    self._shelf.clear()
+                self._shelf.clear()
         with self._lock:
             pass  # whoever submits from here on sees that it is closing
         self._end_all(UnavailableError(what=self._closing))
-        if self._shelf is not None:
-            self._shelf.clear()
+        self._shelf.clear()
 
     def _turn(self) -> bool:
         """One step of every model; whether there was anything to do."""
-        if self._shelf is None:
-            self._shelf = self._new_shelf()
+        assert self._shelf is not None
+        if not self._is_ready:
             try:
                 self._load_first()
             finally:
@@ -232,17 +233,17 @@ class SpeechService:
         self.steps.clear()
 
     def _new_shelf(self) -> "Shelf":
-        # Loading torch takes seconds, in which the port is open already.
-        import torch
+        import torch  # which takes seconds: the port is open already
 
         from utils.hardware import memory
+        from utils.performance_utils.device import settle_device
         from utils.server.shelf import Shelf
 
-        self._claimed = self._choose_device()
-        kind = CPU if self._claimed == CPU else "cuda"
-        if kind != CPU and not torch.cuda.is_available():
-            log.warning("there is a GPU, but PyTorch cannot use it: speaking on the CPU")
-            self._claimed = kind = CPU
+        kind, reason = settle_device(self._device)
+        if reason:
+            log.warning(reason)
+        self._claimed = self._choose_device() if kind != CPU else CPU
+        kind = kind if self._claimed != CPU else "cpu"
         if self._max_model_bytes is None:
             free = memory().available_bytes if kind == CPU else torch.cuda.mem_get_info()[0]
             self._max_model_bytes = int(MEMORY_SHARE * free)
@@ -313,9 +314,8 @@ class SpeechService:
             raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
         pauses = sum(piece.pause_s for piece in pieces)
         if pauses > MAX_PAUSES_S:
-            raise UserError(
-                what=f"the text asks for {pauses:.0f} s of silence", fix=f"use {MAX_PAUSES_S:.0f} s at most"
-            )
+            what = f"the text asks for {pauses:.0f} s of silence"
+            raise UserError(what=what, fix=f"use {MAX_PAUSES_S:.0f} s at most")
         return Speaking(ticket, pieces, voice)
 
     def _sweep(self, model: "ShelvedModel") -> None:

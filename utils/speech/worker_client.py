@@ -18,7 +18,7 @@ from typing import Literal
 
 from utils.config import Device
 from utils.errors import UserError, disk_errors
-from utils.jobs.device import CPU, Claim, holder_of, in_use, wanted_device
+from utils.jobs.device import CPU, Claim, holder_of, in_use, require_usable, wanted_device
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message
 from utils.runs.log import last_lines
@@ -157,8 +157,9 @@ class SpeechWorker:
         """cpu or cuda:N for a wish of auto, cpu or cuda.
 
         Raises:
-            UserError: the GPU was asked for and training has it.
+            UserError: the GPU was asked for, and training has it or PyTorch cannot use it.
         """
+        require_usable(device)
         wanted = wanted_device(device)
         holder = self._holder(wanted) if wanted != CPU else None
         if holder is None:

@@ -26,6 +26,7 @@ from utils.errors import UserError
 from utils.hardware.estimates import GIB
 from utils.jobs.child import hold
 from utils.jobs.environment import child_environment
+from utils.performance_utils.device import settle_device
 from utils.performance_utils.memory import is_out_of_memory
 from utils.switches import FAST, MEASURED, SWITCHES, missed
 from utils.training.data.batches import Batch
@@ -122,7 +123,8 @@ def measure_steps(config: TrainConfig, *, warmup: int, steps: int) -> Measuremen
     """
     # A resumed run keeps its switches; what is measured is what these settings would do.
     plan = plan_run(replace(config, resume=None))
-    with hold("preflight", device=config.device, output=config.output, folder=plan.project.folder):
+    device = settle_device(config.device)[0]
+    with hold("preflight", device=device, output=config.output, folder=plan.project.folder):
         return _measured(set_up(plan), config.grad_accumulation, warmup=warmup, steps=steps)
 
 

@@ -7,15 +7,19 @@ import pytest
 import torch
 
 from utils.config import TrainConfig
+from utils.inference.precision import resolve_precision
+from utils.performance_utils import trials as speech_trials
+from utils.performance_utils.trials import half_precision, pinning_fault, trial
 from utils.training.data.loaders import Loaders
 from utils.training.switches import trials
-from utils.training.switches.base import Switches
-from utils.training.switches.trials import pinning_fault, trial, try_gpu_paths
+from utils.training.switches.attention import choose_kernel
+from utils.training.switches.base import GRAPHS, Switches
+from utils.training.switches.compile import COMPILE
+from utils.training.switches.trials import try_gpu_paths
 
 CUDA = torch.device("cuda")
-HALF_PRECISION = trials._half_precision
 SETTINGS = {"mixed_precision": "bf16", "compile": "reduce-overhead"}
-PATHS = ("_half_precision", "_packed_attention", "_captured_graph")
+PATHS = {"half_precision": speech_trials, "_packed_attention": trials, "_captured_graph": trials}
 
 
 def switches() -> Switches:
@@ -27,8 +31,8 @@ def switches() -> Switches:
 def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every path works, until a test makes one fail."""
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
-    for name in PATHS:
-        monkeypatch.setattr(trials, name, lambda *_: None)
+    for name, module in PATHS.items():
+        monkeypatch.setattr(module, name, lambda *_: None)
 
 
 def failing(*_: object) -> None:
@@ -39,19 +43,38 @@ def failing(*_: object) -> None:
     ("path", "switch", "changes", "layout"),
     [
         ("", "", {}, "packed"),
-        ("_half_precision", "mixed_precision", {"mixed_precision": "fp32"}, "rows"),
+        ("half_precision", "mixed_precision", {"mixed_precision": "fp32"}, "rows"),
         ("_packed_attention", "", {}, "rows"),
-        ("_captured_graph", "", {"compile": "default"}, "packed"),
+        ("_captured_graph", GRAPHS, {"compile": "default"}, "packed"),
     ],
 )
 def test_what_fails_its_trial_is_off_with_the_reason(monkeypatch, path, switch, changes, layout) -> None:
     if path:
-        monkeypatch.setattr(trials, path, failing)
+        monkeypatch.setattr(PATHS[path], path, failing)
     found = switches()
     try_gpu_paths(found, CUDA)
     assert found.effective == replace(found.asked, **changes) and found.layout == layout
     assert list(found.off) == ([switch] if switch else [])
-    assert all("failed its trial: no kernel image is available" in why for why in found.off.values())
+    assert all("no kernel image is available" in why for why in found.off.values())
+
+
+def test_the_report_of_a_run_names_what_failed_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_packed_attention", "_captured_graph"):
+        monkeypatch.setattr(trials, name, failing)
+    found = switches()
+    try_gpu_paths(found, CUDA)
+    choose_kernel(found, SimpleNamespace(options=SimpleNamespace()), CUDA)
+    assert "variable-length attention failed its trial: no kernel image" in found.off["attention"]
+    record = SimpleNamespace(compiled=4, passes=4, num_graphs=4, num_skips=0)
+    seen = COMPILE.observe(SimpleNamespace(record=record, switches=found))
+    assert not seen.is_on and "without CUDA graphs, which failed their trial: no kernel image" in seen.observed
+
+
+def test_speech_is_in_float32_where_half_precision_fails(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 6))
+    assert resolve_precision("auto", CUDA) == "bf16"
+    monkeypatch.setattr(speech_trials, "half_precision", failing)
+    assert resolve_precision("auto", CUDA) == "fp32" and "bf16 failed its trial: no kernel image" in caplog.text
 
 
 def test_a_fault_that_a_kernel_reports_late_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,4 +100,4 @@ def test_a_machine_without_pinned_memory_loads_without_it(monkeypatch: pytest.Mo
 
 def test_the_trial_of_half_precision_computes() -> None:
     """On a CPU, where the same calls run."""
-    HALF_PRECISION(torch.device("cpu"), torch.bfloat16)
+    half_precision(torch.device("cpu"), torch.bfloat16)

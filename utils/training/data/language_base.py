@@ -16,6 +16,7 @@ from utils.codec_training.tune_dvae import TunedDvae, tuned_dvae
 from utils.errors import disk_errors
 from utils.files import write_atomic
 from utils.jobs.child import hold
+from utils.performance_utils.device import settle_device
 from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig
 from utils.training.data.vocabulary_plan import Coverage, advice, long_limits, read_texts, texts_of
@@ -121,7 +122,7 @@ def _dvae(look: LanguageLook, progress: ProgressFn | None) -> Iterator[TunedDvae
         yield None
         return
     with (
-        hold("language", device=config.device, output=project.output, folder=project.folder),
+        hold("language", device=settle_device(config.device)[0], output=project.output, folder=project.folder),
         tuned_dvae(
             look.base,
             project,

@@ -60,7 +60,7 @@ def choose_kernel(switches: Switches, gpt: XttsGpt, device: torch.device) -> Non
     if switches.layout == "packed":
         dtype, channels = DTYPES[effective.mixed_precision], gpt.shape.width // gpt.shape.heads
         gpt.options.kernel, switches.without_flash_attn = use_flash_attn(device, dtype, channels)
-    else:
+    elif not switches.without_flash_attn:
         switches.without_flash_attn = "flash-attn takes half precision and compute capability 8.0 or more"
     if gpt.options.kernel == "torch":
         switches.off["attention"] = switches.without_flash_attn

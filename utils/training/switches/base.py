@@ -18,6 +18,8 @@ from utils.training.switches.optim import AMPERE
 from utils.training.switches.record import StepRecord
 
 MB = 1e6
+GRAPHS = "CUDA graphs"
+"""In `Switches.off`: compiled code runs without them."""
 
 
 @dataclass(kw_only=True)

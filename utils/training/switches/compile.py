@@ -17,7 +17,7 @@ from torch import nn
 
 from utils.config import CompileMode, TrainConfig
 from utils.model.gpt import XttsGpt
-from utils.training.switches.base import Behavior, Off, Seen, Trace
+from utils.training.switches.base import GRAPHS, Behavior, Off, Seen, Trace
 
 TRITON_CAPABILITY = (7, 0)
 """First CUDA compute capability that PyTorch tries Triton on, which writes the kernels (torch.utils._triton). Triton
@@ -144,6 +144,8 @@ def _compiled(trace: Trace) -> Seen:
     observed += f"; {record.num_graphs} graphs compiled in this step"
     if record.num_skips:
         observed += f"; CUDA graphs skipped {record.num_skips} times"
+    if GRAPHS in switches.off:
+        return Seen(False, f"{observed}; without CUDA graphs, which failed their trial: {switches.off[GRAPHS]}")
     # Of max-autotune the graphs are only a part.
     lacks_graphs = record.num_skips > 0 and switches.effective.compile == "reduce-overhead"
     return Seen(0 < record.compiled == record.passes and not lacks_graphs, observed)
