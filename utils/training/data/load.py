@@ -29,7 +29,7 @@ from utils.training.data.clip_list import ClipList, ClipRow
 from utils.training.data.clips import ClipLimits, TrainingClip, length_problem, limits_of, reading_of, tokens_of
 from utils.training.data.codes import encode_missing, up_to_silence
 
-BYTES_A_CLIP = 2_000
+BYTES_A_CLIP = 2_400
 """Memory that a clip takes while the table is made, at most: measured, see docs/scaling.md."""
 WORTH_PROCESSES = 50_000
 """Fewer texts are tokenized sooner than processes start."""

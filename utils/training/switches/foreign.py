@@ -34,7 +34,6 @@ _ATTENTION = {name.partition(".")[0]: kernel for name, kernel in KERNELS.items()
     "aten::_safe_softmax": EXPLICIT,
 }
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
-_CACHES = ("past_key_values", "past_key_value", "layer_past", "use_cache")
 log = logging.getLogger(__name__)
 
 
@@ -61,13 +60,16 @@ class ForeignModel(TorchDispatchMode):
             self._off["gradient_checkpointing"] = "the model has no list of like blocks to recompute"
         elif any(hasattr(module, "running_mean") for block in blocks for module in block.modules()):
             self._off["gradient_checkpointing"] = "its blocks keep running statistics, which would be updated twice"
-        self._recomputes = switches.asked.gradient_checkpointing != "none" and "gradient_checkpointing" not in self._off
+        recomputes = switches.asked.gradient_checkpointing != "none" and "gradient_checkpointing" not in self._off
         for block in blocks or [model]:
+            forward = partial(self._pass, block, block.forward)
             if isinstance(block, GradientCheckpointingLayer):
                 # These go about it themselves, and drop the key-value cache that a recomputation would fill twice.
-                block.gradient_checkpointing = self._recomputes
+                block.gradient_checkpointing = recomputes
                 block._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)  # type: ignore[assignment]
-            _replace(block, partial(self._run, block, partial(self._pass, block, block.forward)))
+            elif recomputes:
+                forward = partial(checkpoint, forward, use_reentrant=False)
+            _replace(block, forward)
         for part in (module for module in model.modules() if isinstance(module, PreTrainedModel)):
             with suppress(ValueError):  # it has no such attention: what runs shows it
                 part.set_attn_implementation("sdpa" if switches.asked.sdpa else "eager")
@@ -77,12 +79,6 @@ class ForeignModel(TorchDispatchMode):
         for module in {model, getattr(model, "gpt", model)} if dtype != torch.float32 else set[nn.Module]():
             _replace(module, partial(_in_half, module.forward, device, dtype))
         self._report({name: state for name, state in self.states().items() if name in self._off})
-
-    def _run(self, block: nn.Module, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        recomputes = self._recomputes and not isinstance(block, GradientCheckpointingLayer)
-        if recomputes and block.training and torch.is_grad_enabled() and not any(map(kwargs.get, _CACHES)):
-            return checkpoint(run, *args, use_reentrant=False, **kwargs)
-        return run(*args, **kwargs)
 
     def _pass(self, block: nn.Module, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if torch._C._current_graph_task_id() != -1:
