@@ -146,7 +146,7 @@ def test_the_calls_of_published_guides_do_what_they_say(hub: HubServer, amharic:
     assert "fix:   pass loss_fn=" in seen["BatchSizeOptimizer"]
     interval, summary = seen["PerformanceTracker"].splitlines()
     assert interval == "10 steps, 0.500 s a step, 8.00 clips/s, loss 2.0000" and summary == f"in all: {interval}"
-    for line in ("Applied optimizations: {", "torch ", "cpu ", "threads ", "process memory ", "a block: 0.0"):
+    for line in ("Applied optimizations: {", "torch ", "cpu ", "threads ", "memory on cpu: ", "a block: 0.0"):
         assert line in seen["information"], line
     models = seen["optimize_model"]
     assert "gradient checkpointing enabled: 4 of 4 blocks recomputed" in models
