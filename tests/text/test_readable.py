@@ -98,7 +98,49 @@ def test_money_is_read_alike_with_and_without_a_space(code: str) -> None:
             assert normalize(f"{sign}{space}5", code).text == normalize(f"{sign}5", code).text
 
 
-NUMBERS = ("8.", "1998", "€ 5", "5 €", "$5", "27,50 €", "3,5", "1\u00a0234", "50 %", "10:30", "17.5.2024", "-5")
+RIGHT = {
+    "tr": {"27,50 €": "yirmiyedi avro elli sent", "%50": "yüzde elli", "3.": "üç.", "12,05": "oniki virgül sıfır beş"},
+    "ar": {"5 $": "خمسة دولارات", "20 €": "عشرون يورو", "3,5": "ثلاثة فاصلة خمسة", "5 km": "خمسة كيلومترات"},
+    "zh-cn": {
+        "5°C": "wu3she4shi4du4",
+        "¥5": "wu3yuan2",
+        "5 %": "bai3fen1zhi1wu3",
+        "20 km/h": "er4shi2gong1li3mei3xiao3shi2",
+    },
+    "hi": {"27,50 €": "सत्ताईस दशमलव पाँच शून्य यूरो", "₹ 5": "पाँच रुपये", "5 °C": "पाँच डिग्री सेल्सियस"},
+    "cs": {
+        "1 Kč": "jedna koruna",
+        "3 Kč": "tři koruny",
+        "5 Kč": "pět korun",
+        "2 %": "dva procenta",
+        "$5": "pět dolarů",
+    },
+    "hu": {"5 Ft": "öt forint", "€5": "öt euró", "3.": "három."},
+    "pl": {"27,50 zł": "dwadzieścia siedem złotych pięćdziesiąt groszy", "22 km": "dwadzieścia dwa kilometry"},
+    "ru": {"21 ₽": "двадцать один рубль", "3 руб.": "три рубля", "11 %": "одиннадцать процентов"},
+    "de": {"Es war 1998. Nun": "es war eintausendneunhundertachtundneunzig. nun", "der 3. Mai": "der dritte mai"},
+    "it": {"20 km/h": "venti chilometri all'ora", "€ 1": "un euro"},
+    "en": {
+        "$1.5 million": "one point five million dollars",
+        "3:30pm": "three thirty pm",
+        "1 km": "one kilometer",
+        "10 cm": "ten centimeters",
+        "₹5": "five rupees",
+    },
+    "pt": {"R$ 27,50": "vinte e sete reais cinquenta centavos", "R$1": "um real"},
+    "ja": {"20 km": "nijuu kilometre", "5 °C": "go do", "20 km/h": "jisoku nijuu kilometre"},
+    "ko": {"5 €": "o yulo", "₩500": "obaeg won"},
+}
+
+
+@pytest.mark.parametrize("code", RIGHT)
+def test_amounts_are_read_in_the_words_of_the_language(code: str) -> None:
+    assert {text: normalize(text, code).text for text in RIGHT[code]} == RIGHT[code]
+
+
+NUMBERS = (
+    *("8.", "1998.", "€ 5", "5 €", "$5", "27,50 €", "3,5", "1\u00a0234", "50 %", "10:30", "17.5.2024", "20 km/h"),
+)
 
 
 def test_the_table_of_numbers_in_the_docs_is_what_is_read() -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from utils.errors import UserError
 from utils.text.amharic.normalize import normalize_amharic
+from utils.text.amounts import write_amounts
 from utils.text.case import to_lower
 from utils.text.hindi import expand_numbers as expand_hindi_numbers
 from utils.text.japanese import expand_numbers as expand_japanese_numbers
@@ -71,8 +72,9 @@ def normalize(text: str, language: str) -> Normalized:
         decimal_sign = "." if code in _POINT_LANGUAGES else ","
         known = _ARABIC_GROUP.sub("", ascii_digits).replace("٫", decimal_sign).translate(_ASCII_SIGNS)
         apart, notes = _dates_apart(_MONEY_SPACE.sub("", _THOUSANDS_SPACE.sub("", known)), code)
+        apart = write_amounts(apart, code)
         try:
-            return Normalized(_stock(apart, code), tuple(notes))
+            return Normalized(_stock(apart, code).replace(" .", "."), tuple(notes))
         except UserError:
             if not any(map(str.isdecimal, apart)):
                 raise
