@@ -14,7 +14,7 @@ import pytest
 
 from tests.runs.test_log import line, million, path, steps_of, write_steps, written
 from utils.errors import UserError
-from utils.runs.log import EventLog, EventWriter, last_lines, series, tail
+from utils.runs.log import EventLog, EventWriter, last_lines, tail
 
 __all__ = ["million", "path"]
 
@@ -24,14 +24,13 @@ __all__ = ["million", "path"]
 def test_the_newest_events_equal_the_end_of_the_log_while_it_grows(path: Path) -> None:
     written(path, "")
     newest, writer = EventLog(path), EventWriter(path)
-    assert newest.tail(3, kind="step") == [] and newest.first("step") is None
+    assert newest.tail(3, kind="step") == []
     for step in range(1, 100):
         writer.write("step", step=step)
         if step % 7 == 0:
             writer.write("eval", step=step, loss=1.0)
         for kind in ("step", "eval", "sample"):
             assert newest.tail(5, kind=kind) == tail(path, 5, kind=kind)
-    assert newest.first("step")["step"] == 1 and newest.first("eval")["step"] == 7
 
 
 def test_the_newest_events_of_foreign_and_torn_lines(path: Path) -> None:
@@ -40,7 +39,6 @@ def test_the_newest_events_of_foreign_and_torn_lines(path: Path) -> None:
     newest = EventLog(path)
     assert steps_of(newest.tail(9, kind="step")) == [1, 2]
     assert steps_of(newest.tail(9, kind="eval")) == [3]
-    assert newest.first("eval")["step"] == 3
 
 
 @pytest.mark.parametrize("how", ["removed", "truncated", "another"])
@@ -55,7 +53,7 @@ def test_the_newest_events_of_another_log_in_its_place(path: Path, how: str) -> 
         os.truncate(path, 0)
     else:
         written(path, line("eval", step=7) * 20)
-    assert newest.tail(1, kind="step") == [] and newest.first("step") is None
+    assert newest.tail(1, kind="step") == []
 
 
 def test_asking_a_million_lines_again_and_again_takes_no_time(tmp_path: Path) -> None:
@@ -78,7 +76,7 @@ def test_asking_a_million_lines_again_and_again_takes_no_time(tmp_path: Path) ->
 def test_a_short_curve_is_complete(path: Path) -> None:
     written(path, line("eval", step=2, loss=0.1))
     write_steps(path, range(1, 6), loss=lambda step: 1.0 / step)
-    assert series(path, "step", ["loss", "lr"], 60) == {
+    assert EventLog(path).curve("step", ["loss", "lr"], 60) == {
         "step": [1, 2, 3, 4, 5],
         "loss": [1 / 1, 1 / 2, 1 / 3, 1 / 4, 1 / 5],
         "lr": [None] * 5,
@@ -93,7 +91,7 @@ def test_a_long_curve_keeps_ends_and_extremes_within_its_size(path: Path, num_st
     losses[num_steps // 3], losses[num_steps // 2] = 50.0, -50.0
     written(path, "")
     write_steps(path, range(1, num_steps + 1), loss=lambda step: losses[step - 1])
-    curve = series(path, "step", ["loss"], max_points)
+    curve = EventLog(path).curve("step", ["loss"], max_points)
     assert len(curve["step"]) == len(curve["loss"]) <= max_points
     assert curve["step"] == sorted(set(curve["step"]))
     assert (curve["step"][0], curve["step"][-1]) == (1, num_steps)
@@ -108,14 +106,14 @@ def test_after_a_resume_the_later_values_count(path: Path) -> None:
     written(path, "")
     write_steps(path, range(1, 11), loss=float)
     write_steps(path, range(6, 13), loss=lambda step: step + 0.5)
-    assert series(path, "step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5]
+    assert EventLog(path).curve("step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 12.5]
 
 
 def test_steps_that_were_undone_and_not_done_again_are_not_shown(path: Path) -> None:
     written(path, "")
     write_steps(path, range(1, 11), loss=float)
     write_steps(path, range(6, 8), loss=lambda step: step + 0.5)
-    assert series(path, "step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5]
+    assert EventLog(path).curve("step", ["loss"])["loss"] == [1, 2, 3, 4, 5, 6.5, 7.5]
 
 
 def test_a_growing_curve_equals_one_drawn_anew_also_through_resumes_and_another_log(path: Path) -> None:
@@ -123,7 +121,7 @@ def test_a_growing_curve_equals_one_drawn_anew_also_through_resumes_and_another_
     log = EventLog(path)
     for number, steps in enumerate([range(1, 4), range(4, 200), range(150, 300), range(20, 25), range(25, 90)]):
         write_steps(path, steps, loss=lambda step, number=number: number + step / 1_000)  # type: ignore[misc]
-        grown, anew = log.curve("step", ["loss"], 40), series(path, "step", ["loss"], 40)
+        grown, anew = log.curve("step", ["loss"], 40), EventLog(path).curve("step", ["loss"], 40)
         assert len(grown["step"]) <= 40
         for name in ("step", "loss"):
             assert (grown[name][0], grown[name][-1]) == (anew[name][0], anew[name][-1])
@@ -136,13 +134,16 @@ def test_a_growing_curve_equals_one_drawn_anew_also_through_resumes_and_another_
 def test_a_curve_over_time_with_gaps(path: Path) -> None:
     texts = [json.dumps({"time": 1e9 + t, "kind": "memory", "bytes": b}) for t, b in ((0, 5), (60, None), (120, 7))]
     written(path, "\n".join(texts) + "\n")
-    assert series(path, "memory", ["bytes"], x="time") == {"time": [1e9, 1e9 + 60, 1e9 + 120], "bytes": [5, None, 7]}
+    assert EventLog(path).curve("memory", ["bytes"], x="time") == {
+        "time": [1e9, 1e9 + 60, 1e9 + 120],
+        "bytes": [5, None, 7],
+    }
 
 
 @pytest.mark.slow
 def test_a_curve_of_a_million_steps_takes_little_memory(million: Path) -> None:
     tracemalloc.start()
-    columns = series(million, "step", ["loss"], 400)
+    columns = EventLog(million).curve("step", ["loss"], 400)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (columns["step"][0], columns["step"][-1], columns["loss"][0]) == (1, 1_000_000, 1_000.0)
@@ -166,4 +167,4 @@ def test_what_is_no_number_is_not_drawn(path: Path, value: Any) -> None:
     written(
         path, line("step", step=1, loss=0.5) + line("step", step=value, loss=1.0) + line("step", step=2, loss=value)
     )
-    assert series(path, "step", ["loss"]) == {"step": [1, 2], "loss": [0.5, None]}
+    assert EventLog(path).curve("step", ["loss"]) == {"step": [1, 2], "loss": [0.5, None]}

@@ -13,7 +13,7 @@ import pytest
 
 from utils.errors import UserError
 from utils.runs import log as log_module
-from utils.runs.log import EventLog, EventWriter, last_lines, read_events, series, tail
+from utils.runs.log import EventLog, EventWriter, last_lines, read_events, tail
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_torn_and_foreign_lines_are_skipped_from_either_end(path: Path, foreign:
 
 def test_a_missing_log_has_no_events(path: Path) -> None:
     assert list(read_events(path)) == tail(path, 3) == EventLog(path).new() == last_lines(path, 3) == []
-    assert series(path, "step", ["loss"]) == {"step": [], "loss": []}
+    assert EventLog(path).curve("step", ["loss"]) == {"step": [], "loss": []}
 
 
 def test_the_end_equals_the_end_of_the_whole_whatever_the_line_lengths(path: Path) -> None:

@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import os
-import re
 import sys
 import threading
 import time
@@ -17,9 +16,10 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from io import BytesIO
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -65,8 +65,6 @@ FINGERPRINT = 64
 """Bytes of the log's beginning that distinguish it from another one: its first event holds the time it was written."""
 KEPT = 64
 """Events of each kind that an `EventLog` keeps, and so the most that can be asked for."""
-_OURS = re.compile(rb'\{"time": [-+.\de]+, "kind": "(\w+)"')
-"""How a line of our writer begins; its kind is then known without reading the rest, ten times quicker."""
 
 log = logging.getLogger(__name__)
 
@@ -289,19 +287,15 @@ class EventLog:
         """Byte after the last line that was read."""
         self._lock = threading.RLock()
         self._beginning = b""
-        self._first: dict[str, bytes] = {}
-        self._last: dict[str, deque[tuple[int, bytes]]] = {}
-        """Lines of each kind, each with the byte it ends before."""
+        self._last: dict[str, deque[tuple[int, Event]]] = {}
+        """The newest events of each kind, each with the byte it ends before."""
         self._curves: dict[tuple[str, ...], list[array[float]]] = {}
         """Numbers of each curve that was asked for, by (kind, x, fields ...): 8 bytes each, NaN where there is none."""
 
     def new(self, limit: int | None = None) -> list[Event]:
         """Events that were completed since the last call, in order; at most `limit`, the rest comes with the next."""
-        lines = self._new_lines()
-        events = (event for line in lines if (event := parse_event(line)) is not None)
-        found = list(islice(events, limit))
-        lines.close()
-        return found
+        with closing(self._new_events()) as events:
+            return list(islice(events, limit))
 
     def tail(self, count: int, *, kind: str, start: int = 0, after: str | None = None) -> list[Event]:
         """The last events of a kind, in their order; like the function `tail`, for up to `KEPT` of them.
@@ -316,23 +310,16 @@ class EventLog:
         with self._lock:
             self._read()
             if after is not None:
-                end = self._last[after][-1][0] if after in self._last else 0
+                end, _ = self._last[after][-1] if after in self._last else (0, {})
                 if end <= start:
                     return []
                 start = end
-            lines = takewhile(lambda line: line[0] > start, reversed(self._last.get(kind, ())))
-            events = (event for _, line in lines if (event := parse_event(line)) is not None and event["kind"] == kind)
-            return list(islice(events, count))[::-1]
+            found = [event for end, event in self._last.get(kind, ()) if end > start]
+            return found[len(found) - min(count, len(found)) :]
 
     def last(self, kind: str, *, start: int = 0, after: str | None = None) -> Event:
         """The last event of a kind, as `tail` finds it; empty while there is none."""
         return next(iter(self.tail(1, kind=kind, start=start, after=after)), {})
-
-    def first(self, kind: str) -> Event | None:
-        """The first event of a kind; None while there is none."""
-        with self._lock:
-            self._read()
-            return parse_event(self._first.get(kind, b""))
 
     def curve(self, kind: str, fields: Sequence[str], max_points: int = 500, *, x: str = "step") -> Columns:
         """A curve of at most `max_points` points, which keep its first, last, lowest and highest values.
@@ -362,8 +349,8 @@ class EventLog:
         places = [int(at) if at.is_integer() else at for at in rising]
         return dict(zip(names, [places, *shown], strict=True))
 
-    def _new_lines(self) -> Generator[bytes, None, None]:
-        """Complete lines since the last call, of any kind; what is not taken comes with the next call."""
+    def _new_events(self) -> Generator[Event, None, None]:
+        """Events of complete lines since the last call; what is not taken comes with the next call."""
         with _opened(self.path) as file:
             beginning = file.read(FINGERPRINT)
             # Inode numbers are used again, contents are not.
@@ -376,29 +363,21 @@ class EventLog:
                 # Overlong lines are not given, so only the file knows where it is.
                 self.offset = file.tell()
                 self._beginning = beginning[: self.offset]
-                yield line
+                if (event := parse_event(line)) is not None:
+                    yield event
 
     def _restart(self) -> None:
-        self.offset, self._beginning = 0, b""
-        self._first, self._last = {}, {}
+        self.offset, self._beginning, self._last = 0, b"", {}
         self._curves = {names: [array("d") for _ in names[1:]] for names in self._curves}
 
     def _read(self) -> None:
-        for line in self._new_lines():
-            ours = _OURS.match(line)
-            kind = ours[1].decode() if ours else (parse_event(line) or {}).get("kind")
-            if kind not in KINDS:
-                continue
-            if kind not in self._first:
-                if parse_event(line) is None:
-                    continue
-                self._first[kind], self._last[kind] = line, deque(maxlen=KEPT)
-            self._last[kind].append((self.offset, line))
-            wanted = [names for names in self._curves if names[0] == kind]
-            event = parse_event(line) if wanted else None
-            if event is not None:
-                for names in wanted:
-                    self._draw(event, self._curves[names], names[1:])
+        for event in self._new_events():
+            kind = event["kind"]
+            if kind in KINDS:
+                self._last.setdefault(kind, deque(maxlen=KEPT)).append((self.offset, event))
+                for names, columns in self._curves.items():
+                    if names[0] == kind:
+                        self._draw(event, columns, names[1:])
 
     @staticmethod
     def _draw(event: Event, columns: "list[array[float]]", names: Sequence[str]) -> None:
@@ -410,11 +389,6 @@ class EventLog:
         for column, value in zip(columns, (at, *values), strict=True):
             del column[undone:]
             column.append(math.nan if value is None else value)
-
-
-def series(path: Path, kind: str, fields: Sequence[str], max_points: int = 500, *, x: str = "step") -> Columns:
-    """The curve of a log as it is now; see `EventLog.curve`."""
-    return EventLog(path).curve(kind, fields, max_points, x=x)
 
 
 def _extremes(columns: Sequence[np.ndarray], max_points: int) -> list[int]:

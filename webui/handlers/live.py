@@ -16,7 +16,7 @@ from utils.project.paths import NO_PROJECT, Project
 from utils.project.projects import project_language
 from utils.runs.layout import Which, find_run, newest_of
 from utils.runs.list import speech_scores
-from utils.runs.log import Event, last_lines
+from utils.runs.log import Event, last_lines, read_events
 from utils.runs.progress import observe, progress_of
 from utils.switches import CHECKBOXES
 from utils.text.languages import AMHARIC, plain_code
@@ -272,7 +272,7 @@ def _started(studio: Studio, job: Job) -> Event | None:
     After a resume all settings count as given: as somebody's choice then count only those that differ from the first.
     """
     log = studio.logs.of(job)
-    now, first = log.last("started", start=job.events_offset), log.first("started")
+    now, first = log.last("started", start=job.events_offset), next(read_events(job.events, kind="started"), None)
     if first is None or not all(isinstance(e.get("config"), dict) for e in (now, first)):
         return now or None
     sources = first.get("sources")
