@@ -184,13 +184,13 @@ def test_a_folder_that_is_no_job_is_refused(tmp_path: Path, capsys: pytest.Captu
 def test_a_real_job_from_start_to_end(tmp_path: Path) -> None:
     source = make_source(tmp_path / "in", 3)
     config = PrepareConfig(base="tiny", project="voice", output=tmp_path / "out", input=source, language="en")
-    attachment = jobs.attach(jobs.start("prepare", config).folder)
-    done = attachment.wait(120)
-    assert done.state == "finished", attachment.log_tail()
-    events = attachment.new_events()
+    job = jobs.start("prepare", config)
+    said = job.log.read_text
+    assert jobs.wait(job.folder, 120).state == "finished", said()
+    events = list(read_events(job.events))
     assert events[-2]["kind"] == "progress" and (events[-2]["done"], events[-2]["total"]) == (3, 3)
     assert (tmp_path / "out" / "voice" / "dataset" / "report.json").is_file()
-    assert any("given" in line for line in attachment.log_tail())
+    assert "given" in said()
 
 
 @pytest.mark.skipif("run_id" not in TrainConfig.__dataclass_fields__, reason="TrainConfig has no run_id yet")
@@ -198,10 +198,9 @@ def test_a_real_training_in_the_folder_that_start_made(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", num_epochs=1)
     job = jobs.start("train", config)
-    attachment = jobs.attach(job.folder)
-    assert attachment.wait(120).state == "finished", attachment.log_tail()
+    assert jobs.wait(job.folder, 120).state == "finished", job.log.read_text()
     assert [path.name for path in project.runs.iterdir()] == [job.name]
-    kinds = [event["kind"] for event in attachment.new_events()]
+    kinds = [event["kind"] for event in read_events(job.events)]
     assert kinds[0] == "progress" and kinds[-1] == "finished" and kinds.count("finished") == 1
     assert list((job.folder / "checkpoints").glob("best-*"))
 
@@ -210,12 +209,11 @@ def test_a_training_that_was_asked_to_stop_saves_and_exits_with_0(tmp_path: Path
     project = make_project(tmp_path)
     config = TrainConfig(base="tiny", project=project.name, output=project.output, device="cpu", num_epochs=10_000)
     job = jobs.start("train", config)
-    attachment = jobs.attach(job.folder)
     try:
         eventually(lambda: tail(job.events, 1, kind="step"), timeout_s=120)
     finally:
         jobs.stop(job.folder)
-    assert attachment.wait(120).state == "stopped", attachment.log_tail()
+    assert jobs.wait(job.folder, 120).state == "stopped", job.log.read_text()
     (step,) = tail(job.events, 1, kind="step")
     assert (job.folder / "checkpoints" / f"step-{step['step']:08d}" / "complete.json").is_file()
     eventually(lambda: (record := read_record(job.folder)) and record.exit_code is not None)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.jobs.children import POLITE, begun, eventually, started
 from utils import jobs
+from utils.runs.log import tail
 
 SERVER = "import time\nprint('up', flush=True)\ntime.sleep(60)"
 
@@ -25,7 +26,7 @@ def test_jobs_save_before_the_server_ends(tmp_path: Path) -> None:
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=60) == 143
     eventually(lambda: jobs.status(job.folder).state == "stopped")
-    assert jobs.attach(job.folder).new_events()[-1]["kind"] == "stopped"
+    assert tail(job.events, 1)[0]["kind"] == "stopped"
 
 
 def test_a_server_that_ends_by_itself_passes_its_status_on(tmp_path: Path) -> None:

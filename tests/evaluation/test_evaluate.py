@@ -167,7 +167,7 @@ def test_an_idle_gpu_evaluates_and_a_training_keeps_it(trained: Project, tmp_pat
     """Without a GPU: the driver is a stub, and loading ends with the device that was chosen."""
 
     def load(source: Source, precision: str, device: str) -> None:
-        raise UserError(what=f"{device} {Claim('cuda:0', tmp_path).process() is not None}")
+        raise UserError(what=f"{device} {Claim('cuda:0', tmp_path).named() is not None}")
 
     Answers().install(monkeypatch)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -179,7 +179,7 @@ def test_an_idle_gpu_evaluates_and_a_training_keeps_it(trained: Project, tmp_pat
         evaluate(config)
     with pytest.raises(UserError, match="cpu False"):
         evaluate(replace(config, device="cpu"))
-    assert Claim("cuda:0", tmp_path).process() is None, "it is free again"
+    assert Claim("cuda:0", tmp_path).named() is None, "it is free again"
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as training:
         Claim("cuda:0", tmp_path).give_process(tmp_path, "train", ProcessId.of(training.pid))
         with pytest.raises(UserError, match="cpu True"):

@@ -14,6 +14,7 @@ import psutil
 
 from utils import jobs
 from utils.config import Device, TrainConfig
+from utils.runs.log import EventLog
 from utils.runs.record import JOB_FILE
 
 HEAD = """
@@ -93,14 +94,13 @@ def started(output: Path, body: str, **settings: Any) -> jobs.Job:
 
 def ended(job: jobs.Job) -> jobs.Job:
     """The job once it has ended."""
-    return jobs.attach(job.folder).wait(15)
+    return jobs.wait(job.folder, 15)
 
 
-def begun(job: jobs.Job) -> jobs.Attachment:
-    """The job once it has begun to write events."""
-    attachment = jobs.attach(job.folder)
+def begun(job: jobs.Job) -> EventLog:
+    """The log of a job that has begun to write events."""
     eventually(lambda: job.events.is_file() and job.events.read_bytes().endswith(b"\n"))
-    return attachment
+    return EventLog(job.events)
 
 
 def edit_record(job: jobs.Job, **changes: object) -> None:

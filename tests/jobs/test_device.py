@@ -203,7 +203,7 @@ def test_what_a_process_starts_may_use_the_device_that_it_has(output: Path, monk
                 os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         claim = Claim("cuda:0", output)
-        assert claim.process() is not None, "the child did not take it away"
+        assert claim.named() is not None, "the child did not take it away"
 
 
 def test_a_run_that_is_registered_takes_over_what_its_process_holds_and_gives_it_back(output: Path) -> None:

@@ -27,7 +27,7 @@ from utils.runs.record import JOB_FILE, read_record
 
 def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
     job = started(output, STUBBORN)
-    (event,) = begun(job).new_events()
+    (event,) = begun(job).new()
     assert len(event["pids"]) == 4 and all(psutil.pid_exists(pid) for pid in event["pids"])
     assert jobs.stop(job.folder).state == "stopping"
     time.sleep(0.1)
@@ -38,19 +38,19 @@ def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
 
 def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output: Path) -> None:
     job = started(output, STUBBORN)
-    (event,) = begun(job).new_events()
+    (event,) = begun(job).new()
     jobs.stop(job.folder, timeout_s=0.3)
     assert all(is_running(pid) for pid in event["pids"])
     eventually(lambda: not any(is_running(pid) for pid in event["pids"]))
     assert ended(job).state == "stopped"
 
 
-def test_who_attaches_takes_over_the_time_limit_of_a_stop(output: Path) -> None:
+def test_who_waits_takes_over_the_time_limit_of_a_stop(output: Path) -> None:
     job = started(output, STUBBORN)
     begun(job)
     edit_record(job, stop_requested=time.time(), stop_deadline=time.time() + 0.2)
     assert jobs.status(job.folder).state == "stopping"
-    assert jobs.attach(job.folder).wait(15).state == "stopped"
+    assert jobs.wait(job.folder, 15).state == "stopped"
 
 
 def test_a_job_that_was_stopped_before_it_could_hear_is_stopped(output: Path) -> None:

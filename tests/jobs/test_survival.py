@@ -15,6 +15,7 @@ from utils import jobs
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.runs import record as job_module
+from utils.runs.log import EventLog
 from utils.runs.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,15 +38,16 @@ def test_the_child_goes_on_when_its_parent_is_killed_and_another_one_attaches(ou
         [sys.executable, "-c", PARENT, str(output)], capture_output=True, text=True, cwd=ROOT, timeout=60
     )
     assert parent.returncode == -signal.SIGKILL, parent.stderr
-    attachment = jobs.attach(Path(parent.stdout.strip()))
-    assert attachment.status().alive
-    events = attachment.new_events()
-    eventually(lambda: len(events) > 10 or events.extend(attachment.new_events()))
+    folder = Path(parent.stdout.strip())
+    assert jobs.status(folder).alive
+    log = EventLog(folder / "events.jsonl")
+    events = log.new()
+    eventually(lambda: len(events) > 10 or events.extend(log.new()))
     with pytest.raises(UserError, match="in use by the train job"):
         started(output, SILENT)
-    attachment.stop()
-    assert attachment.wait(15).state == "stopped"
-    events += attachment.new_events()
+    jobs.stop(folder)
+    assert jobs.wait(folder, 15).state == "stopped"
+    events += log.new()
     assert [event["kind"] for event in events] == ["started", *["step"] * (len(events) - 2), "stopped"]
     assert [event["step"] for event in events[1:-1]] == list(range(1, len(events) - 1))
 
@@ -54,9 +56,9 @@ def test_followers_do_not_disturb_each_other_and_can_go_on_elsewhere(output: Pat
     job = started(output, FINISHES)
     first = begun(job)
     ended(job)
-    assert [e["kind"] for e in first.new_events(limit=2)] == ["started", "step"]
-    assert [e["kind"] for e in jobs.attach(job.folder, offset=first.offset).new_events()] == ["finished"]
-    assert len(jobs.attach(job.folder).new_events()) == 3
+    assert [e["kind"] for e in first.new(limit=2)] == ["started", "step"]
+    assert [e["kind"] for e in EventLog(job.events, offset=first.offset).new()] == ["finished"]
+    assert len(EventLog(job.events).new()) == 3
 
 
 def test_a_process_that_got_the_pid_later_is_not_taken_for_ours(output: Path) -> None:
@@ -108,7 +110,7 @@ def test_a_parent_that_died_before_it_noted_the_pid(output: Path, monkeypatch: p
 
 
 def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
-    for function in (jobs.status, jobs.stop, jobs.attach, jobs.announce):
+    for function in (jobs.status, jobs.stop, jobs.wait, jobs.announce):
         with pytest.raises(UserError, match="there is no job here"):
             function(tmp_path)
 
@@ -139,7 +141,7 @@ def test_a_resumed_run_keeps_its_folder_its_settings_and_its_events(output: Path
         go.unlink()
     assert (first.folder / "config.yaml").read_bytes() == settings
     assert TrainConfig.load(first.folder / "resume.yaml").resume == checkpoint
-    assert len(jobs.attach(first.folder).new_events()) == 2 + 3 + 3
+    assert len(EventLog(first.events).new()) == 2 + 3 + 3
 
 
 def test_what_cannot_be_resumed(output: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.children import FINISHES, HEAD, SILENT, begun, config_of, edit_record, ended, eventually, started
 from utils import jobs
 from utils.errors import UserError
-from utils.jobs import heartbeat
+from utils.jobs import child
 from utils.runs import record as job_module
 from utils.runs.log import EventWriter
 from utils.runs.record import ALIVE_FILE, identify, read_record
@@ -20,8 +20,8 @@ from utils.runs.record import ALIVE_FILE, identify, read_record
 BEATS = """
 from pathlib import Path
 from utils import jobs
-from utils.jobs import heartbeat
-heartbeat.BEAT_S = 0.05
+from utils.jobs import child
+child.BEAT_S = 0.05
 jobs.announce(Path(folder))
 tell("started")
 rest()
@@ -61,7 +61,7 @@ def test_a_job_of_a_container_that_is_gone_holds_neither_its_gpu_nor_its_run(
 @pytest.fixture
 def by_hand(output: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run that this process does itself."""
-    monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
+    monkeypatch.setattr(child, "BEAT_S", 0.05)
     folder = output / "voice" / "runs" / "by-hand"
     folder.mkdir(parents=True)
     jobs.register(folder, "train", device="cpu", output=output)

@@ -29,6 +29,7 @@ from utils.config import ExportConfig, SynthesizeConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.project.paths import Project
+from utils.runs.log import last_lines
 from utils.runs.record import JOB_FILE, JobRecord, read_record
 
 
@@ -74,7 +75,7 @@ def test_how_a_job_ended(output: Path, body: str, state: str, message: str) -> N
 def test_the_log_holds_what_the_child_said_last(output: Path) -> None:
     job = started(output, "for n in range(99): print('line', n)\nrest(0)\n" + FAILS)
     ended(job)
-    assert jobs.attach(job.folder).log_tail(2) == ["line 98", "Traceback: oh no"]
+    assert last_lines(job.log, 2) == ["line 98", "Traceback: oh no"]
 
 
 def test_a_job_passes_through_its_states(output: Path) -> None:

@@ -121,8 +121,9 @@ def test_training_that_takes_the_device_elsewhere_ends_the_speaking_process(desk
         # Asked again, it speaks beside the training: the CPU is shared.
         assert ended(submit(desk, project, "beside it")).state == "finished"
     finally:
-        begun(job).stop()
-        jobs.attach(job.folder).wait(15)
+        begun(job)
+        jobs.stop(job.folder)
+        jobs.wait(job.folder, 15)
 
 
 def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it_too(project, tmp_path, monkeypatch):
@@ -138,7 +139,7 @@ def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it
 
 
 def test_an_earlier_training_does_not_end_the_speaking_process(desk, project, tmp_path):
-    jobs.attach(started(tmp_path, FINISHES).folder).wait(15)
+    jobs.wait(started(tmp_path, FINISHES).folder, 15)
     assert ended(submit(desk, project, "fine")).state == "finished"
     time.sleep(1.2)
     assert desk.worker.state == "ready"

@@ -8,7 +8,7 @@ from pathlib import Path
 from utils import jobs
 from utils.project.paths import Project
 from utils.runs.checkpoints import Checkpoints, verify
-from utils.runs.log import read_events
+from utils.runs.log import EventLog, read_events
 
 NUM_STEPS = 36
 """6 epochs of 6 clips, one a step."""
@@ -18,14 +18,14 @@ import os, signal, sys, time
 from pathlib import Path
 from utils import jobs
 from utils.config import TrainConfig
+from utils.runs.log import read_events
 config = TrainConfig(
     project=sys.argv[2], output=Path(sys.argv[1]), base="tiny", num_epochs=6, batch_size=1, device="cpu", num_workers=0
 )
 job = jobs.start("train", config)
 print(job.folder, flush=True)
-parent = jobs.attach(job.folder)
-while not any(event["kind"] == "step" for event in parent.new_events()):
-    assert parent.status().alive, parent.log_tail()
+while not any(read_events(job.events, kind="step")):
+    assert jobs.status(job.folder).alive, job.log.read_text()
     time.sleep(0.02)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -37,14 +37,15 @@ def test_a_training_whose_parent_is_killed_goes_on_and_another_sees_every_event(
     assert parent.returncode == -signal.SIGKILL, parent.stderr
     folder = Path(parent.stdout.strip())
 
-    attachment = jobs.attach(folder)
-    assert attachment.status().alive and attachment.status().process_alive
-    events = attachment.new_events()
+    job = jobs.status(folder)
+    assert job.alive and job.process_alive
+    log = EventLog(job.events)
+    events = log.new()
     assert sum(event["kind"] == "step" for event in events) < NUM_STEPS, "it is still training"
-    end = attachment.wait(240)
-    events += attachment.new_events()
+    end = jobs.wait(folder, 240)
+    events += log.new()
 
-    assert (end.state, end.process_alive) == ("finished", False), attachment.log_tail()
+    assert (end.state, end.process_alive) == ("finished", False), job.log.read_text()
     assert events == list(read_events(folder / "events.jsonl")), "each event once, in its order"
     assert [event["step"] for event in events if event["kind"] == "step"] == list(range(1, NUM_STEPS + 1))
     kinds = [event["kind"] for event in events]

@@ -65,7 +65,7 @@ def test_ten_minutes_of_fifty_pages_beside_a_training(tmp_path: Path) -> None:
 
 def _wait_for_steps(folder: Path, count: int) -> None:
     while len(_step_times(folder)) < count:
-        assert jobs.status(folder).alive, jobs.attach(folder).log_tail()
+        assert jobs.status(folder).alive, jobs.status(folder).log.read_text()
         threading.Event().wait(0.5)
 
 

@@ -85,7 +85,7 @@ def stop_jobs(output: Path, grace_s: float) -> None:
     deadline = time.monotonic() + grace_s
     for job in running:
         left = max(0.0, deadline - time.monotonic())
-        log.info("%s has %s", job.name, jobs.attach(job.folder).wait(left).state)
+        log.info("%s has %s", job.name, jobs.wait(job.folder, left).state)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ shell all see the same.
 
     job = jobs.start("train", config)          # a child process begins
     jobs.status(job.folder).state              # starting, running, stopping, finished, stopped, failed or lost
-    jobs.attach(job.folder).new_events()       # follow it from anywhere
+    EventLog(job.events).new()                 # follow it from anywhere
     jobs.stop(job.folder)                      # finish the step, save, end; asked again: end at once
 """
 
-from utils.jobs.attach import Attachment, attach
 from utils.jobs.child import announce, hold, is_stop_wanted, register
 from utils.jobs.start import start
-from utils.jobs.stop import STOP_TIMEOUT_S, stop
+from utils.jobs.stop import STOP_TIMEOUT_S, stop, wait
 from utils.runs.list import JobWatch, running
 from utils.runs.list import list_jobs as list
 from utils.runs.record import LIVE, Job, State, last_write, status, status_or_none
@@ -21,12 +20,10 @@ from utils.runs.record import LIVE, Job, State, last_write, status, status_or_no
 __all__ = [
     "LIVE",
     "STOP_TIMEOUT_S",
-    "Attachment",
     "Job",
     "JobWatch",
     "State",
     "announce",
-    "attach",
     "hold",
     "is_stop_wanted",
     "last_write",
@@ -37,4 +34,5 @@ __all__ = [
     "status",
     "status_or_none",
     "stop",
+    "wait",
 ]

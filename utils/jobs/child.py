@@ -1,20 +1,37 @@
 """What a job's own process records about itself, also when nobody started it as a job."""
 
+import dataclasses
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from utils.errors import UserError
 from utils.jobs.device import CPU, Claim, refuse_second, wanted_device
-from utils.jobs.heartbeat import beat
-from utils.runs.log import log_size
-from utils.runs.process import ProcessId, host_name
-from utils.runs.record import EVENTS_FILE, Job, JobRecord, identify, read_record, status, update_record, write_record
+from utils.runs.process import ProcessId
+from utils.runs.record import (
+    ALIVE_FILE,
+    Job,
+    JobRecord,
+    identify,
+    new_record,
+    read_record,
+    status,
+    update_record,
+    write_record,
+)
+
+BEAT_S = 10.0
+"""Between two touches of a job's `.alive`.
+
+It is for those who cannot see its process: a container that took the place of another one has another name and a
+process table of its own, and so has another computer on the same drive.
+"""
 
 
 def announce(folder: Path) -> JobRecord:
@@ -30,7 +47,7 @@ def announce(folder: Path) -> JobRecord:
     if record.pid not in (os.getpid(), os.getppid()):
         identify(folder, os.getpid())
     update_record(folder, state="running")
-    beat(folder)
+    _beat(folder)
     return record
 
 
@@ -78,10 +95,9 @@ def _has_it_for_us(holder: Job) -> bool:
 def _release(claim: Claim) -> None:
     """Give a device back that this process took, or a run that it registered since."""
     with claim.lock():
-        held, folder = claim.process(), claim.holder()
-        record = read_record(folder) if folder is not None else None
-        pid = held[2].pid if held is not None else record.pid if record is not None else None
-        if pid == os.getpid():
+        folder, _, process = claim.named() or (None, "", None)
+        holder = process or (read_record(folder) if folder is not None else None)
+        if holder is not None and holder.pid == os.getpid():
             claim.free()
 
 
@@ -111,27 +127,12 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
     claim = Claim(wanted, output)
     with claim.lock():
         shared = refuse_second(claim, but=lambda holder: _has_it_for_us(holder) or _is_held_here(claim)) is not None
-        identity = ProcessId.of(os.getpid())
-        own = JobRecord(
-            kind=kind,
-            state="running",
-            host=host_name(),
-            command=tuple(sys.orig_argv),
-            cwd=str(Path.cwd()),
-            config="config.yaml",
-            device=wanted,
-            spawned=False,
-            started=time.time(),
-            events_offset=log_size(folder / EVENTS_FILE),
-            pid=identity.pid,
-            create_time=identity.create_time,
-            boot_time=identity.boot_time,
-            boot_id=identity.boot_id,
-        )
-        write_record(folder, own)
+        own = {"command": tuple(sys.orig_argv), "config": "config.yaml", "device": wanted, "spawned": False}
+        process = dataclasses.asdict(ProcessId.of(os.getpid()))
+        write_record(folder, new_record(kind, folder, state="running", **own, **process))
         if not shared or _is_held_here(claim):
             claim.give(folder)
-    beat(folder)
+    _beat(folder)
 
 
 def _move(folder: Path, former: Claim, claim: Claim) -> None:
@@ -139,14 +140,14 @@ def _move(folder: Path, former: Claim, claim: Claim) -> None:
     with claim.lock():
         claim.give(folder)
     with former.lock():
-        if former.holder() == folder.absolute():
+        if (named := former.named()) and named[0] == folder.absolute():
             former.free()
 
 
 def _is_held_here(claim: Claim) -> bool:
     """Whether this process has the device by `hold`, not by another run that it registered."""
-    held = claim.process()
-    return held is not None and held[2].is_same(ProcessId.of(os.getpid()))
+    named = claim.named()
+    return named is not None and named[2] is not None and named[2].is_same(ProcessId.of(os.getpid()))
 
 
 def is_stop_wanted(folder: Path) -> bool:
@@ -156,3 +157,18 @@ def is_stop_wanted(folder: Path) -> bool:
     """
     record = read_record(folder)
     return record is not None and record.stop_requested is not None
+
+
+def _beat(folder: Path) -> None:
+    """From a thread of this process, touch `ALIVE_FILE` now and every `BEAT_S` until the job here has ended."""
+    announced = read_record(folder)
+
+    def beat() -> None:
+        # Another process may have resumed the run; it beats for itself.
+        while (now := read_record(folder)) and announced and now.pid == announced.pid and status(folder).alive:
+            # A disk that is full or away for a moment is no reason to end the work; the next beat comes soon.
+            with suppress(OSError):
+                (folder / ALIVE_FILE).touch()
+            time.sleep(BEAT_S)
+
+    threading.Thread(target=beat, name=f"heartbeat {folder.name}", daemon=True).start()

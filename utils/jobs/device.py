@@ -91,19 +91,15 @@ class Claim:
         with disk_errors(), FileLock(self._file.with_suffix(".lock")):
             yield
 
-    def holder(self) -> Path | None:
-        """Folder of the job that had the device last; None also where a process had it that is no job."""
-        lines = self._lines()
-        folder = Path(lines[0]) if len(lines) == 1 else None
-        return folder if folder is not None and folder.is_dir() else None
-
-    def process(self) -> tuple[Path, str, ProcessId] | None:
-        """Process that had the device last without being a job: what it works in, what it does, and which it is."""
+    def named(self) -> tuple[Path, str, ProcessId | None] | None:
+        """Who had the device last: its folder; and of a process that is no job, what it does and which it is."""
         try:
-            folder, facts = self._lines()
-            values = json.loads(facts)
+            folder, *facts = self._file.read_text(encoding="utf-8").splitlines()
+            if not facts:
+                return Path(folder), "", None
+            values = json.loads(facts[0])
             return Path(folder), str(values.pop("kind")), ProcessId(**values)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
     def give(self, folder: Path) -> None:
@@ -111,19 +107,13 @@ class Claim:
         self._write(str(folder.absolute()))
 
     def give_process(self, folder: Path, kind: str, process: ProcessId) -> None:
-        """Name a process that has the device from now on; see `process`."""
+        """Name a process that has the device from now on."""
         self._write(f"{folder.absolute()}\n{json.dumps({'kind': kind, **dataclasses.asdict(process)})}")
 
     def free(self) -> None:
         """Name nobody any more."""
         with disk_errors():
             self._file.unlink(missing_ok=True)
-
-    def _lines(self) -> list[str]:
-        try:
-            return self._file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            return []
 
     def _write(self, text: str) -> None:
         with disk_errors():
@@ -142,13 +132,22 @@ def _check_own(folder: Path) -> None:
 
 def holder_of(claim: Claim) -> Job | None:
     """The living job that has a claim's device; a process that is no job is described like one."""
-    held = claim.process()
-    if held is not None:
-        folder, kind, identity = held
-        return _process_as_job(folder, kind, identity) if identity.process() is not None else None
-    found = claim.holder()
-    job = status_or_none(found) if found is not None else None
-    return job if job is not None and (job.alive or job.process_alive) else None
+    folder, kind, process = claim.named() or (None, "", None)
+    if folder is None:
+        return None
+    if process is None:
+        job = status_or_none(folder)
+        return job if job is not None and (job.alive or job.process_alive) else None
+    facts = Job(
+        folder=folder,
+        kind=kind,
+        state="running",
+        host=host_name(),
+        pid=process.pid,
+        process_alive=True,
+        started=process.create_time,
+    )
+    return facts if process.process() is not None else None
 
 
 def refuse_second(claim: Claim, *, but: Callable[[Job], bool] = lambda job: False) -> Job | None:
@@ -181,16 +180,4 @@ def in_use(device: str, holder: Job, *, fix: str) -> UserError:
         what=f"{training}{device} is in use by the {holder.kind} job {holder.name!r}",
         where=str(holder.folder),
         fix=fix,
-    )
-
-
-def _process_as_job(folder: Path, kind: str, identity: ProcessId) -> Job:
-    return Job(
-        folder=folder,
-        kind=kind,
-        state="running",
-        host=host_name(),
-        pid=identity.pid,
-        process_alive=True,
-        started=identity.create_time,
     )

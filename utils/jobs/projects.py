@@ -1,9 +1,7 @@
 """Rename, duplicate and delete a project: never while one of its jobs runs."""
 
-import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +32,8 @@ def rename_project(project: Project, name: str) -> Project:
         UserError: the name is not usable or taken, a job of the project runs, or the system does not allow it.
     """
     renamed = _free_name(project, name, may_be=project.name)
-    with _idle(project):
-        project.folder.rename(renamed.folder)
+    _require_idle(project)
+    project.folder.rename(renamed.folder)
     _follow(project, renamed)
     return renamed
 
@@ -58,18 +56,18 @@ def duplicate_project(project: Project, name: str) -> Project:
             fix="free some space",
         )
     aside = project.output / f"{ASIDE}{copy.name}"
-    with _idle(project):
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir()
-            for part in parts:
-                shutil.copytree(part, aside / part.name, symlinks=True)
-            if (project.folder / SETTINGS_FILE).is_file():
-                shutil.copyfile(project.folder / SETTINGS_FILE, aside / SETTINGS_FILE)
-            # In one move: a copy that was cut off is no project.
-            aside.rename(copy.folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+    _require_idle(project)
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        for part in parts:
+            shutil.copytree(part, aside / part.name, symlinks=True)
+        if (project.folder / SETTINGS_FILE).is_file():
+            shutil.copyfile(project.folder / SETTINGS_FILE, aside / SETTINGS_FILE)
+        # In one move: a copy that was cut off is no project.
+        aside.rename(copy.folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     _follow(project, copy)
     return copy
 
@@ -85,10 +83,10 @@ def delete_project(project: Project) -> int:
         UserError: a job of the project runs, or the system does not allow it.
     """
     size, aside = size_of(project.folder), project.output / f"{ASIDE}{project.name}"
-    with _idle(project):
-        shutil.rmtree(aside, ignore_errors=True)
-        # In one move: a deletion that is cut off leaves no half project.
-        project.folder.rename(aside)
+    _require_idle(project)
+    shutil.rmtree(aside, ignore_errors=True)
+    # In one move: a deletion that is cut off leaves no half project.
+    project.folder.rename(aside)
     shutil.rmtree(aside)
     return size
 
@@ -110,8 +108,7 @@ def _free_name(project: Project, name: str, *, may_be: str | None = None) -> Pro
     return wanted
 
 
-@contextlib.contextmanager
-def _idle(project: Project) -> Iterator[None]:
+def _require_idle(project: Project) -> None:
     """Do nothing where no job of the project runs.
 
     Raises:
@@ -126,27 +123,28 @@ def _idle(project: Project) -> Iterator[None]:
             where=str(busy.folder),
             fix="wait until it is finished, or stop it",
         )
-    yield
 
 
 def _follow(before: Project, now: Project) -> None:
     """Let files that name places below the project's former folder name them below the present one."""
-    readers: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
-        ".json": (json.loads, lambda value: json.dumps(value, ensure_ascii=False, indent=1)),
-        ".yaml": (yaml.safe_load, lambda value: yaml.safe_dump(value, sort_keys=False, allow_unicode=True)),
-    }
     files = [now.folder / SETTINGS_FILE, now.report, *now.runs.glob("*/config.yaml")]
     for path in (path for path in files if path.is_file()):
-        read, shown = readers[path.suffix]
         try:
-            content = read(path.read_text(encoding="utf-8"))
+            # JSON is YAML, too, but for how fast it is read.
+            content = (json.loads if path.suffix == ".json" else yaml.safe_load)(path.read_text(encoding="utf-8"))
         except (ValueError, yaml.YAMLError, RecursionError):
             continue  # a damaged file is reported by who reads it
         moved = _moved(content, before, now)
         if path.name == "config.yaml" and isinstance(moved, dict) and moved.get("project") == before.name:
             moved["project"] = now.name
         if moved != content:
-            write_atomic(path, shown(moved))
+            is_json = path.suffix == ".json"
+            write_atomic(
+                path,
+                json.dumps(moved, ensure_ascii=False, indent=1)
+                if is_json
+                else yaml.safe_dump(moved, sort_keys=False, allow_unicode=True),
+            )
 
 
 def _moved(value: Any, before: Project, now: Project) -> Any:

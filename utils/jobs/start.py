@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -17,15 +16,15 @@ from utils.jobs.device import CPU, Claim, refuse_second, require_usable, wanted_
 from utils.jobs.environment import child_environment
 from utils.project.paths import NO_PROJECT, Project, check_name, new_run_id, open_project
 from utils.runs.layout import find_resume
-from utils.runs.log import EventWriter, log_size
-from utils.runs.process import host_name, spawn
+from utils.runs.log import EventWriter
+from utils.runs.process import spawn
 from utils.runs.record import (
     EVENTS_FILE,
     Job,
-    JobRecord,
     identify,
     jobs_folder,
     log_file,
+    new_record,
     read_record,
     status,
     update_record,
@@ -69,7 +68,10 @@ def start(
             settings.save(folder / settings_file)
         if before:
             before()
-        write_record(folder, _new_record(kind, folder, settings_file, device, command or _command))
+        absolute = folder.absolute()
+        words = command(absolute) if command else [sys.executable, "-m", "utils.cli.job", "--folder", str(absolute)]
+        facts = {"state": "starting", "command": tuple(words), "config": settings_file, "device": device}
+        write_record(folder, new_record(kind, folder, **facts))
         if claim:
             claim.give(folder)
         _begin(folder)
@@ -101,84 +103,44 @@ def _project(config: Config) -> Project:
 
 
 def _make_folder(kind: str, config: Config, project: Project) -> tuple[Path, str, Config]:
-    """The job's folder, the file for its settings there, and the settings with the run's name filled in."""
-    resumed = getattr(config, "resume", None)
-    if resumed is not None:
-        # The run's own config.yaml says how it began, and stays.
-        return _resumed_run(Path(resumed), project), "resume.yaml", config
-    folder = _new_folder(kind, config, project)
-    # A queued run has its name; `replace` would lose its retired settings.
-    if kind == "train" and getattr(config, "run_id", folder.name) != folder.name:
-        config = dataclasses.replace(config, run_id=folder.name)  # type: ignore[type-var]
-    return folder, "config.yaml", config
-
-
-def _fields(config: Config) -> tuple[dataclasses.Field, ...]:
-    assert dataclasses.is_dataclass(config)
-    return dataclasses.fields(config)
-
-
-def _resumed_run(wanted: Path, project: Project) -> Path:
-    """The folder of the run to resume.
+    """The job's folder, the file for its settings there, and the settings with the run's name filled in.
 
     Raises:
-        UserError: there is none, or the run is still running.
+        UserError: the run to resume is missing or still running, a new one exists, or its folder cannot be made.
     """
-    folder = find_resume(wanted, project).run
+    resumed = getattr(config, "resume", None)
+    if resumed is None:
+        folder = _new_folder(kind, getattr(config, "run_id", None), project)
+        # A queued run has its name; `replace` would lose its retired settings.
+        if kind == "train" and getattr(config, "run_id", folder.name) != folder.name:
+            config = dataclasses.replace(config, run_id=folder.name)  # type: ignore[type-var]
+        return folder, "config.yaml", config
+    folder = find_resume(Path(resumed), project).run
     if status(folder).alive:
         raise UserError(what=f"run {folder.name!r} is still running", where=str(folder), fix="stop it first")
-    return folder
+    # The run's own config.yaml says how it began, and stays.
+    return folder, "resume.yaml", config
 
 
-def _new_folder(kind: str, config: Config, project: Project) -> Path:
-    """A folder that no job had before.
-
-    Raises:
-        UserError: the settings name a run that exists, or the folder cannot be made.
-    """
-    parent = project.runs if kind == "train" else jobs_folder(project)
-    given = getattr(config, "run_id", None) if kind == "train" else None
-    with disk_errors():
-        parent.mkdir(parents=True, exist_ok=True)
-        if given is not None:
-            return _make_named(parent / check_name(given, kind="run"))
-        stem = new_run_id() if kind == "train" else f"{kind}-{new_run_id()}"
-        for number in itertools.count(1):
-            folder = parent / (stem if number == 1 else f"{stem}-{number}")
-            try:
-                folder.mkdir()
-            except FileExistsError:
+@disk_errors()
+def _new_folder(kind: str, given: str | None, project: Project) -> Path:
+    """A folder that no job had before; `given` is the name of a run."""
+    if kind == "train":
+        parent, name = project.runs, check_name(given, kind="run") if given is not None else new_run_id()
+    else:
+        parent, name, given = jobs_folder(project), f"{kind}-{new_run_id()}", None
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        folder = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            if given is None:
                 continue
-            return folder
+            fix = "choose another run_id, or resume it"
+            raise UserError(what=f"there is a run {name!r} already", where=str(folder), fix=fix) from None
+        return folder
     raise AssertionError("unreachable")
-
-
-def _make_named(folder: Path) -> Path:
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        raise UserError(
-            what=f"there is a run {folder.name!r} already", where=str(folder), fix="choose another run_id, or resume it"
-        ) from None
-    return folder
-
-
-def _new_record(kind: str, folder: Path, settings_file: str, device: str | None, command: Command) -> JobRecord:
-    return JobRecord(
-        kind=kind,
-        state="starting",
-        host=host_name(),
-        command=tuple(command(folder.absolute())),
-        cwd=str(Path.cwd()),
-        config=settings_file,
-        device=device,
-        started=time.time(),
-        events_offset=log_size(folder / EVENTS_FILE),
-    )
-
-
-def _command(folder: Path) -> list[str]:
-    return [sys.executable, "-m", "utils.cli.job", "--folder", str(folder)]
 
 
 def _begin(folder: Path) -> None:

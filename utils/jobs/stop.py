@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 import threading
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S) -> Job:
     """Ask a job to finish its step, save and end; asked a second time, it is ended at once with all its processes.
 
     A request returns at once. The process that asked also ends the job by force after `timeout_s`; when that process
-    is gone, so is the deadline, until someone attaches to the job.
+    is gone, so is the deadline, until another one waits for the job.
 
     Args:
         folder: the job's folder.
@@ -43,13 +44,30 @@ def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S) -> Job:
         raise
     if before is not None and before.stop_requested is None:
         ask_to_stop(identity)
-        watch_deadline(folder)
+        _watch_deadline(folder)
     else:
         _end(folder)
     return status(folder)
 
 
-def watch_deadline(folder: Path) -> None:
+def wait(folder: Path, timeout_s: float = math.inf) -> Job:
+    """Return when a job and its process have ended, or after `timeout_s`; the job's state shows which.
+
+    A stop that was asked for before keeps its deadline, even if the process that asked is gone.
+
+    Raises:
+        UserError: the folder holds no job.
+    """
+    job, record, until = status(folder), read_record(folder), time.monotonic() + timeout_s
+    if job.alive and record is not None and record.stop_deadline is not None:
+        _watch_deadline(folder)
+    while (job.alive or job.process_alive) and time.monotonic() < until:
+        time.sleep(POLL_S)
+        job = status(folder)
+    return job
+
+
+def _watch_deadline(folder: Path) -> None:
     """From a thread of this process, end a job by force once the time it was given to stop is over."""
     threading.Thread(target=_end_at_deadline, args=(folder,), name=f"stop {folder.name}", daemon=True).start()
 

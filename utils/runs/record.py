@@ -32,7 +32,7 @@ LIVE: tuple[State, ...] = ("starting", "running", "stopping")
 PROCESS_GRACE_S = 30.0
 """A job without a process that is younger is being started right now."""
 ALIVE_FILE = ".alive"
-"""Touched by a job's process every few seconds; see `utils.jobs.heartbeat`."""
+"""Touched by a job's process every few seconds; see `utils.jobs.child`."""
 SILENT_S = 120.0
 """A job whose process cannot be seen from here is taken to be gone when it gave no sign of life for so long."""
 UNKNOWN_S = 600.0
@@ -117,6 +117,12 @@ class JobRecord(Config):
     def is_process_alive(self) -> bool:
         """Whether that process runs on this computer."""
         return self.host == host_name() and self.process is not None and self.process.process() is not None
+
+
+def new_record(kind: str, folder: Path, **facts: Any) -> JobRecord:
+    """The record of a job that begins in a folder now."""
+    facts |= {"host": host_name(), "cwd": str(Path.cwd())}
+    return JobRecord(kind=kind, started=time.time(), events_offset=log_size(folder / EVENTS_FILE), **facts)
 
 
 def read_record(folder: Path) -> JobRecord | None:

@@ -185,7 +185,7 @@ def resume(studio: Studio, values: Values) -> Updates:
         raise UserError(what=text.NO_RUN, where=text.RUN, fix=text.NO_RUN_FIX)
     if not job.alive:
         # A run that has just ended holds its device for another moment.
-        jobs.attach(job.folder).wait(END_OF_PROCESS_S)
+        jobs.wait(job.folder, END_OF_PROCESS_S)
     epochs = _more_epochs(job, values)
     config = TrainConfig(project=project.name, output=project.output, resume=job.folder, num_epochs=epochs)
     freed = studio.start_alone("train", config)
