@@ -272,8 +272,8 @@ def _started(studio: Studio, job: Job) -> Event | None:
     After a resume all settings count as given: as somebody's choice then count only those that differ from the first.
     """
     log = studio.logs.of(job)
-    now, first = log.last("started", start=job.events_offset), next(read_events(job.events, kind="started"), None)
-    if first is None or not all(isinstance(e.get("config"), dict) for e in (now, first)):
+    now, first = log.last("started", start=job.events_offset), next(read_events(job.events, kind="started"), {})
+    if not all(isinstance(e.get("config"), dict) for e in (now, first)):
         return now or None
     sources = first.get("sources")
     if not isinstance(sources, dict):
