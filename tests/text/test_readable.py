@@ -78,7 +78,14 @@ def test_any_text_can_be_spoken_or_has_nothing_to_speak(tokenizer: Tokenizer, te
     assert tokenizer.unknown_characters(shown, "en") == []
     # Nothing is silent without a word.
     if any(map(str.isalpha, text)) and not any(map(str.isalnum, shown)):
-        assert unread or "<" in text or max(text) >= "\u0300"
+        assert unread
+
+
+@pytest.mark.slow
+@given(st.text(max_size=60))
+@settings(max_examples=5_000, deadline=None)
+def test_many_texts_can_be_spoken_or_have_nothing_to_speak(tokenizer: Tokenizer, text: str) -> None:
+    test_any_text_can_be_spoken_or_has_nothing_to_speak.hypothesis.inner_test(tokenizer, text)
 
 
 @pytest.mark.parametrize("code", LANGUAGES)

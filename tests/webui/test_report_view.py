@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from utils.dataset.storage.report import ClipReport, Flag, Report
+from utils.dataset.storage.report import ClipReport, Flag, Ignored, Report
 from webui import text
 from webui.views import report as view
 
@@ -47,6 +47,13 @@ def test_every_clip_is_a_row_with_its_reason_or_flag():
         (EVIL, "too short: 0.1 s, at least 0.5 s", 0.0),
     ]
     assert [re.sub("<.*?>", "", str(row[0])) for row in rows] == ["used", "review", "dropped"]
+
+
+def test_files_that_are_no_part_of_the_dataset_are_listed():
+    ignored = [Ignored("/in/cover.jpg", "image"), Ignored(f"/in/{EVIL}", "unknown")]
+    shown = view.report(Report(clips=clips(), settings={}, ignored=ignored), "de")
+    assert "<td>cover.jpg</td><td>image</td>" in shown and "<img" not in shown
+    assert text.IGNORED not in view.report(Report(clips=clips(), settings={}), "de")
 
 
 def test_names_of_files_stay_text():

@@ -37,6 +37,7 @@ SPEECH = _("of speech")
 TRAIN_AND_EVAL = _("training / evaluation")
 DROPPED = _("Dropped clips by reason")
 REASON_COLUMNS = (_("Reason"), _("Clips"))
+IGNORED, IGNORED_COLUMNS = _("Ignored files"), (_("File"), _("Kind"))
 FULL_REPORT = _("Full report with every clip (report.html)")
 ALL_USED = _("All clips are used.")
 FEW_MINUTES = _(

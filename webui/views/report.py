@@ -13,6 +13,8 @@ from webui.markup import Markup, join, tag
 from webui.views.chart import bar_chart
 from webui.views.parts import badge, duration, empty, file_address, gigabytes, message, table
 
+MAX_IGNORED = 20
+"""Ignored files that the page lists; all are in report.html."""
 GOOD_MINUTES, ENOUGH_MINUTES = 10, 2
 """Speech of one voice from which a fine-tuning gains, and below which it hardly can."""
 
@@ -70,6 +72,8 @@ def report(found: Report, language: str, page: Path | None = None) -> Markup:
     shown = [tag("div", tag("div", value, class_="value"), tag("div", words), class_="card") for value, words in cards]
     reasons = [(text.reason(reason), count) for reason, count in totals["reasons"].items()]
     dropped = table(text.REASON_COLUMNS, reasons, label=text.DROPPED) if reasons else message("good", text.ALL_USED)
+    files = [(Path(one.file).name, one.kind) for one in found.ignored[:MAX_IGNORED]]
+    ignored = table(text.IGNORED_COLUMNS, files, label=text.IGNORED) if files else None
     title = tag("div", text.DATASET, class_="panel-title")
     minutes = totals["seconds"] / 60
     is_good = minutes >= GOOD_MINUTES
@@ -77,7 +81,7 @@ def report(found: Report, language: str, page: Path | None = None) -> Markup:
     if minutes < ENOUGH_MINUTES:
         verdict = message("warning", text.FEW_MINUTES)
     link = tag("a", text.FULL_REPORT, href=file_address(page), download="report.html") if page else None
-    return tag("div", title, tag("div", *shown, class_="cards"), verdict, dropped, link, class_="panel")
+    return tag("div", title, tag("div", *shown, class_="cards"), verdict, dropped, ignored, link, class_="panel")
 
 
 def lengths(found: Report) -> Markup:
