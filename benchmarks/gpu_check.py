@@ -91,7 +91,7 @@ def run_part(name: str, device: str, left_s: float, share: float, out: Path) -> 
         state (passed, failed or skipped), how it computed, its seconds, the reason of a failure, lines of the report.
     """
     how, reason = PARTS[name] if device == "cpu" else f"CUDA, {share or 1:.0%} of its memory", ""
-    part = {"state": "skipped", "how": how, "seconds": 0.0, "lines": [], "reason": "needs a CUDA GPU"}
+    part = {"state": "skipped", "how": how or "not run", "seconds": 0.0, "lines": [], "reason": "needs a CUDA GPU"}
     if not how or left_s < ENOUGH_S:
         return part | ({"reason": "no time was left: run it with --add --only"} if how else {})
     log, begun = out / f"{name}.log", time.monotonic()
