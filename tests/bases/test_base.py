@@ -127,10 +127,28 @@ def test_foreign_and_incomplete_weights_are_refused(folder: Path) -> None:
         load_gpt(Base(folder))
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", "no json", '{"model_args": {"gpt_use_perceiver_resampler": false}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        "{}",
+        "no json",
+        pytest.param("[" * 100_000, id="nested"),
+        '{"model_args": {"gpt_use_perceiver_resampler": false}}',
+    ],
+)
 def test_a_config_of_another_model_is_refused(folder: Path, content: str) -> None:
     (folder / "config.json").write_text(content)
     with pytest.raises(UserError, match=r"config\.json"):
+        find_base(str(folder))
+
+
+@pytest.mark.parametrize(("name", "size"), [("gpt_layers", 10**9), ("gpt_n_model_channels", 10**6), ("gpt_n_heads", 0)])
+def test_config_with_absurd_sizes_is_refused_before_a_model_is_made(folder: Path, name: str, size: int) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["model_args"][name] = size
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=f"{name} {size}, not 1 to"):
         find_base(str(folder))
 
 

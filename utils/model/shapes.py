@@ -26,6 +26,8 @@ NEEDED_ARGUMENTS = (
     "d_vector_dim",
 )
 """Sizes that config.json must give."""
+MOST_LAYERS, MOST_SIZE = 1_000, 65_536
+"""Larger sizes are a fault of the file: making such a model, to compare it with its weights, would not end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +108,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(what=f"the model's config.json cannot be read: {error}", where=str(path)) from error
     arguments = config.get("model_args") if isinstance(config, dict) else None
     if not isinstance(arguments, dict) or not arguments.get("gpt_use_perceiver_resampler"):
         raise UserError(what="this is not the config.json of an XTTS v2 model", where=str(path))
     if missing := [name for name in NEEDED_ARGUMENTS if not isinstance(arguments.get(name), int)]:
         raise UserError(what=f"config.json lacks model_args: {', '.join(missing)}", where=str(path))
+    for name in NEEDED_ARGUMENTS:
+        most = MOST_LAYERS if name == "gpt_layers" else MOST_SIZE
+        if not 1 <= arguments[name] <= most:
+            raise UserError(what=f"config.json has {name} {arguments[name]}, not 1 to {most:,}", where=str(path))
     return config
 
 
