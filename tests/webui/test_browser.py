@@ -1,4 +1,4 @@
-"""The page in a real browser, only with mouse and keyboard: from a new project to a voice that is heard.
+"""The page in a real browser, only with mouse and keyboard: from a new project to a voice that is downloaded.
 
 Pictures of each stage: XTTS_STUDIO_SCREENSHOTS=FOLDER make test ARGS="tests/webui/test_browser.py".
 """
@@ -111,6 +111,7 @@ def open_folds(page: Page) -> None:
 def test_a_voice_is_made_by_mouse(page, faults):
     create_project(page)
     make_dataset(page)
+    fix_clip(page)
     train_and_watch(page)
     refresh_in_mid_run(page)
     stop_and_resume(page)
@@ -141,6 +142,21 @@ def make_dataset(page: Page) -> None:
     expect(page.locator("#report")).to_contain_text(f"{NUM_CLIPS}clips used", timeout=SLOW_MS)
     expect(page.locator("#clips-table")).to_contain_text("missing file")
     shot(page, "data")
+
+
+def fix_clip(page: Page) -> None:
+    """Listen to a clip and correct its transcript."""
+    # The end of preparing fills the table once more, which closes an open clip.
+    expect(page.locator("#cancel-data")).to_be_hidden(timeout=SLOW_MS)
+    choose_clip(page)
+    expect(page.locator("#clip-box")).to_be_in_viewport()
+    page.locator("#clip-sound").get_by_role("button", name="Play", exact=True).click()
+    page.wait_for_function("window.heard.length > 0")
+    words = page.locator("#clip-text textarea")
+    fixed = words.input_value() + " Indeed."
+    words.fill(fixed)
+    page.locator("#clip-save").click()
+    expect(page.locator("#clips-table")).to_contain_text(fixed)
 
 
 def train_and_watch(page: Page) -> None:
@@ -227,6 +243,9 @@ def listen(page: Page) -> None:
     play.click()
     # Its sentences play by themselves, too: only the whole recording has this length.
     page.wait_for_function("length => window.heard.some(heard => Math.abs(heard - length) < 0.02)", arg=length)
+    with page.expect_download() as download:
+        page.locator("#whole a[download]").click()
+    assert download.value.path().stat().st_size > 1_000
     shot(page, "inference")
 
 

@@ -52,6 +52,13 @@ def test_a_base_that_is_not_offered_is_refused_everywhere(studio, project, start
     assert not (project.output / "other").exists()
 
 
+def test_a_name_of_several_words_becomes_a_name_of_a_folder(studio, project):
+    values = {"project.new_project": " My  voice ", "project.language": "en", "project.base": "tiny"}
+    assert bar.create(studio, values)["project.project"].properties["value"] == "my-voice"
+    with pytest.raises(UserError, match="cannot be used as a project name"):
+        bar.create(studio, values | {"project.new_project": "../my voice"})
+
+
 def test_two_tabs_that_choose_language_and_base_do_not_undo_each_other(studio, project):
     fresh = create_project("anna", project.output, ProjectSettings(language="en", base="tiny"))
     seen = {"project.project": "anna", "project.language": "en", "project.base": "tiny"}

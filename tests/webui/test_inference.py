@@ -1,5 +1,6 @@
 """Tab 3 without a page: what each click asks of the desk, and what it shows."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -253,6 +254,14 @@ def test_the_poll_shows_takes_under_way(studio, project):
     assert text.WORKER_STATES["busy"] in shown["inference.worker"]
     studio.desk.stop(take.folder)
     assert "inference.worker" in inference.activity(studio, form(**{"project.project": None}))
+
+
+def test_an_export_that_speaks_worse_than_its_base_says_so(studio, project):
+    project.ready.mkdir()
+    for is_worse in (True, False):
+        (project.ready / "about.json").write_text(json.dumps({"compared_with_base": {"is_worse": is_worse}}))
+        shown = inference.activity(studio, form())["inference.progress"]
+        assert (text.WORSE_THAN_BASE in shown) == is_worse
 
 
 def test_models_are_listed_and_a_choice_that_is_gone_is_replaced(studio, project):

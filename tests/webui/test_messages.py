@@ -52,6 +52,7 @@ NOT_TEXTS = (
     "TITLE",
     "SHAPES",
     "COMMAND",
+    "OFF_WHEN_EMPTY",
     "SELF_EXPLAINING",
     "VOICES",
     "LANGUAGES",

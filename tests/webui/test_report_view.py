@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from utils.dataset.storage.report import ClipReport, Flag, Ignored, Report
+from utils.dataset.storage.report import EXCLUDED, ClipReport, Flag, Ignored, Report
 from webui import text
 from webui.views import report as view
 
@@ -54,6 +54,17 @@ def test_files_that_are_no_part_of_the_dataset_are_listed():
     shown = view.report(Report(clips=clips(), settings={}, ignored=ignored), "de")
     assert "<td>cover.jpg</td><td>image</td>" in shown and "<img" not in shown
     assert text.IGNORED not in view.report(Report(clips=clips(), settings={}), "de")
+
+
+def test_a_clip_that_a_person_excluded_says_so_once():
+    (row,) = view.rows([clips()[0].as_dropped(EXCLUDED)])
+    assert row[1] == "excluded by hand"
+
+
+def test_the_verdict_on_the_starter_is_practice_only():
+    found = Report(clips=clips(), settings={})
+    assert text.PRACTICE_ONLY in view.report(found, "de", base="starter")
+    assert text.PRACTICE_ONLY not in view.report(found, "de", base="v2.0.3")
 
 
 def test_names_of_files_stay_text():

@@ -1,4 +1,4 @@
-"""The first minute: three ways in while there is nothing, and one click that does the whole job with a sample voice."""
+"""The first minute: a sample voice is offered while there is nothing; one click does the whole job with it."""
 
 import json
 import time
@@ -16,7 +16,6 @@ from utils.project.projects import ProjectSettings, create_project, list_project
 from webui import text
 from webui.handlers import live, sample
 from webui.studio import Studio
-from webui.views.sample import welcome
 
 
 @pytest.fixture
@@ -32,10 +31,9 @@ def started(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> list[DemoConfig]
     return found
 
 
-def test_an_empty_app_offers_three_ways_in_and_one_with_a_project_none(studio: Studio) -> None:
+def test_an_empty_app_offers_the_sample_voice_and_one_with_a_project_does_not(studio: Studio) -> None:
     values = {"project.project": None, "project.base": STARTER, "train.run": ""}
     assert live.poll(studio, values)["project.welcome"].properties["visible"]
-    assert all(title in welcome() for title, _ in text.WAYS_IN)
     create_project("maria", studio.output, ProjectSettings(language="en", base="tiny"))
     assert not live.poll(studio, values)["project.welcome"].properties["visible"]
     shown = live.poll(studio, values | {"project.project": "maria"})

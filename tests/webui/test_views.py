@@ -152,6 +152,11 @@ def test_the_monitor_reads_once_for_everyone():
     assert first.memory.total_bytes > 0
 
 
+@pytest.mark.parametrize(("num_bytes", "words"), [(4_321, "4 KB"), (2_400_000, "2 MB"), (3_210_000_000, "3.2 GB")])
+def test_a_small_file_has_a_size(num_bytes, words):
+    assert parts.gigabytes(num_bytes) == words
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0 s"), (59.6, "1 min 00 s"), (200, "3 min 20 s"), (7_500, "2 h 05 min")]
 )
@@ -194,6 +199,7 @@ def test_the_exported_model_says_how_it_speaks_beside_its_base(tmp_path):
     shown = run.ready_model(tmp_path)
     assert "20 new texts: right words 35% (base 100%), no defect 5% (base 55%)" in shown
     assert text.WORSE_THAN_BASE in shown
+    assert "2 min 40 s" in run.ready_model(tmp_path, 160.0)
     (tmp_path / "about.json").write_text(json.dumps({"compared_with_base": shares | {"is_worse": False}}))
     assert "right words 35%" in (shown := run.ready_model(tmp_path)) and text.WORSE_THAN_BASE not in shown
     for nothing in ({"texts": 0, "reason": "the base does not speak"}, None, 3, {"texts": "x", "base": []}):

@@ -1,11 +1,13 @@
 """Print a run as lines for users: its phase, progress, and what each switch was observed to do."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from utils.callbacks import Progresses
+from utils.runs.progress import MIN_RISES
 from utils.switches import SWITCHES
 
 EVERY_S = 5.0
@@ -45,6 +47,7 @@ class Narration:
         self._next = 0.0
         self._pace: deque[tuple[float, int]] = deque(maxlen=RECENT)
         self._total, self._epochs = 0, 0
+        self._best, self._last_loss, self._rises = "", math.inf, 0
 
     def joined(self, progress: Progresses | None) -> Progresses:
         """What a run reports to: these lines, and a caller's own functions in place of the lines they stand for."""
@@ -77,13 +80,20 @@ class Narration:
         elif kind == "started":
             self._started(fields)
         elif kind == "eval":
-            best = ", the best so far" if fields["is_best"] else ""
-            self._write(f"evaluation after step {fields['step']}: loss {fields['loss']:.3f}{best}")
-            self._next = 0.0
+            self._evaluated(fields["step"], fields["loss"], is_best=fields["is_best"])
         elif kind == "speech_scores":
             self._write(speech_line(fields))
         elif kind in ("finished", "stopped"):
             self._write(f"{kind} after step {fields['step']}")
+
+    def _evaluated(self, step: int, loss: float, *, is_best: bool) -> None:
+        """The loss, and what it means for when to stop."""
+        self._rises = self._rises + 1 if loss > self._last_loss else 0
+        self._last_loss, self._next = loss, 0.0
+        words, self._best = (", the best so far", f", best at step {step}") if is_best else (self._best, self._best)
+        if self._rises >= MIN_RISES:
+            words += f"; rising for {self._rises} evaluations: stop, or export the best"
+        self._write(f"evaluation after step {step}: loss {loss:.3f}{words}")
 
     def _started(self, fields: Mapping[str, Any]) -> None:
         self._total, self._epochs, self._next = fields["total_steps"], fields["config"]["num_epochs"], 0.0

@@ -62,9 +62,9 @@ def wire_data(frame: Frame) -> None:
     wire(
         frame,
         # At once with the project: the next poll, which brings its revision, may be seconds away.
-        ["data.revision:change", "project.project:change"],
+        ["data.revision:change", "project.project:change", "project.base:change"],
         data.show,
-        inputs=["project.project", *CHOSEN, *clip_list.QUERY],
+        inputs=["project.project", "project.base", *CHOSEN, *clip_list.QUERY],
         outputs=SHOWN,
         api_name="data_show",
         public=False,

@@ -141,7 +141,12 @@ def show(studio: Studio, values: Values) -> Updates:
         return _uploads(project) | _nothing(view.broken(error))
     page = project.dataset / "report.html"
     return _uploads(project, found.clips) | {
-        "data.report": view.report(found, project.language(), page if page.is_file() else None),
+        "data.report": view.report(
+            found,
+            project.language(),
+            page if page.is_file() else None,
+            base=values.get("project.base") or chosen_base(project),
+        ),
         "data.lengths": view.lengths(found),
         **clip_list.shown(project, found.clips, values),
         **clips.refreshed(project, found.clips, values.get("data.clip"), values.get("data.shown")),

@@ -17,10 +17,12 @@ from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers import voices
 from webui.handlers.speech_form import FORM, chosen_model, chosen_voice, read_settings, read_text
+from webui.markup import join
 from webui.sound import address
 from webui.studio import Studio
 from webui.views import inference as view
 from webui.views.parts import message
+from webui.views.run import worse_than_base
 
 SPEAK_INPUTS = (
     "project.project",
@@ -271,9 +273,9 @@ def activity(studio: Studio, values: Values) -> Updates:
         return updates
     takes = studio.takes.newest(project, MAX_TAKES)
     live = [take.progress for take in takes if take.progress is not None]
-    hint = message("hint", text.NO_TAKES) if not takes else ""
+    listed = view.takes([*live, *(take.listed for take in takes[:MAX_PLAYERS])])
     return updates | {
-        "inference.progress": view.takes([*live, *(take.listed for take in takes[:MAX_PLAYERS])]) if takes else hint,
+        "inference.progress": join(worse_than_base(project.ready), listed if takes else message("hint", text.NO_TAKES)),
         "inference.stop": Change(interactive=any(take.live is not None for take in takes)),
         "inference.take": Change(choices=[(take.label, take.id) for take in takes]),
     }

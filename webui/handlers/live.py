@@ -346,4 +346,5 @@ def _export(studio: Studio, project: Project, found: list[Job]) -> Updates:
         return {"train.exported": run.progress(job, progress_of(job, studio.logs.of(job)))}
     if not (project.ready / "model.pth").is_file():
         return {"train.exported": join()}
-    return {"train.exported": run.ready_model(project.ready)}
+    took_s = job.ended - job.started if job is not None and job.ended and job.started else None
+    return {"train.exported": run.ready_model(project.ready, took_s)}

@@ -26,7 +26,9 @@ def show_projects(studio: Studio, values: Values) -> Updates:
 
 def create(studio: Studio, values: Values) -> Updates:
     """Create a project and select it."""
-    name = str(values["project.new_project"] or "").strip()
+    words = str(values["project.new_project"] or "").split()
+    # A folder's name has no spaces: "My voice" becomes my-voice.
+    name = "-".join(words).lower() if len(words) > 1 else "".join(words)
     if not name:
         raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
     # The bar may still name a base that belongs to another project.

@@ -294,15 +294,16 @@ def changes(values: Values, form: Updates) -> list[tuple[str, str, str]]:
         if key in form and (before := bool(values.get(key))) != bool(form[key])
     ]
     return found + [
-        (text.label(key.removeprefix(FORM)), _words(values.get(key)), _words(value))
+        (text.label(name), old, new)
         for key, value in form.items()
-        if key.startswith(FORM) and _words(values.get(key)) != _words(value)
+        if key.startswith(FORM) and (name := key.removeprefix(FORM))
+        if (old := _words(name, values.get(key))) != (new := _words(name, value))
     ]
 
 
-def _words(value: Any) -> str:
-    """A value of the form for people; what is left open is automatic."""
-    return text.OPEN if value in (None, "") else text.choice(str(value))
+def _words(name: str, value: Any) -> str:
+    """A setting's value in the form, for people."""
+    return text.when_empty(name) if value in (None, "") else text.choice(str(value))
 
 
 def show_form(studio: Studio, values: Values) -> Updates:

@@ -8,37 +8,32 @@ from webui import text
 
 def create_clip_editor() -> dict[str, Block]:
     """Lay out what is shown once a clip was chosen in the table."""
-    with gr.Column(visible=False, elem_id="clip-box", elem_classes=["panel-group"]) as box:
-        parts: dict[str, Block] = {"clip_box": box, "clip_title": gr.HTML(elem_id="clip-title")}
-        parts["clip_sound"] = gr.Audio(
-            label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
-        )
-        parts["waveform"] = gr.HTML(visible=False, elem_id="clip-waveform", min_height=0)
-        parts["transcript"] = gr.Textbox(
-            label=text.TRANSCRIPT, info=text.TRANSCRIPT_HELP, lines=2, max_lines=6, elem_id="clip-text"
-        )
-        with gr.Row():
-            for name, words in (
-                ("save", text.SAVE_CLIP),
-                ("exclude", text.EXCLUDE_CLIP),
-                ("restore", text.RESTORE_CLIP),
-                ("accept", text.ACCEPT_CLIP),
-                ("previous", text.PREVIOUS_CLIP),
-                ("next", text.NEXT_CLIP),
-            ):
-                parts[name] = gr.Button(words, size="sm", elem_id=f"clip-{name}", min_width=100)
-        gr.HTML(text.CLIP_KEYS, elem_classes=["small"], min_height=0)
-        with gr.Accordion(text.CUT_TITLE, open=False, elem_id="clip-cut"):
-            parts |= _cut()
-        # Which clip is shown; hidden rather than a State, so that scripts can name one too.
-        parts["clip"] = gr.Textbox(
-            "", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-name"
-        )
-        # Whose it is, and with which words the fields were filled.
-        parts["shown"] = gr.Textbox(
-            "", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-shown"
-        )
-    return parts | {"fix_progress": gr.HTML(elem_id="fix-progress")}
+    parts: dict[str, Block] = {"clip_title": gr.HTML(elem_id="clip-title")}
+    parts["clip_sound"] = gr.Audio(
+        label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
+    )
+    parts["waveform"] = gr.HTML(visible=False, elem_id="clip-waveform", min_height=0)
+    parts["transcript"] = gr.Textbox(
+        label=text.TRANSCRIPT, info=text.TRANSCRIPT_HELP, lines=2, max_lines=6, elem_id="clip-text"
+    )
+    with gr.Row():
+        for name, words in (
+            ("save", text.SAVE_CLIP),
+            ("exclude", text.EXCLUDE_CLIP),
+            ("restore", text.RESTORE_CLIP),
+            ("accept", text.ACCEPT_CLIP),
+            ("previous", text.PREVIOUS_CLIP),
+            ("next", text.NEXT_CLIP),
+        ):
+            parts[name] = gr.Button(words, size="sm", elem_id=f"clip-{name}", min_width=100)
+    gr.HTML(text.CLIP_KEYS, elem_classes=["small"], min_height=0)
+    with gr.Accordion(text.CUT_TITLE, open=False, elem_id="clip-cut"):
+        parts |= _cut()
+    # Which clip is shown; hidden rather than a State, so that scripts can name one too.
+    parts["clip"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-name")
+    # Whose it is, and with which words the fields were filled.
+    parts["shown"] = gr.Textbox("", visible="hidden", elem_classes=["internal"], label=text.CLIP, elem_id="clip-shown")
+    return parts
 
 
 def _cut() -> dict[str, Block]:

@@ -15,6 +15,8 @@ SET = "set_"
 NOT_ASKED = ("project", "base", "language", "output", "input", "engine")
 """Settings that the page gives itself, and what needs a cluster."""
 
+WHISPER_SIZES = ("tiny", "base", "small", "medium", "large-v3")
+
 
 def create_data_tab() -> dict[str, Block]:
     """Lay out the tab."""
@@ -35,6 +37,14 @@ def _input() -> dict[str, Block]:
         ),
         "uploads": gr.HTML(elem_id="uploads"),
     }
+    whisper = gr.Dropdown(
+        [(text.when_empty("transcriber"), ""), *WHISPER_SIZES],
+        value="",
+        allow_custom_value=True,
+        label=text.label("transcriber"),
+        info=text.help_of("transcriber", ""),
+        elem_id="data-transcriber",
+    )
     with gr.Accordion(text.UPLOADED_FILES, open=False, visible=False, elem_id="uploaded-files") as parts["files_box"]:
         parts["files_list"] = gr.HTML(elem_id="uploaded-list")
         parts["chosen_files"] = gr.Dropdown(
@@ -55,7 +65,9 @@ def _input() -> dict[str, Block]:
         )
     with gr.Accordion(text.OPTIONS, open=False, elem_id="data-options"), gr.Row(elem_classes=["fields"]):
         for name, field in fields_of(PrepareConfig).items():
-            if name not in NOT_ASKED:
+            if name == "transcriber":
+                parts[SET + name] = whisper
+            elif name not in NOT_ASKED:
                 parts[SET + name] = create_field(field, min_width=150, elem_id=f"data-{name}".replace("_", "-"))
     parts["progress"] = gr.HTML(elem_id="data-progress")
     return parts
@@ -89,18 +101,25 @@ def _clips() -> dict[str, Block]:
             parts["order"] = gr.Dropdown(
                 text.CLIP_ORDERS, value="prepared", label=text.CLIP_ORDER, elem_id="clip-order", min_width=150, scale=1
             )
-        parts["clips"] = gr.Dataframe(
-            headers=text.CLIP_COLUMNS,
-            datatype=["html", "str", "str", "number", "str", "str"],
-            type="array",
-            label=text.CLIPS_TABLE,
-            interactive=False,
-            wrap=True,
-            max_height=420,
-            column_widths=["11%", "24%", "38%", "8%", "7%", "12%"],
-            elem_id="clips-table",
-            buttons=["fullscreen"],
-        )
+        # Beside the table, so that a clip is seen where it was selected; on a phone above it.
+        with gr.Row(equal_height=False, elem_id="clip-table-row"):
+            with gr.Column(scale=6, min_width=320):
+                parts["clips"] = gr.Dataframe(
+                    headers=text.CLIP_COLUMNS,
+                    datatype=["html", "str", "str", "number", "str", "str"],
+                    type="array",
+                    label=text.CLIPS_TABLE,
+                    interactive=False,
+                    wrap=True,
+                    max_height=420,
+                    column_widths=["12%", "19%", "32%", "13%", "10%", "14%"],
+                    elem_id="clips-table",
+                    buttons=["fullscreen"],
+                )
+            with gr.Column(
+                scale=5, min_width=320, visible=False, elem_id="clip-box", elem_classes=["panel-group"]
+            ) as box:
+                parts |= {"clip_box": box} | create_clip_editor()
         with gr.Row(elem_classes=["bottom"]):
             parts["found"] = gr.HTML(elem_id="clips-found", min_height=0)
             parts["page_back"] = gr.Button(text.PAGE_BACK, size="sm", elem_id="clips-back", min_width=90)
@@ -118,4 +137,4 @@ def _clips() -> dict[str, Block]:
         parts["page"] = gr.Number(
             0, precision=0, visible="hidden", elem_classes=["internal"], label=text.CLIPS, elem_id="clips-page"
         )
-    return parts | create_clip_editor()
+    return parts | {"fix_progress": gr.HTML(elem_id="fix-progress")}

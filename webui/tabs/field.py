@@ -31,5 +31,7 @@ def create_field(field: Field, **options: Any) -> Block:
         return gr.Number(value, precision=0, **common)
     # Text rather than a number field: 5e-6 stays as it was written, and an empty one is no 0.
     return gr.Textbox(
-        "" if value is None else str(value), placeholder=text.OPEN if field.may_be_open else None, **common
+        "" if value is None else str(value),
+        placeholder=text.when_empty(field.name) if field.may_be_open else None,
+        **common,
     )

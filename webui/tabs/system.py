@@ -9,10 +9,6 @@ from webui import text
 
 def create_system_tab() -> dict[str, Block]:
     """Lay out the tab."""
-    with gr.Row():
-        refresh = gr.Button(
-            text.REFRESH, variant="primary", size="sm", elem_id="refresh-system", scale=0, min_width=120
-        )
     with gr.Row(equal_height=False):
         with gr.Column(min_width=320):
             machine = gr.HTML(elem_id="machine")
@@ -33,6 +29,7 @@ def create_system_tab() -> dict[str, Block]:
             jobs = gr.HTML(elem_id="jobs")
             disk = gr.HTML(elem_id="disk")
             places = gr.HTML(elem_id="places")
+            refresh = gr.Button(text.REFRESH, size="sm", elem_id="refresh-system")
     return {
         "refresh": refresh,
         "machine": machine,

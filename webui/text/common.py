@@ -47,7 +47,7 @@ LANGUAGE_FIXED = _("Language (fixed)")
 BASE = _("Base model")
 BASE_NAMES = {
     "tiny": _("tiny (for testing; speaks noise)"),
-    "starter": _("starter (small, included)"),
+    "starter": _("starter (for practice, included)"),
     "v2.0.2": "XTTS v2.0.2",
     "v2.0.3": "XTTS v2.0.3",
     "main": _("XTTS v2, latest revision"),
@@ -77,19 +77,8 @@ LANGUAGES = [
 FIRST_STEPS = _(
     "Enter a name under New project and create it. Then: 1 upload recordings, 2 train, 3 listen to the result."
 )
-WELCOME = _("Three ways to begin")
 TRY_SAMPLE = _("Try with the sample voice")
-WAYS_IN = (
-    (TRY_SAMPLE, _("One click, about four minutes: dataset, training, export and two recordings to compare.")),
-    (
-        _("I have recordings with transcripts"),
-        _("Create a project above, upload clips with metadata.csv, .txt files or subtitles in tab 1, then Step 1."),
-    ),
-    (
-        _("I have long audio without transcripts"),
-        _("Create a project, upload the audio, and choose a Whisper model under Options in tab 1."),
-    ),
-)
+SAMPLE_HELP = _("One click, about four minutes: dataset, training, export and two recordings to compare.")
 SAMPLE_STARTED = _("The sample voice is being made: dataset, training, export, speech.")
 SAMPLE_DONE = _("The sample voice is ready")
 SPOKEN_BEFORE, SPOKEN_AFTER = _("before: the base"), _("after: the trained voice")

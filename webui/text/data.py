@@ -44,6 +44,11 @@ FEW_MINUTES = _(
     "Less than two minutes of speech: enough for a test run. Continue with Fine-tuning, or add recordings for a better "
     "voice."
 )
+PRACTICE_ONLY = _(
+    "The starter base is for practice only: it cannot learn a real voice. For that, get XTTS v2 and select it as the "
+    "base model."
+)
+GET_BASE = _("Download XTTS v2")
 LENGTHS = _("Clip lengths")
 SECONDS, CLIPS = _("seconds"), _("clips")
 CLIPS_TABLE = _("Clips. Select one to listen to it and edit it.")
@@ -240,6 +245,8 @@ def reason(name: str) -> str:
 
 def because(name: str, detail: str) -> str:
     """Why one clip was dropped, or deserves a review."""
+    if name == "excluded":
+        return _("excluded by hand")
     return detail if name in SELF_EXPLAINING else f"{REASONS.get(name, name)}: {detail}"
 
 

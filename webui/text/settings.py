@@ -131,8 +131,7 @@ HELPS = {
     "longest": _("Longer passages are cut at a pause."),
     "padding": _("Limited to half of the pause."),
     "transcriber": _(
-        "Whisper model for recordings without a transcript: tiny, base, small, medium, large-v3, or a folder. "
-        "Empty: such recordings are reported."
+        "For recordings without a transcript: a size, a model's name or a folder. Off: they are reported."
     ),
     "transcriber_device": _("Automatic uses the GPU if there is one."),
     "compute_type": _(
@@ -206,11 +205,18 @@ CHOICES = {
     "False": _("no"),
 }
 OPEN = _("automatic")
+OFF_WHEN_EMPTY = ("encoding", "transcriber", "loudness", "highpass", "max_hours", "max_mel_length")
+"""Settings that do nothing when they are left empty; the other empty ones are chosen by the base or the machine."""
 
 
 def label(name: str) -> str:
     """A setting's name for people."""
     return LABELS.get(name, name.replace("_", " ").capitalize())
+
+
+def when_empty(name: str) -> str:
+    """What a setting is when its field is empty."""
+    return _("off") if name in OFF_WHEN_EMPTY else OPEN
 
 
 def help_of(name: str, fallback: str) -> str:

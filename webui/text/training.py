@@ -120,6 +120,7 @@ DECODERS = {"default": _("as the base recommends"), "fit": _("fit to the voice")
 TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
 STEP_2_5 = _("Step 2.5 - Optimize (export) model")
 EXPORTED = _("Model exported. Listen to it in tab 3.")
+EXPORT_TOOK = _("The last export took")
 BESIDE_THE_BASE = _("Speech beside the base")
 WORSE_THAN_BASE = _(
     "This model speaks worse than its base: words are wrong or sentences end wrongly more often. Listen to it before "

@@ -10,7 +10,9 @@ from webui.markup import Markup, join, lines, tag
 
 
 def gigabytes(num_bytes: float) -> str:
-    """Bytes as GB with one digit, MB below one."""
+    """Bytes as GB with one digit, MB below one, and KB below that."""
+    if num_bytes < 1e6:
+        return f"{num_bytes / 1e3:.0f} KB"
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
 
 

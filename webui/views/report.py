@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from utils.config import STARTER
 from utils.dataset.edits.browse import PAGE_SIZE, FoundClips
 from utils.dataset.sources.intake import UploadedFile, Uploads
 from utils.dataset.storage.report import ClipReport, Report
@@ -52,13 +53,14 @@ def files(shown: Sequence[UploadedFile], clips: Sequence[ClipReport], num_files:
     )
 
 
-def report(found: Report, language: str, page: Path | None = None) -> Markup:
+def report(found: Report, language: str, page: Path | None = None, *, base: str = "") -> Markup:
     """Totals, a verdict on the amount, and the reasons for what was dropped.
 
     Args:
         found: the dataset's report.
         language: code of its language.
         page: the report with pictures and players, where there is one.
+        base: the project's base, on which the verdict depends.
     """
     totals = found.totals
     cards = (
@@ -78,7 +80,10 @@ def report(found: Report, language: str, page: Path | None = None) -> Markup:
     minutes = totals["seconds"] / 60
     is_good = minutes >= GOOD_MINUTES
     verdict = message("good" if is_good else "hint", text.amount(minutes, enough=is_good))
-    if minutes < ENOUGH_MINUTES:
+    if base == STARTER:
+        get = tag("a", text.GET_BASE, href="?tab=system")
+        verdict = message("hint", tag("span", text.PRACTICE_ONLY, " ", get))
+    elif minutes < ENOUGH_MINUTES:
         verdict = message("warning", text.FEW_MINUTES)
     link = tag("a", text.FULL_REPORT, href=file_address(page), download="report.html") if page else None
     return tag("div", title, tag("div", *shown, class_="cards"), verdict, dropped, ignored, link, class_="panel")

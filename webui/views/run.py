@@ -258,20 +258,27 @@ def _decoder(fit: dict[str, Any]) -> str:
     return text.decoder_fit(kept, before=mel[0], after=mel[1], unlike=similarity[0], like=similarity[1])
 
 
-def ready_model(folder: Path) -> Markup:
-    """The exported model: where it is and what it was made from."""
+def ready_model(folder: Path, took_s: float | None = None) -> Markup:
+    """The exported model: where it is, what it was made from, and how long the export took, where that is known."""
     about = read_about(folder)
     facts = [(text.ABOUT_WORDS[key], str(about[key])) for key in text.ABOUT_WORDS if isinstance(about.get(key), str)]
     rows = [(text.FOLDER, str(folder)), *facts]
     if isinstance(fit := about.get("decoder"), dict):
         rows.append((text.DECODER, _decoder(fit)))
     shares = _shares(about.get("compared_with_base"))
-    warning = ""
     if shares is not None:
         rows.append((text.BESIDE_THE_BASE, text.beside_the_base(*shares)))
-        if about["compared_with_base"].get("is_worse") is True:
-            warning = message("error", text.WORSE_THAN_BASE)
-    return tag("div", message("good", text.EXPORTED), warning, table((), rows, label=text.EXPORTED), class_="panel")
+    if took_s is not None:
+        rows.append((text.EXPORT_TOOK, duration(took_s)))
+    shown = table((), rows, label=text.EXPORTED)
+    return tag("div", message("good", text.EXPORTED), worse_than_base(folder), shown, class_="panel")
+
+
+def worse_than_base(folder: Path) -> Markup | None:
+    """A warning where an export was found to speak worse than its base."""
+    compared = read_about(folder).get("compared_with_base")
+    is_worse = isinstance(compared, dict) and compared.get("is_worse") is True
+    return message("error", text.WORSE_THAN_BASE) if is_worse else None
 
 
 def _shares(compared: Any) -> tuple[int, str, str, str, str] | None:

@@ -9,14 +9,6 @@ from webui.views.parts import file_address
 from webui.views.run import progress
 
 
-def welcome() -> Markup:
-    """Three ways in, for an app without a project."""
-    ways = [
-        tag("div", tag("b", title), tag("div", words, class_="small"), class_="card") for title, words in text.WAYS_IN
-    ]
-    return tag("div", tag("div", text.WELCOME, class_="panel-title"), tag("div", *ways, class_="cards ways"))
-
-
 def sample(job: Job, done: Progress | None, project: Project) -> Markup:
     """How far it is; once it has spoken, the sentence by the base and by the trained voice."""
     pair = [project.folder / name for name in (BEFORE, AFTER)]
