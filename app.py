@@ -1,5 +1,6 @@
 """Start the web app: python app.py --help lists the flags."""
 
+import gc
 import os
 import signal
 import sys
@@ -9,7 +10,6 @@ from utils.errors import UserError
 from utils.server import keys
 from webui.flags import Flags, read_flags
 from webui.login import MADE_FILE, find_login
-from webui.quick_start import load_interface
 from webui.security import access_of, gibibytes
 from webui.temporary import own_folder
 
@@ -44,8 +44,13 @@ def launched(flags: Flags) -> Any:
     access = access_of(flags, auth)
     if notice:
         print(notice, flush=True)
-    page = load_interface().create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)
-    # It loads gradio, too.
+    # What is imported stays: the collector need not look for garbage in it, now or while the page is served.
+    gc.disable()
+    from webui.interface import create_ui
+
+    gc.freeze()
+    gc.enable()
+    page = create_ui(output, input_roots=roots, quota_bytes=quota_bytes, access=access)
     from starlette.middleware import Middleware
 
     from webui.assets import gradio_assets

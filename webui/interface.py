@@ -11,7 +11,7 @@ from utils.project.uploads import DEFAULT_QUOTA_BYTES
 from webui import text
 from webui.events import wire_events
 from webui.events.wiring import Frame
-from webui.page import Page, without_server
+from webui.page import Page
 from webui.registry import Registry
 from webui.security import Access
 from webui.studio import Studio
@@ -49,7 +49,7 @@ def create_ui(
     """
     kept = (LOOK_S, KEPT_S)
     lay_out = partial(_lay_out, is_empty=not list_projects(output))
-    with without_server(), Page(title=text.TITLE, analytics_enabled=False, fill_width=True, delete_cache=kept) as page:
+    with Page(title=text.TITLE, analytics_enabled=False, fill_width=True, delete_cache=kept) as page:
         registry = lay_out()
         page.studio = studio = Studio(
             output=output, input_roots=tuple(input_roots), quota_bytes=quota_bytes, access=access

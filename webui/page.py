@@ -2,14 +2,12 @@
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gradio as gr
 from gradio.block_function import BlockFunction
 from gradio.blocks import Block
-from gradio.routes import App
 from gradio.state_holder import SessionState
 
 from webui.studio import Studio
@@ -54,7 +52,7 @@ class Page(gr.Blocks):
         self._said = {SOURCE: found}
 
     def _in_other_words(self) -> dict[str, Any]:
-        with without_server(), Page(analytics_enabled=False) as other:
+        with Page(analytics_enabled=False) as other:
             self.lay_out()
         source, words = self._said[SOURCE], other._said[SOURCE]["components"]
         components = source["components"]
@@ -87,18 +85,6 @@ class Page(gr.Blocks):
         _keep_ids(changed.outputs, state)
         by_id = {block._id: value for block, value in zip(changed.outputs, values, strict=True)}
         return [by_id.get(block._id, gr.skip()) for block in block_fn.outputs]
-
-
-@contextmanager
-def without_server() -> Iterator[None]:
-    """For composing a page: gradio would make its server three times, a third of a second in all, before the launch
-    makes the one that serves."""
-    before = App.create_app
-    App.create_app = staticmethod(lambda *_, **__: None)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        App.create_app = staticmethod(before)  # type: ignore[method-assign]
 
 
 def _keep_ids(blocks: Iterable[Block], state: SessionState | None) -> None:

@@ -1,18 +1,13 @@
 """What the page does otherwise than gradio, so that it opens and answers quickly."""
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import gradio as gr
 import pytest
-from gradio.routes import App
 
 from webui.interface import create_ui
 from webui.page import Page
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -51,29 +46,3 @@ def test_other_answers_are_gradios_own(page) -> None:
 
 def test_the_queue_sleeps_while_nothing_waits(tmp_path: Path) -> None:
     assert create_ui(tmp_path)._queue.sleep_when_free >= 0.01
-
-
-def test_no_server_is_made_before_the_one_that_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-    original = App.create_app
-    monkeypatch.setattr(App, "create_app", staticmethod(lambda *a, **k: made.append(a) or original(*a, **k)))
-    page = create_ui(tmp_path)
-    assert made == [] and page.config["dependencies"] and page._queue.max_size
-    page.launch(prevent_thread_lock=True, quiet=True, _frontend=False)
-    page.close()
-    assert len(made) == 1
-
-
-def test_gradio_is_loaded_without_the_stubs_of_editors() -> None:
-    code = (
-        "import gc, inspect, pathlib\n"
-        "read, before, seen = pathlib.Path.read_text, inspect.getfile, []\n"
-        "pathlib.Path.read_text = lambda self, *a, **k: seen.append(self) or read(self, *a, **k)\n"
-        "from webui.quick_start import load_interface\n"
-        "load_interface()\n"
-        "assert not [path for path in seen if 'components' in path.parts]\n"
-        "assert inspect.getfile is before\n"
-        "assert gc.isenabled() and gc.get_freeze_count() > 100_000\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
