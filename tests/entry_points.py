@@ -22,12 +22,11 @@ from utils.gpt_train import train_gpt
 from utils.inference import comparison, own_decoder
 from utils.inference.engine import Synthesizer
 from utils.inference.speaker import Speaker
-from utils.jobs.device import Claim
+from utils.jobs.device import Claim, free_device
 from utils.model.weights import State
 from utils.project.paths import Project, assets_folder
 from utils.server.build import build_server
 from utils.server.settings import ServerConfig
-from utils.speech.worker_client import SpeechWorker
 from utils.training.data import language_base
 from utils.training.switches import optim as precision
 
@@ -88,7 +87,7 @@ class EntryPoints:
 
         def serve(device: Device) -> str:
             service = build_server(ServerConfig(output=project.output, device=device, model="tiny"), ()).service
-            service._new_shelf()
+            service._new_cache()
             return service.device.split(":")[0]
 
         def compare(device: Device) -> None:
@@ -131,7 +130,7 @@ class EntryPoints:
             "synthesize": lambda device: synthesize.main([*words, *flags(device)[2:]]),
             "speaker": lambda device: Speaker("tiny", output=project.output, device=device),
             "server": serve,
-            "page_speaks": lambda device: SpeechWorker(project.output).choose_device(device).split(":")[0],
+            "page_speaks": lambda device: free_device(device, project.output).split(":")[0],
         }
 
     def fit(self, device: Device, *, is_asked: bool = True) -> tuple[State, dict[str, Any]]:

@@ -116,7 +116,7 @@ def test_a_recognizer_beside_speech_on_a_gpu_keeps_its_way_back_to_the_cpu(machi
 
     monkeypatch.setattr(WordCheck, "__init__", check)
     loaded = SimpleNamespace(synthesizer=SimpleNamespace(), language="en")
-    monkeypatch.setattr("utils.inference.loaded.Models.load", lambda self, **_: loaded)
+    monkeypatch.setattr("utils.inference.model_cache.ModelCache.load", lambda self, **_: loaded)
     for device in ("auto", "cuda", "cpu"):
         with pytest.raises(Reached):
             Speaker("tiny", transcriber="tiny", output=project.output, device=device)

@@ -12,7 +12,7 @@ import torch
 from utils.bases.find import find_base
 from utils.inference import engine
 from utils.inference.engine import Synthesizer
-from utils.inference.loaded import Models
+from utils.inference.model_cache import ModelCache
 from utils.inference.voice_cache import VoiceCache
 from utils.model.voices import Voice, make_voice
 
@@ -20,10 +20,10 @@ SECOND_PROCESS = """
 import sys
 from pathlib import Path
 from utils.inference import engine
-from utils.inference.loaded import Models
+from utils.inference.model_cache import ModelCache
 def refuse(*_): raise SystemExit("it was made again")
 engine.make_voice = refuse
-Models("cpu").load(kind="base", source="tiny").voice(sys.argv[1], None)
+ModelCache("cpu").load(kind="base", source="tiny").voice(Path(sys.argv[1]), None)
 """
 
 
@@ -60,9 +60,9 @@ def changed(content: bytes, *, at: int) -> bytes:
 
 
 def test_a_second_process_does_not_make_it_again(recording: Path, made: list[Voice]) -> None:
-    voice = Models("cpu").load(kind="base", source="tiny").voice(str(recording), None)
+    voice = ModelCache("cpu").load(kind="base", source="tiny").voice(recording, None)
     copy = Path(shutil.copy(recording, recording.with_name("another name.wav")))
-    assert same(Models("cpu").load(kind="base", source="tiny").voice(str(copy), None), voice)
+    assert same(ModelCache("cpu").load(kind="base", source="tiny").voice(copy, None), voice)
     assert len(made) <= 1
     subprocess.run([sys.executable, "-c", SECOND_PROCESS, str(copy)], check=True, timeout=120)
 

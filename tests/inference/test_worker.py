@@ -1,6 +1,8 @@
 """The real worker speaks with every kind of model, exactly as the engine does, and lines that fail leave the others."""
 
 import asyncio
+import io
+import json
 import sys
 import time
 import wave
@@ -17,8 +19,12 @@ from utils.audio.write import to_pcm16
 from utils.bases.find import find_base
 from utils.cli import synthesize
 from utils.config import ExportConfig, SpeechSettings, TrainConfig
+from utils.inference.batch import Batch
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
+from utils.inference.model_cache import ModelCache
+from utils.inference.worker import serve
+from utils.jobs.json_lines import Replies
 from utils.project.paths import Project
 from utils.speech.desk import GenerationQueue, request_of
 from utils.speech.live_sound import LiveSound
@@ -33,8 +39,8 @@ LOAD_S = 120.0
 """The first take waits for torch to be loaded."""
 FLOAT32_WORKER = """
 from functools import partial
-from utils.inference import loaded, worker
-loaded.Models = partial(loaded.Models, precision="fp32")
+from utils.inference import model_cache, worker
+model_cache.ModelCache = partial(model_cache.ModelCache, precision="fp32")
 worker.main()
 """
 """The worker in float32: in 16 bits, two processes with other numbers of threads differ on some processors."""
@@ -100,6 +106,21 @@ def test_the_worker_says_what_the_engine_says(desk: GenerationQueue, project: Pr
     assert len(said) == wav.shape[1] and np.abs(said - to_pcm16(wav)[0].numpy().astype(int)).max() <= 1
     assert [sentence.text for sentence in take.sentences] == ["No.", "Go on."]
     assert sum(len(samples(take.folder / sentence.file)) for sentence in take.sentences) == len(said)
+
+
+def test_worker_without_memory_unloads_its_model_and_answers_in_words(tmp_path: Path, monkeypatch) -> None:
+    def fail(batch: Batch) -> None:
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+    models, pipe = ModelCache("cpu", precision="fp32"), io.StringIO()
+    request = {"do": "speak", "id": 1, "model": {"kind": "base", "source": "tiny"}, "folder": str(tmp_path)}
+    request |= {"settings": vars(SETTINGS), "lines": [{"number": 1, "text": "No."}]}
+    with monkeypatch.context() as short:
+        short.setattr(Batch, "step", fail)
+        serve(request, models, Replies(pipe), is_cancelled=lambda: False)
+    assert "too little free memory" in pipe.getvalue() and not models.models
+    serve(request, models, Replies(pipe), is_cancelled=lambda: False)
+    assert json.loads(pipe.getvalue().splitlines()[-1])["kind"] == "done"
 
 
 def test_a_take_without_a_seed_is_a_new_one_and_keeps_its_seed(desk: GenerationQueue, project: Project) -> None:

@@ -16,8 +16,7 @@ from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
 from utils.hardware.gpu import Gpu
 from utils.jobs import device as device_module
-from utils.jobs.device import Claim
-from utils.speech.worker_client import SpeechWorker
+from utils.jobs.device import Claim, free_device
 
 
 def test_a_second_training_on_the_cpu_of_an_output_folder_is_refused(output: Path, tmp_path: Path) -> None:
@@ -176,17 +175,16 @@ def test_a_device_is_held_by_a_process_that_is_no_job_and_always_given_back(
 ) -> None:
     monkeypatch.setattr(device_module, "gpus", lambda: GPUS)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    speaker = SpeechWorker(output)
     with pytest.raises(ValueError, match="fails"), hold("language", output):
         with pytest.raises(UserError, match="the GPU cuda:0 is in use by the language job 'voice'"):
             started(output, SILENT, device="cuda")
         with pytest.raises(UserError, match="in use by the language job"), hold("preflight", output):
             pass
-        assert speaker.choose_device("auto") == "cpu"
+        assert free_device("auto", output) == "cpu"
         with hold("language", output, device="cpu"), hold("preflight", output, device="cpu"):
             pass  # the CPU is shared, but for training
         raise ValueError("it fails")
-    assert speaker.choose_device("auto") == "cuda:0"
+    assert free_device("auto", output) == "cuda:0"
     job = started(output, SILENT, device="cuda")
     with pytest.raises(UserError, match="in use by the train job"), hold("preflight", output):
         pass

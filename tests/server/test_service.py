@@ -244,6 +244,16 @@ def test_the_model_used_last_stays_when_memory_is_short(make):
         assert list(small.loaded()) == [model]
 
 
+def test_models_are_unloaded_after_a_time_without_requests_and_load_again(make):
+    service = make(unload_after_s=0.1)
+    for _ in range(2):
+        assert len(heard(ask(service, "No.", model="tiny", speed=4.0)))
+        deadline = time.monotonic() + WAIT_S
+        while service.loaded():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_a_stop_ends_all_requests_with_an_error(make):
     service = make()
     tickets = [ask(service, LONG) for _ in range(3)]

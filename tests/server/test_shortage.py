@@ -107,7 +107,7 @@ def test_an_engine_that_has_ended_is_a_server_that_is_not_well(tmp_path: Path, m
     def refuse(self: SpeechService) -> None:
         raise UserError(what="device cuda was requested, but PyTorch cannot use CUDA")
 
-    monkeypatch.setattr(SpeechService, "_new_shelf", refuse)
+    monkeypatch.setattr(SpeechService, "_new_cache", refuse)
     server = build_server(ServerConfig(output=tmp_path, model="tiny", device="cpu"), ())
     client = TestClient(server.application, base_url="http://127.0.0.1")
     assert client.get("/health").json()["status"] == "loading"

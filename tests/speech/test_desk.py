@@ -16,11 +16,11 @@ from tests.speech.workers import ended, submit, until, worker
 from utils import jobs
 from utils.config import SpeechSettings
 from utils.errors import UserError
+from utils.jobs import device as device_module
 from utils.speech import desk as desk_module
 from utils.speech import worker_client
 from utils.speech.desk import GenerationQueue, checked_texts
 from utils.speech.takes import list_takes, read_take
-from utils.speech.worker_client import SpeechWorker
 
 
 def test_takes_are_spoken_one_after_the_other_by_one_process(desk, project):
@@ -127,12 +127,13 @@ def test_training_that_takes_the_device_elsewhere_ends_the_speaking_process(desk
 
 
 def test_a_training_that_takes_the_gpu_while_the_speaking_process_starts_ends_it_too(project, tmp_path, monkeypatch):
-    monkeypatch.setattr(worker_client, "wanted_device", lambda _: "cuda:0")
+    monkeypatch.setattr(device_module, "wanted_device", lambda _: "cuda:0")
     monkeypatch.setattr(worker_client, "_environment", lambda kind: None)
     job = SimpleNamespace(kind="train", name="run-1", folder=tmp_path)
     asked: list[str] = []
     # Free when the device is chosen, and taken whenever it is looked at again.
-    monkeypatch.setattr(SpeechWorker, "_holder", lambda _, device: asked.append(device) or (job if asked[1:] else None))
+    for module in (device_module, worker_client):
+        monkeypatch.setattr(module, "device_holder", lambda *_: asked.append("") or (job if asked[1:] else None))
     desk = GenerationQueue(tmp_path, worker=worker(tmp_path))
     now = ended(submit(desk, project, "slow"), timeout_s=60)
     assert now.state == "stopped" and "run-1" in now.message

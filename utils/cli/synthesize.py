@@ -37,7 +37,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.audio.write import write_wav
     from utils.inference.device import speech_device
-    from utils.inference.loaded import Models
+    from utils.inference.model_cache import ModelCache
     from utils.inference.sampling import Sampling
     from utils.inference.voice_spec import find_voice
     from utils.inference.word_check import WordCheck
@@ -47,7 +47,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
     if config.out.is_dir():
         raise UserError(what="--out is a folder", where=str(config.out), fix="name a wav file")
     device = speech_device(config.device, config.output)
-    model = Models(device, precision=config.precision).load(**_model(config))
+    model = ModelCache(device, precision=config.precision).load(**_model(config))
     language = config.language or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="give one: --language en")
@@ -67,12 +67,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
         config.text,
         language=language,
         voice=voice,
-        sampling=Sampling(
-            temperature=config.temperature,
-            top_k=config.top_k,
-            top_p=config.top_p,
-            repetition_penalty=config.repetition_penalty,
-        ),
+        sampling=Sampling.of(config),
         speed=config.speed,
         seed=config.seed,
         split=config.split,
@@ -82,7 +77,7 @@ def synthesize(config: SynthesizeConfig) -> tuple[float, float]:
 
 
 def _model(config: SynthesizeConfig) -> dict[str, Any]:
-    """The model that speaks, as `Models.load` takes it: the one named, or the project's exported one."""
+    """The model that speaks, as `ModelCache.load` takes it: the one named, or the project's exported one."""
     from utils.runs.layout import READY, ModelRef
 
     name = config.model or READY

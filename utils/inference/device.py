@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
 from utils.config import Device
-from utils.errors import UserError
 from utils.jobs.child import hold
-from utils.jobs.device import Claim, holder_of, in_use, wanted_device
+from utils.jobs.device import device_holder, in_use, wanted_device
 from utils.performance_utils.device import settle_device
 
 log = logging.getLogger(__name__)
@@ -27,9 +26,7 @@ def speech_device(requested: Device, output: Path) -> Literal["cpu", "cuda"]:
     """
     device, reason = settle_device(requested)
     if device == "cuda":
-        holder = None
-        with suppress(UserError, OSError):
-            holder = holder_of(Claim(wanted_device(requested), output))
+        holder = device_holder(wanted_device(requested), output)
         if holder is not None:
             error = in_use("the GPU", holder, fix="wait until it has ended, or use the CPU")
             if requested == "cuda":

@@ -3,10 +3,13 @@
 Shapes: N sentences, V code vocabulary.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 import torch
 from torch import Tensor
+
+from utils.config import SpeechSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +24,11 @@ class Sampling:
     """Keep the most probable codes that together reach this probability."""
     repetition_penalty: float = 2.0
     """Scores of codes already spoken are divided by this (multiplied when negative); 1 is none."""
+
+    @classmethod
+    def of(cls, settings: SpeechSettings) -> Self:
+        """The sampling of settings of speech."""
+        return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
 
 
 def draw(scores: Tensor, spoken: Tensor, sampling: Tensor, random: Tensor, *, is_greedy: bool = False) -> Tensor:

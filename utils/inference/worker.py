@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.config import OUTPUT_RATE
+from utils.config import OUTPUT_RATE, SpeechSettings
 from utils.console import take_output
 from utils.errors import UserError, disk_errors
 from utils.jobs.json_lines import Message, Replies, Requests
@@ -24,7 +24,7 @@ from utils.speech.wavs import join_wavs
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from utils.inference.loaded import LoadedModel, Models
+    from utils.inference.model_cache import LoadedModel, ModelCache
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +40,17 @@ def main() -> None:
     replies, requests = Replies(take_output()), Requests(sys.stdin)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     # Imported late: loading takes seconds, in which the end of the web app must be noticed.
-    from utils.inference.loaded import Models
+    from utils.inference.model_cache import ModelCache
 
-    models = Models(device)
+    models = ModelCache(device)
     for request in requests:
         serve(request, models, replies, partial(requests.cancelled.__contains__, request["id"]))
 
 
-def serve(request: Message, models: "Models", replies: Replies, is_cancelled: Callable[[], bool]) -> None:
+def serve(request: Message, models: "ModelCache", replies: Replies, is_cancelled: Callable[[], bool]) -> None:
     """Do one request; every request ends with one of done, cancelled or failed."""
     from utils.inference.decode import CancelledError
+    from utils.performance_utils.memory import is_out_of_memory
 
     reply = partial(replies.send, id=request["id"])
     try:
@@ -63,12 +64,17 @@ def serve(request: Message, models: "Models", replies: Replies, is_cancelled: Ca
         reply("failed", error=str(error))
     except Exception as error:
         log.exception("request %s", request["id"])
-        reply("failed", error=_in_words(error))
+        fault = f"{type(error).__name__}: {error}"
+        if is_out_of_memory(error):
+            models.clear()  # the next request, of a smaller model or on a freer device, may have room
+            fix = "close other programs, or speak on the CPU"
+            fault = str(UserError(what="the device has too little free memory for this model", fix=fix))
+        reply("failed", error=fault)
     else:
         reply("done")
 
 
-def _load(request: Message, models: "Models", reply: Reply) -> "LoadedModel":
+def _load(request: Message, models: "ModelCache", reply: Reply) -> "LoadedModel":
     begun = time.perf_counter()
     model = models.load(**request["model"])
     reply(
@@ -94,13 +100,14 @@ def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Ca
         CancelledError: it was.
     """
     from utils.inference.live import speak_live
+    from utils.inference.sampling import Sampling
 
     settings = request["settings"]
     language = settings["language"] or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="choose the language")
     model.synthesizer.tokenizer.check_language(language)
-    voice = model.voice(request.get("reference"), request.get("speaker"))
+    voice = model.voice(Path(request["reference"]) if request.get("reference") else None, request.get("speaker"))
     for line in request["lines"]:
         try:
             pieces = model.synthesizer.pieces(line["text"], language, split=settings["split"])
@@ -111,7 +118,7 @@ def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Ca
         utterances = model.synthesizer.utterances(
             pieces,
             voice=voice,
-            sampling=_sampling(settings),
+            sampling=Sampling.of(SpeechSettings(**settings)),
             speed=settings["speed"],
             seed=settings["seed"],
             is_cancelled=is_cancelled,
@@ -153,22 +160,6 @@ def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) ->
     whole = folder / f"{line:04}.wav"
     join_wavs(parts, whole)
     reply("line", line=line, file=whole.name)
-
-
-def _sampling(settings: dict[str, Any]) -> Any:
-    from utils.inference.sampling import Sampling
-
-    return Sampling(**{name: settings[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty")})
-
-
-def _in_words(error: Exception) -> str:
-    """What went wrong, for people; the traceback is in the log."""
-    if "out of memory" in str(error).lower() or isinstance(error, MemoryError):
-        return str(
-            UserError(what="the device has too little free memory for this model", fix="close other programs, or "
-                      "speak on the CPU")
-        )  # fmt: skip
-    return f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -148,6 +148,27 @@ def holder_of(claim: Claim) -> Job | None:
         started=process.create_time,
     )
     return facts if process.process() is not None else None
+
+
+def device_holder(device: str, output: Path) -> Job | None:
+    """The living job that has a device; None also where its claim cannot be read."""
+    with suppress(UserError, OSError):
+        return holder_of(Claim(device, output))
+    return None
+
+
+def free_device(requested: str, output: Path) -> str:
+    """cpu or cuda:N, as `wanted_device`; auto takes the CPU where a job has the GPU.
+
+    Raises:
+        UserError: cuda was requested, and a job has it or PyTorch cannot use it.
+    """
+    require_usable(requested)
+    wanted = wanted_device(requested)
+    holder = device_holder(wanted, output) if wanted != CPU else None
+    if holder is not None and requested != "auto":
+        raise in_use("the GPU", holder, fix="wait until it has ended, or use the CPU")
+    return wanted if holder is None else CPU
 
 
 def refuse_second(claim: Claim, *, but: Callable[[Job], bool] = lambda job: False) -> Job | None:

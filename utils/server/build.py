@@ -1,5 +1,6 @@
 """Put a server together from its settings: the engine's service, the routes and the guard before them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,6 +53,7 @@ def build_server(config: ServerConfig, keys: Sequence[str]) -> SpeechServer:
         slots=config.slots,
         max_requests=config.max_requests,
         max_model_bytes=None if config.max_model_gb is None else int(config.max_model_gb * GIB),
+        unload_after_s=60 * config.unload_after or math.inf,
         language=config.language,
     )
     desk = Desk(

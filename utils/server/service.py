@@ -2,23 +2,22 @@
 
 import gc
 import logging
+import math
 import threading
 import time
 from collections import Counter, deque
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from utils.config import OUTPUT_RATE, Device, SpeechPrecision
 from utils.errors import UserError
-from utils.jobs.device import CPU, Claim, holder_of, wanted_device
-from utils.runs.record import Job
+from utils.jobs.device import CPU, device_holder, free_device, wanted_device
 from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError
 from utils.speech.models import SpeakingModel
 
 if TYPE_CHECKING:
     from utils.inference.batch import Utterance
-    from utils.server.shelf import Shelf, ShelvedModel
+    from utils.inference.model_cache import LoadedModel, ModelCache
     from utils.server.speaking import Speaking
 
 POLL_S = 0.5
@@ -46,6 +45,7 @@ class SpeechService:
         max_requests: under way at once.
         max_model_bytes: of all loaded models; a share of the free memory when not given.
         stall_s: see STALL_S.
+        unload_after_s: models are unloaded after this time without a request.
         language: of a request that names none, to a model that has none of its own.
     """
 
@@ -59,6 +59,7 @@ class SpeechService:
         max_requests: int = 64,
         max_model_bytes: int | None = None,
         stall_s: float = STALL_S,
+        unload_after_s: float = math.inf,
         language: str = "en",
     ) -> None:
         self.output, self.max_requests = output, max_requests
@@ -72,6 +73,7 @@ class SpeechService:
         """Decoding steps by the number of sentences side by side."""
         self._device, self._precision, self._slots = device, precision, slots
         self._max_model_bytes, self._stall_s, self._language = max_model_bytes, stall_s, language
+        self._unload_after_s, self._last_used = unload_after_s, time.monotonic()
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._inbox: deque[Ticket] = deque()
@@ -80,7 +82,7 @@ class SpeechService:
         """Tickets that have not ended."""
         self._closing, self._is_ready = "", False
         self._preload: tuple[str, SpeakingModel] | None = None
-        self._shelf: Shelf | None = None
+        self._cache: ModelCache | None = None
         self._claimed = CPU
         """The device as claims name it: cpu or cuda:N."""
         self._looked = 0.0
@@ -152,23 +154,25 @@ class SpeechService:
 
     def loaded(self) -> dict[str, int]:
         """Bytes of each loaded model."""
-        return {name: model.num_bytes for name, model in list(self._shelf.models.items())} if self._shelf else {}
+        cache = self._cache
+        return {name: model.synthesizer.num_bytes for name, model in cache.models.items()} if cache else {}
 
     def num_active(self) -> int:
         """Sentences being decoded."""
-        models = list(self._shelf.models.values()) if self._shelf else []
-        return sum(len(model.batch.decoder.sentences) for model in models)
+        return sum(len(model.synthesizer.batch.decoder.sentences) for model in self._all())
 
     def num_waiting(self) -> int:
         """Requests of which no sentence was begun."""
-        models = list(self._shelf.models.values()) if self._shelf else []
-        return len(self._inbox) + sum(not one.has_begun for model in models for one in list(model.speakings))
+        return len(self._inbox) + sum(not one.has_begun for model in self._all() for one in list(model.speakings))
+
+    def _all(self) -> "list[LoadedModel]":
+        return list(self._cache.models.values()) if self._cache else []
 
     # All that follows runs in the thread.
 
     def _run(self) -> None:
         try:
-            self._shelf = self._new_shelf()
+            self._cache = self._new_cache()
         except Exception as error:
             log.exception("the speech engine cannot start")  # /health says that it has ended
             return self._end_all(error)
@@ -182,62 +186,70 @@ class SpeechService:
                 # No request may end the thread that all others need.
                 log.exception("the engine's turn failed; its models are unloaded")
                 self._end_all(error)
-                self._shelf.clear()
+                self._cache.clear()
         with self._lock:
             pass  # whoever submits from here on sees that it is closing
         self._end_all(UnavailableError(what=self._closing))
-        self._shelf.clear()
+        self._cache.clear()
 
     def _turn(self) -> bool:
         """One step of every model; whether there was anything to do."""
-        assert self._shelf is not None
+        from utils.server.speaking import feed
+
+        assert self._cache is not None
         if not self._is_ready:
             try:
                 self._load_first()
             finally:
                 self._is_ready = True
         # No model is loaded onto a device without a look: it may have been given up a moment ago.
-        is_due = time.monotonic() - self._looked > POLL_S if self._shelf.models else bool(self._inbox)
+        is_due = time.monotonic() - self._looked > POLL_S if self._cache.models else bool(self._inbox)
         if is_due and self._mind_trainings():
             return True
         self._admit()
         is_busy = False
-        for model in list(self._shelf.models.values()):
+        for model in self._all():
             self._sweep(model)
-            model.feed()
-            if not model.batch.is_idle:
+            feed(model)
+            if not model.synthesizer.batch.is_idle:
                 self._step(model)
                 is_busy = True
+        if is_busy or self._inbox:
+            self._last_used = time.monotonic()
+        elif self._cache.models and time.monotonic() - self._last_used > self._unload_after_s:
+            log.info("unloaded all models after %.0f s without a request", self._unload_after_s)
+            self._cache.clear()
         return is_busy
 
     def _load_first(self) -> None:
-        assert self._shelf is not None
-        if self._preload is None or self._holder(self._claimed) is not None:
+        assert self._cache is not None
+        if self._preload is None or device_holder(self._claimed, self.output) is not None:
             return
         try:
-            model = self._shelf.find(*self._preload)
-            if model is not None:
-                self._warm_up(model, Ticket(SpeechRequest(text=WARM_UP, seed=0), self._preload))
+            model = self._cache.load(**self._preload[1].request(), name=self._preload[0])
+            self._warm_up(model, Ticket(SpeechRequest(text=WARM_UP, seed=0), self._preload))
         except UserError as error:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
 
-    def _warm_up(self, model: "ShelvedModel", ticket: Ticket) -> None:
+    def _warm_up(self, model: "LoadedModel", ticket: Ticket) -> None:
         """Speak a word for nobody: the first calls of a model's kernels take a second longer than all others."""
+        from utils.server.speaking import feed
+
         model.speakings.append(self._speaking(ticket, model))
         self._live += 1
         while not ticket.is_ended and not self._closing:
-            model.feed()
+            feed(model)
             self._step(model)
         self.speech_s = 0.0
         self.first_sounds.clear()
         self.steps.clear()
 
-    def _new_shelf(self) -> "Shelf":
+    def _new_cache(self) -> "ModelCache":
         import torch  # which takes seconds: the port is open already
 
         from utils.hardware import memory
+        from utils.inference.model_cache import ModelCache
         from utils.performance_utils.device import settle_device
-        from utils.server.shelf import Shelf
 
         kind, reason = settle_device(self._device)
         if reason:
@@ -247,41 +259,37 @@ class SpeechService:
         if self._max_model_bytes is None:
             free = memory().available_bytes if kind == CPU else torch.cuda.mem_get_info()[0]
             self._max_model_bytes = int(MEMORY_SHARE * free)
-        return Shelf(kind, precision=self._precision, slots=self._slots, max_bytes=self._max_model_bytes)
+        return ModelCache(kind, precision=self._precision, slots=self._slots, max_bytes=self._max_model_bytes)
 
     def _choose_device(self) -> str:
         """cpu or cuda:N; auto avoids a GPU that a training has."""
-        wanted = wanted_device(self._device)
-        return CPU if self._device == "auto" and wanted != CPU and self._holder(wanted) else wanted
-
-    def _holder(self, device: str) -> Job | None:
-        with suppress(UserError, OSError):
-            return holder_of(Claim(device, self.output))
-        return None
+        return free_device("auto", self.output) if self._device == "auto" else wanted_device(self._device)
 
     def _mind_trainings(self) -> bool:
         """Give the device up when a training has claimed it (True); go back to a GPU that is free again."""
-        assert self._shelf is not None
+        assert self._cache is not None
         self._looked = time.monotonic()
-        holder = self._holder(self._claimed)
+        holder = device_holder(self._claimed, self.output)
         if holder is not None:
             error = UnavailableError(
                 what=f"the {holder.kind} job {holder.name!r} has started and needs the device",
                 fix="try again when it has ended",
             )
-            if self._shelf.models:
+            if self._cache.models:
                 log.warning("unloaded all models: %s", error.what)
             # With auto, requests that wait are spoken on the CPU.
             self._end_all(error, waiting=self._choose_device() == self._claimed)
-            self._shelf.clear()
-        if not self._shelf.is_busy and self._choose_device() != self._claimed:
-            self._shelf.clear()
-            self._shelf = self._new_shelf()
+            self._cache.clear()
+        if not self._cache.is_busy and self._choose_device() != self._claimed:
+            self._cache.clear()
+            self._cache = self._new_cache()
         return holder is not None
 
     def _admit(self) -> None:
         """Load what the oldest tickets need, as long as it fits."""
-        assert self._shelf is not None
+        from utils.inference.model_cache import NoRoomError
+
+        assert self._cache is not None
         while self._inbox:
             ticket = self._inbox[0]
             if ticket.is_cancelled:
@@ -289,11 +297,11 @@ class SpeechService:
                 self._end(ticket)
                 continue
             try:
-                model = self._shelf.find(ticket.model_id, ticket.model)
-                if model is None:
-                    return
+                model = self._cache.load(**ticket.model.request(), name=ticket.model_id)
                 self._inbox.popleft()
                 model.speakings.append(self._speaking(ticket, model))
+            except NoRoomError:
+                return
             except Exception as error:
                 if self._inbox and self._inbox[0] is ticket:
                     self._inbox.popleft()
@@ -302,12 +310,12 @@ class SpeechService:
                 self._end(ticket, error)
                 gc.collect()  # what was loaded in vain
 
-    def _speaking(self, ticket: Ticket, model: "ShelvedModel") -> "Speaking":
-        from utils.server.speaking import Speaking
+    def _speaking(self, ticket: Ticket, model: "LoadedModel") -> "Speaking":
+        from utils.server.speaking import Speaking, find_voice
 
-        request, synthesizer = ticket.request, model.loaded.synthesizer
-        language = request.language or model.loaded.language or self._language
-        voice = model.voice(request.voice, ticket.references)
+        request, synthesizer = ticket.request, model.synthesizer
+        language = request.language or model.language or self._language
+        voice = find_voice(model, request.voice, ticket.references)
         try:
             pieces = synthesizer.pieces(request.text, language, split=request.split)
         except RecursionError:
@@ -318,7 +326,7 @@ class SpeechService:
             raise UserError(what=what, fix=f"use {MAX_PAUSES_S:.0f} s at most")
         return Speaking(ticket, pieces, voice)
 
-    def _sweep(self, model: "ShelvedModel") -> None:
+    def _sweep(self, model: "LoadedModel") -> None:
         """Let go of requests that nobody listens to."""
         for speaking in list(model.speakings):
             ticket = speaking.ticket
@@ -327,12 +335,12 @@ class SpeechService:
             elif ticket.is_cancelled:
                 self._drop(model, speaking)
 
-    def _step(self, model: "ShelvedModel") -> None:
+    def _step(self, model: "LoadedModel") -> None:
         """One code of each sentence of a model."""
         begun = {utterance: speaking for speaking in model.speakings for utterance in speaking.underway}
-        self.steps[len(model.batch.decoder.sentences) + model.batch.num_waiting] += 1
+        self.steps[len(model.synthesizer.batch.decoder.sentences) + model.synthesizer.batch.num_waiting] += 1
         try:
-            ended = model.batch.step()
+            ended = model.synthesizer.batch.step()
         except Exception as error:  # noqa: BLE001
             self._recover(model, begun, error)
             return
@@ -348,7 +356,7 @@ class SpeechService:
                 model.speakings.remove(speaking)
                 self._end(speaking.ticket)
 
-    def _recover(self, model: "ShelvedModel", begun: "dict[Utterance, Speaking]", error: Exception) -> None:
+    def _recover(self, model: "LoadedModel", begun: "dict[Utterance, Speaking]", error: Exception) -> None:
         """A step failed: all that was being decoded is spoken again, in fewer slots or each request alone."""
         from utils.performance_utils.memory import is_out_of_memory
 
@@ -362,7 +370,7 @@ class SpeechService:
         guilty = next(iter(begun.values()), None) if len(begun) == 1 else None
         error.__traceback__ = None  # it holds the tensors that did not fit
         gc.collect()
-        if self._shelf is None or not self._shelf.reset(model, max(1, slots)):
+        if self._cache is None or not self._cache.reset(model, max(1, slots)):
             for speaking in model.speakings:
                 self._end(speaking.ticket, error)
             return
@@ -373,10 +381,10 @@ class SpeechService:
         if guilty is not None and (guilty.failures > 1 or not slots):
             self._drop(model, guilty, error)
 
-    def _drop(self, model: "ShelvedModel", speaking: "Speaking", error: Exception | None = None) -> None:
+    def _drop(self, model: "LoadedModel", speaking: "Speaking", error: Exception | None = None) -> None:
         try:
             for utterance in speaking.underway:
-                model.batch.drop(utterance)
+                model.synthesizer.batch.drop(utterance)
         finally:
             model.speakings.remove(speaking)
             self._end(speaking.ticket, error)
@@ -390,11 +398,11 @@ class SpeechService:
 
     def _end_all(self, error: Exception, *, waiting: bool = True) -> None:
         """End every request."""
-        for model in list(self._shelf.models.values()) if self._shelf else ():
+        for model in self._all():
             while model.speakings:
                 speaking = model.speakings.pop()
                 self._end(speaking.ticket, error)
                 for utterance in list(speaking.underway):
-                    model.batch.drop(utterance)
+                    model.synthesizer.batch.drop(utterance)
         while waiting and self._inbox:
             self._end(self._inbox.popleft(), error)

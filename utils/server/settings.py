@@ -36,6 +36,8 @@ class ServerConfig(Config):
     """Of an uploaded recording."""
     max_model_gb: float | None = None
     """Memory for loaded models; 60 % of what is free at the start when not given."""
+    unload_after: float = 0.0
+    """Minutes without a request after which models are unloaded; 0 keeps them."""
     api_key: str = ""
     """API key, or @FILE with one a line; default: XTTS_STUDIO_API_KEY or XTTS_STUDIO_API_KEY_FILE. Without one, a
     server that others can reach makes one and prints it once."""
@@ -59,6 +61,8 @@ class ServerConfig(Config):
         found += [
             f"alias is {one!r}; use NAME=MODEL or NAME=VOICE" for one in self.alias if not all(one.partition("="))
         ]
+        if not self.unload_after >= 0:
+            found.append(f"unload_after is {self.unload_after}; use 0 (never) or more minutes")
         if self.max_model_gb is not None and not self.max_model_gb > 0:
             found.append(f"max_model_gb is {self.max_model_gb}; use more than 0")
         return found

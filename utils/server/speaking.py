@@ -1,6 +1,8 @@
 """The engine's side of a request: its pieces, which of them are being spoken, and their sound in order."""
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -8,9 +10,11 @@ from torch import Tensor
 from utils.audio.write import to_pcm16
 from utils.config import OUTPUT_RATE
 from utils.inference.batch import Piece, Utterance, derived_seed
+from utils.inference.model_cache import LoadedModel
 from utils.inference.sampling import Sampling
-from utils.model.voices import Voice
-from utils.server.ticket import BUFFER_S, Ticket
+from utils.model.voices import Voice, mixed
+from utils.server.ticket import BUFFER_S, Ticket, UnknownVoiceError
+from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
 
 SECONDS_AHEAD = 2.0
 """A streamed text is spoken by one sentence more at a time for each of these seconds that its listener has in hand."""
@@ -34,12 +38,7 @@ class Speaking:
         request = ticket.request
         # Also a speech that nobody wants again has a seed: after an error it is spoken again from where it was.
         self._seed = int(torch.randint(2**62, ())) if request.seed is None else request.seed
-        self._sampling = Sampling(
-            temperature=request.temperature,
-            top_k=request.top_k,
-            top_p=request.top_p,
-            repetition_penalty=request.repetition_penalty,
-        )
+        self._sampling = Sampling.of(request)
         self._pieces, self._voice = pieces, voice
         self._again: list[int] = []
         """Pieces to be spoken once more."""
@@ -139,3 +138,50 @@ class Speaking:
             self.ticket.give(pcm)
         else:
             self._waiting.setdefault(number, []).append(pcm)
+
+
+def feed(model: LoadedModel) -> None:
+    """Fill free slots of a model.
+
+    The first sentence of a request goes before all others, then the one whose listener would hear silence first. Some
+    slots stay free for first sentences. After an error that one of several requests caused, each is spoken alone, so
+    that only that one fails.
+    """
+    batch = model.synthesizer.batch
+    if suspect := next((one for one in model.speakings if one.failures), None):
+        if batch.is_idle and suspect.wants_slot:
+            batch.add(suspect.begin())
+        elif batch.is_idle:
+            suspect.failures = 0
+        return
+    slots = batch.decoder.slots
+    free = slots - len(batch.decoder.sentences) - batch.num_waiting
+    kept = max(1, slots // 4) if slots > 1 else 0
+    while free > 0:
+        ready = [one for one in model.speakings if one.wants_slot]
+        ready.sort(key=lambda one: (one.has_begun, one.lead_s))
+        if not ready or (ready[0].has_begun and free <= kept):
+            return
+        batch.add(ready[0].begin())
+        free -= 1
+
+
+def find_voice(model: LoadedModel, spec: str, references: Mapping[str, Path]) -> Voice:
+    """The voice of a request, on the model's device.
+
+    Args:
+        model: speaks with it.
+        spec: a name, or a mixture.
+        references: recordings of uploaded voices, which go before those that came with the model.
+
+    Raises:
+        UnknownVoiceError: there is none of that name.
+        UserError: a recording cannot be used.
+    """
+    parts = []
+    for name, weight in voice_parts(spec):
+        if name not in references and name != DEFAULT_VOICE and name not in model.speakers:
+            known = ", ".join([DEFAULT_VOICE, *sorted(model.speakers)][:8])
+            raise UnknownVoiceError(what=f"there is no voice {name!r}", fix=f"use one of: {known}")
+        parts.append((model.voice(references.get(name), None if name == DEFAULT_VOICE else name), weight))
+    return parts[0][0] if len(parts) == 1 else mixed(parts)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from utils.config import Device
 from utils.errors import UserError, disk_errors
-from utils.jobs.device import CPU, Claim, holder_of, in_use, require_usable, wanted_device
+from utils.jobs.device import CPU, device_holder, free_device
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import JsonChild, Message
 from utils.runs.log import last_lines
@@ -140,39 +140,18 @@ class SpeechWorker:
         """
         with self._changing:
             self._last_used = time.monotonic()
-            wanted = self.choose_device(device)
+            wanted = free_device(device, self._output)
             if self._process is not None and (self._process.returncode is not None or wanted != self._device):
                 self.release("another device was selected")
                 self._process = None
             if self._process is None:
                 self._released, self._device = "", wanted
                 # A GPU was free when it was chosen; beside a training on the CPU it speaks on purpose.
-                before = self._holder(CPU) if wanted == CPU else None
+                before = device_holder(CPU, self._output) if wanted == CPU else None
                 self._process = self._begin(wanted)
                 watched = (self._process, wanted, before)
                 threading.Thread(target=self._watch, args=watched, name="speech", daemon=True).start()
             return self._process
-
-    def choose_device(self, device: Device) -> str:
-        """cpu or cuda:N for a wish of auto, cpu or cuda.
-
-        Raises:
-            UserError: the GPU was asked for, and training has it or PyTorch cannot use it.
-        """
-        require_usable(device)
-        wanted = wanted_device(device)
-        holder = self._holder(wanted) if wanted != CPU else None
-        if holder is None:
-            return wanted
-        if device == "auto":
-            return CPU
-        raise in_use("the GPU", holder, fix="wait until it has ended, or use the CPU")
-
-    def _holder(self, device: str) -> Job | None:
-        """The living job that has a device."""
-        with suppress(UserError, OSError):
-            return holder_of(Claim(device, self._output))
-        return None
 
     def _begin(self, device: str) -> JsonChild:
         with disk_errors():
@@ -217,7 +196,7 @@ class SpeechWorker:
         """
         while process.returncode is None and self._process is process:
             time.sleep(POLL_S)
-            holder = self._holder(device)
+            holder = device_holder(device, self._output)
             if holder is not None and (before is None or holder.folder != before.folder):
                 self.release(f"stopped, because the {holder.kind} job {holder.name!r} started and needs the device")
             elif not self._asking.locked() and time.monotonic() - self._last_used > self._idle_s:

@@ -1,0 +1,104 @@
+"""How many texts of two sentences lose one, by each way to speak: python -m benchmarks.lost_sentences --texts 40.
+
+The starter speaks each text through the command line, the page's queue, the speech server and `Speaker`, with their
+defaults, and once in one generation without guards, where sentences do get lost. A sentence is lost where a recognizer
+finds less than a third of its words.
+"""
+
+import runpy
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import httpx
+import tyro
+
+from tests.server.conftest import start_server
+from utils.audio.decode import load_audio
+from utils.config import SpeechSettings
+from utils.errors import UserError
+from utils.evaluation.features import RATE
+from utils.evaluation.recognition import find_recognizer, normalizer
+from utils.inference.speaker import Speaker
+from utils.project.paths import open_project
+from utils.speech.desk import GenerationQueue
+
+SENTENCES = Path(__file__).with_name("sentences.txt")
+FOUND = 1 / 3
+"""Share of a sentence's words that the recognizer must find: it misreads some of the starter's."""
+Say = Callable[[str, Path], None]
+"""Writes a recording of a text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to measure."""
+
+    texts: int = 40
+    """Texts of two sentences, through each way."""
+
+
+def main() -> None:
+    texts = tyro.cli(Settings, description=__doc__).texts
+    sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
+    pairs = [(first, sentences[-1 - number]) for number, first in enumerate(sentences[:texts])]
+    recognizer = find_recognizer(None, "en")
+    if isinstance(recognizer, str):
+        raise UserError(what=recognizer)
+    words = normalizer("en")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, say in ways(Path(folder)):
+            lost = []
+            for number, pair in enumerate(pairs):
+                wav = Path(folder) / f"{number}.wav"
+                say(" ".join(pair), wav)
+                found = set(words(recognizer.hear(load_audio(wav, RATE))).split())
+                wanted = [set(words(sentence).split()) for sentence in pair]
+                if any(len(found & one) < FOUND * len(one) for one in wanted):
+                    lost.append(number + 1)
+            print(f"{name:24} {len(lost):3} of {len(pairs)} texts lose a sentence  {lost or ''}", flush=True)
+
+
+def ways(folder: Path) -> Iterator[tuple[str, Say]]:
+    """Each way to speak by its name."""
+    speaker = Speaker("starter", device="cpu")
+    yield "one generation, unguarded", lambda text, out: speaker.speak(text, split="joined", guard=False).save(out)
+    yield "Speaker", lambda text, out: speaker.speak(text).save(out)
+    yield "synthesize", _by_command
+    with ExitStack() as stack:
+        queue = GenerationQueue(folder, device="cpu")
+        stack.callback(queue.release, "measured")
+        yield "page", partial(_by_page, queue, folder)
+    server = start_server(folder, "--model", "starter", "--device", "cpu")
+    try:
+        yield "server", partial(_by_server, server.url)
+    finally:
+        server.process and server.process.terminate()
+
+
+def _by_command(text: str, out: Path) -> None:
+    flags = ["--model", "starter", "--device", "cpu", "--text", text, "--out", str(out)]
+    with patch.object(sys, "argv", ["synthesize", *flags]), redirect_stdout(None):
+        runpy.run_module("utils.cli.synthesize", run_name="__main__")
+
+
+def _by_page(queue: GenerationQueue, folder: Path, text: str, out: Path) -> None:
+    project = open_project("measured", folder)
+    project.folder.mkdir(exist_ok=True)
+    take = queue.submit(project, [text], model="base/starter", settings=SpeechSettings(language="en"))
+    take = [take, *queue.follow(take)][-1]
+    out.write_bytes(take.wavs[0].read_bytes())
+
+
+def _by_server(url: str, text: str, out: Path) -> None:
+    body = {"model": "starter", "voice": "default", "input": text, "response_format": "wav"}
+    out.write_bytes(httpx.post(f"{url}/v1/audio/speech", json=body, timeout=300).raise_for_status().content)
+
+
+if __name__ == "__main__":
+    main()

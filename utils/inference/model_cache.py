@@ -1,0 +1,240 @@
+"""Loaded models, the least recently used of which make room for others."""
+
+import logging
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from utils.bases.base import Base
+from utils.bases.find import find_base, run_base
+from utils.config import SpeechPrecision, TrainConfig
+from utils.errors import UserError
+from utils.inference.engine import SLOTS, Synthesizer
+from utils.inference.voice_cache import VoiceCache
+from utils.model.voices import Voice
+from utils.model.weights import State
+from utils.performance_utils.device import settle_device
+from utils.performance_utils.memory import is_out_of_memory
+from utils.runs.checkpoints import load_checkpoint
+from utils.runs.layout import REFERENCE_FILE, checkpoint_of
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 3
+"""A run in training replaces its checkpoints; another one is looked for as often."""
+MAX_VOICES = 64
+"""Voices that are kept for a model, 0.1 MB each at full size."""
+LOADING = 1.5
+"""Memory that a model takes over the size of its file, before it is known."""
+
+
+class NoRoomError(Exception):
+    """A model does not fit beside those that are speaking."""
+
+
+@dataclass(kw_only=True)
+class LoadedModel:
+    """A model ready to speak."""
+
+    synthesizer: Synthesizer
+    key: tuple[Any, ...]
+    """Its files as they were when it was loaded: folder and time of the base, and the checkpoint of a run."""
+    checkpoint: str
+    """Name of the checkpoint whose weights it has; empty for an exported model or a base."""
+    run: Path | None
+    """The run whose weights it has."""
+    language: str
+    """What it speaks when nothing else is said; may be empty."""
+    speakers: dict[str, Voice]
+    """Reference voices that came with it."""
+    speakings: list[Any] = field(default_factory=list)
+    """Requests that it speaks; while there are any, it is neither renewed nor unloaded."""
+    slots: int
+    """Sentences side by side; fewer once memory ran out."""
+    _voices: OrderedDict[tuple[str, int], Voice] = field(default_factory=OrderedDict)
+
+    def voice(self, reference: Path | None, speaker: str | None) -> Voice:
+        """The voice of a recording, of a reference voice, or the model's own; on the model's device.
+
+        Raises:
+            UserError: the recording is not usable, or there is no such voice.
+        """
+        if reference is None and speaker and speaker not in self.speakers:
+            raise UserError(what=f"this model has no voice {speaker!r}", fix="choose one from its list")
+        if reference is None and not speaker and self.run is not None and (self.run / REFERENCE_FILE).is_file():
+            reference = self.run / REFERENCE_FILE
+        if reference is not None and not reference.is_file():
+            raise UserError(what="the reference recording is gone", where=str(reference), fix="choose it again")
+        key = (str(reference or speaker), reference.stat().st_mtime_ns if reference else 0)
+        if key not in self._voices:
+            if reference is not None:
+                voice = self.synthesizer.voice(reference)
+            else:
+                voice = self.speakers[speaker] if speaker else self.synthesizer.default_voice()
+            self._voices[key] = voice.to(self.synthesizer.device)
+        self._voices.move_to_end(key)
+        while len(self._voices) > MAX_VOICES:
+            self._voices.popitem(last=False)
+        return self._voices[key]
+
+    def reset_batch(self, slots: int) -> None:
+        """Drop all that is being decoded, and decode up to `slots` sentences side by side from now on.
+
+        If memory does not suffice for them, fewer are tried.
+
+        Raises:
+            RuntimeError: memory does not suffice for one, or the device has failed.
+        """
+        self.slots = slots
+        while True:
+            try:
+                return self.synthesizer.batch.reset(self.slots)
+            except (RuntimeError, MemoryError) as error:
+                if self.slots == 1 or not is_out_of_memory(error):
+                    raise
+                self.slots //= 2
+
+
+class ModelCache:
+    """Loads models and keeps as many as fit.
+
+    Args:
+        device: cpu or cuda.
+        precision: of the models' weights; see `resolve_precision`.
+        slots: sentences that a model decodes side by side.
+        max_bytes: of all models together; one model is loaded however large it is.
+    """
+
+    def __init__(
+        self, device: str, *, precision: SpeechPrecision = "auto", slots: int = SLOTS, max_bytes: int = 0
+    ) -> None:
+        self.device, reason = settle_device("auto" if device == "cuda" else "cpu")
+        if reason:
+            log.warning(reason)
+        self.models: dict[str, LoadedModel] = {}
+        """By name, the one that was asked for last at the end."""
+        self._precision, self._slots, self._max_bytes = precision, slots, max_bytes
+
+    @property
+    def is_busy(self) -> bool:
+        return any(model.speakings for model in self.models.values())
+
+    def load(
+        self, *, kind: Literal["ready", "run", "base"], source: str, checkpoint: str = "", name: str = ""
+    ) -> LoadedModel:
+        """A model, from memory where it is there and unchanged on disk.
+
+        Args:
+            kind: what `source` is.
+            source: a folder with an exported model, a run's folder, or the name of a base.
+            checkpoint: best or last, of a run.
+            name: the model takes the place of one of the same name; that a run's other checkpoint of the same base
+                does, brings its weights only.
+
+        Raises:
+            NoRoomError: it does not fit beside those that are speaking.
+            UserError: it is gone or damaged.
+        """
+        model = self.models.get(name)
+        if model is None or not model.speakings:
+            # A later checkpoint, or another export: not while the old one speaks.
+            run = Path(source) if kind == "run" else None
+            base = run_base(run) if run else find_base(source) if kind == "base" else Base(Path(source))
+            weights = base.weights.stat()
+            if model is None:
+                self._make_room(LOADING * weights.st_size)
+            key: tuple[Any, ...] = (base.folder, weights.st_mtime_ns)
+            state, key = _checkpoint(run, checkpoint, key, model) if run else (None, key)
+            if model is None or key != model.key:
+                begun = time.perf_counter()
+                synthesizer = model.synthesizer if model and state and model.run and model.key[:2] == key[:2] else None
+                # The old one is freed first: two may not fit, and one whose renewal fails cannot speak.
+                model = None
+                self._drop(name)
+                if synthesizer and state:
+                    synthesizer.renew(state)
+                model = self._described(synthesizer or self._new(base, state), key, run)
+                log.info("loaded %s on %s in %.1f s", name or source, self.device, time.perf_counter() - begun)
+        # A plain dict, put in anew: other threads list it meanwhile.
+        self.models.pop(name, None)
+        self.models[name] = model
+        return model
+
+    def reset(self, model: LoadedModel, slots: int) -> bool:
+        """As `LoadedModel.reset_batch`; a model that then has no memory to speak with is unloaded.
+
+        Returns:
+            Whether it can speak.
+        """
+        try:
+            model.reset_batch(slots)
+        except Exception as error:  # noqa: BLE001
+            log.error("%s is unloaded, it cannot speak any more: %s", model.synthesizer.base.name, error)
+            self._drop(*(name for name, one in self.models.items() if one is model))
+            return False
+        return True
+
+    def clear(self) -> None:
+        """Free all memory."""
+        self._drop(*self.models)
+
+    def _make_room(self, wanted: float) -> None:
+        while self.models and wanted + sum(one.synthesizer.num_bytes for one in self.models.values()) > self._max_bytes:
+            idle = next((name for name, one in self.models.items() if not one.speakings), None)
+            if idle is None:
+                raise NoRoomError
+            log.info("unloaded %s to make room", idle)
+            self._drop(idle)
+
+    def _new(self, base: Base, state: State | None) -> Synthesizer:
+        return Synthesizer(
+            base,
+            gpt_state=state,
+            device=self.device,
+            precision=self._precision,
+            slots=self._slots,
+            voices=VoiceCache(),
+        )
+
+    def _described(self, synthesizer: Synthesizer, key: tuple[Any, ...], run: Path | None) -> LoadedModel:
+        language = synthesizer.base.about.get("language")
+        return LoadedModel(
+            synthesizer=synthesizer,
+            key=key,
+            checkpoint=key[2].name if run else "",
+            run=run,
+            language=language or (run and TrainConfig.load(run / "config.yaml").language) or "",
+            speakers=synthesizer.speakers(),
+            slots=synthesizer.batch.decoder.slots,
+        )
+
+    def _drop(self, *names: str) -> None:
+        # Not in place: other threads list them meanwhile.
+        self.models = {name: one for name, one in self.models.items() if name not in names}
+        if self.device != "cpu":
+            # After a device error even this fails.
+            with suppress(RuntimeError):
+                torch.cuda.empty_cache()
+
+
+def _checkpoint(
+    run: Path, which: str, base: tuple[Any, ...], known: LoadedModel | None
+) -> tuple[State | None, tuple[Any, ...]]:
+    """Weights of a run's checkpoint, None where `known` has them, and the key of a model that has them."""
+    for attempt in range(1, MAX_TRIES + 1):
+        folder = checkpoint_of(run, which)
+        key = (*base, folder)
+        if known is not None and key == known.key:
+            break
+        try:
+            return load_checkpoint(folder), key
+        except UserError:
+            # Replaced while it was being read; a damaged one is there every time.
+            if attempt == MAX_TRIES:
+                raise
+    return None, key
