@@ -5,6 +5,7 @@ defaults, and once in one generation without guards, where sentences do get lost
 finds less than a third of its words.
 """
 
+import io
 import runpy
 import sys
 import tempfile
@@ -83,7 +84,7 @@ def ways(folder: Path) -> Iterator[tuple[str, Say]]:
 
 def _by_command(text: str, out: Path) -> None:
     flags = ["--model", "starter", "--device", "cpu", "--text", text, "--out", str(out)]
-    with patch.object(sys, "argv", ["synthesize", *flags]), redirect_stdout(None):
+    with patch.object(sys, "argv", ["synthesize", *flags]), redirect_stdout(io.StringIO()):
         runpy.run_module("utils.cli.synthesize", run_name="__main__")
 
 

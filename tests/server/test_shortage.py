@@ -1,5 +1,6 @@
 """A device without room for two decoders, or that fails: requests are answered, and later ones are spoken."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -96,10 +97,19 @@ def test_device_that_fails_ends_requests_and_not_the_engine(make, monkeypatch) -
 def test_a_turn_that_fails_ends_its_requests_and_not_the_thread(make, monkeypatch) -> None:  # noqa: F811
     service = make(slots=4)
     assert answers(service, ask(service)) == ["spoken"]
-    with monkeypatch.context() as broken:
-        broken.setattr(service, "_admit", lambda: (_ for _ in ()).throw(RuntimeError("a device error")))
-        assert answers(service, ask(service)) == ["RuntimeError"]
-        assert service.is_alive and not service.has_died
+    admit, errors, recovered = service._admit, [RuntimeError("a device error")], threading.Event()
+
+    def fail_once() -> None:
+        if errors and service._inbox:
+            raise errors.pop()
+        if not errors:
+            recovered.set()
+        admit()
+
+    monkeypatch.setattr(service, "_admit", fail_once)
+    assert answers(service, ask(service)) == ["RuntimeError"]
+    assert service.is_alive and not service.has_died
+    assert recovered.wait(WAIT_S)  # what comes during the turn that fails ends with it
     assert answers(service, ask(service)) == ["spoken"]
 
 
