@@ -24,10 +24,7 @@ POLL_S = 0.5
 """So often is looked whether a training has claimed the device."""
 STALL_S = 60.0
 """A client that does not read for so long, with a full buffer, is given up."""
-MAX_PAUSES_S = 300.0
-"""Silence in one text; it costs nothing to ask for, and memory to give."""
-WARM_UP = "1."
-"""Numbers are read in every language."""
+WARM_UP = "1."  # numbers are read in every language
 MEMORY_SHARE = 0.6
 """Of the free memory, for models, when no limit is given."""
 
@@ -45,7 +42,7 @@ class SpeechService:
         max_requests: under way at once.
         max_model_bytes: of all loaded models; a share of the free memory when not given.
         stall_s: see STALL_S.
-        unload_after_s: models are unloaded after this time without a request.
+        unload_after_s: time without a request after which models are unloaded.
         language: of a request that names none, to a model that has none of its own.
     """
 
@@ -154,8 +151,8 @@ class SpeechService:
 
     def loaded(self) -> dict[str, int]:
         """Bytes of each loaded model."""
-        cache = self._cache
-        return {name: model.synthesizer.num_bytes for name, model in cache.models.items()} if cache else {}
+        models = self._cache.models if self._cache else {}
+        return {name: model.synthesizer.num_bytes for name, model in models.items()}
 
     def num_active(self) -> int:
         """Sentences being decoded."""
@@ -216,8 +213,7 @@ class SpeechService:
                 is_busy = True
         if is_busy or self._inbox:
             self._last_used = time.monotonic()
-        elif self._cache.models and time.monotonic() - self._last_used > self._unload_after_s:
-            log.info("unloaded all models after %.0f s without a request", self._unload_after_s)
+        elif time.monotonic() - self._last_used > self._unload_after_s:
             self._cache.clear()
         return is_busy
 
@@ -320,10 +316,6 @@ class SpeechService:
             pieces = synthesizer.pieces(request.text, language, split=request.split)
         except RecursionError:
             raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
-        pauses = sum(piece.pause_s for piece in pieces)
-        if pauses > MAX_PAUSES_S:
-            what = f"the text asks for {pauses:.0f} s of silence"
-            raise UserError(what=what, fix=f"use {MAX_PAUSES_S:.0f} s at most")
         return Speaking(ticket, pieces, voice)
 
     def _sweep(self, model: "LoadedModel") -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from utils.audio.write import to_pcm16
 from utils.config import OUTPUT_RATE
+from utils.errors import UserError
 from utils.inference.batch import Piece, Utterance, derived_seed
 from utils.inference.model_cache import LoadedModel
 from utils.inference.sampling import Sampling
@@ -16,6 +17,8 @@ from utils.model.voices import Voice, mixed
 from utils.server.ticket import BUFFER_S, Ticket, UnknownVoiceError
 from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
 
+MAX_PAUSES_S = 300.0
+"""Silence in one text; it costs nothing to ask for, and memory to give."""
 SECONDS_AHEAD = 2.0
 """A streamed text is spoken by one sentence more at a time for each of these seconds that its listener has in hand."""
 
@@ -27,9 +30,16 @@ class Speaking:
         ticket: of the request.
         pieces: its text.
         voice: on the model's device.
+
+    Raises:
+        UserError: the text asks for too much silence.
     """
 
     def __init__(self, ticket: Ticket, pieces: list[Piece], voice: Voice) -> None:
+        pauses = sum(piece.pause_s for piece in pieces)
+        if pauses > MAX_PAUSES_S:
+            what = f"the text asks for {pauses:.0f} s of silence"
+            raise UserError(what=what, fix=f"use {MAX_PAUSES_S:.0f} s at most")
         self.ticket = ticket
         self.underway: dict[Utterance, int] = {}
         """Those that were given to a batch, and the numbers of their pieces."""
