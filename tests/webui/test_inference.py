@@ -340,7 +340,7 @@ def test_a_refused_start_stops_no_take_and_each_that_starts_tells_what_it_stoppe
     project.eval_csv.write_text(project.train_csv.read_text())
     run = SimpleNamespace(folder=project.runs / "run-1", alive=False)
     monkeypatch.setattr(training, "shown_run", lambda *_: run)
-    monkeypatch.setattr(jobs, "attach", lambda _: SimpleNamespace(wait=lambda _: None))
+    monkeypatch.setattr(jobs, "wait", lambda *_: None)
     config = TrainConfig(project="voice", output=project.output, base="tiny")
     monkeypatch.setattr(training, "training_config", lambda *_: config)
     asked = form() | {"train.run": ""}
