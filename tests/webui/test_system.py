@@ -31,7 +31,7 @@ def test_everything_in_a_projects_folder_is_counted(tmp_path):
         (tmp_path / "maria" / name).touch()
         os.truncate(tmp_path / "maria" / name, size * MB)
     shown = view.disk([project], 0)
-    cells = ["maria", "1 MB", "0 MB", "0 MB", "128 MB", "2 MB", "124 MB", "255 MB"]
+    cells = ["maria", "1 MB", "0 KB", "0 KB", "128 MB", "2 MB", "124 MB", "255 MB"]
     assert "".join(f"<td>{cell}</td>" for cell in cells) in shown
     assert len(cells) == len(text.DISK_COLUMNS)
 

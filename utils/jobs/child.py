@@ -22,6 +22,7 @@ from utils.runs.record import (
     new_record,
     read_record,
     status,
+    status_or_none,
     update_record,
     write_record,
 )
@@ -163,12 +164,18 @@ def _beat(folder: Path) -> None:
     """From a thread of this process, touch `ALIVE_FILE` now and every `BEAT_S` until the job here has ended."""
     announced = read_record(folder)
 
+    def touch() -> None:
+        # A disk that is full or away for a moment is no reason to end the work; the next beat comes soon.
+        with suppress(OSError):
+            (folder / ALIVE_FILE).touch()
+
     def beat() -> None:
         # Another process may have resumed the run; it beats for itself.
-        while (now := read_record(folder)) and announced and now.pid == announced.pid and status(folder).alive:
-            # A disk that is full or away for a moment is no reason to end the work; the next beat comes soon.
-            with suppress(OSError):
-                (folder / ALIVE_FILE).touch()
+        while (now := read_record(folder)) and announced and now.pid == announced.pid:
+            if (job := status_or_none(folder)) is None or not job.alive:
+                return
+            touch()
             time.sleep(BEAT_S)
 
+    touch()
     threading.Thread(target=beat, name=f"heartbeat {folder.name}", daemon=True).start()
