@@ -59,7 +59,7 @@ def loss(base: Path, project: Project, language: str) -> Loss:
     data = load_data(settled, project, Base(base), accelerator)
     assert not data.dropped
     trainer = make_trainer(settled, Base(base), accelerator, optimizations, total_steps=1)
-    found = trainer.evaluate(Loaders(settled, Base(base), data, accelerator, optimizations.switches).evaluate())
+    found = trainer.evaluate(Loaders(settled, Base(base), data, accelerator, optimizations.switches).evaluation)
     return Loss(text=found.text, codes=found.codes)
 
 
