@@ -78,7 +78,7 @@ def _meaning(name: str, value: Any) -> list[tuple[str, Any]]:
     if name in ("fp16", "bf16"):
         raise UserError(what=f"{name} is {value!r}", where="settings", fix="use True or False")
     ours = RENAMED.get(name, name)
-    return [(ours, _VALUES.get(ours, {}).get(value, value))]
+    return [(ours, _VALUES.get(ours, {}).get(value, value) if isinstance(value, str) else value)]
 
 
 def _contradiction(first: str, second: str, where: str) -> UserError:
