@@ -159,7 +159,8 @@ class EntryPoints:
             return REFUSED
 
     def _claimed(self) -> set[str]:
-        return {name for name in ("cuda:0", "cuda:1") if Claim(name, self.project.output).process()}
+        claims = {name: Claim(name, self.project.output).named() for name in ("cuda:0", "cuda:1")}
+        return {name for name, held in claims.items() if held and held[2]}
 
     def _reached(self, device: str) -> None:
         raise Reached(next(iter(self._claimed() - self._before), device))

@@ -189,8 +189,8 @@ def test_a_job_started_for_a_gpu_that_cuda_cannot_use_holds_the_cpu_instead(mach
     with jobs.hold("train", device="cpu", output=tmp_path, folder=folder):
         jobs.register(folder, "train", device="cpu", output=tmp_path)
         assert read_record(folder).device == "cpu"
-        assert (gpu.holder(), cpu.holder()) == (None, folder)
-    assert cpu.holder() is None
+        assert (gpu.named(), cpu.named()) == (None, (folder, "", None))
+    assert cpu.named() is None
 
 
 @pytest.mark.parametrize(("capability", "faster"), [((6, 1), ""), ((7, 5), "fp16"), ((8, 6), "bf16")])

@@ -89,7 +89,8 @@ def followed() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def as_torch_comes() -> Iterator[None]:
+def as_torch_comes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("utils.performance_utils.settings.check_allocator", lambda device: "")  # allocates on the GPU
     yield
     set_as(DEFAULTS)
 

@@ -40,7 +40,7 @@ from utils.text.language_settings import LanguageConfig
 from utils.text.unknown import suggestion
 from utils.training import train as train_module
 from webui import text
-from webui.handlers import training
+from webui.handlers import settings_file, training
 from webui.studio import Studio
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,7 +126,7 @@ def recommended(world: World, capsys: pytest.CaptureFixture[str]) -> str:
 def of_the_form(world: World) -> str:
     studio, name = Studio(output=world.project.output), {"project.project": world.project.name}
     form = training.show_form(studio, name) | name | {"project.base": "tiny", "train.start_from": ""}
-    return training.show_command(studio, form | {"train.set_sample_text": 'It\'s "me".\n$HOME'})["train.command"]
+    return settings_file.show_command(studio, form | {"train.set_sample_text": 'It\'s "me".\n$HOME'})["train.command"]
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> str:
@@ -136,7 +136,7 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 
 PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
-    "utils/bases/find.py _advice": lambda world, _: refusal(lambda: find_base("v2.0.3")),
+    "utils/bases/find.py find_base": lambda world, _: refusal(lambda: find_base("v2.0.3")),
     "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/runs/layout.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/runs/layout.py resolve": lambda world, _: (
@@ -156,7 +156,7 @@ PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/cli/train.py train_and_print": lambda world, _: world.interrupted,
     "utils/cli/language.py _next": lambda world, _: "\n".join(next_of(world, p) for p in (world.empty, world.project)),
     "utils/cli/preflight.py _recommend": lambda world, capsys: recommended(world, capsys),
-    "webui/handlers/training.py show_command": lambda world, _: of_the_form(world),
+    "webui/handlers/settings_file.py show_command": lambda world, _: of_the_form(world),
 }
 """File and function of each place that builds a command, and what has it do so."""
 

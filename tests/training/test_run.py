@@ -37,6 +37,7 @@ def test_a_run_leaves_exactly_these_files(project: Project, monkeypatch: pytest.
         "job.json",
         ".alive",
         "events.jsonl",
+        "recordings.txt",
         "reference.wav",
         "base/config.json",
         "base/vocab.json",
