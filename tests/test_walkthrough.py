@@ -27,7 +27,7 @@ from utils.audio.write import write_wav
 from utils.bases.find import find_base
 from utils.config import DATASET_RATE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.programs("espeak-ng"), pytest.mark.timeout(7200)]
 
 GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე მიყვარს საქართველო.", "თბილისი ლამაზი ქალაქია."]
 AMHARIC = ["ሰላም ነው።", "አዲስ አበባ ትልቅ ከተማ ናት።", "እንዴት ነህ?"]
@@ -107,6 +107,8 @@ def lay_out(clone: Path, texts: list[str], *, count: int = 6) -> None:
     (clone / "talks" / "talk.srt").write_text(cues, encoding="utf-8")
     (clone / "book" / "talk.txt").write_text("One and two. Three and four.", encoding="utf-8")
     write_wav(clone / "lesson.mp4", speech(4.0, seed=9), DATASET_RATE)
+    for number in (1, 2, 3):
+        write_wav(clone / f"clip{number}.wav", speech(4.0, seed=number), DATASET_RATE)
     with ZipFile(clone / "clips.zip", "w") as archive:
         for path in sorted((clone / "clips").glob("take*")):
             archive.write(path, path.name)
