@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -22,4 +23,5 @@ def output(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "output"
     for process in psutil.process_iter(["cmdline"]):
         if any(str(tmp_path) in argument for argument in process.info["cmdline"] or ()):
-            end_tree(ProcessId.of(process.pid), whole_session=True)
+            with suppress(psutil.NoSuchProcess):  # it may have ended by itself
+                end_tree(ProcessId.of(process.pid), whole_session=True)
