@@ -22,7 +22,7 @@ from utils.project.projects import project_language
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers import clip_list, clips
-from webui.handlers.project import checked_base, chosen_base
+from webui.handlers.project import checked_base, chosen_base, stop_running
 from webui.markup import join
 from webui.studio import Studio
 from webui.temporary import discard
@@ -121,10 +121,7 @@ def start(studio: Studio, values: Values) -> Updates:
 def cancel(studio: Studio, values: Values) -> Updates:
     """Stop the job that creates the dataset. An earlier dataset stays as it was."""
     project = studio.project(values["project.project"])
-    job = next((job for job in jobs.list(project, kind="prepare") if job.alive), None)
-    if job is None:
-        raise UserError(what=text.NOTHING_RUNS, where=text.DATA_TAB, fix=text.NOTHING_PREPARES_FIX)
-    jobs.stop(job.folder)
+    stop_running(project, "prepare", where=text.DATA_TAB, fix=text.NOTHING_PREPARES_FIX)
     return {TOAST: text.CANCELLED}
 
 

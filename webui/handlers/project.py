@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from utils import jobs
 from utils.bases.catalog import BaseEntry, known_bases, project_bases
 from utils.config import TrainConfig
 from utils.errors import UserError
@@ -129,3 +130,15 @@ def _language(project: Project) -> Change:
         # Why it cannot be changed is part of its name: the bar has one line.
         label=text.LANGUAGE_FIXED if has_dataset else text.LANGUAGE,
     )
+
+
+def stop_running(project: Project, kind: str, *, where: str, fix: str) -> None:
+    """Stop a project's running job of a kind.
+
+    Raises:
+        UserError: none runs; says where it was to be stopped, and what to do instead.
+    """
+    job = next((job for job in jobs.list(project, kind=kind) if job.alive), None)
+    if job is None:
+        raise UserError(what=text.NOTHING_RUNS, where=where, fix=fix)
+    jobs.stop(job.folder)

@@ -24,7 +24,7 @@ from utils.text.languages import AMHARIC, plain_code
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.fields import KINDS, fields_of, training_fields
-from webui.handlers.project import bases_of, checked_base, chosen_base
+from webui.handlers.project import bases_of, checked_base, chosen_base, stop_running
 from webui.studio import Studio
 from webui.views import run as view
 
@@ -231,10 +231,7 @@ def export(studio: Studio, values: Values) -> Updates:
 def stop_export(studio: Studio, values: Values) -> Updates:
     """Stop an export that is running. The model that was exported before stays."""
     project = studio.project(values["project.project"])
-    running = next((job for job in jobs.list(project, kind="export") if job.alive), None)
-    if running is None:
-        raise UserError(what=text.NOTHING_RUNS, where=text.STEP_2_5, fix=text.NO_EXPORT_RUNS_FIX)
-    jobs.stop(running.folder)
+    stop_running(project, "export", where=text.STEP_2_5, fix=text.NO_EXPORT_RUNS_FIX)
     return {TOAST: text.EXPORT_STOPPED}
 
 
