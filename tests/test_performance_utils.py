@@ -71,9 +71,7 @@ def test_the_largest_size_that_does_not_run_out_of_memory_is_found(largest, expe
     sample = refuses_above(largest, torch.OutOfMemoryError("CUDA out of memory"))
     search = BatchSizeOptimizer(Model(), sample, 1, 32)
     assert search.find_optimal_batch_size() == expected
-    assert {trial.batch_size: trial.fits for trial in search.trials}[expected]
-    assert all(trial.fits == (trial.batch_size <= largest) for trial in search.trials)
-    assert all((trial.clips_per_second > 0) == trial.fits for trial in search.trials)
+    assert expected in search.peaks and all(size <= 2 * largest for size in search.peaks)
 
 
 def test_a_large_search_stops_within_an_eighth():
@@ -150,7 +148,7 @@ def search_within_500_mb() -> tuple[int, list[tuple[int, int]], int]:
     model = Wide()
     search = BatchSizeOptimizer(model, lambda size: torch.zeros(size, 1_000_000), 1, 64, memory_limit=500 * MB)
     found = search.find_optimal_batch_size()
-    return found, [(trial.batch_size, trial.peak_bytes) for trial in search.trials if trial.fits], model.largest
+    return found, [(size, peak) for size, peak in search.peaks.items() if size <= found], model.largest
 
 
 def test_on_the_cpu_growth_of_memory_is_held_against_the_limit():
@@ -163,17 +161,15 @@ def test_on_the_cpu_growth_of_memory_is_held_against_the_limit():
     assert largest < 64
 
 
-def peaks_with_and_without_moments() -> list[int]:
-    model = nn.Linear(4_000, 4_000)  # 64 MB, so 64 of gradients and 128 of moments
-    searches = [
-        BatchSizeOptimizer(model, lambda size: torch.ones(size, 4_000), 1, 1, optimizer_bytes=size) for size in (8, 0)
-    ]
-    return [search.find_optimal_batch_size() and search.trials[0].peak_bytes for search in searches]
+def peak_of_one_clip() -> int:
+    # 64 MB, so 64 of gradients and 128 of moments
+    search = BatchSizeOptimizer(nn.Linear(4_000, 4_000), lambda size: torch.ones(size, 4_000), 1, 1)
+    found = search.find_optimal_batch_size()
+    return search.peaks[found]
 
 
 def test_the_moments_of_the_optimizer_count():
-    with_moments, without = in_a_fresh_process(peaks_with_and_without_moments)
-    assert with_moments - without > 100 * MB
+    assert in_a_fresh_process(peak_of_one_clip) > 170 * MB
 
 
 class Losses(NamedTuple):
@@ -222,12 +218,8 @@ def test_throughput_is_counted_over_steps_and_waiting():
     for loss in (3.0, 1.0):
         tracker.update(0.9, 4, loss, audio_seconds=20.0, tokens=1_000, data_seconds=0.1, flops=4e11)
     summary = tracker.log_summary()
-    assert (summary.steps, summary.seconds, summary.step_seconds, summary.loss) == (2, pytest.approx(2.0), 0.9, 2.0)
-    assert summary.clips_per_second == pytest.approx(4)
-    assert summary.audio_seconds_per_second == pytest.approx(20)
-    assert summary.tokens_per_second == pytest.approx(1_000)
-    assert summary.data_share == pytest.approx(0.1)
-    assert summary.mfu == pytest.approx(0.4)
+    rates = {"clips_per_second": 4, "audio_per_second": 20, "tokens_per_second": 1_000, "data_share": 0.1, "mfu": 0.4}
+    assert summary == pytest.approx({"steps": 2, "step_s": 0.9, "loss": 2.0, **rates})
 
 
 def test_the_useful_arithmetic_is_that_of_the_stated_formula():
@@ -268,21 +260,19 @@ def test_what_was_not_reported_at_every_step_is_not_claimed():
     tracker = PerformanceTracker(0)
     tracker.update(1.0, 2, 1.0, audio_seconds=10.0, flops=1e9)
     tracker.update(1.0, 2, 1.0, flops=1e9)
-    summary = tracker.summary()
-    assert summary.clips_per_second == 2
-    assert (summary.audio_seconds_per_second, summary.tokens_per_second, summary.data_share) == (None, None, None)
-    assert summary.mfu is None  # no peak is known
-    assert PerformanceTracker().summary().steps == 0
+    # Neither is there MFU: no peak is known.
+    assert tracker.summary() == {"steps": 2, "step_s": 1.0, "loss": 1.0, "clips_per_second": 2.0}
+    assert PerformanceTracker().summary() == {}
 
 
 def test_every_interval_is_logged_by_itself(caplog):
-    tracker = PerformanceTracker(2, warmup_steps=1)
+    tracker = PerformanceTracker(2)
     with caplog.at_level(logging.INFO):
-        for seconds in (60.0, 1.0, 1.0, 3.0, 3.0):
+        for seconds in (1.0, 1.0, 3.0, 3.0):
             tracker.update(seconds, 1, 1.0, audio_seconds=6.0)
     assert [record.message.split(",")[1] for record in caplog.records] == [" 1.000 s a step", " 3.000 s a step"]
     assert "6.0 s of audio a second" in caplog.messages[0]
-    assert tracker.summary().steps == 4  # the first is the warm-up
+    assert tracker.summary()["steps"] == 4
 
 
 def test_threads_are_held_to_what_the_process_may_use():
@@ -329,13 +319,14 @@ def test_a_block_and_a_function_are_timed(caplog):
         return 3
 
     with caplog.at_level(logging.INFO):
-        with timing("work") as work:
+        with timing("work"):
             assert rest(0.05) == "rested" and count() == 3
-        with pytest.raises(KeyError), timing("failing") as failing:
+        with pytest.raises(KeyError), timing("failing"):
             raise KeyError
     assert rest.__name__ == "rest"
-    assert 0.05 <= work.seconds < 5 and failing.seconds > 0
-    assert [message.split(":")[0] for message in caplog.messages] == ["resting", count.__qualname__, "work", "failing"]
+    seconds = {name: float(took.removesuffix(" s")) for name, took in (line.split(": ") for line in caplog.messages)}
+    assert list(seconds) == ["resting", count.__qualname__, "work", "failing"]
+    assert 0.05 <= seconds["resting"] <= seconds["work"] < 5
 
 
 def test_loader_settings_are_here_too():

@@ -10,7 +10,7 @@ from utils.hardware.resources import memory, shared_memory_free
 MB = 1_000_000
 MAX_WORKERS = 4
 MAX_DISK_WORKERS = 8
-"""When clips come from the disk each time, more processes wait for it at once."""
+"""Where clips come from the disk each time."""
 SMALL_DATASET = 200
 """Clips: with fewer, two processes are always ahead."""
 WORKER_BYTES = 500 * MB
@@ -30,7 +30,7 @@ SOCKET_NAME = len("/pymp-abcdefgh/listener-abcdefgh")
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderSettings:
-    """Arguments for a DataLoader, and why."""
+    """How a DataLoader reads."""
 
     num_workers: int
     """Processes that load clips; 0 loads in the training process."""
@@ -38,16 +38,8 @@ class LoaderSettings:
     """Batches that each process keeps ready; None without processes, as DataLoader wants it."""
     pin_memory: bool
     """Whether batches lie in page-locked memory, from which a GPU copies while it computes."""
-    persistent_workers: bool
-    """Whether processes live on from epoch to epoch."""
-    reasons: tuple[str, ...]
     off: tuple[str, ...] = ()
     """What the user chose and cannot be had, each with the reason."""
-
-    @property
-    def arguments(self) -> dict[str, int | bool | None]:
-        """Keyword arguments of torch.utils.data.DataLoader."""
-        return {name: value for name, value in vars(self).items() if name not in ("reasons", "off")}
 
 
 def loader_settings(
@@ -55,79 +47,47 @@ def loader_settings(
     num_clips: int,
     device: str,
     dataset_bytes: int = 0,
-    cpu_count: int | None = None,
-    memory_bytes: int | None = None,
-    shared_bytes: int | None = None,
     num_workers: int | None = None,
     prefetch_factor: int | None = None,
     pin_memory: bool | None = None,
 ) -> LoaderSettings:
-    """Loader settings for a dataset on a machine.
+    """Loader settings for a dataset on this machine.
 
     Args:
         num_clips: clips of an epoch.
         device: where training runs: cpu, cuda, or either with a number.
         dataset_bytes: size of all audio files; 0 when unknown.
-        cpu_count: hardware threads to count on; those of this process when not given.
-        memory_bytes: available memory; that of this machine when not given.
-        shared_bytes: free shared memory; that of this machine when not given.
         num_workers, prefetch_factor, pin_memory: the user's own choices, which win where they can be had.
     """
-    on_gpu = device.startswith("cuda")
-    available = memory().available_bytes if memory_bytes is None else memory_bytes
+    on_gpu, available, workers, off = device.startswith("cuda"), memory().available_bytes, num_workers, list[str]()
+    # Clips that are read from the disk each time have more processes wait for it at once.
     from_disk = dataset_bytes > available / 2
-    if num_workers is not None:
-        workers, why = num_workers, "as chosen"
-    elif not on_gpu:
-        workers, why = 0, "a step takes far longer than loading, and processes that load would take its cores"
-    else:
-        shared = shared_memory_free() if shared_bytes is None else shared_bytes
-        cpus = usable_cpus() if cpu_count is None else cpu_count
-        workers, why = _workers(num_clips, cpus, available, shared, from_disk=from_disk)
-    off = []
-    if workers and not _sockets_fit():
+    if workers is None and on_gpu:
+        workers = min(
+            MAX_DISK_WORKERS if from_disk else 2 if num_clips < SMALL_DATASET else MAX_WORKERS,
+            # Even with one hardware thread a process helps: it loads while the GPU computes.
+            max(1, usable_cpus() - 1),
+            int(WORKER_SHARE * available // WORKER_BYTES),
+        )
+        shared = shared_memory_free()
+        if shared is not None and platform.system() != "Windows":
+            workers = min(workers, shared // (SHARED_RESERVE * 2 * BATCH_BYTES))
+    # On a CPU a step takes far longer than loading, and processes that load would take its cores.
+    workers = workers or 0
+    # On Linux, loader processes pass tensors on by sockets in the temporary folder. Where they cannot, torch's feeder
+    # thread dies and the training process waits forever.
+    socket_path = len(tempfile.gettempdir().encode()) + SOCKET_NAME
+    if workers and platform.system() == "Linux" and socket_path > SOCKET_PATH:
         workers = 0
         why = "the path of the temporary folder is too long for the sockets of processes; set a shorter TMPDIR"
-        off += [f"num_workers: {why}"] if num_workers else []
+        off.append(f"num_workers: {why}")
     if pin_memory and not on_gpu:
         off.append("pin_memory: training runs on the CPU, and there is no GPU to copy to")
     if prefetch_factor and not workers:
         off.append("prefetch_factor: no process loads ahead with num_workers 0")
-    pin = "pinned memory, so that copies overlap with work" if on_gpu else "no pinned memory: there is no GPU"
     return LoaderSettings(
         num_workers=workers,
         prefetch_factor=(prefetch_factor or (4 if from_disk else 2)) if workers else None,
         pin_memory=on_gpu and pin_memory is not False,
-        persistent_workers=workers > 0,
-        reasons=(f"{workers} loader processes: {why}", pin),
         off=tuple(off),
     )
-
-
-def _workers(num_clips: int, cpus: int, available: int, shared: int | None, *, from_disk: bool) -> tuple[int, str]:
-    """Processes for a GPU, and what limits them; one hardware thread is left to the training process."""
-    wanted = MAX_DISK_WORKERS if from_disk else 2 if num_clips < SMALL_DATASET else MAX_WORKERS
-    why = f"{num_clips} clips, which stay in memory once read"
-    if from_disk:
-        why = "the dataset exceeds half of the free memory, so clips come from the disk each time"
-    limits = {
-        why: wanted,
-        # Even with one hardware thread a process helps: it loads while the GPU computes.
-        f"{cpus} hardware threads, one of them left to the training process": max(1, cpus - 1),
-        f"each process takes about {WORKER_BYTES // MB} MB, and {available // MB:,} MB are free": int(
-            WORKER_SHARE * available // WORKER_BYTES
-        ),
-    }
-    if shared is not None and platform.system() != "Windows":
-        words = f"/dev/shm has {shared // MB} MB free; give a container more with --shm-size=1g"
-        limits[words] = shared // (SHARED_RESERVE * 2 * BATCH_BYTES)
-    words = min(limits, key=lambda name: limits[name])
-    return limits[words], words
-
-
-def _sockets_fit() -> bool:
-    """Whether loader processes can pass tensors on: on Linux by sockets in the temporary folder.
-
-    Where they cannot, torch's feeder thread dies and the training process waits forever.
-    """
-    return platform.system() != "Linux" or len(tempfile.gettempdir().encode()) + SOCKET_NAME <= SOCKET_PATH

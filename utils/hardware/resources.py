@@ -39,19 +39,12 @@ def memory() -> Memory:
     return Memory(total_bytes=total, available_bytes=available, process_bytes=process_memory(), limited_by=source)
 
 
-def process_memory(pid: int | None = None, *, children: bool = False) -> int:
-    """Resident bytes of a process; 0 when it has ended.
-
-    Args:
-        pid: this process when not given.
-        children: add those of all processes it started; memory they share is counted for each.
-    """
+def process_memory(pid: int | None = None) -> int:
+    """Resident bytes of a process, this one when not given; 0 when it has ended."""
     try:
-        process = psutil.Process(pid)
-        family = [process, *(process.children(recursive=True) if children else ())]
+        return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:
         return 0
-    return sum(map(_resident, family))
 
 
 def disk_free(path: Path) -> int:
@@ -94,13 +87,6 @@ def read_number(file: Path) -> int | None:
         return int(file.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 def _limits() -> Iterator[tuple[int, int, Path]]:

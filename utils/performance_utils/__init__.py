@@ -2,19 +2,16 @@
 
 from utils.hardware import LoaderSettings, loader_settings
 from utils.performance_utils.arithmetic import least_s, peak_flops, product_s, useful_flops
-from utils.performance_utils.batch_size import BatchSizeOptimizer, Trial
+from utils.performance_utils.batch_size import BatchSizeOptimizer
 from utils.performance_utils.memory import is_out_of_memory, memory_errors
 from utils.performance_utils.settings import log_performance_info, log_system_info, optimize_torch_settings
-from utils.performance_utils.timing import Timing, timed, timing
-from utils.performance_utils.tracker import PerformanceTracker, Summary
+from utils.performance_utils.timing import timed, timing
+from utils.performance_utils.tracker import PerformanceTracker
 
 __all__ = [
     "BatchSizeOptimizer",
     "LoaderSettings",
     "PerformanceTracker",
-    "Summary",
-    "Timing",
-    "Trial",
     "is_out_of_memory",
     "least_s",
     "loader_settings",

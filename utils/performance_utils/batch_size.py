@@ -1,10 +1,8 @@
 """The largest batch that fits in memory, found by real training steps."""
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,18 +21,6 @@ GAP = 8
 """The search ends when the smallest size that fails is within this part of the largest that fits."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One batch size that was tried."""
-
-    batch_size: int
-    fits: bool
-    peak_bytes: int
-    """CUDA: most memory reserved. CPU: growth of resident memory since the search began."""
-    clips_per_second: float
-    """Of the last step; 0 when it did not fit."""
-
-
 class BatchSizeOptimizer:
     """Find the largest batch that fits in memory, by real training steps.
 
@@ -48,8 +34,6 @@ class BatchSizeOptimizer:
             arguments) and the loss is its result: a tensor, a tuple of losses, or what has a `loss`.
         memory_limit: bytes that may be reserved (CUDA) or by which the process may grow (CPU); a share of what is free
             when not given.
-        optimizer_bytes: state of the optimizer for each trained parameter, 8 for Adam; 0 when it exists already.
-        num_steps: steps a trial. Gradients stay from one to the next, as they do between accumulated batches.
     """
 
     def __init__(
@@ -61,8 +45,6 @@ class BatchSizeOptimizer:
         *,
         loss_fn: Callable[[nn.Module, Any], Tensor] | None = None,
         memory_limit: int | None = None,
-        optimizer_bytes: int = 8,
-        num_steps: int = 2,
     ) -> None:
         if not 1 <= min_batch_size <= max_batch_size:
             raise UserError(
@@ -70,11 +52,11 @@ class BatchSizeOptimizer:
                 fix="use 1 or more, and a largest that is not below the smallest",
             )
         self.model, self.sample_batch_fn, self.loss_fn = model, sample_batch_fn, loss_fn or _loss
-        self.min_batch_size, self.max_batch_size = min_batch_size, max_batch_size
-        self.memory_limit, self.optimizer_bytes, self.num_steps = memory_limit, optimizer_bytes, num_steps
+        self.min_batch_size, self.max_batch_size, self.memory_limit = min_batch_size, max_batch_size, memory_limit
         self.device = next(model.parameters()).device
-        self.trials: list[Trial] = []
-        """All sizes tried, in order."""
+        self.peaks: dict[int, int] = {}
+        """Bytes of each size that was tried, reserved (CUDA) or grown by (CPU) at most; what exceeds the limit ends
+        the trial."""
 
     def find_optimal_batch_size(self) -> int:
         """The largest batch size that fits: doubling from the smallest until one does not, then halving the gap.
@@ -82,8 +64,13 @@ class BatchSizeOptimizer:
         Raises:
             UserError: not even the smallest fits.
         """
-        self.trials, moments = [], list[Tensor]()
-        limit, start = self.memory_limit or _default_limit(self.device), process_memory()
+        limit = self.memory_limit
+        if limit is None and self.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.device)
+            limit = round(GPU_SHARE * (free + torch.cuda.memory_reserved(self.device)))
+        elif limit is None:
+            limit = round(CPU_SHARE * memory().available_bytes)
+        self.peaks, start, moments = {}, process_memory(), list[Tensor]()
         good, bad, size = 0, self.max_batch_size + 1, self.min_batch_size
         with _undisturbed(self.model):
             while bad - good > max(1, good // GAP):
@@ -101,15 +88,15 @@ class BatchSizeOptimizer:
         return good
 
     def _fits(self, size: int, limit: int, start: int, moments: list[Tensor]) -> bool:
-        """Try a size and record what happened; `moments` is filled by the first trial."""
-        peak, rate, on_gpu = 0, 0.0, self.device.type == "cuda"
+        """Train two steps of a size; the first trial fills `moments`."""
+        on_gpu, fits = self.device.type == "cuda", True
+        self.peaks[size] = 0
 
         def look(*_: object) -> None:
-            nonlocal peak
             # Reserved, not allocated: on Windows the driver lends the machine's memory rather than fail.
             now = torch.cuda.max_memory_reserved(self.device) if on_gpu else process_memory() - start
-            peak = max(peak, now)
-            if peak > limit:
+            self.peaks[size] = max(self.peaks[size], now)
+            if self.peaks[size] > limit:
                 raise MemoryError("the limit given is exceeded")
 
         if on_gpu:
@@ -117,34 +104,23 @@ class BatchSizeOptimizer:
             torch.cuda.reset_peak_memory_stats(self.device)
         hook = register_module_forward_hook(look)
         try:
-            learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
             if not moments:
                 # Written to, because untouched memory is not there.
-                counts = [self.optimizer_bytes * parameter.numel() for parameter in learning]
-                moments += [torch.ones(count, dtype=torch.uint8, device=self.device) for count in counts]
-            for _ in range(self.num_steps):
-                begun = time.perf_counter()
+                learning = (parameter for parameter in self.model.parameters() if parameter.requires_grad)
+                moments += [torch.ones_like(one, dtype=torch.float64) for one in learning]
+            # Gradients stay from the first step to the second, as they do between accumulated batches.
+            for _ in range(2):
                 self.loss_fn(self.model, self.sample_batch_fn(size)).backward()
                 look()
-                rate = size / (time.perf_counter() - begun)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            rate = 0.0
+            fits = False
         finally:
             hook.remove()
         # Only here, where the exception is gone: its traceback kept the tensors of the step alive.
         self.model.zero_grad(set_to_none=True)
-        self.trials.append(Trial(batch_size=size, fits=rate > 0, peak_bytes=peak, clips_per_second=rate))
-        log.info("batch size %d: %.2f clips/s, %.2f of %.2f GB", size, rate, peak / GIB, limit / GIB)
-        return rate > 0
-
-
-def _default_limit(device: torch.device) -> int:
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return round(GPU_SHARE * (free + torch.cuda.memory_reserved(device)))
-    return round(CPU_SHARE * memory().available_bytes)
+        return fits
 
 
 @contextmanager
@@ -174,21 +150,19 @@ def _loss(model: nn.Module, batch: Any) -> Tensor:
     Raises:
         UserError: it does not take the batch, or gives no loss.
     """
-    fix = (
-        "pass loss_fn=lambda model, batch: ..., or have sample_batch_fn add what the model needs for its loss (labels)"
-    )
+    named = isinstance(batch, Mapping)
     try:
-        if isinstance(batch, Mapping):
-            result = model(**batch)
-        else:
-            result = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+        result = model(**batch) if named else model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
     except TypeError as error:
-        what = f"{type(model).__name__} does not take this batch: {error}"
-        raise UserError(what=what, where="BatchSizeOptimizer", fix=fix) from error
+        raise _refused(f"{type(model).__name__} does not take this batch: {error}") from error
     loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", result)
     losses = loss if isinstance(loss, (tuple, list)) else [loss]
     if not losses or not all(isinstance(one, Tensor) for one in losses):
         has = f"the keys {', '.join(map(str, result))}" if isinstance(result, Mapping) else f"a {type(result).__name__}"
-        what = f"{type(model).__name__} gives no loss for this batch: its output has {has}, and no tensor `loss`"
-        raise UserError(what=what, where="BatchSizeOptimizer", fix=fix)
-    return torch.stack([one.float().mean() for one in losses if isinstance(one, Tensor)]).sum()
+        raise _refused(f"{type(model).__name__} gives no loss for this batch: its output has {has}, no tensor `loss`")
+    return torch.stack([one.float().mean() for one in losses]).sum()
+
+
+def _refused(what: str) -> UserError:
+    fix = "pass loss_fn=lambda model, batch: ..., or have sample_batch_fn add what the model needs for its loss"
+    return UserError(what=what, where="BatchSizeOptimizer", fix=f"{fix} (labels)")

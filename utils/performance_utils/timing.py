@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,38 +13,25 @@ from utils.console import say
 log = logging.getLogger(__name__)
 
 
-@dataclass(kw_only=True)
-class Timing:
-    """What a timed block took."""
-
-    name: str
-    seconds: float = 0.0
-    """Set when the block ends, by an error too."""
-
-
 @contextmanager
-def timing(name: str, *, device: str | torch.device | None = None, level: int = logging.INFO) -> Iterator[Timing]:
-    """Log how long the block takes; where logging is not set up, print it.
+def timing(name: str, *, device: str | torch.device | None = None, level: int = logging.INFO) -> Iterator[None]:
+    """Log how long the block takes, also one that an error ends; where logging is not set up, print it.
 
     Args:
         name: what is being done, for the log.
         device: a CUDA device whose work is waited for; without it only the launching of its work is timed.
         level: of the log line.
-
-    Yields:
-        The timing, whose `seconds` are set when the block ends.
     """
     on_gpu = device is not None and torch.device(device).type == "cuda"
     if on_gpu:
         torch.cuda.synchronize(device)
-    result, started = Timing(name=name), time.perf_counter()
+    started = time.perf_counter()
     try:
-        yield result
+        yield
         if on_gpu:
             torch.cuda.synchronize(device)
     finally:
-        result.seconds = time.perf_counter() - started
-        say(log, f"{name}: {result.seconds:.3f} s", level=level)
+        say(log, f"{name}: {time.perf_counter() - started:.3f} s", level=level)
 
 
 def timed(name: Any = "", **options: Any) -> Callable[..., Any]:

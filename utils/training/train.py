@@ -514,17 +514,14 @@ def _failure_logged(services: Services) -> Iterator[None]:
 def _write_end(services: Services, kind: str, **fields: object) -> None:
     try:
         services.sampling.close()
-        speed: dict[str, float | None] = {}
-        if services.tracker.summary().steps:
-            done = services.tracker.log_summary()
-            speed = {"audio_per_second": done.audio_seconds_per_second, "data_share": done.data_share}
+        speed = services.tracker.log_summary() if services.tracker.summary() else {}
         services.log.write(
             kind,
             step=services.trainer.num_steps,
             skipped_steps=services.divergence.num_skipped,
             save_s=services.saver.save_s,
             save_waited_s=services.saver.waited_s,
-            **speed,
+            **{name: speed[name] for name in ("audio_per_second", "data_share") if name in speed},
             **fields,
         )
         services.log.close()

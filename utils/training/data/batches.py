@@ -5,7 +5,7 @@ Shapes: B clips, S samples of conditioning audio.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -214,25 +214,15 @@ class PlacedBatches:
 
 
 def make_loader(
-    dataset: ClipDataset,
-    batches: list[list[Place]] | PlacedBatches,
-    collate: Collate,
-    *,
-    num_workers: int = 0,
-    prefetch_factor: int | None = None,
-    pin_memory: bool = False,
-    persistent_workers: bool = False,
+    dataset: ClipDataset, batches: list[list[Place]] | PlacedBatches, collate: Collate, **options: Any
 ) -> DataLoader:
-    """A loader that yields exactly these batches in this order; the rest as of torch's DataLoader."""
+    """A loader that yields exactly these batches in this order; `options` as of torch's DataLoader."""
     return DataLoader(
         dataset,
         batch_sampler=batches,  # type: ignore[arg-type]  # torch asks for a length that it never uses here
         collate_fn=collate,
         worker_init_fn=leave_stops_to_trainer,
-        num_workers=num_workers,
-        prefetch_factor=prefetch_factor,
-        pin_memory=pin_memory,
-        persistent_workers=persistent_workers,
+        **options,
     )
 
 

@@ -79,7 +79,7 @@ class Loaders:
             num_workers=self.settings.num_workers,
             prefetch_factor=self.settings.prefetch_factor,
             pin_memory=self.settings.pin_memory,
-            persistent_workers=self.settings.persistent_workers,
+            persistent_workers=self.settings.num_workers > 0,
         )
         """Of the batches that train: one for all epochs, whose processes live on."""
         # In a fixed order; one process may have a batch less.
