@@ -150,13 +150,15 @@ def _loss(model: nn.Module, batch: Any) -> Tensor:
     Raises:
         UserError: it does not take the batch, or gives no loss.
     """
-    named = isinstance(batch, Mapping)
     try:
-        result = model(**batch) if named else model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+        if isinstance(batch, Mapping):
+            result = model(**batch)
+        else:
+            result = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
     except TypeError as error:
         raise _refused(f"{type(model).__name__} does not take this batch: {error}") from error
     loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", result)
-    losses = loss if isinstance(loss, (tuple, list)) else [loss]
+    losses: Any = loss if isinstance(loss, (tuple, list)) else [loss]
     if not losses or not all(isinstance(one, Tensor) for one in losses):
         has = f"the keys {', '.join(map(str, result))}" if isinstance(result, Mapping) else f"a {type(result).__name__}"
         raise _refused(f"{type(model).__name__} gives no loss for this batch: its output has {has}, no tensor `loss`")
