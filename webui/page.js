@@ -24,7 +24,7 @@
   })
   // No answer at all is what a server that stopped, or a lost network, gives; gradio's polls go on and end it.
   const ask = window.fetch
-  let asked = 0
+  let asked = 0, quiet = 0
   window.fetch = async (...given) => {
     const address = new URL(given[0]?.url ?? given[0], location.href), isOwn = address.host === location.host
     const isAsked = address.pathname.endsWith('/run/predict')
@@ -38,6 +38,7 @@
       throw error
     } finally {
       asked -= isAsked
+      if (isAsked) quiet = 0
     }
   }
 
@@ -100,34 +101,35 @@
 
   // gradio mounts one part after the other, each of which pushes the others: the page is seen when that is over, and
   // what a tab holds when the first answers have filled it. Spinners run on, in nobody's way.
-  const QUIET_MS = 80, MOUNT_MS = 1500, ANSWER_MS = 15000, SPINNER = '[data-testid="status-tracker"]'
+  const QUIET_FRAMES = 8, MOUNT_MS = 1500, ANSWER_MS = 15000, SPINNER = '[data-testid="status-tracker"]'
+  // What the poll fills in whatever state a project is: between two answers nothing is asked for a moment.
+  const POLLED = '#activity, #gpu-panel, #train-progress'
   const root = document.documentElement
-  let isMounted = false, shown = 0
+  let isMounted = false
   root.classList.add('filling', 'unanswered')
+  // Frames, not a time: a busy browser draws fewer, and a timer would end while it still fills the page.
   const showWhenQuiet = () => {
     if (!root.classList.contains('unanswered')) return
     if (document.querySelector('input[type=password]')) root.classList.remove('filling', 'unanswered')
-    if (!isMounted) return
-    clearTimeout(shown)
-    shown = setTimeout(() => {
-      // The line of the activity is filled by the same answer as all the rest.
-      const isFilled = !asked && document.querySelector('#activity .prose > *')
+    quiet = isMounted ? quiet + 1 : 0
+    if (quiet >= QUIET_FRAMES) {
+      const isFilled = !asked && [...document.querySelectorAll(POLLED)].every(part => part.querySelector('.prose > *'))
       root.classList.remove('filling', isFilled ? 'unanswered' : 'filling')
-      if (!isFilled) showWhenQuiet()
-    }, QUIET_MS)
+    }
+    requestAnimationFrame(showWhenQuiet)
   }
   const mounted = () => {
     if (isMounted) return
     isMounted = true
     setTimeout(() => root.classList.remove('filling'), MOUNT_MS)
-    setTimeout(() => { clearTimeout(shown); root.classList.remove('unanswered') }, ANSWER_MS)
-    showWhenQuiet()
+    setTimeout(() => root.classList.remove('unanswered'), ANSWER_MS)
   }
+  showWhenQuiet()
   const isSpinner = ({ target }) => (target.closest ? target : target.parentElement)?.closest(SPINNER)
 
   let isDue = false
   new MutationObserver(changes => {
-    if (root.classList.contains('unanswered') && !changes.every(isSpinner)) showWhenQuiet()
+    if (!changes.every(isSpinner)) quiet = 0
     if (isDue) return
     isDue = true
     requestAnimationFrame(() => { isDue = false; look(); watchRun() })
