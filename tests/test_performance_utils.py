@@ -17,7 +17,6 @@ from utils.performance_utils import (
     BatchSizeOptimizer,
     PerformanceTracker,
     is_out_of_memory,
-    loader_settings,
     log_performance_info,
     log_system_info,
     optimize_torch_settings,
@@ -327,10 +326,6 @@ def test_a_block_and_a_function_are_timed(caplog):
     seconds = {name: float(took.removesuffix(" s")) for name, took in (line.split(": ") for line in caplog.messages)}
     assert list(seconds) == ["resting", count.__qualname__, "work", "failing"]
     assert 0.05 <= seconds["resting"] <= seconds["work"] < 5
-
-
-def test_loader_settings_are_here_too():
-    assert loader_settings(num_clips=10, device="cpu").num_workers == 0
 
 
 def test_a_batch_of_names_that_the_model_does_not_know_is_explained() -> None:

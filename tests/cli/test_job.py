@@ -15,7 +15,7 @@ from tests.sounds import make_project
 from utils import jobs
 from utils.callbacks import ProgressFn
 from utils.cli import job as job_command
-from utils.cli.job import Command, main
+from utils.cli.job import main
 from utils.config import Config, ExportConfig, TrainConfig
 from utils.dataset.settings import PrepareConfig
 from utils.errors import UserError
@@ -56,7 +56,7 @@ def saved(folder: Path, kind: str, config: Config) -> Path:
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, work: Work) -> list[dict[str, Any]]:
     """The events of a job that does this, without their times."""
-    monkeypatch.setitem(job_command.COMMANDS, "export", Command(ExportConfig, work))
+    monkeypatch.setitem(job_command.COMMANDS, "export", (ExportConfig, work))
     try:
         main(["--folder", str(folder)])
     finally:

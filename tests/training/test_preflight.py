@@ -19,6 +19,7 @@ from utils.training.plan import settle
 from utils.training.preflight import (
     MAX_OVERFLOWS,
     Measurement,
+    Row,
     _warm_up,
     head,
     larger_batches,
@@ -42,14 +43,23 @@ def told(rate: float, **more) -> Measurement:
     return Measurement(steps=1, step_s=1.0, seconds=1.0, audio_s=rate, peak_bytes=2_000_000_000, **more)
 
 
-def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project: Project) -> None:
-    def measure_steps(config: TrainConfig) -> Measurement:
+def even(config: TrainConfig, **count) -> Measurement:
+    return told(10.0)
+
+
+def rows_of(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, measure=even, **options) -> list[Row]:
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure)
+    return [row for row, _ in preflight(config, audio_s=3600.0, **options)]
+
+
+def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project: Project, monkeypatch) -> None:
+    def measure_steps(config: TrainConfig, **count) -> Measurement:
         if config.lora_rank:
             return Measurement(fault="out of memory")
         fast = config.sdpa and config.mixed_precision == "auto"
         return told(10.0 if fast and config.compile == "off" else 10.3 if fast else 4.0)
 
-    rows = preflight(settled(project, num_epochs=2), audio_s=3600.0, measure=measure_steps)
+    rows = rows_of(monkeypatch, settled(project, num_epochs=2), measure_steps)
     best = recommended(rows)
     assert best is not None and best.name == "SDPA, mixed precision"
     assert best.hours == pytest.approx(2 / 10)
@@ -57,9 +67,11 @@ def test_the_plainest_within_five_percent_of_the_fastest_is_recommended(project:
     assert recommended([replace(best, measured=Measurement(fault="no"))]) is None
 
 
-def test_what_the_user_chose_stays_in_every_combination_and_none_is_measured_twice(project: Project) -> None:
+def test_what_the_user_chose_stays_in_every_combination_and_none_is_measured_twice(
+    project: Project, monkeypatch
+) -> None:
     fixed = {"mixed_precision": "fp32", "gradient_checkpointing": "full", "batch_size": 2}
-    rows = preflight(settled(project, num_epochs=1), audio_s=60.0, fixed=fixed, measure=lambda config: told(10.0))
+    rows = rows_of(monkeypatch, settled(project, num_epochs=1), fixed=fixed)
     assert {(row.config.mixed_precision, row.config.gradient_checkpointing) for row in rows} == {("fp32", "full")}
     assert len({row.config for row in rows}) == len(rows) and {row.config.sdpa for row in rows} == {True, False}
 
@@ -81,7 +93,7 @@ NAMES = [
 @pytest.mark.parametrize(("fixed", "names"), NAMES, ids=lambda value: str(value)[:40])
 def test_rows_are_named_by_the_switches_that_are_on(project: Project, monkeypatch, fixed: dict, names: list) -> None:
     monkeypatch.setattr("utils.training.preflight.compiler_problem", lambda device: None)
-    rows = preflight(settled(project, **fixed), audio_s=60.0, fixed=fixed, measure=lambda config: told(10.0))
+    rows = rows_of(monkeypatch, settled(project, **fixed), fixed=fixed)
     found = {row.name: row.config for row in rows}
     assert set(names) <= set(found) and len(found) == len(rows)
     for name, config in found.items():
@@ -91,20 +103,20 @@ def test_rows_are_named_by_the_switches_that_are_on(project: Project, monkeypatc
         assert ("full checkpointing" in name) == (config.gradient_checkpointing == "full")
 
 
-def test_batches_grow_while_they_bring_more_and_fit(project: Project) -> None:
+def test_batches_grow_while_they_bring_more_and_fit(project: Project, monkeypatch) -> None:
     tried: list[tuple[int, int]] = []
 
-    def measure_steps(config: TrainConfig) -> Measurement:
+    def measure_steps(config: TrainConfig, **count) -> Measurement:
         tried.append((config.batch_size, config.grad_accumulation))
         rates = {4: 15.0, 8: 20.0}
         return told(rates[config.batch_size]) if config.batch_size in rates else Measurement(fault="out of memory")
 
     config = settled(project, num_epochs=1, grad_accumulation=4)
-    start = preflight(config, audio_s=60.0, measure=lambda config: told(10.0))[2]
-    best = larger_batches(start, audio_s=60.0, measure=measure_steps)
-    assert (best.config.batch_size, best.config.grad_accumulation) == (8, 1)
-    assert best.name == "SDPA, mixed precision, batch 8"
-    assert tried == [(4, 2), (8, 1), (16, 1)]
+    start = rows_of(monkeypatch, config)[2]
+    monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
+    found = list(larger_batches(start, audio_s=60.0))
+    assert tried == [(4, 2), (8, 1), (16, 1)] and [left for _, left in found] == [2, 1, 0]
+    assert found[-2][0].name == "SDPA, mixed precision, batch 8"
 
 
 def test_a_measurement_is_of_real_steps_in_a_process_of_its_own(project: Project) -> None:
@@ -148,19 +160,7 @@ def test_auto_trains_with_what_was_fastest(
         return told(20.0 + config.batch_size if wanted else 10.0)
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
-    flags = [
-        "--base",
-        "tiny",
-        "--project",
-        project.name,
-        "--output",
-        str(project.output),
-        "--device",
-        "cpu",
-        "--num-epochs",
-        "1",
-    ]
-    train([*flags, *given, "--auto"])
+    train([*flags_of(project), "--num-epochs", "1", *given, "--auto"])
     run = next(project.runs.iterdir())
     started = next(event for event in read_events(run / "events.jsonl") if event["kind"] == "started")
     assert started["config"]["gradient_checkpointing"] == "selective" and started["config"]["batch_size"] == batch_size
@@ -188,7 +188,7 @@ def test_flags_that_are_given_stay_also_where_they_are_the_default(
         return told(float(config.batch_size + sum(getattr(config, name) != value for name, value in DEFAULTS.items())))
 
     monkeypatch.setattr("utils.training.preflight.measure_apart", measure_steps)
-    flags = ["--base=tiny", f"--project={project.name}", "--output", str(project.output), "--device", "cpu"]
+    flags = flags_of(project)
     given = ["--batch_size", "4", "--gradient-checkpointing=none", "--mixed-precision", "fp32", "--compile", "off"]
     train([*flags, *given, "--lora-rank", "0", "--no-eight-bit-optimizer", "--preflight"])
     assert {name: {getattr(config, name) for config in seen} for name in DEFAULTS} == {

@@ -48,7 +48,7 @@ def test_one_click_makes_a_project_and_starts_the_whole_job(studio: Studio, star
     # Once more is another project: nothing of the first is lost.
     sample.try_sample(studio, {})
     assert [project.name for project in list_projects(studio.output)] == ["sample", "sample-2"]
-    assert COMMANDS["demo"].settings is DemoConfig
+    assert COMMANDS["demo"][0] is DemoConfig
 
 
 def test_beside_a_training_it_is_refused(studio: Studio, started: list[DemoConfig], monkeypatch) -> None:

@@ -9,9 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 import tyro
 
@@ -33,25 +32,6 @@ STOPPED = 143
 """Exit status after a SIGTERM that nobody announced in job.json, as shells have it: 128 + SIGTERM."""
 PROGRESS_EVERY_S = 0.5
 
-ConfigType = TypeVar("ConfigType", bound=Config)
-
-
-@dataclass(frozen=True)
-class Command(Generic[ConfigType]):
-    """A kind of job."""
-
-    settings: type[ConfigType]
-    work: Callable[[ConfigType, ProgressFn], None]
-
-    def run(self, settings_file: Path, report: ProgressFn) -> None:
-        """Do the work with saved settings.
-
-        Raises:
-            UserError: the settings are not usable, or whatever the work finds.
-        """
-        config = self.settings.load(settings_file)
-        self.work(config.validate(where=str(settings_file)), report)
-
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command; see `utils.cli.common.error_exits` for its exit statuses; 143 after SIGTERM, 0 after `jobs.stop`."""
@@ -66,11 +46,12 @@ def run_job(folder: Annotated[Path, tyro.conf.arg(metavar="DIR")]) -> None:
         folder: a run's folder, or another job's.
     """
     record = jobs.announce(folder)
-    command = COMMANDS.get(record.kind)
     with logged(folder / EVENTS_FILE, record.events_offset):
-        if command is None:
+        if record.kind not in COMMANDS:
             raise UserError(what=f"there is no job of kind {record.kind!r}", fix=f"use one of {', '.join(COMMANDS)}")
-        command.run(folder / record.config, ProgressEvents(folder / EVENTS_FILE))
+        config_class, work = COMMANDS[record.kind]
+        file = folder / record.config
+        work(config_class.load(file).validate(where=str(file)), ProgressEvents(folder / EVENTS_FILE))
 
 
 @contextmanager
@@ -228,18 +209,19 @@ def _evaluate(config: EvaluateConfig, report: ProgressFn) -> None:
     evaluate_and_print(config, report)
 
 
-COMMANDS: dict[str, Command[Any]] = {
-    "download": Command(DownloadConfig, _download),
-    "preflight": Command(TrainConfig, _preflight),
-    "prepare": Command(PrepareConfig, _prepare),
-    "train": Command(TrainConfig, _train),
-    "export": Command(ExportConfig, _export),
-    "demo": Command(DemoConfig, _demo),
-    "fix": Command(FixConfig, _fix),
-    "language": Command(LanguageConfig, _language),
-    "evaluate": Command(EvaluateConfig, _evaluate),
-    "synthesize": Command(SynthesizeConfig, _synthesize),
+COMMANDS: dict[str, tuple[type[Config], Callable[[Any, ProgressFn], None]]] = {
+    "download": (DownloadConfig, _download),
+    "preflight": (TrainConfig, _preflight),
+    "prepare": (PrepareConfig, _prepare),
+    "train": (TrainConfig, _train),
+    "export": (ExportConfig, _export),
+    "demo": (DemoConfig, _demo),
+    "fix": (FixConfig, _fix),
+    "language": (LanguageConfig, _language),
+    "evaluate": (EvaluateConfig, _evaluate),
+    "synthesize": (SynthesizeConfig, _synthesize),
 }
+"""The settings of each kind of job, and what does it."""
 
 
 if __name__ == "__main__":

@@ -41,14 +41,14 @@ def look(config: LanguageConfig) -> None:
         print(f"advice: {keep_advice(found)}")
         return
     with progress_phases() as report:
-        made = make_base(found, progress=report)
-    if made.tuned:
-        _print_dvae(made.tuned)
-    _print_added(config, made.added)
-    _print_reading("after", made.after, made.limit)
-    base = made.added.base
+        added, tuned, after = make_base(found, progress=report)
+    if tuned:
+        _print_dvae(tuned)
+    _print_added(config, added)
+    base, limit = added.base, added.base.defaults.max_text_length
+    _print_reading("after", after, limit)
     print(f"base    {base.folder}")
-    print(f"limits  {made.limit} tokens, {base.defaults.max_audio_length / DATASET_RATE:.1f} s")
+    print(f"limits  {limit} tokens, {base.defaults.max_audio_length / DATASET_RATE:.1f} s")
     print(f"next    {_next(config, found.project, base.folder)}")
 
 

@@ -1,6 +1,5 @@
 """Measure and tune training: the largest batch that fits, throughput, torch's settings, loaders, the machine."""
 
-from utils.hardware import LoaderSettings, loader_settings
 from utils.performance_utils.arithmetic import least_s, peak_flops, product_s, useful_flops
 from utils.performance_utils.batch_size import BatchSizeOptimizer
 from utils.performance_utils.memory import is_out_of_memory, memory_errors
@@ -10,11 +9,9 @@ from utils.performance_utils.tracker import PerformanceTracker
 
 __all__ = [
     "BatchSizeOptimizer",
-    "LoaderSettings",
     "PerformanceTracker",
     "is_out_of_memory",
     "least_s",
-    "loader_settings",
     "log_performance_info",
     "log_system_info",
     "memory_errors",

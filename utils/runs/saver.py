@@ -7,8 +7,9 @@ before it does. Where memory has no room for a copy, and for the last save of a 
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +55,6 @@ class Snapshot:
         return replace(self, files=files)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What came of a save."""
-
-    step: int
-    save_s: float
-    waited_s: float
-    """How long training stood still for it."""
-    best_loss: float | None = None
-    """As in `Snapshot`."""
-    last: Path | None = None
-    best: Path | None = None
-    error: Exception | None = None
-    num_bytes: int = 0
-
-
 class Saver:
     """Writes the checkpoints of a run, one at a time; a save that fails is reported, and training goes on.
 
@@ -82,7 +67,8 @@ class Saver:
         self._checkpoints = checkpoints
         self._log = run_log
         self._thread: threading.Thread | None = None
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[Callable[[], list[Path]]] = []
+        """Each reports what came of a save, in the thread of training."""
         self._tried = time.monotonic()
         self.failure: NotSaved | None = None
         """Why the newest save failed; None when it did not."""
@@ -139,15 +125,9 @@ class Saver:
         Returns:
             The new checkpoints to resume from.
         """
-        saved = []
+        saved = list[Path]()
         while self._outcomes:
-            outcome = self._outcomes.pop(0)
-            self.save_s += outcome.save_s
-            if outcome.last is not None:
-                saved.append(outcome.last)
-            self._report(outcome)
-            if outcome.error is not None and not isinstance(outcome.error, NotSaved):
-                raise outcome.error
+            saved += self._outcomes.pop(0)()
         return saved
 
     def finish(self) -> list[Path]:
@@ -159,8 +139,7 @@ class Saver:
 
     def _write(self, snapshot: Snapshot, begun: float, waited_s: float | None) -> None:
         """Runs beside training: touches nothing of this object but the list of outcomes."""
-        last, best, error = None, None, None
-        size = snapshot.num_bytes
+        last, best, error, size = None, None, None, snapshot.num_bytes
         try:
             last = self._checkpoints.write_last(snapshot.step, snapshot.files, snapshot.state)
             if snapshot.best_loss is not None:
@@ -168,31 +147,34 @@ class Saver:
         except Exception as fault:  # noqa: BLE001 - raised by poll, in the thread of training
             error = fault
         save_s = time.perf_counter() - begun
-        self._outcomes.append(
-            Outcome(
-                step=snapshot.step,
-                best_loss=snapshot.best_loss,
-                last=last,
-                best=best,
-                error=error,
-                save_s=save_s,
-                waited_s=save_s if waited_s is None else waited_s,
-                num_bytes=size,
-            )
-        )
+        times = {"save_s": save_s, "waited_s": save_s if waited_s is None else waited_s, "bytes": size}
+        report = partial(self._report, snapshot.step, snapshot.best_loss, last, best, error, times)
+        self._outcomes.append(report)
 
-    def _report(self, outcome: Outcome) -> None:
-        step = outcome.step
-        times = {"save_s": outcome.save_s, "waited_s": outcome.waited_s, "bytes": outcome.num_bytes}
-        if outcome.last is not None:
-            self._log.write("checkpoint", step=step, path=str(outcome.last), what="last", **times)
+    def _report(
+        self,
+        step: int,
+        best_loss: float | None,
+        last: Path | None,
+        best: Path | None,
+        error: Exception | None,
+        times: dict[str, float],
+    ) -> list[Path]:
+        """Log what came of a save, and raise what is no fault of the disk.
+
+        Returns:
+            The new checkpoint to resume from, if there is one.
+        """
+        self.save_s += times["save_s"]
+        if last is not None:
+            self._log.write("checkpoint", step=step, path=str(last), what="last", **times)
             self.saved_step = step
-        if outcome.best is not None:
-            assert outcome.best_loss is not None
-            self._log.write("checkpoint", step=step, path=str(outcome.best), what="best")
-            self.best_loss = outcome.best_loss
+        if best is not None:
+            assert best_loss is not None
+            self._log.write("checkpoint", step=step, path=str(best), what="best")
+            self.best_loss = best_loss
         before = self.failure
-        self.failure = outcome.error if isinstance(outcome.error, NotSaved) else None
+        self.failure = error if isinstance(error, NotSaved) else None
         if self.failure is not None and before is None:
             kept = f"of step {self.saved_step} is kept" if self.saved_step is not None else "does not exist"
             self._log.warn(
@@ -205,3 +187,6 @@ class Saver:
         elif before is not None and self.failure is None:
             message = f"saving works again: step {step} is saved"
             self._log.warn(message, source=before.source, step=step, saved_step=step)
+        if error is not None and self.failure is None:
+            raise error
+        return [last] if last is not None else []

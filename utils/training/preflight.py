@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from utils.callbacks import ProgressFn
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.hardware.estimates import GIB
@@ -39,8 +38,6 @@ from utils.training.trainer import Trainer
 
 MAX_OVERFLOWS = 16
 """fp16 begins with a scale of 2^16, which each overflow halves."""
-Seen = Callable[["Row", int], None]
-"""Called with each row when it is measured, and how many may follow."""
 WARMUP, STEPS = 2, 3
 BATCH_SIZES = (2, 4, 8, 16, 32)
 MAX_EFFECTIVE = 16
@@ -88,9 +85,6 @@ class Measurement:
     def audio_per_second(self) -> float:
         """Seconds of speech trained on in a second."""
         return self.audio_s / self.seconds if self.seconds else 0.0
-
-
-Measure = Callable[[TrainConfig], Measurement]
 
 
 def measure_apart(config: TrainConfig, *, warmup: int, steps: int) -> Measurement:
@@ -247,66 +241,40 @@ class Row:
 
 
 def preflight(
-    config: TrainConfig,
-    *,
-    audio_s: float,
-    fixed: Mapping[str, Any] | None = None,
-    progress: ProgressFn | None = None,
-    seen: Seen | None = None,
-    measure: Measure | None = None,
-) -> list[Row]:
-    """Measure each combination in a process of its own.
+    config: TrainConfig, *, audio_s: float, fixed: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Row, int]]:
+    """Measure each combination in a process of its own; yields each row at once, and how many follow.
 
     Args:
         config: settled settings; each combination changes some of them.
         audio_s: speech in one epoch, in seconds, for the predicted hours.
         fixed: settings that the user chose: they stay in every combination.
-        progress: called with how far it is.
-        seen: called with each row at once: a long measurement that is interrupted has those.
-        measure: does a measurement; the real one when not given.
     """
-    measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
     configs = _with_fixed(config, fixed or {})
-    rows = []
-    for number, changed in enumerate(configs):
-        name = _name(changed)
-        if progress:
-            progress(name, number, len(configs))
-        rows.append(_row(name, changed, audio_s, measure))
-        if seen:
-            seen(rows[-1], len(configs) - len(rows))
-    return rows
+    for number, changed in enumerate(configs, start=1):
+        yield _row(_name(changed), changed, audio_s), len(configs) - number
 
 
-def larger_batches(
-    best: Row,
-    *,
-    audio_s: float,
-    progress: ProgressFn | None = None,
-    seen: Seen | None = None,
-    measure: Measure | None = None,
-) -> Row:
-    """The batch size that trains fastest with the best combination; the effective batch stays as near as it can.
+def larger_batches(best: Row, *, audio_s: float) -> Iterator[tuple[Row, int]]:
+    """The best combination with larger batches, like `preflight`; the effective batch stays as near as it can.
 
-    Sizes are doubled until one does not fit or brings no more than 5 %.
+    Sizes are doubled until one does not fit or brings no more than 5 %: `is_better` says so.
     """
-    measure = measure or (lambda changed: measure_apart(changed, warmup=WARMUP, steps=STEPS))
     effective = best.config.batch_size * best.config.grad_accumulation
     # More clips a step would want another learning rate.
     sizes = [size for size in BATCH_SIZES if best.config.batch_size < size <= max(effective, MAX_EFFECTIVE)]
-    for number, size in enumerate(sizes):
-        if progress:
-            progress(f"batch {size}", number, len(sizes))
+    for number, size in enumerate(sizes, start=1):
         changed = replace(best.config, batch_size=size, grad_accumulation=max(1, round(effective / size)))
-        row = _row(f"{_name(changed)}, batch {size}", changed, audio_s, measure)
-        needed = WORTH_IT * best.measured.audio_per_second
-        is_better = not row.measured.fault and row.measured.audio_per_second > needed
-        if seen:
-            seen(row, len(sizes) - number - 1 if is_better else 0)
-        if not is_better:
-            break
+        row = _row(f"{_name(changed)}, batch {size}", changed, audio_s)
+        yield row, len(sizes) - number if is_better(row, best) else 0
+        if not is_better(row, best):
+            return
         best = row
-    return best
+
+
+def is_better(row: Row, than: Row) -> bool:
+    """Whether a combination trains so much faster that it is worth another setting."""
+    return not row.measured.fault and row.measured.audio_per_second > WORTH_IT * than.measured.audio_per_second
 
 
 def recommended(rows: list[Row]) -> Row | None:
@@ -372,10 +340,8 @@ def _combinations(config: TrainConfig) -> Iterator[dict[str, Any]]:
     yield fast | {"gradient_checkpointing": "full", "lora_rank": 32}
 
 
-def _row(name: str, config: TrainConfig, audio_s: float, measure: Measure) -> Row:
-    measured = measure(config)
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+def _row(name: str, config: TrainConfig, audio_s: float) -> Row:
+    measured = measure_apart(config, warmup=WARMUP, steps=STEPS)
     seconds = None if measured.fault else (config.num_epochs or 1) * audio_s / measured.audio_per_second
     return Row(name=name, config=config, measured=measured, hours=None if seconds is None else seconds / 3600)
 

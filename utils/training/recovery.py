@@ -8,7 +8,7 @@ batch stays what it was.
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -20,14 +20,10 @@ from utils.training.trainer import Gathered, Losses, StepResult, Trainer
 
 SplitBatch = Callable[[Batch, int], list[Batch]]
 """The same clips in batches of so many or fewer."""
+Warn = Callable[..., None]
+"""Reports what did not stop the run; see `RunLog.warn`."""
 
 log = logging.getLogger(__name__)
-
-
-class Warn(Protocol):
-    """Tells the user of something that did not stop the run."""
-
-    def __call__(self, message: str, *, source: str, **facts: Any) -> None: ...
 
 
 class Recovery:

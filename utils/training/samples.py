@@ -8,7 +8,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from utils.bases.base import Base
@@ -27,15 +26,6 @@ LAST_SAMPLE_S = 120.0
 POLL_S = 0.05
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleRequest:
-    """Speak with these weights."""
-
-    step: int
-    checkpoint: Path
-    """Folder of a complete checkpoint."""
 
 
 class SampleWorker:
@@ -68,8 +58,9 @@ class SampleWorker:
         self._sentences, self._language = list(sentences), language
         self._events = events
         self._process: JsonChild | None = None
-        self._speaking: SampleRequest | None = None
-        self._waiting: SampleRequest | None = None
+        # Step and checkpoint of each.
+        self._speaking: tuple[int, Path] | None = None
+        self._waiting: tuple[int, Path] | None = None
         self._num_failures = 0
         self._wanted: int | None = None
 
@@ -87,8 +78,8 @@ class SampleWorker:
         if self._is_off:
             return
         if self._waiting is not None:
-            self._warn(f"no sample of step {self._waiting.step}: the one before is still being spoken")
-        self._waiting = SampleRequest(step=step, checkpoint=checkpoint)
+            self._warn(f"no sample of step {self._waiting[0]}: the one before is still being spoken")
+        self._waiting = step, checkpoint
         self.poll()
 
     def poll(self, saved: Sequence[Path] = ()) -> list[Event]:
@@ -110,9 +101,9 @@ class SampleWorker:
             samples += self._take_answers()
             self._end_process()
             if self._speaking is not None:
-                self._fail(f"no sample of step {self._speaking.step}: the process that speaks ended (status {status})")
+                self._fail(f"no sample of step {self._speaking[0]}: the process that speaks ended (status {status})")
         if self._speaking is None and self._waiting is not None and not self._is_off:
-            self._send(self._waiting)
+            self._send(*self._waiting)
         return samples
 
     @property
@@ -138,7 +129,7 @@ class SampleWorker:
         if not self.is_idle:
             unsaid = self._speaking or self._waiting
             assert unsaid is not None
-            self._warn(f"no sample of step {unsaid.step}: training ended before it was spoken")
+            self._warn(f"no sample of step {unsaid[0]}: training ended before it was spoken")
         self._speaking = self._waiting = None
         self._end_process()
         return samples
@@ -175,11 +166,11 @@ class SampleWorker:
         log.warning(message)
         self._events.write("warning", message=message, source="samples")
 
-    def _send(self, request: SampleRequest) -> None:
-        self._waiting, self._speaking = None, request
+    def _send(self, step: int, checkpoint: Path) -> None:
+        self._waiting, self._speaking = None, (step, checkpoint)
         message = {
-            "step": request.step,
-            "checkpoint": str(request.checkpoint.absolute()),
+            "step": step,
+            "checkpoint": str(checkpoint.absolute()),
             "sentences": self._sentences,
             "language": self._language,
         }
@@ -189,7 +180,7 @@ class SampleWorker:
             self._process.send(message)
         except OSError as error:
             self._end_process()
-            self._fail(f"no sample of step {request.step}: {error}")
+            self._fail(f"no sample of step {step}: {error}")
 
     def _begin(self) -> JsonChild:
         # One thread and no GPU: training has the others.

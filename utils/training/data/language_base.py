@@ -45,20 +45,6 @@ class LanguageLook:
         return self.base.defaults.max_text_length
 
 
-@dataclass(frozen=True, kw_only=True)
-class MadeBase:
-    """A base made for a language, and how it reads the texts."""
-
-    added: AddedLanguage
-    tuned: TunedDvae | None
-    """What training the DVAE came to; None when it was not asked for."""
-    after: Coverage
-
-    @property
-    def limit(self) -> int:
-        return self.added.base.defaults.max_text_length
-
-
 def look_at_language(config: LanguageConfig, *, progress: ProgressFn | None = None) -> LanguageLook:
     """See how the base reads the language.
 
@@ -80,8 +66,13 @@ def keep_advice(look: LanguageLook) -> str:
     return advised
 
 
-def make_base(look: LanguageLook, *, progress: ProgressFn | None = None) -> MadeBase:
+def make_base(
+    look: LanguageLook, *, progress: ProgressFn | None = None
+) -> tuple[AddedLanguage, TunedDvae | None, Coverage]:
     """Make the base that the settings ask for, in the project's folder.
+
+    Returns:
+        The base; what training the DVAE came to, None when it was not asked for; and how the base reads the texts.
 
     Raises:
         UserError: it exists already, or its DVAE cannot be trained.
@@ -111,7 +102,7 @@ def make_base(look: LanguageLook, *, progress: ProgressFn | None = None) -> Made
     reasons = dict(added.extension.reasons)
     values, num_added = _values(after, limit), len(added.extension.added)
     _keep(look, after=values, made=str(added.base.folder), left_out=reasons, added=num_added)
-    return MadeBase(added=added, tuned=tuned, after=after)
+    return added, tuned, after
 
 
 @contextmanager

@@ -45,11 +45,6 @@ NEUTRAL = {"", "no", "false", "0", "1"}
 log = logging.getLogger(__name__)
 
 
-def world_size() -> int:
-    """How many processes a launcher has started for this run; known before they have a process group."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 def choose_precision(precision: Precision, device: torch.device) -> str:
     """fp32, bf16 or fp16.
 

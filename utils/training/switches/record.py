@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,6 @@ from torch.nn.attention import current_flash_attention_impl
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.hooks import RemovableHandle
 
 from utils.model.activation_checkpointing import saved_operations
 from utils.model.gpt import XttsGpt, unwatched
@@ -102,14 +100,6 @@ class Operation:
     cpu_parent: "Operation | None"
 
 
-@dataclass(kw_only=True)
-class _Seen:
-    """What the hooks saw while the micro-batch ran."""
-
-    passes: int = 0
-    block_inputs: tuple[Any, ...] = ()
-
-
 @contextmanager
 def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     """Watch the operations of a forward and backward pass; the record is complete when the block ends.
@@ -119,9 +109,24 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     Args:
         gpt: the model that is trained; small hooks are attached for that time.
     """
-    record, seen = StepRecord(), _Seen()
-    hooks = _attach(gpt, record, seen)
-    gpt.watch = partial(_block_pass, seen)
+    record, num_passes, block_inputs = StepRecord(), 0, tuple[Any, ...]()
+
+    def heads(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        nonlocal num_passes
+        num_passes += 1
+        record.product_dtype = output.dtype
+
+    def stream(module: nn.Module, inputs: tuple[Tensor]) -> None:
+        record.stream_dtype = inputs[0].dtype
+
+    def block_pass(*inputs: Any) -> AbstractContextManager[Any]:
+        nonlocal block_inputs
+        # A recomputation in the backward pass comes here too; any of them will do.
+        block_inputs = (inputs[0].detach(), *inputs[1:])
+        return record_function(_BLOCK)
+
+    hooks = [gpt.mel_head.register_forward_hook(heads), gpt.gpt.ln_f.register_forward_pre_hook(stream)]
+    gpt.watch = block_pass
     before = gpt.block_runs, gpt.conditioning_runs, num_graphs(), num_skips()
     try:
         with _operations(gpt.mel_head.weight.device) as events:
@@ -133,16 +138,16 @@ def record_step(gpt: XttsGpt) -> Iterator[StepRecord]:
     count_kernels(events, record)
     # The heads run once in each forward pass, so this many runs of a block the forward passes need. Any more were
     # recomputations: activation checkpointing is proven by what ran, whatever the settings say.
-    record.forward_runs = seen.passes * gpt.shape.layers
+    record.forward_runs = num_passes * gpt.shape.layers
     record.recomputed = gpt.block_runs - before[0] - record.forward_runs
-    conditioning_runs = seen.passes * len(gpt.conditioning_encoder.attn)
+    conditioning_runs = num_passes * len(gpt.conditioning_encoder.attn)
     record.conditioning_recomputed = gpt.conditioning_runs - before[1] - conditioning_runs
     record.num_graphs, record.num_skips = num_graphs() - before[2], num_skips() - before[3]
-    if seen.block_inputs:
-        gpus = [x.device for x in seen.block_inputs[:1] if x.is_cuda]
+    if block_inputs:
+        gpus = [x.device for x in block_inputs[:1] if x.is_cuda]
         # Later micro-batches of the step must draw what they would have drawn without this.
         with torch.random.fork_rng(gpus):
-            record.block_bytes, record.kept_bytes = _block_bytes(gpt, seen.block_inputs, record)
+            record.block_bytes, record.kept_bytes = _block_bytes(gpt, block_inputs, record)
 
 
 @contextmanager
@@ -187,23 +192,6 @@ def _nested(records: list[Any]) -> Iterator[Operation]:
                 if inner.cpu_parent is ended:
                     inner.cpu_parent = ended.cpu_parent
         before = name
-
-
-def _attach(gpt: XttsGpt, record: StepRecord, seen: _Seen) -> list[RemovableHandle]:
-    def heads(module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
-        seen.passes += 1
-        record.product_dtype = output.dtype
-
-    def stream(module: nn.Module, inputs: tuple[Tensor]) -> None:
-        record.stream_dtype = inputs[0].dtype
-
-    return [gpt.mel_head.register_forward_hook(heads), gpt.gpt.ln_f.register_forward_pre_hook(stream)]
-
-
-def _block_pass(seen: _Seen, *inputs: Any) -> AbstractContextManager[Any]:
-    # A recomputation in the backward pass comes here too; any of them will do.
-    seen.block_inputs = (inputs[0].detach(), *inputs[1:])
-    return record_function(_BLOCK)
 
 
 def _block_bytes(gpt: XttsGpt, inputs: tuple[Any, ...], record: StepRecord) -> tuple[int, int]:
