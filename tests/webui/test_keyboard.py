@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 
@@ -18,8 +19,6 @@ expect.set_options(timeout=30_000)
 VOICE = ROOT / "assets" / "demo_voice"
 NUM_CLIPS = 12
 SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
-QUICK = ("es", "phone")
-"""The walk of the usual tests; the mouse walks in English on a desk."""
 MAX_TABS = 400
 SLOW_MS = 180_000
 FOCUSED = "e => e === document.activeElement || (e.contains(document.activeElement) && e.matches('[role=tablist]'))"
@@ -89,14 +88,9 @@ def upload(page: Page, files: list[Path]) -> None:
     chosen[0].set_files(files)
 
 
-@pytest.mark.parametrize(
-    ("code", "size"),
-    [
-        pytest.param(code, size, marks=[] if (code, size) == QUICK else [pytest.mark.slow])
-        for code, size in product(PAGE_LANGUAGES, SIZES)
-    ],
-)
-def test_a_voice_is_made_by_keys(browser: Browser, address: str, code: str, size: str) -> None:
+@contextmanager
+def page_of(browser: Browser, address: str, code: str, size: str) -> Iterator[Page]:
+    """A page in a language and a size, on which no script fails."""
     faults: list[str] = []
     context = browser.new_context(viewport=SIZES[size], locale=code)
     page = context.new_page()
@@ -104,12 +98,26 @@ def test_a_voice_is_made_by_keys(browser: Browser, address: str, code: str, size
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.goto(address)
     with speaking(code):
-        walk(page, f"{code}-{size}")
+        yield page
     assert faults == []
     context.close()
 
 
-def walk(page: Page, project: str) -> None:
+def test_a_dataset_is_made_by_keys(browser: Browser, address: str) -> None:
+    """The mouse walks in English on a desk."""
+    with page_of(browser, address, "es", "phone") as page:
+        make_dataset(page, "quick")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("code", "size"), product(PAGE_LANGUAGES, SIZES))
+def test_a_voice_is_made_by_keys(browser: Browser, address: str, code: str, size: str) -> None:
+    with page_of(browser, address, code, size) as page:
+        make_dataset(page, f"{code}-{size}")
+        train_and_listen(page)
+
+
+def make_dataset(page: Page, project: str) -> None:
     expect(page.get_by_role("tab", name=text.DATA_TAB, exact=True)).to_be_visible()
     expect(page.locator("#base input")).to_have_value(text.BASE_NAMES["starter"])
     choose(page, "#base", text.BASE_NAMES["tiny"])
@@ -122,6 +130,8 @@ def walk(page: Page, project: str) -> None:
     press(page, "#step-1")
     expect(page.locator("#report")).to_contain_text(text.CLIPS_USED, timeout=SLOW_MS)
 
+
+def train_and_listen(page: Page) -> None:
     open_tab(page, text.TRAIN_TAB)
     checkpointing = page.locator("#switch-gradient-checkpointing input")
     reach(page, checkpointing)
