@@ -187,6 +187,24 @@ def missed(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [name for name, state in states.items() if state["reason"] and state["asked"] != defaults[name]]
 
 
+def proof_lines(switches: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """One line for each switch that was seen to work, or that is off although it was requested.
+
+    Args:
+        switches: of an `optimizations` event; a switch reads on only after a step showed it.
+    """
+    lines = []
+    for switch in (switch for switch in SWITCHES if switch.short):
+        state = switches.get(switch.name, {})
+        if state.get("state") == "on":
+            lines.append(f"{switch.short} enabled: {state.get('summary') or state.get('observed')}")
+        elif state.get("reason"):
+            lines.append(f"{switch.short} off: {state['reason']}")
+        elif state and switch.place == "checkbox":
+            lines.append(f"{switch.short} off: not requested")
+    return lines
+
+
 CHECKBOXES = tuple(switch for switch in SWITCHES if switch.place == "checkbox")
 FAST = {"sdpa": True, "mixed_precision": "auto"}
 """What costs nothing: most combinations that preflight measures share it."""

@@ -15,6 +15,7 @@ from utils.config import TrainConfig
 from utils.project.advice import command
 from utils.project.paths import open_project
 from utils.spellings import translate_words
+from utils.switches import proof_lines
 
 if TYPE_CHECKING:
     from utils.training.train import TrainResult
@@ -126,7 +127,7 @@ def train_with_bars(config: TrainConfig) -> "TrainResult":
     """Train with one progress bar for the codes and one for the steps."""
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.callbacks import Progresses
-    from utils.runs.narration import proof_lines, speech_line
+    from utils.runs.narration import speech_line
     from utils.training.train import fine_tune
 
     def show(kind: str, event: dict[str, Any]) -> None:

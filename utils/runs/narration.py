@@ -8,30 +8,12 @@ from typing import Any
 
 from utils.callbacks import Progresses
 from utils.runs.progress import MIN_RISES
-from utils.switches import SWITCHES
+from utils.switches import proof_lines
 
 EVERY_S = 5.0
 """Lines of the same kind come no closer."""
 RECENT = 30
 """Steps whose pace says how long the rest will take."""
-
-
-def proof_lines(switches: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """One line for each switch that was seen to work, or that is off although it was requested.
-
-    Args:
-        switches: of an `optimizations` event; a switch reads on only after a step showed it.
-    """
-    lines = []
-    for switch in (switch for switch in SWITCHES if switch.short):
-        state = switches.get(switch.name, {})
-        if state.get("state") == "on":
-            lines.append(f"{switch.short} enabled: {state.get('summary') or state.get('observed')}")
-        elif state.get("reason"):
-            lines.append(f"{switch.short} off: {state['reason']}")
-        elif state and switch.place == "checkbox":
-            lines.append(f"{switch.short} off: not requested")
-    return lines
 
 
 class Narration:

@@ -88,8 +88,4 @@ def _counted(kernels: Counter[str]) -> str:
 
 SDPA = Behavior(resolve=_sdpa, apply=_set_attention, observe=_attention)
 # The kernel is chosen with the model on its device: see `choose_kernel`.
-KERNELS = Behavior(
-    resolve=_kernels,
-    observe=_kernel_source,
-    only_ours="only this project's own GPT lays clips out as flash-attn's variable-length kernels take them",
-)
+KERNELS = Behavior(resolve=_kernels, observe=_kernel_source)

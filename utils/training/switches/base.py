@@ -91,8 +91,6 @@ class Behavior:
     """Changes our model in place to the effective value."""
     asked: Callable[[Trace], bool | str] | None = None
     """What was asked for, where no field says it."""
-    only_ours: str = ""
-    """Why it does nothing to another model than ours, and what does."""
 
 
 Report = dict[str, dict[str, Any]]

@@ -151,9 +151,4 @@ def _compiled(trace: Trace) -> Seen:
     return Seen(0 < record.compiled == record.passes and not lacks_graphs, observed)
 
 
-COMPILE = Behavior(
-    resolve=compile_mode,
-    apply=_compile,
-    observe=_compiled,
-    only_ours="only this project's own GPT is compiled by it; call torch.compile(model) yourself",
-)
+COMPILE = Behavior(resolve=compile_mode, apply=_compile, observe=_compiled)

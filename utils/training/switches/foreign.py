@@ -4,12 +4,10 @@ Repeated blocks are recomputed, Hugging Face parts take SDPA, and products run i
 trains. Nothing is wrapped, so that the weights keep their names: the `forward` of single modules is replaced.
 """
 
-import functools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 import torch
@@ -22,13 +20,18 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from utils.console import say
-from utils.runs.narration import proof_lines
-from utils.switches import SWITCHES
-from utils.training.switches.base import Report, Seen, Switches, behavior_of, state_of
+from utils.switches import SWITCHES, proof_lines
+from utils.training.switches.base import Report, Seen, Switches, state_of
 from utils.training.switches.optim import DTYPES
 from utils.training.switches.record import EXPLICIT, KERNELS, SLOW
 
 UNSEEN = "no training step has been observed yet"
+OURS = ("compile", "eight_bit_optimizer", "paged_optimizer", "freeze_conditioning", "lora_rank")
+"""Switches that do nothing to another model than ours."""
+ONLY_OURS = (
+    "only for this project's own GPT; of other models, compile, freeze and extend (peft.get_peft_model) the model "
+    "yourself, and take TrainingOptimizer.make_optimizer"
+)
 _ATTENTION = {name.partition(".")[0]: kernel for name, kernel in KERNELS.items()} | {
     "aten::_softmax": EXPLICIT,
     "aten::_safe_softmax": EXPLICIT,
@@ -47,11 +50,9 @@ class ForeignModel(TorchDispatchMode):
 
     def __init__(self, model: nn.Module, switches: Switches) -> None:
         super().__init__()
-        self._asked, self._reported, self._is_done = switches.asked, set[str](), False
-        self._only_ours = {one.name: why for one in SWITCHES if (why := behavior_of(one).only_ours)}
-        self._off = dict(switches.off) | self._only_ours
+        self._asked, self._off, self._reported, self._is_done = switches.asked, dict(switches.off), set[str](), False
         self._ran, self._again = set[nn.Module](), set[nn.Module]()
-        self._kernels, self._dtypes = Counter[str](), set[torch.dtype]()
+        self._kernels, self._dtypes = set[str](), set[torch.dtype]()
         for module in model.modules():
             if hasattr(vars(module).get("forward"), "takes_place"):
                 del module.forward  # an earlier call's
@@ -70,15 +71,15 @@ class ForeignModel(TorchDispatchMode):
             elif recomputes:
                 forward = partial(checkpoint, forward, use_reentrant=False)
             _replace(block, forward)
-        for part in (module for module in model.modules() if isinstance(module, PreTrainedModel)):
-            with suppress(ValueError):  # it has no such attention: what runs shows it
-                part.set_attn_implementation("sdpa" if switches.asked.sdpa else "eager")
         dtype = DTYPES[switches.effective.mixed_precision]
-        device = next((parameter.device.type for parameter in model.parameters()), "cpu")
+        for module in list(model.modules()):
+            if isinstance(module, PreTrainedModel):
+                with suppress(ValueError):  # it has no such attention: what runs shows it
+                    module.set_attn_implementation("sdpa" if switches.asked.sdpa else "eager")
         # Xtts itself has no forward for training: what is called is its GPT.
         for module in {model, getattr(model, "gpt", model)} if dtype != torch.float32 else set[nn.Module]():
-            _replace(module, partial(_in_half, module.forward, device, dtype))
-        self._report({name: state for name, state in self.states().items() if name in self._off})
+            _replace(module, partial(_in_half, module.forward, next(model.parameters()).device.type, dtype))
+        self._report()
 
     def _pass(self, block: nn.Module, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if torch._C._current_graph_task_id() != -1:
@@ -100,38 +101,36 @@ class ForeignModel(TorchDispatchMode):
         if name in _PRODUCTS:
             self._dtypes.add(out.dtype)
         elif name in _ATTENTION:
-            self._kernels[_ATTENTION[name]] += 1
+            self._kernels.add(_ATTENTION[name])
         return out
 
     def states(self) -> Report:
         """Each switch as in an `optimizations` event: on only where a training step showed it."""
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in sorted(self._dtypes, key=str))
-        kernels = ", ".join(f"{name} in {len(self._ran)} of {len(self._ran)} blocks" for name in self._kernels)
+        ran, again = len(self._ran), len(self._again)
+        names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in self._dtypes)) or "no"
+        kernels = ", ".join(f"{name} in {ran} of {ran} blocks" for name in sorted(self._kernels))
+        is_fast, is_half = not self._kernels & SLOW, torch.float32 not in self._dtypes
         seen = {
-            "gradient_checkpointing": Seen(
-                bool(self._again), f"{len(self._again)} of {len(self._ran)} blocks recomputed"
-            ),
-            "sdpa": Seen(
-                bool(self._kernels) and not SLOW & {*self._kernels}, kernels or "no attention kernel was seen"
-            ),
-            "mixed_precision": Seen(
-                bool(self._dtypes) and torch.float32 not in self._dtypes, f"{names or 'no'} matrix products"
-            ),
+            "gradient_checkpointing": Seen(again > 0, f"{again} of {ran} blocks recomputed"),
+            "sdpa": Seen(bool(kernels) and is_fast, kernels or "no attention kernel was seen"),
+            "mixed_precision": Seen(bool(self._dtypes) and is_half, f"{names} matrix products"),
         }
         if not self._ran:
-            seen = {name: Seen(False, UNSEEN) for name in seen}
-        seen |= dict.fromkeys(self._only_ours, Seen(False, "nothing was done"))
+            seen = dict.fromkeys(seen, Seen(False, UNSEEN))
+        off = self._off | dict.fromkeys(OURS, ONLY_OURS)
+        seen |= dict.fromkeys(OURS, Seen(False, "nothing was done"))
         return {
-            switch.name: state_of(switch, getattr(self._asked, switch.field), found, self._off.get(switch.name, ""))
+            switch.name: state_of(switch, getattr(self._asked, switch.field), seen[switch.field], off.get(switch.field))
             for switch in SWITCHES
-            if (found := seen.get(switch.name))
+            if switch.field in seen
         }
 
-    def _report(self, states: Report | None = None) -> None:
-        """Show each switch once: those that can never be on at once, the others after the first backward pass."""
-        self._is_done = states is None
-        for name, state in (self.states() if states is None else states).items():
-            if name not in self._reported and (state["state"] == "on" or state["reason"]):
+    def _report(self) -> None:
+        """Show each switch once: what can never be on at once, the others after the first backward pass."""
+        self._is_done = bool(self._ran)
+        for name, state in self.states().items():
+            is_known = state["state"] == "on" or UNSEEN not in (state["reason"] or UNSEEN)
+            if is_known and name not in self._reported:
                 self._reported.add(name)
                 for line in proof_lines({name: state}):
                     say(log, line)
@@ -158,6 +157,6 @@ def _blocks(model: nn.Module) -> Iterator[nn.Module]:
 
 def _replace(module: nn.Module, forward: Any) -> None:
     """Put a callable in the place of a module's forward, with its signature."""
-    functools.update_wrapper(forward, module.forward)
+    update_wrapper(forward, module.forward)
     forward.takes_place = True
     module.forward = forward

@@ -17,8 +17,4 @@ def _frozen(trace: Trace) -> Seen:
     return Seen(learning == 0, f"{learning / 1e6:.2f} million parameters of the conditioning encoder learn")
 
 
-FREEZE = Behavior(
-    apply=_freeze,
-    observe=_frozen,
-    only_ours="only this project's own GPT is known to have such an encoder; use requires_grad_(False)",
-)
+FREEZE = Behavior(apply=_freeze, observe=_frozen)

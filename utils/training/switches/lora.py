@@ -33,8 +33,4 @@ def _lora(trace: Trace) -> Seen:
     return Seen(True, observed)
 
 
-LORA = Behavior(
-    apply=_add_lora,
-    observe=_lora,
-    only_ours="only this project's own GPT takes these additions; use peft.get_peft_model for other models",
-)
+LORA = Behavior(apply=_add_lora, observe=_lora)

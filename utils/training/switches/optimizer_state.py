@@ -8,8 +8,6 @@ from utils.config import TrainConfig
 from utils.training.switches.base import MB, Behavior, Off, Seen, Trace
 from utils.training.switches.optim import optimizer_problem
 
-NO_OPTIMIZER = "the model has no optimizer yet: make it with TrainingOptimizer.make_optimizer"
-
 
 def _resolve(kind: str, asked: TrainConfig, device: torch.device) -> bool | Off:
     return Off(problem) if (problem := optimizer_problem(kind, device)) else True
@@ -35,5 +33,5 @@ def _moments(trace: Trace) -> list[torch.Tensor]:
 
 
 # Applied where the optimizer is made: see `Switches.optimizer`.
-EIGHT_BIT = Behavior(resolve=partial(_resolve, "AdamW8bit"), observe=_eight_bit, only_ours=NO_OPTIMIZER)
-PAGED = Behavior(resolve=partial(_resolve, "PagedAdamW"), observe=_paged, only_ours=NO_OPTIMIZER)
+EIGHT_BIT = Behavior(resolve=partial(_resolve, "AdamW8bit"), observe=_eight_bit)
+PAGED = Behavior(resolve=partial(_resolve, "PagedAdamW"), observe=_paged)
