@@ -242,7 +242,7 @@ def _normalise(settings: Settings, corpus: Path, language: str) -> Work:
 def _extend(settings: Settings, corpus: Path, language: str) -> Work:
     from utils.bases.extend import add_language
     from utils.bases.find import find_base
-    from utils.training.data.vocabulary_plan import read_texts, texts_of
+    from utils.language.reading import read_texts, texts_of
 
     base = find_base(settings.base)
     _ = base.tokenizer(), base.state()

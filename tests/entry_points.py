@@ -23,11 +23,11 @@ from utils.inference import comparison, own_decoder
 from utils.inference.engine import Synthesizer
 from utils.inference.speaker import Speaker
 from utils.jobs.device import Claim, free_device
+from utils.language import make
 from utils.model.weights import State
 from utils.project.paths import Project, assets_folder
 from utils.server.build import build_server
 from utils.server.settings import ServerConfig
-from utils.training.data import language_base
 from utils.training.switches import optim as precision
 
 REFUSED = "refused"
@@ -102,7 +102,7 @@ class EntryPoints:
                 project=project,
                 base=None,
             )
-            with language_base._dvae(look, lambda *_: None):
+            with make._dvae(look, lambda *_: None):
                 pass
 
         listening = {"input": assets_folder() / "demo_voice", "language": "en", "transcriber": "tiny", "base": "tiny"}

@@ -1,7 +1,7 @@
 """Imports point one way, the web process stays free of torch, and the house rules that a machine can see are kept.
 
-How imports are counted: an import inside a function counts like one at the top, because it runs in the same process;
-one under `if TYPE_CHECKING` counts for the direction between our own modules, but loads no library.
+An import inside a function counts like one at the top: it runs in the same process. One under `if TYPE_CHECKING` counts
+for the direction between our own modules, but loads no library.
 """
 
 import ast
@@ -43,6 +43,7 @@ LAYERS = (
     "utils.speech",
     "utils.codec_training",
     "utils.training",
+    "utils.language",
     "utils.training_optimizations",
     "utils.optimizations",
     "utils.decoder_training",
@@ -201,8 +202,7 @@ def layering(module: Module) -> abc.Iterator[tuple[int, str]]:
     """Imports of a higher layer of the engine, and engine modules that have no layer."""
     if not below(module.name, "utils") or module.name == "utils":
         return
-    own = layer(module.name)
-    if own is None:
+    if (own := layer(module.name)) is None:
         yield 1, f"{module.name} has no layer; add it to LAYERS"
         return
     for item in module.imports:

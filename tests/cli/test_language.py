@@ -14,11 +14,11 @@ from utils.dataset.quality.checks import Checks
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
 from utils.errors import UserError
+from utils.language.reading import long_limits
 from utils.project.paths import Project
 from utils.text.language_settings import READING_FILE
 from utils.text.vocabulary.learn import iter_words
 from utils.training.data.clips import limits_of
-from utils.training.data.vocabulary_plan import long_limits
 from utils.training.plan import settle
 
 GEORGIAN = ["გამარჯობა, როგორ ხარ?", "მე მიყვარს საქართველო.", "თბილისი ლამაზი ქალაქია."]

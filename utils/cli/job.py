@@ -45,13 +45,13 @@ def run_job(folder: Annotated[Path, tyro.conf.arg(metavar="DIR")]) -> None:
     Args:
         folder: a run's folder, or another job's.
     """
-    record = jobs.announce(folder)
-    with logged(folder / EVENTS_FILE, record.events_offset):
+    record, events = jobs.announce(folder), folder / EVENTS_FILE
+    with logged(events, record.events_offset):
         if record.kind not in COMMANDS:
             raise UserError(what=f"there is no job of kind {record.kind!r}", fix=f"use one of {', '.join(COMMANDS)}")
         config_class, work = COMMANDS[record.kind]
         file = folder / record.config
-        work(config_class.load(file).validate(where=str(file)), ProgressEvents(folder / EVENTS_FILE))
+        work(config_class.load(file).validate(where=str(file)), ProgressEvents(events))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from utils.text.language_settings import LanguageConfig
 if TYPE_CHECKING:
     from utils.bases.extend import AddedLanguage
     from utils.codec_training.tune_dvae import TunedDvae
-    from utils.training.data.vocabulary_plan import Coverage
+    from utils.language.reading import Coverage
 
 SHOWN = 40
 """Characters and notes that are listed."""
@@ -31,7 +31,7 @@ def look(config: LanguageConfig) -> None:
         UserError: no texts, no such base, or the base to make exists already.
     """
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.training.data.language_base import keep_advice, look_at_language, make_base
+    from utils.language.make import keep_advice, look_at_language, make_base
 
     with progress_phases() as report:
         found = look_at_language(config, progress=report)

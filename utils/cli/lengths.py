@@ -10,7 +10,7 @@ from utils.config import DATASET_RATE, STARTER, Config
 from utils.project.paths import open_project
 
 if TYPE_CHECKING:
-    from utils.training.data.lengths import LengthReport
+    from utils.language.lengths import LengthReport
 
 SHOWN_DROPS = 5
 
@@ -53,7 +53,7 @@ def main(args: Sequence[str] | None = None) -> None:
 def _lengths(config: LengthsConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.bases.fetch import fetched_base
-    from utils.training.data.lengths import measure_lengths
+    from utils.language.lengths import measure_lengths
 
     base = fetched_base(config.base)
     language, source = _language(config)
@@ -82,7 +82,7 @@ def _language(config: LengthsConfig) -> tuple[str, str]:
 
 
 def _print_table(lengths: "LengthReport") -> None:
-    from utils.training.data.lengths import PERCENTILES, percentile
+    from utils.language.lengths import PERCENTILES, percentile
 
     print("\npercentile     " + "".join(f"{percent:>10g}" for percent in PERCENTILES))
     for name, values, form in (
@@ -95,7 +95,7 @@ def _print_table(lengths: "LengthReport") -> None:
 
 
 def _print_limits(lengths: "LengthReport") -> None:
-    from utils.training.data.lengths import AUDIO_MULTIPLE, LIMIT_PERCENTILE, TEXT_MULTIPLE
+    from utils.language.lengths import AUDIO_MULTIPLE, LIMIT_PERCENTILE, TEXT_MULTIPLE
 
     audio, text = lengths.max_audio_length, lengths.max_text_length
     why_audio = f"a multiple of {AUDIO_MULTIPLE} samples, the hop of the mel spectrograms"

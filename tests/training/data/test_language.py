@@ -19,9 +19,9 @@ from utils.errors import UserError
 from utils.gpt_train import TrainedModel, train_gpt
 from utils.inference.engine import Synthesizer
 from utils.inference.export import export_model
+from utils.language.lengths import measure_lengths
 from utils.project.paths import Project
 from utils.training.data.base import language_base
-from utils.training.data.lengths import measure_lengths
 from utils.training.train import fine_tune
 
 TEXTS = ["ሰላም ለዓለም።", "ጤና ይስጥልኝ።", "በ2015 ዓ.ም. ተወለደ።", "ዶ/ር አበበ መጣ።", "ፀሐይ ወጣች።", "ቋንቋ ሀብት ነው።"]

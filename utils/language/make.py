@@ -16,10 +16,10 @@ from utils.codec_training.tune_dvae import TunedDvae, tuned_dvae
 from utils.errors import disk_errors
 from utils.files import write_atomic
 from utils.jobs.child import hold
+from utils.language.reading import Coverage, advice, long_limits, read_texts, texts_of
 from utils.performance_utils.device import settle_device
 from utils.project.paths import Project, open_project
 from utils.text.language_settings import READING_FILE, LanguageConfig
-from utils.training.data.vocabulary_plan import Coverage, advice, long_limits, read_texts, texts_of
 from utils.training.switches.optim import make_accelerator
 
 MOST_KEPT = 40

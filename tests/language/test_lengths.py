@@ -11,8 +11,8 @@ from utils.bases.find import find_base
 from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
-from utils.training.data import lengths
-from utils.training.data.lengths import LengthReport, measure_lengths, percentile, round_up
+from utils.language import lengths
+from utils.language.lengths import LengthReport, measure_lengths, percentile, round_up
 
 
 @pytest.fixture(scope="module")
