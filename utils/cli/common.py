@@ -161,29 +161,6 @@ def set_up_logging() -> None:
 
 
 @contextmanager
-def progress_bar(description: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar; where nobody watches (no terminal), one line when the work is done.
-
-    Args:
-        description: what is being done.
-        total: number of steps; None while it is not known.
-
-    Yields:
-        advance(steps=1).
-    """
-    done = 0
-    with progress_report(description) as report:
-        report(done, total)
-
-        def advance(steps: int = 1) -> None:
-            nonlocal done
-            done += steps
-            report(done, total)
-
-        yield advance
-
-
-@contextmanager
 def progress_phases() -> Iterator[Callable[[str, int, int | None], None]]:
     """One progress bar after another, for work of several phases.
 
@@ -205,7 +182,7 @@ def progress_phases() -> Iterator[Callable[[str, int, int | None], None]]:
 
 @contextmanager
 def progress_report(description: str) -> Iterator[Callable[[int, int | None], None]]:
-    """As `progress_bar`, for functions that report (done, total) themselves.
+    """A progress bar; where nobody watches (no terminal), one line when the work is done.
 
     Yields:
         report(done, total).
