@@ -57,6 +57,8 @@ def create_ui(
         wire_events(Frame(page=page, registry=registry, studio=studio))
         page.queue(max_size=MAX_WAITING)
     page._queue.sleep_when_free = QUEUE_LOOK_S
+    # Of up to 10,000 events it would keep statistics, made anew with each event, for a page that is not served.
+    page._queue.ANALYTICS_MAX_EVENTS = 0
     page.lay_out = lay_out
     return page
 

@@ -243,6 +243,17 @@ def test_the_state_of_jobs_that_have_ended_is_read_once(tmp_path, monkeypatch):
     assert status.status(studio, "maria")["jobs"][0]["done"] == 4, "it went on, and the very next answer says so"
 
 
+def test_the_totals_of_a_dataset_are_read_once(tmp_path):
+    project = create_project("maria", tmp_path, ProjectSettings())
+    project.report.parent.mkdir(parents=True)
+    project.report.write_text('{"totals": {"used": 3}}', encoding="utf-8")
+    studio = Studio(output=tmp_path)
+    first = status.status(studio, "maria")["dataset"]
+    assert first == {"used": 3} and status.status(studio, "maria")["dataset"] is first
+    project.report.write_text('{"totals": {"used": 12}}', encoding="utf-8")
+    assert status.status(studio, "maria")["dataset"] == {"used": 12}
+
+
 def shown_properties(updates: dict, name: str) -> dict:
     return updates[f"train.{name}"].properties
 

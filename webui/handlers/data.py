@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from utils import jobs
-from utils.dataset.edits.edit import current_clips
+from utils.dataset.edits.edit import current_clips, current_report
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.intake import (
     add_uploads,
@@ -15,7 +15,7 @@ from utils.dataset.sources.intake import (
     upload_sources,
     uploaded_files,
 )
-from utils.dataset.storage.report import ClipReport, Report
+from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import project_language
@@ -133,7 +133,7 @@ def show(studio: Studio, values: Values) -> Updates:
     if not project.report.is_file():
         return _uploads(project) | _nothing(view.no_dataset())
     try:
-        found = replace(Report.load(project.report), clips=current_clips(project))
+        found = replace(current_report(project), clips=current_clips(project))
     except UserError as error:
         return _uploads(project) | _nothing(view.broken(error))
     page = project.dataset / "report.html"

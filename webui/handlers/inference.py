@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from utils.config import SentenceGrouping, SpeechSettings
-from utils.dataset.storage.report import Report
+from utils.dataset.edits.edit import current_report
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.speech.compare import MAX_MODELS, comparisons
@@ -294,7 +294,7 @@ def comparison_choices(project: Project) -> list[tuple[str, str]]:
 def _clips(project: Project) -> list[tuple[str, str]]:
     """Clips of the dataset as (what people read, path in the dataset), the longest first."""
     try:
-        report = Report.load(project.report)
+        report = current_report(project)
     except UserError:
         return []
     used = sorted((clip for clip in report.clips if clip.status == "used"), key=lambda clip: -clip.seconds)

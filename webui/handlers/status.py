@@ -1,8 +1,11 @@
 """The state of a project as plain values, for scripts that use the page's API."""
 
 import json
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from utils.dataset.edits.edit import FileState, state_of
 from utils.jobs import Job
 from utils.project.paths import Project
 from utils.project.projects import list_projects, project_language
@@ -34,10 +37,17 @@ def status(studio: Studio, name: str) -> dict[str, Any]:
 def _dataset(project: Project) -> dict[str, Any] | None:
     """The totals of the dataset's report; None when there is none that can be read."""
     try:
-        totals = json.loads(project.report.read_text(encoding="utf-8"))["totals"]
+        totals = _totals(project.report, state_of(project.report))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return totals if isinstance(totals, dict) else None
+
+
+@lru_cache(maxsize=64)
+def _totals(report: Path, state: FileState) -> Any:
+    """What a report says of the whole dataset; scripts ask for it every few seconds."""
+    del state
+    return json.loads(report.read_text(encoding="utf-8"))["totals"]
 
 
 def _job(studio: Studio, job: Job) -> dict[str, Any]:

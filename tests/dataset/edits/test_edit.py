@@ -1,5 +1,6 @@
 """Clips are edited in the metadata files: text changed, rows taken out and put back, and preparing again keeps it."""
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from utils.dataset.edits import fixes
 from utils.dataset.edits.edit import (
     can_be_restored,
     current_clips,
+    current_report,
     exclude,
     num_undoable,
     restore,
@@ -20,7 +22,7 @@ from utils.dataset.edits.edit import (
     undo,
 )
 from utils.dataset.storage.manifest import read_manifest
-from utils.dataset.storage.report import EXCLUDED
+from utils.dataset.storage.report import EXCLUDED, Report
 from utils.errors import UserError
 from utils.project.paths import Project
 
@@ -187,3 +189,29 @@ def test_words_the_base_has_not_seen_yet_are_not_shown_as_read(project):
     assert clip.read
     save_text(project, clip.clip, "Other words")
     assert current_clips(project)[0].read == ""
+
+
+def test_edits_do_not_read_the_report_again(project, monkeypatch):
+    current_clips(project)
+    loads = []
+    monkeypatch.setattr(Report, "load", lambda path: loads.append(path))
+    clip = next(clip.clip for clip in current_clips(project) if clip.split == "train")
+    save_text(project, clip, "Corrected words")
+    exclude(project, clip)
+    restore(project, clip)
+    undo(project)
+    now = current_clips(project)
+    assert loads == []
+    monkeypatch.undo()
+    assert now != (as_prepared := Report.load(project.report).clips), "the clip is excluded"
+    assert next(item for item in as_prepared if item.clip == clip).text == "Corrected words"
+
+
+def test_only_the_newest_reports_are_kept(project):
+    for number in range(4):
+        other = Project(name=f"copy-{number}", output=project.output)
+        shutil.copytree(project.folder, other.folder)
+        assert current_clips(other) == current_clips(project)
+    report = current_report(project)
+    replace(report, clips=report.clips[:1]).save(project.report)
+    assert len(current_clips(project)) == 1, "a report that somebody else replaced is read"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 from filelock import FileLock
@@ -36,6 +36,10 @@ NEEDED: dict[FixKind, tuple[str, ...]] = {
 
 
 Tables = dict[Split, list[Row]]
+FileState = tuple[int, int, int] | None
+MAX_REPORTS = 2
+_reports: dict[Path, tuple[FileState, Report]] = {}
+"""The reports read last, each with the state of its file then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,17 +108,44 @@ def current_clips(project: Project) -> list[ClipReport]:
         UserError: the report or a metadata file cannot be read.
     """
     files = (project.report, *_files(project).values())
-    return list(_clips_of(project, tuple(_state_of(path) for path in files)))
+    return list(_clips_of(project, tuple(state_of(path) for path in files)))
+
+
+def current_report(project: Project) -> Report:
+    """The report as it is on disk, kept in memory until it changes: with 50,000 clips it takes seconds to read.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    path, state = project.report, state_of(project.report)
+    known = _reports.get(path)
+    if known is None or known[0] != state:
+        known = state, Report.load(path)
+        _keep(path, *known)
+    return known[1]
+
+
+def _keep(path: Path, state: FileState, report: Report) -> None:
+    _reports.pop(path, None)
+    for oldest in list(_reports)[: len(_reports) + 1 - MAX_REPORTS]:
+        _reports.pop(oldest, None)
+    _reports[path] = state, report
 
 
 @lru_cache(maxsize=2)
-def _clips_of(project: Project, state: tuple[tuple[int, int, int] | None, ...]) -> list[ClipReport]:
+def _clips_of(project: Project, state: tuple[FileState, ...]) -> list[ClipReport]:
     del state
     rows = {row.audio: (row, split) for split, table in _tables(project).items() for row in table}
-    return [_as_edited(clip, rows) for clip in Report.load(project.report).clips]
+    return [_as_edited(clip, rows) for clip in current_report(project).clips]
 
 
-def _state_of(path: Path) -> tuple[int, int, int] | None:
+@lru_cache(maxsize=4)
+def _rows_of(path: Path, state: FileState) -> list[Row]:
+    del state
+    return read_table(path)
+
+
+def state_of(path: Path) -> FileState:
     """What changes with a file: it is replaced by another, or written into."""
     try:
         found = path.stat()
@@ -168,7 +199,7 @@ def restore(project: Project, *clips: str) -> None:
         UserError: one is in use already, or has no wav in the dataset.
     """
     with _locked(project):
-        tables, report = _tables(project), Report.load(project.report)
+        tables, report = _tables(project), current_report(project)
         known = {item.clip: item for item in report.clips if item.clip}
         in_use = {row.audio for rows in tables.values() for row in rows}
         places: dict[str, Place | None] = {}
@@ -234,10 +265,13 @@ def _as_edited(clip: ClipReport, rows: dict[str, tuple[Row, Split]]) -> ClipRepo
     found = rows.get(clip.clip) if clip.clip else None
     if found is not None and (clip.status == "used" or can_be_restored(clip)):
         row, split = found
+        now: dict[str, Any] = {"status": "used", "reason": "", "detail": "", "split": split}
+        now |= {"text": row.text, "speaker": row.speaker}
+        # Most clips are as they were, and copying 50,000 of them takes a second.
+        if now.items() <= vars(clip).items():
+            return clip
         # How the base reads other words is known after the next preparation.
-        read = clip.read if row.text == clip.text else ""
-        used = replace(clip, status="used", reason="", detail="", split=split)
-        return replace(used, text=row.text, read=read, speaker=row.speaker)
+        return replace(clip, **now, read=clip.read if row.text == clip.text else "")
     if found is None and clip.status == "used":
         return clip.as_dropped(EXCLUDED)
     return clip
@@ -284,7 +318,7 @@ def _files(project: Project) -> dict[Split, Path]:
 
 
 def _tables(project: Project) -> Tables:
-    return {split: read_table(path) for split, path in _files(project).items()}
+    return {split: _rows_of(path, state_of(path)) for split, path in _files(project).items()}
 
 
 def _change(project: Project, tables: Tables, wanted: Mapping[str, Place | None], *, kind: EditKind) -> None:
@@ -325,7 +359,7 @@ def _keep_words(project: Project, places: Mapping[str, Place]) -> None:
     """Write what rows say into the report, which alone has it once they are removed."""
     if not places:
         return
-    report = Report.load(project.report)
+    report = current_report(project)
     clips = []
     for item in report.clips:
         place = places.get(item.clip) if item.clip else None
@@ -335,7 +369,9 @@ def _keep_words(project: Project, places: Mapping[str, Place]) -> None:
         clips.append(item)
     if clips != report.clips:
         with replacing(project.report) as temporary:
-            replace(report, clips=clips).save(temporary)
+            report = replace(report, clips=clips)
+            report.save(temporary)
+            _keep(project.report, state_of(temporary), report)
 
 
 def _locked(project: Project) -> FileLock:

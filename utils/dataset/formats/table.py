@@ -170,13 +170,16 @@ def _rows(path: Path, lines: Callable[[], Iterable[str]]) -> Iterator[Row]:
         yield from _without_header(path, layout, list(found))
         return
     num_rows, problems = 0, _Problems(path, layout)
+    places = {
+        column: [layout.header.index(n) for n in names if n in layout.header] for column, names in COLUMNS.items()
+    }
     for row, fields in found:
         num_rows += 1
         if problem := _problem(fields, layout):
             problems.add(row.line, problem)
             yield replace(row, problem=problem)
         else:
-            yield _named_row(row, fields, layout.header)
+            yield _named_row(row, fields, places)
     problems.require_few(num_rows)
 
 
@@ -334,13 +337,9 @@ def _times(cell: str) -> tuple[float, ...]:
     return tuple(map(float, cell.split()))
 
 
-def _named_row(row: Row, fields: list[str], header: list[str]) -> Row:
-    """A row by column name; of columns with the same name the first counts."""
-    cells = dict(zip(reversed(header), reversed(fields), strict=True))
-    values = {
-        column: next((cells[name] for name in names if cells.get(name, "").strip()), "")
-        for column, names in COLUMNS.items()
-    }
+def _named_row(row: Row, fields: list[str], places: dict[str, list[int]]) -> Row:
+    """A row whose columns are at these places, each with several names; the first that is filled counts."""
+    values = {column: next((fields[at] for at in found if fields[at].strip()), "") for column, found in places.items()}
     return replace(
         row,
         audio=values[AUDIO].strip(),
