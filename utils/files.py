@@ -3,6 +3,8 @@
 import hashlib
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,3 +43,35 @@ def write_atomic(path: Path, content: bytes | memoryview | str, *, durable: bool
     """Write a file through `replacing`; text becomes UTF-8."""
     with replacing(path, durable=durable) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder`, which takes its place when the block ends without an error.
+
+    Args:
+        folder: to make; it must not exist, or be empty. What another process has made meanwhile is as good, and stays.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        yield aside
+        aside.chmod(0o755)
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        if not folder.exists():
+            aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def share_file(source: Path, target: Path) -> None:
+    """The same file under another name where the disk can do that, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        # FAT and many network drives know no second name.
+        shutil.copyfile(source, target)

@@ -20,7 +20,7 @@ def make_gpu(gib: float, capability: tuple[int, int], **more: Any) -> Gpu:
 def make_machine(gpu: Gpu | None = None, **more: Any) -> Machine:
     values: dict[str, Any] = {
         "cpu": Cpu(model="Test CPU", physical_cores=8, usable_cpus=16, flags=frozenset({"avx512f"})),
-        "memory": Memory(total_bytes=64 * GIB, available_bytes=48 * GIB, process_bytes=0),
+        "memory": Memory(total_bytes=64 * GIB, available_bytes=48 * GIB),
         "system": "Linux",
         "compiler": "/usr/bin/g++",
     }

@@ -33,7 +33,7 @@ def test_a_gpu_holds_what_is_left_of_it(settings: dict[str, Any], gib: float, us
 
 
 def test_on_the_cpu_the_memory_of_the_machine_counts_and_the_limit_of_its_container() -> None:
-    small = Memory(total_bytes=8 * GIB, available_bytes=6 * GIB, process_bytes=0, limited_by="memory.max")
+    small = Memory(total_bytes=8 * GIB, available_bytes=6 * GIB, limited_by="memory.max")
     found = memory_fit(config(batch_size=4), make_machine(memory=small))
     assert (found.device, found.fits, found.total_bytes, found.used_bytes) == ("cpu", False, 8 * GIB, 2 * GIB)
     assert memory_fit(config(batch_size=1), make_machine()).fits
@@ -43,7 +43,7 @@ def test_on_the_cpu_the_memory_of_the_machine_counts_and_the_limit_of_its_contai
 
 def test_float32_values_of_frozen_weights_must_fit_beside() -> None:
     gpu = make_gpu(24, (8, 9))
-    little = Memory(total_bytes=4 * GIB, available_bytes=2 * GIB, process_bytes=0)
+    little = Memory(total_bytes=4 * GIB, available_bytes=2 * GIB)
     settings = config(batch_size=1, lora_rank=8, mixed_precision="bf16")
     assert memory_fit(settings, make_machine(gpu)).fits
     found = memory_fit(settings, make_machine(gpu, memory=little))

@@ -15,7 +15,7 @@ GB = 1_000_000_000
 
 def machine(monkeypatch: pytest.MonkeyPatch, *, cpus: int = 16, free: int = 64 * GB, shared: int = 32 * GB) -> None:
     """Have the settings chosen for a machine of this size."""
-    found = Memory(total_bytes=free, available_bytes=free, process_bytes=0)
+    found = Memory(total_bytes=free, available_bytes=free)
     monkeypatch.setattr(loader, "memory", lambda: found)
     monkeypatch.setattr(loader, "usable_cpus", lambda: cpus)
     monkeypatch.setattr(loader, "shared_memory_free", lambda: shared)

@@ -109,7 +109,7 @@ BY_CPU = [
 @pytest.mark.parametrize(("flags", "gib", "use_case", "expected"), BY_CPU)
 def test_the_matrix_by_processor(flags, gib, use_case, expected):
     processor = Cpu(model="Test CPU", physical_cores=2, usable_cpus=2, flags=flags)
-    free = Memory(total_bytes=64 * GIB, available_bytes=gib * GIB, process_bytes=0)
+    free = Memory(total_bytes=64 * GIB, available_bytes=gib * GIB)
     result = recommend(use_case, make_machine(cpu=processor, memory=free))
     assert (result.device, chosen(result)) == ("cpu", expected)
     assert not result.eight_bit_optimizer and result.compile == "off"
@@ -122,7 +122,7 @@ def test_every_row_fits_and_trains_on_8_to_16_clips(use_case):
         result = recommend(use_case, machine)
         assert 8 <= result.batch_size * result.grad_accumulation <= 16
         capacity = machine.gpu.total_bytes if machine.gpu else machine.memory.available_bytes
-        assert result.estimate.total <= 0.9 * capacity
+        assert result.fit.needed.total <= 0.9 * capacity
         assert result.fit.fits and not [problem for problem in result.problems if "bitsandbytes" not in problem]
         assert len(result.reasons) >= 6 and all(result.reasons)
 

@@ -74,7 +74,7 @@ def test_recommendations_are_for_the_gpu_that_trains(visible, planned, monkeypat
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     processor = Cpu(model="Test CPU", physical_cores=8, usable_cpus=16, flags=frozenset())
-    free = Memory(total_bytes=64 * GIB, available_bytes=48 * GIB, process_bytes=0)
+    free = Memory(total_bytes=64 * GIB, available_bytes=48 * GIB)
     machine = assemble(GpuSurvey(gpus=GPUS), BUILD, processor, free)
     found = recommend("production", machine)
     if planned is None:
@@ -90,7 +90,7 @@ def test_a_gpu_beside_one_that_cannot_train_is_named(monkeypatch: pytest.MonkeyP
         monkeypatch.delenv(name, raising=False)
     pascal = make_gpu(24, (6, 1), index=0, uuid="GPU-old", speed=50)
     processor = Cpu(model="Test CPU", physical_cores=8, usable_cpus=16, flags=frozenset())
-    free = Memory(total_bytes=64 * GIB, available_bytes=48 * GIB, process_bytes=0)
+    free = Memory(total_bytes=64 * GIB, available_bytes=48 * GIB)
     machine = assemble(GpuSurvey(gpus=(pascal, LARGE)), BUILD, processor, free)
     assert machine.gpu == pascal and not machine.has_usable_gpu
     assert machine.gpu_problems[-1] == "to train on Test GPU, set CUDA_VISIBLE_DEVICES=GPU-aa22"

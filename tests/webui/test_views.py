@@ -45,7 +45,7 @@ def card(index: int, *, used: float, processes: dict[int, int | None] | None = N
 
 
 def reading(*gpus: Gpu, reason: str = "") -> MachineSample:
-    memory = Memory(total_bytes=32 * GB, available_bytes=20 * GB, process_bytes=GB // 5)
+    memory = Memory(total_bytes=32 * GB, available_bytes=20 * GB)
     return MachineSample(time=0.0, survey=GpuSurvey(gpus=gpus, reason=reason), memory=memory)
 
 

@@ -2,16 +2,14 @@
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from utils.bases.base import Base
 from utils.bases.fetch import fetched_base
 from utils.bases.grow import INHERITED
 from utils.errors import UserError, disk_errors
+from utils.files import new_folder, share_file
 
 PARTS = ("config.json", "vocab.json", "speakers_xtts.pth", "mel_stats.pth", "reference.wav", "dvae.pth")
 
@@ -45,19 +43,13 @@ def whole_model(model: str, version: str, home: Path, *, accept_license: bool = 
         own = Base(folder).about or base.about
         about = {name: own[name] for name in (*INHERITED, "language") if name in own}
         about |= {"name": folder.name, "base": {"name": base.name, "folder": str(base.folder.absolute())}}
-        home.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".base-custom-", dir=home))
-        try:
-            _share(weights, aside / f"model{weights.suffix}")
+        with new_folder(place) as aside:
+            share_file(weights, aside / f"model{weights.suffix}")
             for name in (*PARTS, "dvae.safetensors"):
                 source = folder if (folder / name).is_file() else base.folder
                 if (source / name).is_file() and (source == folder or not name.startswith("dvae")):
                     shutil.copyfile(source / name, aside / name)
             (aside / "about.json").write_text(json.dumps({**about, "license": base.license}), encoding="utf-8")
-            with suppress(FileExistsError):  # another process made it
-                aside.rename(place)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
     return str(place), missing
 
 
@@ -68,10 +60,3 @@ def _is_whole(folder: Path) -> bool:
     except UserError:
         return False
     return (folder / "config.json").is_file() and (folder / "vocab.json").is_file()
-
-
-def _share(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

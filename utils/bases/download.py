@@ -65,7 +65,14 @@ def download_base(
     with explained(hub, folder):
         if _is_here(folder, hub):
             return folder
-        _require_online(folder, hub)
+        if is_offline():
+            missing = ", ".join(name for name in (*NEEDED_FILES, LOCK_NAME) if not (folder / name).is_file())
+            raise UserError(
+                what=f"{hub.revision} is not complete on this disk and HF_HUB_OFFLINE forbids the download"
+                + (f"; missing: {missing}" if missing else "; a file has the wrong size"),
+                where=str(folder),
+                fix="unset HF_HUB_OFFLINE, or run the download on a machine with a network and copy its folder here",
+            )
         with _one_process(folder):
             # Another process may have finished it while this one waited.
             if not _is_here(folder, hub):
@@ -89,8 +96,20 @@ class _Download:
         has_text = any(entry.name == LICENSE_FILE for entry in entries)
         link = f"{self.hub.page}/blob/{self.lock.commit}/{LICENSE_FILE}" if has_text else self.hub.page
         missing = [entry for entry in entries if not self._is_received(entry)]
-        self._drop_leftovers()
-        self._require_space(missing)
+        self.incoming.mkdir(parents=True, exist_ok=True)
+        # Parts of files that the revision no longer holds, such as after `main` moved on.
+        wanted = {name for entry in entries for name in (entry.name, self._part(entry).name)}
+        for path in self.incoming.iterdir():
+            if path.name not in wanted:
+                path.unlink()
+        need = sum(max(0, entry.size - _size(self._part(entry))) for entry in missing)
+        free = shutil.disk_usage(self.incoming).free
+        if missing and free < need + SPACE_MARGIN_BYTES:
+            raise UserError(
+                what=f"{_megabytes(need + SPACE_MARGIN_BYTES)} are needed but {_megabytes(free)} are free",
+                where=str(self.folder),
+                fix="free some space, or set XTTS_STUDIO_BASES to a folder on another disk",
+            )
         require_license(
             self.folder.parent,
             repository=self.hub.repository,
@@ -101,7 +120,16 @@ class _Download:
         )
         for entry in missing:
             self._receive(entry, report=self.progress)
-        self._finish()
+        # The lock comes last, so nothing before it looks whole.
+        for entry in entries:
+            if (self.incoming / entry.name).exists():
+                (self.incoming / entry.name).replace(self.folder / entry.name)
+        about = {"name": self.hub.revision, "kind": "xtts-v2", "license": LICENSE_ID}
+        source = {"repository": self.hub.repository, "commit": self.lock.commit}
+        write_json(self.folder / ABOUT_NAME, {**about, **source, "training": TRAINING_DEFAULTS})
+        self.lock.save(self.folder)
+        shutil.rmtree(self.incoming)
+        logger.info("%s %s is complete in %s", self.hub.repository, self.hub.revision, self.folder)
 
     def _is_received(self, entry: FileEntry) -> bool:
         """Whether a verified copy of the file is on disk; a wrong one is removed from `.incoming`.
@@ -121,24 +149,6 @@ class _Download:
             return True
         (self.incoming / entry.name).unlink(missing_ok=True)
         return False
-
-    def _drop_leftovers(self) -> None:
-        """Remove parts of files that the revision no longer holds, such as after `main` moved on."""
-        self.incoming.mkdir(parents=True, exist_ok=True)
-        wanted = {name for entry in self.lock.files for name in (entry.name, self._part(entry).name)}
-        for path in self.incoming.iterdir():
-            if path.name not in wanted:
-                path.unlink()
-
-    def _require_space(self, missing: list[FileEntry]) -> None:
-        need = sum(max(0, entry.size - _size(self._part(entry))) for entry in missing)
-        free = shutil.disk_usage(self.incoming).free
-        if missing and free < need + SPACE_MARGIN_BYTES:
-            raise UserError(
-                what=f"{_megabytes(need + SPACE_MARGIN_BYTES)} are needed but {_megabytes(free)} are free",
-                where=str(self.folder),
-                fix="free some space, or set XTTS_STUDIO_BASES to a folder on another disk",
-            )
 
     def _license_text(self) -> str:
         """The repository's own license text, fetched to be shown; empty when it has none."""
@@ -184,18 +194,6 @@ class _Download:
         """Where a file is received: named by its content, so that only the very same file is continued."""
         return self.incoming / f"{entry.name}.{entry.digest[:16]}.part"
 
-    def _finish(self) -> None:
-        """Move the verified files in; the lock comes last, so nothing before it looks whole."""
-        for entry in self.lock.files:
-            if (self.incoming / entry.name).exists():
-                (self.incoming / entry.name).replace(self.folder / entry.name)
-        about = {"name": self.hub.revision, "kind": "xtts-v2", "license": LICENSE_ID}
-        source = {"repository": self.hub.repository, "commit": self.lock.commit}
-        write_json(self.folder / ABOUT_NAME, {**about, **source, "training": TRAINING_DEFAULTS})
-        self.lock.save(self.folder)
-        shutil.rmtree(self.incoming)
-        logger.info("%s %s is complete in %s", self.hub.repository, self.hub.revision, self.folder)
-
 
 def _is_here(folder: Path, hub: Hub) -> bool:
     """Whether the folder holds this base whole, by its lock and its files' sizes.
@@ -213,18 +211,6 @@ def _is_here(folder: Path, hub: Hub) -> bool:
             fix="choose another folder, or delete this one",
         )
     return not lock.damaged(folder, hashes=False) and (folder / ABOUT_NAME).is_file()
-
-
-def _require_online(folder: Path, hub: Hub) -> None:
-    if not is_offline():
-        return
-    missing = [name for name in (*NEEDED_FILES, LOCK_NAME) if not (folder / name).is_file()]
-    raise UserError(
-        what=f"{hub.revision} is not complete on this disk and HF_HUB_OFFLINE forbids the download"
-        + (f"; missing: {', '.join(missing)}" if missing else "; a file has the wrong size"),
-        where=str(folder),
-        fix="unset HF_HUB_OFFLINE, or run the download on a machine with a network and copy its folder here",
-    )
 
 
 @contextmanager

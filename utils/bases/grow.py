@@ -4,7 +4,6 @@ Shapes: R rows before, N new rows, D model width.
 """
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 from utils.bases.base import ADDED_ROWS, Base, spans_of
 from utils.bases.shipped import GROWN, write_about
 from utils.errors import UserError
+from utils.files import new_folder
 from utils.model.weights import State, write_weights
 
 EMBEDDING = "gpt.text_embedding.weight"
@@ -54,9 +54,7 @@ def grow_base(
     if folder.exists() and any(folder.iterdir()):
         raise UserError(what="the folder for the new base is not empty", where=str(folder), fix="choose another folder")
     state = grown_state(base.state(), pieces, rows=base.tokenizer().num_rows, where=str(base.folder))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with new_folder(folder) as aside:
         (aside / "vocab.json").write_text(vocab, encoding="utf-8")
         for name in COPIED:
             if (base.folder / name).is_file():
@@ -79,12 +77,6 @@ def grow_base(
             **about,
         }
         write_about(aside, facts)
-        aside.chmod(0o755)
-        if folder.exists():
-            folder.rmdir()
-        aside.replace(folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return Base(folder)
 
 

@@ -52,7 +52,10 @@ def explained(hub: Hub, folder: Path) -> Iterator[None]:
             fix="check the network, proxy and HF_ENDPOINT, then run the download again; it resumes where it stopped",
         ) from error
     except OSError as error:
-        raise _disk_fault(error, folder) from error
+        what, fix = f"the folder cannot be written: {error.strerror or error}", "choose a folder that can be written"
+        if error.errno in _FULL:
+            what, fix = "the disk is full", "free some space and run the download again; it resumes where it stopped"
+        raise UserError(what=what, where=str(folder), fix=f"{fix}, or set XTTS_STUDIO_BASES") from error
 
 
 def _refusal(error: HfHubHTTPError, hub: Hub) -> UserError:
@@ -70,11 +73,3 @@ def _refusal(error: HfHubHTTPError, hub: Hub) -> UserError:
         what = f"the hub returned status {error.response.status_code}: {error.server_message or error}"
         fix = "run the download again later; it resumes where it stopped; for status 401 or 403 check HF_TOKEN"
     return UserError(what=what, where=hub.page, fix=fix)
-
-
-def _disk_fault(error: OSError, folder: Path) -> UserError:
-    if error.errno in _FULL:
-        fix = "free some space and run the download again; it resumes where it stopped"
-        return UserError(what="the disk is full", where=str(folder), fix=fix)
-    fix = "choose a folder that can be written, or set XTTS_STUDIO_BASES"
-    return UserError(what=f"the folder cannot be written: {error.strerror or error}", where=str(folder), fix=fix)

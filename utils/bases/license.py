@@ -69,19 +69,15 @@ def require_license(
         raise _refused(f"the license of {repository} has not been accepted: {LICENSE_NAME}, {LICENSE_LINK}", link)
     elif not ask(f"{notice}\n\n{read_text()}".rstrip()):
         raise _refused(f"the license of {repository} was declined, so nothing is downloaded", link)
-    _record(bases, repository)
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    record = {"repository": repository, "license": LICENSE_NAME, "link": LICENSE_LINK, "time": time}
+    bases.mkdir(parents=True, exist_ok=True)
+    write_json(bases / RECORD_NAME, {"accepted": [*_records(bases), record]})
 
 
 def _refused(what: str, link: str) -> UserError:
     fix = f"read it, then {AGREE}; or run the command in a terminal and answer yes"
     return UserError(what=what, where=link, fix=fix)
-
-
-def _record(bases: Path, repository: str) -> None:
-    time = datetime.now(UTC).isoformat(timespec="seconds")
-    record = {"repository": repository, "license": LICENSE_NAME, "link": LICENSE_LINK, "time": time}
-    bases.mkdir(parents=True, exist_ok=True)
-    write_json(bases / RECORD_NAME, {"accepted": [*_records(bases), record]})
 
 
 def _records(bases: Path) -> list[dict[str, str]]:

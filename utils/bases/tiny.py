@@ -6,8 +6,6 @@ the starter base or XTTS v2.
 
 import json
 import math
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from torch import Tensor
 
 from utils.bases.catalog import TINY_VERSION, base_folder
 from utils.config import DATASET_RATE
+from utils.files import new_folder
 from utils.model.decoder.build import build_decoder
 from utils.model.dvae import build_dvae
 from utils.model.gpt import XttsGpt
@@ -58,33 +57,23 @@ def make_tiny(folder: Path) -> Path:
     Returns:
         The folder.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(SEED)
-            _write_base(aside)
-        _move_into_place(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with new_folder(folder) as aside, torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(SEED)
+        _make_vocabulary().save(str(aside / "vocab.json"))
+        config = _make_config()
+        (aside / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+        signal = babble(seconds=50)
+        # The mean absolute log-mel of each channel, [80].
+        mel_stats = dvae_mel(torch.ones(80))(signal).abs().mean(dim=(0, 2)).clamp(min=1.0)
+        torch.save(mel_stats, aside / "mel_stats.pth")
+        write_weights(aside / "dvae.safetensors", _make_dvae(signal, mel_stats))
+        gpt = XttsGpt(gpt_shape(config, XttsTokenizer(aside / "vocab.json")))
+        initialize_gpt(gpt)
+        decoder = build_decoder(decoder_shape(config)).eval()
+        write_weights(aside / "model.safetensors", full_state(gpt.state_dict(), decoder.state_dict(), mel_stats))
+        torch.save(_speakers(gpt, decoder, signal, mel_stats), aside / "speakers_xtts.pth")
+        (aside / "about.json").write_text(json.dumps(ABOUT, indent=2), encoding="utf-8")
     return folder
-
-
-def _write_base(folder: Path) -> None:
-    _make_vocabulary().save(str(folder / "vocab.json"))
-    config = _make_config()
-    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    signal = babble(seconds=50)
-    # The mean absolute log-mel of each channel, [80].
-    mel_stats = dvae_mel(torch.ones(80))(signal).abs().mean(dim=(0, 2)).clamp(min=1.0)
-    torch.save(mel_stats, folder / "mel_stats.pth")
-    write_weights(folder / "dvae.safetensors", _make_dvae(signal, mel_stats))
-    gpt = XttsGpt(gpt_shape(config, XttsTokenizer(folder / "vocab.json")))
-    initialize_gpt(gpt)
-    decoder = build_decoder(decoder_shape(config)).eval()
-    write_weights(folder / "model.safetensors", full_state(gpt.state_dict(), decoder.state_dict(), mel_stats))
-    torch.save(_speakers(gpt, decoder, signal, mel_stats), folder / "speakers_xtts.pth")
-    (folder / "about.json").write_text(json.dumps(ABOUT, indent=2), encoding="utf-8")
 
 
 def _make_config() -> dict[str, Any]:
@@ -169,15 +158,3 @@ def _speakers(gpt: XttsGpt, decoder: Any, signal: Tensor, mel_stats: Tensor) -> 
         latents = gpt.latents(conditioning_mel(mel_stats)(wav))
         voices[name] = {"gpt_cond_latent": latents.clone(), "speaker_embedding": embedding.clone()}
     return voices
-
-
-def _move_into_place(aside: Path, folder: Path) -> None:
-    """Rename; another process that made the same base first is as good."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-    try:
-        aside.chmod(0o755)
-        aside.replace(folder)
-    except OSError:
-        if not (folder / "about.json").is_file():
-            raise

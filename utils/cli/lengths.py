@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from utils.cli.common import progress_phases, run_command
 from utils.config import DATASET_RATE, STARTER, Config
 from utils.project.paths import open_project
 
-if TYPE_CHECKING:
-    from utils.language.lengths import LengthReport
-
 SHOWN_DROPS = 5
+MOST = "the most this base takes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +50,14 @@ def main(args: Sequence[str] | None = None) -> None:
 def _lengths(config: LengthsConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.bases.fetch import fetched_base
-    from utils.language.lengths import measure_lengths
+    from utils.language.lengths import (
+        AUDIO_MULTIPLE,
+        LIMIT_PERCENTILE,
+        PERCENTILES,
+        TEXT_MULTIPLE,
+        measure_lengths,
+        percentile,
+    )
 
     base = fetched_base(config.base)
     language, source = _language(config)
@@ -63,8 +67,24 @@ def _lengths(config: LengthsConfig) -> None:
     print(
         f"{config.table}: {len(lengths.samples)} clips, {hours:.2f} h; base {base.name}, language {language} ({source})"
     )
-    _print_table(lengths)
-    _print_limits(lengths)
+    print("\npercentile     " + "".join(f"{percent:>10g}" for percent in PERCENTILES))
+    for name, values, form in (
+        ("seconds", lengths.seconds, ">10.2f"),
+        ("samples", lengths.samples, ">10.0f"),
+        ("audio codes", lengths.num_codes, ">10.0f"),
+        ("text tokens", lengths.tokens, ">10.0f"),
+    ):
+        print(f"{name:15}" + "".join(format(percentile(values, percent), form) for percent in PERCENTILES))
+    audio, text, why_audio, why_text = lengths.max_audio_length, lengths.max_text_length, MOST, MOST
+    if audio != lengths.max_samples:
+        why_audio = f"a multiple of {AUDIO_MULTIPLE} samples, the hop of the mel spectrograms"
+    if text != lengths.max_tokens:
+        why_text = f"a multiple of {TEXT_MULTIPLE}, as tensor cores want half-precision matrices"
+    print(f"\nrecommended: the {LIMIT_PERCENTILE:g}th percentile, rounded up")
+    print(f"  --max-audio-length {audio:<7}  {audio / DATASET_RATE:.2f} s; {why_audio}")
+    print(f"  --max-text-length {text:<8}  tokens; {why_text}")
+    beyond = lengths.num_beyond(audio, text)
+    print(f"{beyond} of {len(lengths.samples)} clips {'is' if beyond == 1 else 'are'} longer and would be excluded")
     for drop in lengths.dropped[:SHOWN_DROPS]:
         print(f"not counted: {drop['clip']}: {drop['reason']}")
     if len(lengths.dropped) > SHOWN_DROPS:
@@ -79,36 +99,6 @@ def _language(config: LengthsConfig) -> tuple[str, str]:
     if beside.is_file():
         return beside.read_text(encoding="utf-8").strip(), "from lang.txt"
     return "en", "assumed; give --language if it is another"
-
-
-def _print_table(lengths: "LengthReport") -> None:
-    from utils.language.lengths import PERCENTILES, percentile
-
-    print("\npercentile     " + "".join(f"{percent:>10g}" for percent in PERCENTILES))
-    for name, values, form in (
-        ("seconds", lengths.seconds, ">10.2f"),
-        ("samples", lengths.samples, ">10.0f"),
-        ("audio codes", lengths.num_codes, ">10.0f"),
-        ("text tokens", lengths.tokens, ">10.0f"),
-    ):
-        print(f"{name:15}" + "".join(format(percentile(values, percent), form) for percent in PERCENTILES))
-
-
-def _print_limits(lengths: "LengthReport") -> None:
-    from utils.language.lengths import AUDIO_MULTIPLE, LIMIT_PERCENTILE, TEXT_MULTIPLE
-
-    audio, text = lengths.max_audio_length, lengths.max_text_length
-    why_audio = f"a multiple of {AUDIO_MULTIPLE} samples, the hop of the mel spectrograms"
-    why_text = f"a multiple of {TEXT_MULTIPLE}, as tensor cores want half-precision matrices"
-    if audio == lengths.max_samples:
-        why_audio = "the most this base takes"
-    if text == lengths.max_tokens:
-        why_text = "the most this base takes"
-    print(f"\nrecommended: the {LIMIT_PERCENTILE:g}th percentile, rounded up")
-    print(f"  --max-audio-length {audio:<7}  {audio / DATASET_RATE:.2f} s; {why_audio}")
-    print(f"  --max-text-length {text:<8}  tokens; {why_text}")
-    beyond = lengths.num_beyond(audio, text)
-    print(f"{beyond} of {len(lengths.samples)} clips {'is' if beyond == 1 else 'are'} longer and would be excluded")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import logging
 import platform
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,8 +88,26 @@ def find_gpus() -> GpuSurvey:
     is then seen as it is.
     """
     try:
-        with _driver():
-            return _survey()
+        pynvml.nvmlInit()
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+            if count == 0:
+                return GpuSurvey(gpus=(), reason="the NVIDIA driver is running but sees no GPU")
+            found, lost = [], []
+            driver = _answer(pynvml.nvmlSystemGetDriverVersion) or ""
+            version = _answer(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _answer(
+                pynvml.nvmlSystemGetCudaDriverVersion
+            )
+            cuda = divmod(version // 10, 100) if version else None
+            for index in range(count):
+                try:
+                    found.append(_read(index, driver, cuda))
+                except pynvml.NVMLError as error:
+                    # One GPU that fell off the bus must not hide the others.
+                    lost.append(f"GPU {index} does not answer: {_explained(error)}")
+            return GpuSurvey(gpus=tuple(found), reason="; ".join(lost))
+        finally:
+            pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return GpuSurvey(gpus=(), reason=_explained(error))
 
@@ -99,32 +117,6 @@ def architecture(capability: Version | None) -> str:
     if capability is None:
         return ""
     return next((name for first, name in ARCHITECTURES if capability >= first), "")
-
-
-@contextmanager
-def _driver() -> Iterator[None]:
-    pynvml.nvmlInit()
-    try:
-        yield
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _survey() -> GpuSurvey:
-    count = pynvml.nvmlDeviceGetCount()
-    if count == 0:
-        return GpuSurvey(gpus=(), reason="the NVIDIA driver is running but sees no GPU")
-    found, lost = [], []
-    driver = _answer(pynvml.nvmlSystemGetDriverVersion) or ""
-    number = _answer(pynvml.nvmlSystemGetCudaDriverVersion_v2) or _answer(pynvml.nvmlSystemGetCudaDriverVersion)
-    cuda = divmod(number // 10, 100) if number else None
-    for index in range(count):
-        try:
-            found.append(_read(index, driver, cuda))
-        except pynvml.NVMLError as error:
-            # One GPU that fell off the bus must not hide the others.
-            lost.append(f"GPU {index} does not answer: {_explained(error)}")
-    return GpuSurvey(gpus=tuple(found), reason="; ".join(lost))
 
 
 def _read(index: int, driver: str, cuda: Version | None) -> Gpu:

@@ -86,24 +86,9 @@ class Recommendation:
         return getattr(self.config, name)
 
     @property
-    def estimate(self) -> MemoryEstimate:
-        """Memory by calculation, not by measurement."""
-        return self.fit.needed
-
-    @property
     def settings(self) -> dict[str, Any]:
         """The settings alone, by the names of `TrainConfig`."""
         return {name: getattr(self.config, name) for name in SETTINGS}
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """One of the plans of a purpose."""
-
-    changes: dict[str, Any]
-    min_batch: int
-    """Smallest batch for which this plan is worth taking."""
-    why: str
 
 
 def memory_fit(
@@ -157,12 +142,13 @@ def recommend(
         project="", device="cuda" if gpu else "cpu", mixed_precision=precision, sdpa=use_case != "debugging"
     )
     largest = 2 if use_case in ("limited memory", "debugging") else 16 if gpu else 4
-    for plan in (plans := list(_plans(use_case, gpu))):
-        sizes = [size for size in BATCH_SIZES if min(plan.min_batch, largest) <= size <= largest]
-        configs = [replace(start, **plan.changes, batch_size=size) for size in sizes]
+    for plan in _plans(use_case, gpu):
+        changes, least, why = plan
+        sizes = [size for size in BATCH_SIZES if min(least, largest) <= size <= largest]
+        configs = [replace(start, **changes, batch_size=size) for size in sizes]
         fits = [memory_fit(config, machine, model=model, max_audio_length=max_audio_length) for config in configs]
         chosen = next(((config, fit) for config, fit in zip(configs, fits, strict=True) if fit.fits), None)
-        if chosen or plan is plans[-1]:
+        if chosen:
             break
     config, fit = chosen or (configs[-1], fits[-1])
     effective = 16 if use_case == "maximum quality" else max(8, config.batch_size)
@@ -174,7 +160,7 @@ def recommend(
     )
     # A plan may bring a precision of its own, and its own reason for it.
     about = [about_precision] if config.mixed_precision == precision else []
-    about = [_about_budget(machine, gpu), plan.why, *about, _about_attention(gpu, config), about_batch, about_compile]
+    about = [_about_budget(machine, gpu), why, *about, _about_attention(gpu, config), about_batch, about_compile]
     return Recommendation(
         config=replace(config, grad_accumulation=accumulated, compile=compile_mode),
         fit=fit,
@@ -189,31 +175,35 @@ def memory_tier(num_bytes: int) -> str:
     return next(name for smallest, name in TIERS if round(num_bytes / GIB) >= smallest)
 
 
-def _plans(use_case: UseCase, gpu: Gpu | None) -> Iterator[_Plan]:
-    """Plans for a purpose, the most wanted first; the last one is for when nothing else fits."""
+def _plans(use_case: UseCase, gpu: Gpu | None) -> Iterator[tuple[dict[str, Any], int, str]]:
+    """Plans for a purpose, the most wanted first; the last one is for when nothing else fits.
+
+    Yields:
+        Settings, the smallest batch for which they are worth taking, and why.
+    """
     frugal, few = use_case == "limited memory", 1 if use_case == "debugging" else 4
     frozen: dict[str, Any] = {"freeze_conditioning": True} if frugal else {}
     whole = "all parameters but the conditioning encoder are trained" if frugal else "all parameters are trained"
     if use_case == "maximum quality" and _has_bf16(gpu):
         why = f"{whole}, with float32 activations and TF32 matrix products: there is room for them"
-        yield _Plan({"mixed_precision": "fp32"}, 4, why)
+        yield ({"mixed_precision": "fp32"}, 4, why)
     if not frugal:
-        yield _Plan({}, few, f"{whole}; activations fit, so none are recomputed")
+        yield ({}, few, f"{whole}; activations fit, so none are recomputed")
         why = f"{whole}; matrix products are kept and the rest is recomputed, because not all would fit"
-        yield _Plan({"gradient_checkpointing": "selective"}, few, why)
+        yield ({"gradient_checkpointing": "selective"}, few, why)
     checkpointed = frozen | {"gradient_checkpointing": "full"}
     if not frugal or gpu is None:
         least = 2 if gpu and use_case != "debugging" else 1
         why = f"{whole}; activations would not fit, so they are recomputed: a third more computation"
-        yield _Plan(checkpointed, least, f"{whole}; activations are recomputed" if frugal else why)
+        yield (checkpointed, least, f"{whole}; activations are recomputed" if frugal else why)
     # Smaller cards hold too few clips of a full fine-tune.
     if gpu and round(gpu.total_bytes / GIB) >= SMALLEST_GB:
         why = f"{whole}, with recomputed activations and 8-bit Adam, whose moments take 2 bytes a parameter, not 8"
-        yield _Plan(checkpointed | {"eight_bit_optimizer": True}, 4, why)
+        yield (checkpointed | {"eight_bit_optimizer": True}, 4, why)
     why = "LoRA: gradients and moments of all parameters would not fit, so small matrices beside them are trained"
     if not frugal:
-        yield _Plan(LORA, 4, why)
-    yield _Plan(LORA | {"gradient_checkpointing": "full"}, 1, f"{why}; activations are recomputed")
+        yield (LORA, 4, why)
+    yield (LORA | {"gradient_checkpointing": "full"}, 1, f"{why}; activations are recomputed")
 
 
 def _about_budget(machine: Machine, gpu: Gpu | None) -> str:

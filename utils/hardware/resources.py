@@ -22,21 +22,19 @@ class Memory:
     """Of the machine, or of the container where that is less."""
     available_bytes: int
     """What can still be taken without swapping."""
-    process_bytes: int
-    """Resident memory of this process."""
     limited_by: str = ""
     """The control group file that sets the limit; empty when the machine itself does."""
 
 
 def memory() -> Memory:
-    """Memory of the machine and of this process."""
+    """Memory of the machine, as far as this process may use it."""
     machine = psutil.virtual_memory()
     total, available, source = machine.total, machine.available, ""
     for limit, used, file in _limits():
         if limit < total:
             total, source = limit, str(file)
         available = min(available, max(limit - used, 0))
-    return Memory(total_bytes=total, available_bytes=available, process_bytes=process_memory(), limited_by=source)
+    return Memory(total_bytes=total, available_bytes=available, limited_by=source)
 
 
 def process_memory(pid: int | None = None) -> int:

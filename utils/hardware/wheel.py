@@ -114,7 +114,13 @@ def gpu_problems(gpu: Gpu, build: TorchBuild) -> list[str]:
         cuda = _dotted(build.cuda)
         return [*found, f"PyTorch {TORCH} for CUDA {cuda} has no kernels for {who}: {_fix(best, gpu)}"]
     if not driver_suffices(gpu, build.cuda):
-        return [*found, _driver_problem(gpu, build.cuda)]
+        supports = f" (CUDA {_dotted(gpu.cuda)})" if gpu.cuda else ""
+        problem = (
+            f"the NVIDIA driver {gpu.driver or 'of this machine'}{supports} is too old for PyTorch built for CUDA "
+            f"{_dotted(build.cuda)}: update the driver to {needed_driver(build.cuda)} or newer"
+        )
+        other = best_wheel(gpu.capability, gpu)
+        found.append(f"{problem}; where that cannot be done, run: {other.install}" if other else problem)
     return found
 
 
@@ -137,18 +143,6 @@ def driver_suffices(gpu: Gpu, cuda: Version) -> bool:
         return gpu.cuda[0] >= cuda[0]
     branch = gpu.driver.split(".")[0]
     return not branch.isdecimal() or int(branch) >= needed_driver(cuda)
-
-
-def _driver_problem(gpu: Gpu, cuda: Version) -> str:
-    assert gpu.capability is not None
-    needed = needed_driver(cuda)
-    supports = f" (CUDA {_dotted(gpu.cuda)})" if gpu.cuda else ""
-    problem = (
-        f"the NVIDIA driver {gpu.driver or 'of this machine'}{supports} is too old for PyTorch built for CUDA "
-        f"{_dotted(cuda)}: update the driver to {needed} or newer"
-    )
-    other = best_wheel(gpu.capability, gpu)
-    return f"{problem}; where that cannot be done, run: {other.install}" if other else problem
 
 
 def _fix(best: Wheel, gpu: Gpu) -> str:

@@ -82,7 +82,12 @@ def hold(kind: str, *, device: str, output: Path, folder: Path, local_rank: int 
         yield
     finally:
         if not shared:
-            _release(claim)
+            # Also where this process has registered a run since.
+            with claim.lock():
+                named, _, process = claim.named() or (None, "", None)
+                holder = process or (read_record(named) if named is not None else None)
+                if holder is not None and holder.pid == os.getpid():
+                    claim.free()
 
 
 def _has_it_for_us(holder: Job) -> bool:
@@ -91,15 +96,6 @@ def _has_it_for_us(holder: Job) -> bool:
         record = read_record(holder.folder)
         return record is not None and record.spawned and record.pid == holder.pid
     return holder.pid in {parent.pid for parent in psutil.Process().parents()}
-
-
-def _release(claim: Claim) -> None:
-    """Give a device back that this process took, or a run that it registered since."""
-    with claim.lock():
-        folder, _, process = claim.named() or (None, "", None)
-        holder = process or (read_record(folder) if folder is not None else None)
-        if holder is not None and holder.pid == os.getpid():
-            claim.free()
 
 
 def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
@@ -120,7 +116,12 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
     wanted = wanted_device(device)
     if record is not None and record.spawned and record.pid in (os.getpid(), os.getppid()):
         if record.device is not None and record.device != wanted:
-            _move(folder, Claim(record.device, output), Claim(wanted, output))
+            claim, former = Claim(wanted, output), Claim(record.device, output)
+            with claim.lock():
+                claim.give(folder)
+            with former.lock():
+                if (named := former.named()) and named[0] == folder.absolute():
+                    former.free()
             update_record(folder, device=wanted)
         return
     if record is not None and status(folder).alive:
@@ -134,15 +135,6 @@ def register(folder: Path, kind: str, *, device: str, output: Path) -> None:
         if not shared or _is_held_here(claim):
             claim.give(folder)
     _beat(folder)
-
-
-def _move(folder: Path, former: Claim, claim: Claim) -> None:
-    """Free the device that a job was started for and claim the one that it uses, which this process holds."""
-    with claim.lock():
-        claim.give(folder)
-    with former.lock():
-        if (named := former.named()) and named[0] == folder.absolute():
-            former.free()
 
 
 def _is_held_here(claim: Claim) -> bool:

@@ -81,8 +81,13 @@ class Claim:
         folder = output / ".jobs" if device == CPU else Path(tempfile.gettempdir()) / f"{GPU_FOLDER}-{user}"
         with disk_errors():
             folder.mkdir(parents=True, exist_ok=True)
-        if device != CPU:
-            _check_own(folder)
+        # Anyone may make folders in the temporary folder, also one that looks like ours.
+        if device != CPU and os.name == "posix" and folder.stat().st_uid != os.getuid():
+            raise UserError(
+                what="the folder that records which job has the GPU belongs to another user",
+                where=str(folder),
+                fix="remove it, or set TMPDIR to a folder of your own",
+            )
         self._file = folder / f"{host_name()}-{device.replace(':', '-')}.txt"
 
     @contextmanager
@@ -118,16 +123,6 @@ class Claim:
     def _write(self, text: str) -> None:
         with disk_errors():
             write_atomic(self._file, text, durable=True)
-
-
-def _check_own(folder: Path) -> None:
-    """Anyone may make folders in the temporary folder, also one that looks like ours."""
-    if os.name == "posix" and folder.stat().st_uid != os.getuid():
-        raise UserError(
-            what="the folder that records which job has the GPU belongs to another user",
-            where=str(folder),
-            fix="remove it, or set TMPDIR to a folder of your own",
-        )
 
 
 def holder_of(claim: Claim) -> Job | None:

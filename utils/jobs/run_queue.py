@@ -116,7 +116,9 @@ def start_next(project: Project, start: Start) -> str | None:
                 runs.pop(number)
                 return run.name
             try:
-                _require_dataset(project, run.config)
+                if not (table := run.config.train_csv or project.train_csv).is_file():
+                    fix = "prepare it again, then queue the run again"
+                    raise UserError(what="the dataset is gone", where=str(table), fix=fix)
                 if holder(run.config) is not None or any(job.alive for job in list_jobs(project, kind="train")):
                     return None
                 start(run.config)
@@ -130,17 +132,6 @@ def start_next(project: Project, start: Start) -> str | None:
             runs.pop(number)
             return run.name
     return None
-
-
-def _require_dataset(project: Project, config: TrainConfig) -> None:
-    """Do nothing where there are clips to train on.
-
-    Raises:
-        UserError: there are none any more.
-    """
-    table = config.train_csv or project.train_csv
-    if not table.is_file():
-        raise UserError(what="the dataset is gone", where=str(table), fix="prepare it again, then queue the run again")
 
 
 def holder(config: TrainConfig) -> Job | None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from utils.errors import UserError
-from utils.runs.process import ProcessId, ask_to_stop, end_tree, host_name
+from utils.runs.process import ask_to_stop, end_tree, host_name
 from utils.runs.record import Job, JobRecord, change_record, read_record, status
 
 STOP_TIMEOUT_S = 300.0
@@ -35,7 +35,18 @@ def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S) -> Job:
     job = status(folder)
     if not job.alive and not job.process_alive:
         return job
-    identity = _local_process(job)
+    record = read_record(folder)
+    identity = record.process if record else None
+    if record is not None and record.host != host_name():
+        raise UserError(
+            what=f"the job runs on {record.host}", where=str(folder), fix=f"stop it there: kill {record.pid}"
+        )
+    if identity is None:
+        raise UserError(
+            what="which process does this job is not known",
+            where=str(folder),
+            fix="if it was started just now, try again in a moment; else stop it where it was started",
+        )
     try:
         before = change_record(folder, lambda record: _requested(record, timeout_s))
     except UserError:
@@ -94,24 +105,3 @@ def _end(folder: Path) -> None:
     identity = record.process if record else None
     if record is not None and identity is not None:
         end_tree(identity, whole_session=record.spawned)
-
-
-def _local_process(job: Job) -> ProcessId:
-    """The process of a job on this computer.
-
-    Raises:
-        UserError: it runs elsewhere, or is not known.
-    """
-    record = read_record(job.folder)
-    identity = record.process if record else None
-    if record is not None and record.host != host_name():
-        raise UserError(
-            what=f"the job runs on {record.host}", where=str(job.folder), fix=f"stop it there: kill {record.pid}"
-        )
-    if identity is None:
-        raise UserError(
-            what="which process does this job is not known",
-            where=str(job.folder),
-            fix="if it was started just now, try again in a moment; else stop it where it was started",
-        )
-    return identity

@@ -84,7 +84,12 @@ def memory_stats() -> dict[str, Any]:
         "peak_rss_bytes": _peak_rss(trainer),
     }
     if trainer is not None:
-        return stats | {"pid": trainer} | _driver_stats(trainer)
+        # Its GPU's are what the driver reports; nothing where it uses none, or the driver does not say.
+        found = next((gpu for gpu in find_gpus().gpus if trainer in gpu.processes), None)
+        if found is not None:
+            stats |= {"device": f"cuda:{found.index}", "reserved_bytes": found.processes[trainer] or 0}
+            stats |= {"free_bytes": found.free_bytes, "total_bytes": found.total_bytes}
+        return stats | {"pid": trainer}
     # A GPU that was not used yet is not woken up: that alone would take hundreds of megabytes of it.
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return stats
@@ -118,15 +123,6 @@ def _trainer_below() -> int | None:
         except psutil.Error:
             continue
     return None
-
-
-def _driver_stats(pid: int) -> dict[str, Any]:
-    """What the driver reports of a process' GPU; nothing where it uses none, or the driver does not say."""
-    found = next((gpu for gpu in find_gpus().gpus if pid in gpu.processes), None)
-    if found is None:
-        return {}
-    amounts = {"reserved": found.processes[pid] or 0, "free": found.free_bytes, "total": found.total_bytes}
-    return {"device": f"cuda:{found.index}"} | {f"{name}_bytes": value for name, value in amounts.items()}
 
 
 def _peak_rss(pid: int | None) -> int:

@@ -1,13 +1,12 @@
-"""Where the time of a training step goes, phase by phase."""
+"""Where the time of a training step goes, phase by phase.
+
+The training process's own: data (waiting for clips), logging (writing events) and checkpoint (handing one to who writes
+it). The device's: transfer (batches to it), and what it computes: forward, backward and optimizer.
+"""
 
 import time
 
 import torch
-
-HOST_PHASES = ("data", "logging", "checkpoint")
-"""The training process's own: waiting for clips, writing events, handing a checkpoint to who writes it."""
-DEVICE_PHASES = ("transfer", "forward", "backward", "optimizer")
-"""The device's: batches to it, and what it computes."""
 
 
 class PhaseClock:

@@ -118,6 +118,9 @@ def log_performance_info(device: str | torch.device | None = None) -> dict[str, 
     has_bf16 = capability >= AMPERE if on_gpu else machine.cpu.has_bf16
     packages = {"torch": torch.__version__} | {name: version(name) for name in ("transformers", "accelerate")}
     optional = {"flash-attn": "flash_attn", "8-bit AdamW": "bitsandbytes"}
+    for name, package in optional.items():
+        here = f"yes: {package} is installed" if find_spec(package) else f"no: {package} is not installed"
+        optional[name] = here if on_gpu else "no: it needs a CUDA GPU"
     return _logged(
         {
             "versions": ", ".join(f"{name} {one}" for name, one in packages.items()),
@@ -129,7 +132,7 @@ def log_performance_info(device: str | torch.device | None = None) -> dict[str, 
             else "no: slower than fp32",
             "SDPA": "varlen flash" if capability >= AMPERE else "memory-efficient" if on_gpu else "kernels for CPUs",
             "compile": "yes" if machine.compiler else "no: there is no C++ compiler",
-            **{name: _usable(package) if on_gpu else "no: it needs a CUDA GPU" for name, package in optional.items()},
+            **optional,
             "on any device": "gradient checkpointing, LoRA, frozen conditioning encoder",
             "threads": f"{torch.get_num_threads()} of {usable_cpus()} usable",
             "matrix products": torch.backends.cuda.matmul.fp32_precision,
@@ -139,10 +142,6 @@ def log_performance_info(device: str | torch.device | None = None) -> dict[str, 
             "memory": memory_line(memory_stats()),
         }
     )
-
-
-def _usable(package: str) -> str:
-    return f"yes: {package} is installed" if find_spec(package) else f"no: {package} is not installed"
 
 
 def _use_tf32() -> dict[str, Any]:

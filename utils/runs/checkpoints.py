@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from utils.errors import UserError
-from utils.files import file_hash
+from utils.files import file_hash, share_file
 from utils.model.weights import State, read_weights, write_weights
 from utils.runs.layout import (
     ADAPTER_FILE,
@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 SMALL_FILES_BYTES = 2**20
 """Space for everything of a checkpoint but its tensors."""
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 Tensors = Mapping[str, Tensor]
 
 
@@ -72,18 +73,6 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.keep = keep
-
-    def _require_room(self, size: int) -> None:
-        """Do nothing where the disk has room for a checkpoint: one that cannot end is not begun.
-
-        Args:
-            size: bytes of its tensors.
-
-        Raises:
-            OSError: there is no room, as the disk would say once it is full.
-        """
-        if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
     def write_last(self, step: int, files: Mapping[str, Tensors], state: dict[str, Any]) -> Path:
         """Write a checkpoint to resume from; what exceeds the number to keep is removed after it is complete.
@@ -123,11 +112,7 @@ class Checkpoints:
         def fill(folder: Path) -> None:
             _write_state(folder, state, state["step"])
             for name in names:
-                try:
-                    (folder / name).hardlink_to(last / name)
-                except OSError:
-                    # FAT and many network drives know no second name.
-                    shutil.copyfile(last / name, folder / name)
+                share_file(last / name, folder / name)
 
         known = {name: marks[name]["sha256"] for name in names}
         return self._publish(BEST, state["step"], fill, known=known)
@@ -198,7 +183,9 @@ class Checkpoints:
         aside, final = self.folder / f"{ASIDE}{prefix}{step:08d}", self.folder / f"{prefix}{step:08d}"
         try:
             self._clear()
-            self._require_room(size)
+            # A checkpoint that cannot end is not begun.
+            if shutil.disk_usage(self.folder).free < size + SMALL_FILES_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
             shutil.rmtree(aside, ignore_errors=True)
             aside.mkdir()
             fill(aside)
@@ -210,27 +197,20 @@ class Checkpoints:
             # A complete one counts where it is: the folder whose place it was to take may be gone already.
             if not is_complete(aside):
                 shutil.rmtree(aside, ignore_errors=True)
-            raise self._not_saved(step, error) from error
-        self._prune(prefix, final)
-        return final
-
-    def _not_saved(self, step: int, error: OSError) -> NotSaved:
-        """What people read when a checkpoint could not be written."""
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return NotSaved(
-            what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the checkpoint "
-            f"of step {step} was not written; earlier ones are kept",
-            where=str(self.folder),
-            fix="free some space" if is_full else "check the disk or its connection",
-        )
-
-    def _prune(self, prefix: str, newest: Path) -> None:
-        older = sorted((p for p in self._of(prefix) if p != newest), key=_step_of, reverse=True)
+            is_full = error.errno in DISK_FULL
+            raise NotSaved(
+                what=f"{'the disk is full' if is_full else f'the disk fails ({error.strerror or error})'}: the "
+                f"checkpoint of step {step} was not written; earlier ones are kept",
+                where=str(self.folder),
+                fix="free some space" if is_full else "check the disk or its connection",
+            ) from error
+        older = sorted((p for p in self._of(prefix) if p != final), key=_step_of, reverse=True)
         whole = [path for path in older if is_complete(path)]
         # Kills of earlier versions left such: what is not whole and behind the newest is of no use any more.
-        broken = [path for path in older if path not in whole and _step_of(path) < _step_of(newest)]
+        broken = [path for path in older if path not in whole and _step_of(path) < _step_of(final)]
         for old in [*whole[self.keep if prefix == LAST else 0 :], *broken]:
             _discard(old)
+        return final
 
     def _clear(self) -> list[str]:
         """Go on with removals that were cut; gives their names."""

@@ -46,7 +46,11 @@ class Narration:
 
     def phase(self, what: str, done: int, total: int | None) -> None:
         """Work before training, now and then and at its end."""
-        now, line = time.monotonic(), _amount(what, done, total)
+        name, unit = what.removesuffix(" (bytes)"), ""
+        if name != what:
+            done, total, unit = done // 10**6, total and total // 10**6, " MB"
+        line = f"{name}: {done}{unit}" if total is None else f"{name}: {done} of {total}{unit}"
+        now = time.monotonic()
         if (done != total and now < self._next) or line == self._phase:
             return
         self._phase, self._next = line, now + EVERY_S
@@ -107,13 +111,6 @@ def speech_line(fields: Mapping[str, Any]) -> str:
         return f"how the checkpoints speak was not measured: {fields['reason']}"
     scores = ", ".join(f"step {one['step']} {one['score']:.2f}" for one in fields["scores"])
     return f"best checkpoint: step {fields['best']}, it speaks best ({scores} of 3; {fields['texts']} texts)"
-
-
-def _amount(what: str, done: int, total: int | None) -> str:
-    name, unit = what.removesuffix(" (bytes)"), ""
-    if name != what:
-        done, total, unit = done // 10**6, total and total // 10**6, " MB"
-    return f"{name}: {done}{unit}" if total is None else f"{name}: {done} of {total}{unit}"
 
 
 def duration(seconds: float) -> str:

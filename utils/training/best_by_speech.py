@@ -112,8 +112,16 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
         reason=None,
         **spent,
     )
-    if not chosen.is_best:
-        _promote(services, chosen)
+    if chosen.is_best:
+        return
+    try:
+        path = services.checkpoints.link_best(chosen.path, loss_to_beat=services.saver.best_loss)
+    except (UserError, OSError) as error:
+        services.log.warn(
+            f"step {chosen.step} speaks best, but could not become the best checkpoint: {error}", source="speech"
+        )
+        return
+    services.log.write("checkpoint", step=chosen.step, path=str(path), what="best")
 
 
 def _candidates(checkpoints: Checkpoints) -> list[CheckpointFolder]:
@@ -162,14 +170,3 @@ def _winner(scores: list[dict[str, Any]], losses: dict[int, float | None]) -> in
         return one["score"], -math.inf if loss is None else -loss
 
     return int(max(scores, key=rank)["step"])
-
-
-def _promote(services: Services, chosen: CheckpointFolder) -> None:
-    try:
-        path = services.checkpoints.link_best(chosen.path, loss_to_beat=services.saver.best_loss)
-    except (UserError, OSError) as error:
-        services.log.warn(
-            f"step {chosen.step} speaks best, but could not become the best checkpoint: {error}", source="speech"
-        )
-        return
-    services.log.write("checkpoint", step=chosen.step, path=str(path), what="best")

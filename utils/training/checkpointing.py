@@ -333,15 +333,10 @@ def tidy_checkpoints(state: RunState, services: Services, resumed: Resumed) -> l
         services.saver.best_loss = kept.get("loss_to_beat") or own_loss or kept.get("best_loss", math.inf)
     lost = best_loss_at(step, state.candidate)
     if lost is not None and lost < services.saver.best_loss:
-        notes += _keep_best(services, resumed, lost)
+        try:
+            # It may have lain aside, whole but without its name, until the folder was tidied.
+            services.checkpoints.link_best(services.checkpoints.folder / resumed.checkpoint.name.removeprefix(ASIDE))
+            services.saver.best_loss = lost
+        except NotSaved as error:
+            notes.append(f"the best weights so far could not be kept as such: {error.what}")
     return notes
-
-
-def _keep_best(services: Services, resumed: Resumed, loss: float) -> list[str]:
-    try:
-        # It may have lain aside, whole but without its name, until the folder was tidied.
-        services.checkpoints.link_best(services.checkpoints.folder / resumed.checkpoint.name.removeprefix(ASIDE))
-    except NotSaved as error:
-        return [f"the best weights so far could not be kept as such: {error.what}"]
-    services.saver.best_loss = loss
-    return []

@@ -55,16 +55,14 @@ class Divergence:
             clips=names,
             in_a_row=len(self._in_a_row),
         )
-        if len(self._in_a_row) >= MAX_IN_A_ROW:
-            raise self._gives_up(result, step)
-
-    def _gives_up(self, result: StepResult, step: int) -> UserError:
+        if len(self._in_a_row) < MAX_IN_A_ROW:
+            return
         in_all = set.intersection(*map(set, self._in_a_row))
         suspects = f"clips in all of them: {_listed(sorted(in_all))}" if in_all else "no clip was in all of them"
         precision = "" if self._precision == "fp32" else f", or train in fp32 instead of {self._precision}"
-        return UserError(
+        raise UserError(
             what=f"{result.skipped} in {len(self._in_a_row)} steps in a row, up to step {step}; the weights are those "
-            f"before them ({suspects}; clips of the last one: {_listed(self._in_a_row[-1])})",
+            f"before them ({suspects}; clips of the last one: {_listed(names)})",
             where=f"step {step}",
             fix=f"lower learning_rate, keep grad_clip_norm at 1.0{precision}, and listen to the clips named; "
             f"then resume from the last checkpoint ({self._resume_command} --allow-changes), or train anew",

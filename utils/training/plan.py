@@ -137,26 +137,8 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         **{name: defaults[name] if value is None else value for name, value in given.items()},
     )
     raise_problems(limits_of(settled).problems(base.gpt_shape()), where=f"base {base.name}")
-    return _with_reachable_length(settled)
-
-
-def _defaults(config: TrainConfig, base: Base) -> dict[str, Any]:
-    """The open settings' values where the user gives none."""
-    found = {name: getattr(base.defaults, name) for name in OPEN}
-    if config.lora_rank:
-        # Twelve digits: 5e-6 times ten is 4.9999999999999996e-05.
-        higher = min(float(f"{found['learning_rate'] * LORA_RATE:.12g}"), LORA_MOST)
-        found["learning_rate"] = max(found["learning_rate"], higher)
-    return found
-
-
-def _with_reachable_length(settled: TrainConfig) -> TrainConfig:
-    """The settings with `max_mel_length` at most the length of the longest clip: more would only be padding.
-
-    Raises:
-        UserError: the longest clip does not fit into it.
-    """
     assert settled.max_audio_length
+    # More codes than the longest clip has would only be padding.
     asked, longest = settled.max_mel_length, math.ceil(settled.max_audio_length / CODE_SAMPLES)
     if asked is None or asked == longest:
         return settled
@@ -168,6 +150,16 @@ def _with_reachable_length(settled: TrainConfig) -> TrainConfig:
         raise_problems([problem], where="training settings")
     logger.warning("max_mel_length %d is reduced to %d codes, the longest clip; %s", asked, longest, CODE_UNIT)
     return replace(settled, max_mel_length=longest)
+
+
+def _defaults(config: TrainConfig, base: Base) -> dict[str, Any]:
+    """The open settings' values where the user gives none."""
+    found = {name: getattr(base.defaults, name) for name in OPEN}
+    if config.lora_rank:
+        # Twelve digits: 5e-6 times ten is 4.9999999999999996e-05.
+        higher = min(float(f"{found['learning_rate'] * LORA_RATE:.12g}"), LORA_MOST)
+        found["learning_rate"] = max(found["learning_rate"], higher)
+    return found
 
 
 def sources_of(config: TrainConfig, base: Base) -> dict[str, str]:
@@ -288,12 +280,28 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
         )
     state = read_state(checkpoint)
     # Checkpoints of an earlier version do not hold their settings: those of the run are the best guess.
-    saved, now = state.get("settings"), _settings_now(wanted.run, config)
-    then = _own_settings(wanted.run) if saved is None else TrainConfig.from_saved(saved, where=str(checkpoint))
-    names = [field.name for field in fields(config) if field.name not in (*OWN, "run_id")]
-    changed = {name: (getattr(then, name), getattr(now, name)) for name in names}
-    changed = {name: values for name, values in changed.items() if values[0] != values[1]}
-    _require_allowed(changed, wanted.run, config)
+    saved, own = state.get("settings"), _own_settings(wanted.run)
+    then = own if saved is None else TrainConfig.from_saved(saved, where=str(checkpoint))
+    # The run's config.yaml with what was given now: a value equal to its default never counts as given.
+    plain, names = TrainConfig(project=config.project), [one.name for one in fields(config) if one.name != "run_id"]
+    given = [name for name in names if name in OWN or getattr(config, name) != getattr(plain, name)]
+    now = replace(own, **{name: getattr(config, name) for name in given})
+    both = {name: (getattr(then, name), getattr(now, name)) for name in names if name not in OWN}
+    changed = {name: values for name, values in both.items() if values[0] != values[1]}
+    firm = [name for name in changed if name not in FREE]
+    details = "".join(f"\n  - {name}: {changed[name][0]} then, {changed[name][1]} now" for name in firm)
+    if fixed := [name for name in FIXED if name in changed]:
+        raise UserError(
+            what=f"a run cannot change its {' or its '.join(fixed)}:{details}",
+            where=str(wanted.run),
+            fix="start a new run, from this one's exported model if you like",
+        )
+    if firm and not config.allow_changes:
+        raise UserError(
+            what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{details}",
+            where=str(wanted.run),
+            fix="leave them out, add --allow-changes to resume with them, or start a new run",
+        )
     return now, Resumed(
         run=wanted.run,
         checkpoint=checkpoint,
@@ -302,34 +310,6 @@ def find_checkpoint(config: TrainConfig, project: Project) -> tuple[TrainConfig,
         skipped=skipped,
         changed=changed,
     )
-
-
-def _require_allowed(changed: dict[str, tuple[Any, Any]], run: Path, config: TrainConfig) -> None:
-    firm = [name for name in changed if name not in FREE]
-    details = "".join(f"\n  - {name}: {changed[name][0]} then, {changed[name][1]} now" for name in firm)
-    if fixed := [name for name in FIXED if name in changed]:
-        raise UserError(
-            what=f"a run cannot change its {' or its '.join(fixed)}:{details}",
-            where=str(run),
-            fix="start a new run, from this one's exported model if you like",
-        )
-    if firm and not config.allow_changes:
-        raise UserError(
-            what=f"a resumed run keeps its settings, but these were given anew: {', '.join(firm)}{details}",
-            where=str(run),
-            fix="leave them out, add --allow-changes to resume with them, or start a new run",
-        )
-
-
-def _settings_now(run: Path, given: TrainConfig) -> TrainConfig:
-    """The run's config.yaml with what was given now.
-
-    A value equal to its default is not distinguished from none, so that it never counts as given.
-    """
-    plain = TrainConfig(project=given.project)
-    names = [field.name for field in fields(given) if field.name != "run_id"]
-    new = [name for name in names if name in OWN or getattr(given, name) != getattr(plain, name)]
-    return replace(_own_settings(run), **{name: getattr(given, name) for name in new})
 
 
 def _own_settings(run: Path) -> TrainConfig:

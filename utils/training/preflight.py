@@ -250,7 +250,12 @@ def preflight(
         audio_s: speech in one epoch, in seconds, for the predicted hours.
         fixed: settings that the user chose: they stay in every combination.
     """
-    configs = _with_fixed(config, fixed or {})
+    configs, kept = list[TrainConfig](), fixed or {}
+    for changes in _combinations(config):
+        changed = replace(config, **(changes | {key: value for key, value in kept.items() if key in changes}))
+        # What the user chose may make two combinations one, or one that cannot be.
+        if changed not in configs and not any(switch.problem(changed) for switch in SWITCHES):
+            configs.append(changed)
     for number, changed in enumerate(configs, start=1):
         yield _row(_name(changed), changed, audio_s), len(configs) - number
 
@@ -305,16 +310,6 @@ def line(row: Row) -> str:
     off = ", ".join(missed(seen.switches))
     numbers = f"{seen.step_s:8.2f}{seen.audio_per_second:11.2f}{seen.peak_bytes / GIB:9.2f}{row.hours or 0:8.2f}"
     return f"{row.name:{WIDTH}}{numbers}" + (f"   off: {off}" if off else "")
-
-
-def _with_fixed(config: TrainConfig, fixed: Mapping[str, Any]) -> list[TrainConfig]:
-    """The combinations that can be with what the user chose, each once."""
-    found: list[TrainConfig] = []
-    for changes in _combinations(config):
-        changed = replace(config, **(changes | {key: value for key, value in fixed.items() if key in changes}))
-        if changed not in found and not any(switch.problem(changed) for switch in SWITCHES):
-            found.append(changed)
-    return found
 
 
 def _name(config: TrainConfig) -> str:

@@ -45,25 +45,16 @@ def make_folder(plan: RunPlan, data: TrainingData, accelerator: Accelerator) -> 
     if accelerator.is_main_process:
         if not plan.resumed:
             _furnish(folder, plan, data)
-        _claim(folder, plan, accelerator.device.type)
+        try:
+            register(folder, "train", device=accelerator.device.type, output=plan.project.output)
+        except UserError:
+            if not plan.resumed:
+                shutil.rmtree(folder)  # it was made for nothing
+            raise
         if not plan.resumed:
             keep_start(folder, plan.config, plan.base)
     accelerator.wait_for_everyone()
     return folder
-
-
-def _claim(folder: Path, plan: RunPlan, device: str) -> None:
-    """Make the run known as the one on its device.
-
-    Raises:
-        UserError: another run has the device; a folder that was just made for nothing is taken away again.
-    """
-    try:
-        register(folder, "train", device=device, output=plan.project.output)
-    except UserError:
-        if not plan.resumed:
-            shutil.rmtree(folder)
-        raise
 
 
 def renew_settings(config: TrainConfig, resumed: Resumed) -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -233,19 +234,15 @@ class Trainer:
         self.gpt.eval()
         sums, counts = torch.zeros(2, device=self.device), torch.zeros(2)
         for batch in batches:
-            losses = self._evaluated(batch)
+            forward = partial(self._forward, batch, self.gpt)
+            attempt = self.optimizations.attempt if self.optimizations is not None else None
+            losses = forward() if attempt is None else attempt(self.gpt, forward, lambda: None)
             sums += torch.stack([losses.text, losses.codes])
             counts += torch.tensor([batch.packed.num_text_targets, batch.packed.num_code_targets])
         totals = self._summed(*counts.tolist())
         text, codes = (self.accelerator.reduce(sums, reduction="sum").cpu() / torch.tensor(totals)).tolist()
         self.clock.take()  # of training steps alone
         return Losses(text=text, codes=codes)
-
-    def _evaluated(self, batch: Batch) -> GptLosses:
-        def forward() -> GptLosses:
-            return self._forward(batch, self.gpt)
-
-        return forward() if self.optimizations is None else self.optimizations.attempt(self.gpt, forward, lambda: None)
 
     def _forward(self, batch: Batch, model: torch.nn.Module) -> GptLosses:
         self.clock.begin("transfer")

@@ -2,8 +2,6 @@
 
 import hashlib
 import logging
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from utils.bases.find import find_base, run_base
 from utils.bases.grow import grow_base
 from utils.config import TrainConfig
 from utils.errors import UserError
+from utils.files import share_file
 from utils.model.weights import State, read_weights
 from utils.model.xtts import GPT_PREFIX
 from utils.project.paths import Project
@@ -87,10 +86,7 @@ def keep_start(folder: Path, config: TrainConfig, base: Base) -> None:
     """
     if not isinstance(base, TrainedBase) or not config.lora_rank:
         return
-    try:
-        os.link(base.gpt, folder / START_FILE)
-    except OSError:
-        shutil.copyfile(base.gpt, folder / START_FILE)
+    share_file(base.gpt, folder / START_FILE)
 
 
 def language_base(config: TrainConfig, project: Project, base: Base) -> Base:

@@ -120,7 +120,15 @@ def load_data(
     reading = Reading(tokenizer, tokenizer.check_language(config.language), limits_of(config))
     require_memory(csvs)
     manifests = [_rows(csv) for csv in csvs]
-    files = _known_files(root, [row for rows in manifests for row in rows], accelerator)
+    files = AudioFiles(root)
+    if accelerator.num_processes > 1:
+        # Each reads its part of the recordings that are new.
+        rows = list(chain.from_iterable(manifests))
+        for row in rows[accelerator.process_index :: accelerator.num_processes]:
+            files.facts(Path(row.audio))
+        files.save()
+        accelerator.wait_for_everyone()
+        files = AudioFiles(root)
     dropped, lists = Drops(), list[list[ClipRow]]()
     for rows, csv, purpose in zip(manifests, csvs, ("train on", "evaluate with"), strict=True):
         clips, lost = _checked(rows, reading, files, csv.name, progress)
@@ -148,7 +156,14 @@ def load_data(
         tables.append(ClipList.of(clips, codes, spans))
     train, evaluate = tables
     if config.reading_weight:
-        _log_word_times(train, config.train_csv)
+        if not train.num_timed:
+            raise UserError(
+                what="no clip has word times that fit its text, so reading_weight would do nothing",
+                where=str(config.train_csv),
+                fix="add the column word_times: the second at which each word begins, with spaces between; or leave "
+                "it 0",
+            )
+        log.info("guided attention: %d of %d clips have word times", train.num_timed, len(train))
     for drop in dropped:
         log.warning("not trained on: %s: %s", drop["clip"], drop["reason"])
     lengths = dict(zip(hashes[0], train.num_samples.tolist(), strict=True))
@@ -200,22 +215,6 @@ def _rows(csv: Path) -> list[_Row]:
             fix="put the files back or correct the audio_file column",
         )
     return rows
-
-
-def _known_files(root: Path, rows: Sequence[_Row], accelerator: Accelerator) -> AudioFiles:
-    """What is known of the recordings; of several processes each reads its part of those that are new.
-
-    Raises:
-        UserError: one of them is no sound.
-    """
-    files = AudioFiles(root)
-    if accelerator.num_processes == 1:
-        return files
-    for row in rows[accelerator.process_index :: accelerator.num_processes]:
-        files.facts(Path(row.audio))
-    files.save()
-    accelerator.wait_for_everyone()
-    return AudioFiles(root)
 
 
 def _checked(
@@ -281,18 +280,3 @@ def _tokenized(reading: Reading, known: Sequence[tuple[_Row, AudioFacts]]) -> li
             times = reading_of(row.word_times, starts, facts.num_samples / DATASET_RATE)
         found.append((np.array(tokens, dtype=np.int32).tobytes(), times.tobytes()))
     return found
-
-
-def _log_word_times(clips: ClipList, csv: Path) -> None:
-    """Log how many clips have word times, which the guided attention loss needs.
-
-    Raises:
-        UserError: none does.
-    """
-    if not clips.num_timed:
-        raise UserError(
-            what="no clip has word times that fit its text, so reading_weight would do nothing",
-            where=str(csv),
-            fix="add the column word_times: the second at which each word begins, with spaces between; or leave it 0",
-        )
-    log.info("guided attention: %d of %d clips have word times", clips.num_timed, len(clips))

@@ -36,6 +36,9 @@ class Loaders:
         switches: the layout that the attention kernel wants.
         global_micro_batches: of one optimizer step over all processes, as the run began with them; 0 for a run of a
             version that did not keep it.
+
+    Raises:
+        UserError: a clip is longer than `batch_tokens`.
     """
 
     def __init__(
@@ -60,7 +63,14 @@ class Loaders:
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
-        self._require_room()
+        room, needed = config.batch_tokens, round_up(int(self._batches.lengths.max()), ROW_MULTIPLE)
+        if 0 < room < needed:
+            name = data.train[int(self._batches.lengths.argmax())].audio.name
+            raise UserError(
+                what=f"batch_tokens is {room} positions, but the clip {name} alone takes {needed}",
+                where="training settings",
+                fix=f"use {needed} or more, or lower max_audio_length",
+            )
         # In the order of the manifest.
         self._eval_batches = EpochBatches(
             data.evaluate.positions(row_length(0, 0, base.gpt_shape())), config.eval_batch_size, seed=None
@@ -168,22 +178,6 @@ class Loaders:
         )
         dataset, collate = self._dataset(training=training), self._collate(static_shape, training=training)
         return lambda batch, max_clips: split_batch(batch, dataset, collate, max_clips=max_clips)
-
-    def _require_room(self) -> None:
-        """Do nothing when a batch has room for each clip.
-
-        Raises:
-            UserError: a clip is longer than `batch_tokens`.
-        """
-        room, lengths = self._config.batch_tokens, self._batches.lengths
-        needed = round_up(int(lengths.max()), ROW_MULTIPLE)
-        if 0 < room < needed:
-            name = self._data.train[int(lengths.argmax())].audio.name
-            raise UserError(
-                what=f"batch_tokens is {room} positions, but the clip {name} alone takes {needed}",
-                where="training settings",
-                fix=f"use {needed} or more, or lower max_audio_length",
-            )
 
     def _dataset(self, *, training: bool) -> ClipDataset:
         """Clips that are cropped at random where they train."""

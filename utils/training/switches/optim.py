@@ -84,7 +84,12 @@ def make_accelerator(device: Device) -> Accelerator:
         UserError: a device was asked for that cannot be had, or accelerate is set up to change the model.
     """
     device, _ = settle_device(device)
-    _require_supported()
+    if wrapped := _asked_of(UNSUPPORTED):
+        raise UserError(
+            what=f"accelerate is set up for {' and '.join(wrapped.values())}, which cannot train this model",
+            where=", ".join(wrapped),
+            fix="unset it, or launch plain processes: accelerate launch --multi_gpu, or torchrun",
+        )
     # accelerate keeps a precision, and outside of a launcher the first run's device, for the whole process.
     AcceleratorState._reset_state(reset_partial_state="WORLD_SIZE" not in os.environ)
     accelerator = Accelerator(
@@ -102,24 +107,14 @@ def make_accelerator(device: Device) -> Accelerator:
             fix="unset these variables (accelerate launch --cpu sets the first), or use --device auto",
         )
     if accelerator.is_main_process:
-        for name, switch in _asked_of(OURS):
+        for name, switch in _asked_of(OURS).items():
             log.warning("%s=%s is not used: %s decides", name, os.environ[name], switch)
     return accelerator
 
 
-def _require_supported() -> None:
-    asked = _asked_of(UNSUPPORTED)
-    if asked:
-        names = [name for name, _ in asked]
-        raise UserError(
-            what=f"accelerate is set up for {' and '.join(title for _, title in asked)}, which cannot train this model",
-            where=", ".join(names),
-            fix="unset it, or launch plain processes: accelerate launch --multi_gpu, or torchrun",
-        )
-
-
-def _asked_of(variables: dict[str, str]) -> list[tuple[str, str]]:
-    return [(name, what) for name, what in variables.items() if os.environ.get(name, "").lower() not in NEUTRAL]
+def _asked_of(variables: dict[str, str]) -> dict[str, str]:
+    """Those of the variables that ask for something."""
+    return {name: what for name, what in variables.items() if os.environ.get(name, "").lower() not in NEUTRAL}
 
 
 def cpu_has_bf16() -> bool:

@@ -188,16 +188,13 @@ class TrainingOptimizer:
         except failures() as error:
             if isinstance(getattr(error, "inner_exception", None), torch.OutOfMemoryError):
                 raise  # Blocks as they are written need no less: smaller batches fix it, and they can be compiled.
-            self._stop_compiling(model, error)
+            log.warning("torch.compile failed; training continues without it: %s", str(error))
+            self.switches.off["compile"] = f"compiling failed: {failure(error)}"
+            uncompile_blocks(model)
+            self.has_news = self.record is not None
         # Outside the handler: the traceback held on to the activations of the failed forward.
         undo()
         return work()
-
-    def _stop_compiling(self, model: XttsGpt, error: BaseException) -> None:
-        log.warning("torch.compile failed; training continues without it: %s", str(error))
-        self.switches.off["compile"] = f"compiling failed: {failure(error)}"
-        uncompile_blocks(model)
-        self.has_news = self.record is not None
 
     def report(
         self,
