@@ -23,7 +23,6 @@ from webui.tabs.project import create_project_bar
 from webui.tabs.system import create_system_tab
 from webui.tabs.train import create_train_tab
 from webui.temporary import KEPT_S, LOOK_S
-from webui.views.menu import language_menu
 
 MAX_WAITING = 64
 """So many requests may wait for their turn; more are refused at once instead of piling up."""
@@ -66,13 +65,12 @@ def create_ui(
 def _lay_out(*, is_empty: bool) -> Registry:
     """All components of the page by id, in the language that is spoken."""
     registry = Registry()
-    with gr.Row(elem_id="top"):
-        gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
-        gr.HTML(language_menu(), elem_id="page-language", min_height=0)
+    gr.Markdown(f"# {text.TITLE}\n\n{text.INTRO}", elem_id="intro")
     registry.add("project", create_project_bar(is_empty=is_empty))
     with gr.Tabs():
         with gr.Tab(text.DATA_TAB, id="data"):
-            registry.add("data", create_data_tab())
+            for tab, components in create_data_tab().items():
+                registry.add(tab, components)
             registry.add("language", create_language_panel())
         with gr.Tab(text.TRAIN_TAB, id="train"):
             registry.add("train", create_train_tab())

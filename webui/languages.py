@@ -1,27 +1,28 @@
-"""The language of a request: what the menu of the page has kept in a cookie, or what its browser prefers."""
+"""The language of a request: what the address of the page names, such as `?lang=es`, or what its browser prefers."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from urllib.parse import parse_qs
 
 from gradio.context import LocalContext
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webui.text.catalog import PAGE_LANGUAGES, SOURCE, speaking
 
-COOKIE = "studio_language"
-"""Written by page.js."""
 
-
-def language_of(headers: Mapping[str, str]) -> str:
+def language_of(headers: Mapping[str, str], query: str = "") -> str:
     """The page's language for who sends these headers.
 
-    Scripts send neither a cookie nor `Accept-Language`, and are answered in English.
+    Scripts send neither an address of the page nor `Accept-Language`, and are answered in English.
+
+    Args:
+        headers: of the request; what the page itself asks for names the page as its referrer.
+        query: the query of the request's own address.
     """
-    chosen = cookie_parser(headers.get("cookie", "")).get(COOKIE)
-    if chosen in PAGE_LANGUAGES:
-        return chosen
+    named = parse_qs(query or headers.get("referer", "").partition("?")[2]).get("lang", [""])[0]
+    if named in PAGE_LANGUAGES:
+        return named
     weights: dict[str, float] = {}
     for wanted in headers.get("accept-language", "").lower().split(","):
         tag, _, weight = wanted.partition(";q=")
@@ -49,5 +50,8 @@ class Speaking:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with speaking(language_of(Headers(scope=scope)) if scope["type"] == "http" else SOURCE):
+        is_http = scope["type"] == "http"
+        with speaking(
+            language_of(Headers(scope=scope), scope["query_string"].decode("latin-1")) if is_http else SOURCE
+        ):
             await self.app(scope, receive, send)

@@ -12,12 +12,6 @@
   const tabs = () => [...document.querySelectorAll('[role="tab"][data-tab-id]')]
   const open = name => tabs().find(tab => tab.dataset.tabId === name && tab.getAttribute('aria-selected') !== 'true')?.click()
 
-  document.addEventListener('change', event => {
-    if (event.target.id !== 'page-language-choice') return
-    document.cookie = `studio_language=${event.target.value}; path=/; max-age=31536000; SameSite=Lax`
-    location.reload()
-  })
-
   document.addEventListener('click', event => {
     const tab = event.target.closest?.('[role="tab"][data-tab-id]')
     if (tab && event.isTrusted) go({ tab: tab.dataset.tabId }, true)
@@ -73,9 +67,13 @@
     if (name && element.localName === 'div' && !element.hasAttribute('role')) element.setAttribute('role', 'group')
     if (element.getAttribute('role') === 'status' && /^common\.\w+$/.test(element.textContent.trim())) element.textContent = ''
   }
+  // The bar at the bottom shows the steps of the tab that is open.
+  const TABS = ['data', 'train', 'inference', 'system']
   let isOpened = false
   const look = () => {
     for (const element of document.querySelectorAll('[aria-label], [role="status"]')) mend(element)
+    const opened = tabs().find(tab => tab.getAttribute('aria-selected') === 'true')?.dataset.tabId
+    for (const name of TABS) root.classList.toggle(`on-${name}`, name === opened)
     if (!isOpened && tabs().length) {
       isOpened = true
       // Also where gradio's own start does not come to its end.
@@ -133,7 +131,7 @@
     if (isDue) return
     isDue = true
     requestAnimationFrame(() => { isDue = false; look(); watchRun() })
-  }).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributeFilter: ['aria-label', 'data-state'] })
+  }).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributeFilter: ['aria-label', 'aria-selected', 'data-state'] })
 
   window.studioPage = {
     notify,

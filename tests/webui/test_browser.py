@@ -266,6 +266,8 @@ def test_html_typed_into_any_field_stays_text(page):
         if button:
             page.locator(button).click()
             expect(page.locator(".toast-body").last).to_contain_text("<img")
+    page.locator("#manage-project").click()
+    page.locator("#new-project textarea, #new-project input").fill(EVIL)
     page.locator("#new-project").get_by_role("button").click()
     page.wait_for_timeout(1_000)
     assert_harmless(page)

@@ -40,13 +40,14 @@ SHOWN = ("label", "info", "placeholder", "headers")
         ({"accept-language": "es;q=0, en;q=0.1"}, "en"),
         ({"accept-language": "es;q=x, ;;q=,,\x00"}, "en"),
         ({"accept-language": "../es"}, "en"),
-        ({"cookie": "studio_language=es", "accept-language": "en"}, "es"),
-        ({"cookie": "a=b; studio_language=en", "accept-language": "es"}, "en"),
-        ({"cookie": "studio_language=../../es; ;=;", "accept-language": "es"}, "es"),
+        ({"referer": "http://studio/?tab=data&lang=es", "accept-language": "en"}, "es"),
+        ({"referer": "http://studio/?lang=en", "accept-language": "es"}, "en"),
+        ({"referer": "http://[/?lang=../../es;=;", "accept-language": "es"}, "es"),
     ],
 )
-def test_the_menu_then_the_browser_choose_the_language(headers, expected) -> None:
+def test_the_address_then_the_browser_choose_the_language(headers, expected) -> None:
     assert language_of(headers) == expected
+    assert language_of(headers, "tab=data&lang=es") == "es"
 
 
 def test_each_language_has_the_same_texts_by_name_and_type() -> None:

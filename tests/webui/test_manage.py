@@ -22,6 +22,8 @@ def test_the_box_says_what_the_project_takes(studio, project):
     (project.dataset / "large.bin").write_bytes(b"x" * 3_000_000)
     shown = manage.manage(studio, entered(""))
     assert shown["project.manage_box"].properties == {"visible": True} and "3 MB" in shown["project.contents"]
+    hidden = manage.manage(studio, entered("") | shown)
+    assert hidden["project.manage_box"].properties == {"visible": False}
 
 
 def test_the_bar_follows(studio, project):
@@ -33,6 +35,7 @@ def test_the_bar_follows(studio, project):
     assert deleted["project.project"].properties == {"choices": ["anna"], "value": "anna"} and "berta" in deleted[TOAST]
     last = manage.delete(studio, {"project.project": "anna", "project.new_name": "anna"})
     assert last["project.project"].properties == {"choices": [], "value": None}
+    assert last["project.manage_box"].properties == {"visible": True}, "a new one can be named at once"
 
 
 @pytest.mark.parametrize("name", ["", None, "Maria", "mari", ["maria"], {"a": 1}, "../maria", 5])

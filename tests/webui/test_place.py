@@ -214,6 +214,7 @@ def test_clips_are_found_and_walked_through_by_keys(browser: Browser, address: s
     page = opened(browser, f"{address}?project=maria", "desk", [])
     table, cells = page.locator("#clips-table"), page.locator("#clips-table [role=gridcell]")
     expect(table).to_contain_text("One two three four")
+    page.locator("#change-found > button").click()
     page.locator("#find-clips textarea, #find-clips input").first.fill("five")
     expect(table).not_to_contain_text("One two three four")
     page.locator("#find-clips textarea, #find-clips input").first.fill("")

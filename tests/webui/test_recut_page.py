@@ -36,9 +36,9 @@ def page(project: Project) -> Iterator[Page]:
 def test_edges_move_and_come_back_and_a_clip_becomes_a_voice(page: Page, project: Project) -> None:
     page.locator("#clips-table [role=gridcell]", has_text="demo-02").first.click(timeout=SLOW_MS)
     drawn = page.locator("#clip-waveform")
-    expect(drawn.locator("svg")).to_be_visible()
     expect(drawn).to_contain_text("Cut at 0.00 to")
     page.locator("#clip-cut > button").click()
+    expect(drawn.locator("svg")).to_be_visible()
     page.locator("#edge-start input").fill("0.5")
     page.locator("#edge-end input").fill("2.1")
     page.locator("#clip-recut").click()

@@ -3,10 +3,10 @@
 from webui.events.wiring import Frame, Handler, wire
 from webui.handlers import clip_list, clips, data, recut
 
-BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "trim", "recut", "split", "merge"))
+BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "recut", "split", "merge"))
 CHOSEN = ("data.clip", "data.shown")
 CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", "data.waveform", *BUTTONS, *CHOSEN, *clips.TYPED)
-SHOWN = (*data.UPLOADS, "data.report", "data.lengths", *clip_list.LIST, *CLIP)
+SHOWN = (*data.UPLOADS, "data.report", "data.lengths", "language.panel", *clip_list.LIST, *CLIP)
 CUTS: dict[str, tuple[Handler, tuple[str, ...]]] = {
     "trim": (clips.trim, ("data.start_s", "data.end_s")),
     "recut": (clips.move_edges, recut.EDGES),
@@ -153,7 +153,7 @@ def _wire_clips(frame: Frame) -> None:
     for name, (cut, needed) in CUTS.items():
         wire(
             frame,
-            [f"data.{name}:click"],
+            [f"data.{name}:click"] if name != "trim" else [],
             cut,
             inputs=["project.project", "data.clip", *needed, "data.shown"],
             outputs=["data.fix_progress"],

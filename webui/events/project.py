@@ -3,7 +3,10 @@
 from webui.events.wiring import Frame, wire
 from webui.handlers import data, manage, project, sample
 
-BAR = ("project.project", "project.language", "project.base", "project.last", "project.new_project")
+BAR = (
+    *("project.project", "project.language", "project.base", "project.last", "project.new_project"),
+    *("project.manage_box", "project.is_managed"),
+)
 
 
 def wire_project(frame: Frame) -> None:
@@ -64,23 +67,21 @@ def wire_project(frame: Frame) -> None:
         concurrency_limit=None,
         show_progress=False,
     )
-    box = ["project.manage_box", "project.new_name"]
     wire(
         frame,
         ["project.manage:click"],
         manage.manage,
-        inputs=["project.project"],
-        outputs=[*box, "project.contents"],
+        inputs=["project.project", "project.is_managed"],
+        outputs=["project.manage_box", "project.is_managed", "project.contents"],
         api_name="project_contents",
     )
-    wire(frame, ["project.close:click"], manage.close, outputs=box, api_name="project_close", public=False, queue=False)
     for name, act in (("rename", manage.rename), ("duplicate", manage.duplicate), ("delete", manage.delete)):
         wire(
             frame,
             [f"project.{name}:click"],
             act,
             inputs=["project.project", "project.new_name"],
-            outputs=[*BAR, *box],
+            outputs=BAR,
             api_name=f"project_{name}",
         )
     # Each for itself: another tab may have chosen the other one meanwhile.

@@ -26,6 +26,8 @@ LIST = (
     "data.page",
     "data.page_back",
     "data.page_on",
+    "data.restore_found",
+    "data.accept_found",
     "data.undo",
     "data.list",
 )
@@ -59,9 +61,11 @@ def shown(project: Project, all_clips: Sequence[ClipReport], values: Values) -> 
         "data.found": view.found(found, len(all_clips)),
         "data.kind": Change(choices=text.clip_kinds(counts), value=kind),
         "data.page": found.page,
-        "data.page_back": Change(interactive=found.page > 0),
-        "data.page_on": Change(interactive=found.page + 1 < found.num_pages),
-        "data.undo": Change(interactive=num_undoable > 0, value=text.undo_edits(num_undoable)),
+        "data.page_back": Change(visible=found.num_pages > 1, interactive=found.page > 0),
+        "data.page_on": Change(visible=found.num_pages > 1, interactive=found.page + 1 < found.num_pages),
+        "data.restore_found": Change(visible=any(map(edit.can_be_restored, found.matching))),
+        "data.accept_found": Change(visible=any(map(clips.can_be_accepted, found.matching))),
+        "data.undo": Change(visible=num_undoable > 0, value=text.undo_edits(num_undoable)),
     }
 
 

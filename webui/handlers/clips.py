@@ -231,12 +231,11 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.clip_sound": Change(value=str(project.dataset / found.clip) if has_sound else None, visible=has_sound),
         "data.transcript": Change(value=found.text, interactive=is_used),
         "data.save": Change(interactive=is_used),
-        "data.exclude": Change(interactive=is_used),
+        "data.exclude": Change(visible=is_used),
         "data.restore": Change(
-            interactive=edit.can_be_undone(found), value=text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
+            visible=edit.can_be_undone(found), value=text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
         ),
-        "data.accept": Change(interactive=can_be_accepted(found)),
-        "data.trim": Change(interactive=can_be_cut),
+        "data.accept": Change(visible=can_be_accepted(found)),
         "data.split": Change(interactive=can_be_cut),
         "data.merge": Change(interactive=can_be_cut),
         "data.clip": found.clip,

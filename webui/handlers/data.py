@@ -19,6 +19,7 @@ from utils.dataset.storage.report import ClipReport
 from utils.errors import UserError
 from utils.project.paths import Project
 from utils.project.projects import project_language
+from utils.text.languages import plain_code
 from webui import forms, text
 from webui.change import TOAST, Change, Updates, Values
 from webui.handlers import clip_list, clips
@@ -137,7 +138,9 @@ def show(studio: Studio, values: Values) -> Updates:
     except UserError as error:
         return _uploads(project) | _nothing(view.broken(error))
     page = project.dataset / "report.html"
+    is_foreign = plain_code(project.language()) != "en" or "unknown characters" in found.totals["reasons"]
     return _uploads(project, found.clips) | {
+        "language.panel": Change(visible=is_foreign),
         "data.report": view.report(
             found,
             project.language(),

@@ -15,7 +15,9 @@ from webui.views.parts import gigabytes
 
 
 def manage(studio: Studio, values: Values) -> Updates:
-    """Show what the project takes on the disk, and what can be done with it."""
+    """Show what the project takes on the disk, and what can be done with it; hide it where it is shown."""
+    if values.get("project.is_managed"):
+        return {"project.manage_box": Change(visible=False), "project.is_managed": False}
     project = studio.project(values["project.project"])
     places = {
         text.UPLOADED_FILES: project.folder / UPLOADS_FOLDER,
@@ -25,12 +27,7 @@ def manage(studio: Studio, values: Values) -> Updates:
     }
     sizes = {name: size_of(folder) for name, folder in places.items() if folder.is_dir()}
     shown = view.contents(sizes, size_of(project.folder))
-    return {"project.manage_box": Change(visible=True), "project.contents": shown, "project.new_name": ""}
-
-
-def close(studio: Studio, values: Values) -> Updates:
-    """Hide it again."""
-    return {"project.manage_box": Change(visible=False), "project.new_name": ""}
+    return {"project.manage_box": Change(visible=True), "project.is_managed": True, "project.contents": shown}
 
 
 def rename(studio: Studio, values: Values) -> Updates:
@@ -49,7 +46,7 @@ def delete(studio: Studio, values: Values) -> Updates:
     """Delete the project with all that it holds; its name must be entered to confirm it."""
     project = studio.project(values["project.project"])
     if _name(values) != project.name:
-        raise UserError(what=text.NOT_CONFIRMED, where=text.NEW_NAME, fix=text.confirm_with(project.name))
+        raise UserError(what=text.NOT_CONFIRMED, where=text.NEW_PROJECT, fix=text.confirm_with(project.name))
     freed = delete_project(project)
     return _done(studio, None, text.project_deleted(project.name, gigabytes(freed)))
 
@@ -62,11 +59,11 @@ def _name(values: Values) -> str:
     """
     name = values["project.new_name"]
     if not isinstance(name, str) or not name.strip():
-        raise UserError(what=text.NO_NAME, where=text.NEW_NAME, fix=text.NO_NAME_FIX)
+        raise UserError(what=text.NO_NAME, where=text.NEW_PROJECT, fix=text.NO_NAME_FIX)
     return name.strip()
 
 
 def _done(studio: Studio, project: Project | None, said: str) -> Updates:
     names = [other.name for other in list_projects(studio.output)]
     chosen = project.name if project else names[0] if names else None
-    return bar(studio, names, chosen) | close(studio, {}) | {TOAST: said}
+    return bar(studio, names, chosen) | {"project.new_project": "", TOAST: said}

@@ -104,16 +104,17 @@ def kept(studio: Studio, project: Project | None) -> Updates:
 
 
 def bar(studio: Studio, names: list[str], chosen: str | None) -> Updates:
-    """The bar with this project selected; None where there is none."""
+    """The bar with this project selected; None where there is none: a new one can then be named at once."""
+    managed = {"project.manage_box": Change(visible=chosen is None), "project.is_managed": chosen is None}
     if chosen is None:
-        return {
+        return managed | {
             "project.project": Change(choices=names, value=None),
-            "project.language": Change(value=DEFAULT_LANGUAGE, interactive=True),
+            "project.language": Change(value=DEFAULT_LANGUAGE, interactive=True, visible=True),
             "project.base": Change(choices=base_choices(), value=DEFAULT_BASE),
             "project.last": "",
         }
     project = studio.project(chosen)
-    return {
+    return managed | {
         "project.project": Change(choices=names, value=chosen),
         "project.language": _language(project),
         "project.base": Change(choices=base_choices(project), value=chosen_base(project)),
@@ -127,8 +128,8 @@ def _language(project: Project) -> Change:
     return Change(
         value=project_language(project) or DEFAULT_LANGUAGE,
         interactive=not has_dataset,
-        # Why it cannot be changed is part of its name: the bar has one line.
-        label=text.LANGUAGE_FIXED if has_dataset else text.LANGUAGE,
+        # The report names it then.
+        visible=not has_dataset,
     )
 
 

@@ -12,7 +12,6 @@ def create_clip_editor() -> dict[str, Block]:
     parts["clip_sound"] = gr.Audio(
         label=text.CLIP_SOUND, interactive=False, type="filepath", elem_id="clip-sound", buttons=["download"]
     )
-    parts["waveform"] = gr.HTML(visible=False, elem_id="clip-waveform", min_height=0)
     parts["transcript"] = gr.Textbox(
         label=text.TRANSCRIPT, info=text.TRANSCRIPT_HELP, lines=2, max_lines=6, elem_id="clip-text"
     )
@@ -38,6 +37,7 @@ def create_clip_editor() -> dict[str, Block]:
 
 def _cut() -> dict[str, Block]:
     parts: dict[str, Block] = {}
+    parts["waveform"] = gr.HTML(visible=False, elem_id="clip-waveform", min_height=0)
     gr.Markdown(text.RECUT_HELP)
     with gr.Row(elem_classes=["bottom"]):
         for name, label, elem_id in (
@@ -47,10 +47,9 @@ def _cut() -> dict[str, Block]:
             parts[name] = gr.Number(None, label=label, minimum=0, step=0.05, elem_id=elem_id, min_width=110)
         parts["recut"] = gr.Button(text.RECUT_CLIP, size="sm", elem_id="clip-recut", min_width=140)
     gr.Markdown(text.CUT_HELP)
-    with gr.Row(elem_classes=["bottom"]):
-        parts["start_s"] = gr.Number(0, label=text.PART_START, minimum=0, step=0.05, elem_id="cut-start", min_width=110)
-        parts["end_s"] = gr.Number(None, label=text.PART_END, minimum=0, step=0.05, elem_id="cut-end", min_width=110)
-        parts["trim"] = gr.Button(text.TRIM_CLIP, size="sm", elem_id="clip-trim", min_width=140)
+    # For scripts: on the page the edges do the same, and more.
+    for name, label in (("start_s", text.PART_START), ("end_s", text.PART_END)):
+        parts[name] = gr.Number(None, label=label, visible=False)
     with gr.Row(elem_classes=["bottom"]):
         parts["at_s"] = gr.Number(None, label=text.CUT_AT, minimum=0, step=0.05, elem_id="cut-at", min_width=110)
         parts["text_before"] = gr.Textbox(label=text.TEXT_BEFORE, elem_id="text-before", min_width=200, scale=3)

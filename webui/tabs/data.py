@@ -6,28 +6,32 @@ from gradio.blocks import Block
 from utils.dataset.settings import PrepareConfig
 from utils.dataset.sources.intake import ACCEPTED
 from webui import text
-from webui.fields import fields_of
+from webui.fields import Field, fields_of
 from webui.tabs.clip import create_clip_editor
 from webui.tabs.field import create_field
+from webui.tabs.project import create_model_choice
 
 SET = "set_"
 """Ids of components that hold a setting of `PrepareConfig` begin so."""
 NOT_ASKED = ("project", "base", "language", "output", "input", "engine")
 """Settings that the page gives itself, and what needs a cluster."""
+OFFERED = ("eval_fraction", "denoise", "check_transcripts", "drop_flagged")
+"""What people change; all others are those of scripts, and of the command's `--config`."""
 
 WHISPER_SIZES = ("tiny", "base", "small", "medium", "large-v3")
 
 
-def create_data_tab() -> dict[str, Block]:
-    """Lay out the tab."""
+def create_data_tab() -> dict[str, dict[str, Block]]:
+    """Lay out the tab, with the project's language and base above its files."""
     with gr.Row(equal_height=False):
         with gr.Column(scale=5, min_width=320):
+            model = create_model_choice()
             parts = _input()
         with gr.Column(scale=6, min_width=320):
             parts |= _report()
     with gr.Column(elem_id="clips"):
         parts |= _clips()
-    return parts
+    return {"project": model, "data": parts}
 
 
 def _input() -> dict[str, Block]:
@@ -59,18 +63,20 @@ def _input() -> dict[str, Block]:
         with gr.Row():
             parts["remove"] = gr.Button(text.REMOVE_FILES, size="sm", elem_id="remove-files", min_width=120)
             parts["clear"] = gr.Button(text.CLEAR_UPLOADS, size="sm", elem_id="clear-uploads", min_width=120)
-    with gr.Accordion(text.SERVER_FOLDER, open=False):
+    with gr.Accordion(text.OPTIONS, open=False, elem_id="data-options"):
         parts["folder"] = gr.Textbox(
             label=text.SERVER_FOLDER, info=text.SERVER_FOLDER_HELP, placeholder="/data/recordings", elem_id="folder"
         )
-    with gr.Accordion(text.OPTIONS, open=False, elem_id="data-options"), gr.Row(elem_classes=["fields"]):
-        for name, field in fields_of(PrepareConfig).items():
-            if name == "transcriber":
-                parts[SET + name] = whisper
-            elif name not in NOT_ASKED:
-                parts[SET + name] = create_field(field, min_width=150, elem_id=f"data-{name}".replace("_", "-"))
+        with gr.Row(elem_classes=["fields"]):
+            for name, field in fields_of(PrepareConfig).items():
+                if name not in NOT_ASKED:
+                    parts[SET + name] = whisper if name == "transcriber" else _field(name, field)
     parts["progress"] = gr.HTML(elem_id="data-progress")
     return parts
+
+
+def _field(name: str, field: Field) -> Block:
+    return create_field(field, min_width=150, elem_id=f"data-{name}".replace("_", "-"), visible=name in OFFERED)
 
 
 def _report() -> dict[str, Block]:
@@ -85,22 +91,40 @@ def _report() -> dict[str, Block]:
 def _clips() -> dict[str, Block]:
     with gr.Column(visible=False, elem_id="clip-list") as clip_list:
         parts: dict[str, Block] = {"list": clip_list}
-        with gr.Row(elem_classes=["bottom"]):
-            parts["find"] = gr.Textbox(
-                label=text.FIND_CLIPS, placeholder=text.FIND_CLIPS_HELP, elem_id="find-clips", min_width=200, scale=3
-            )
-            parts["kind"] = gr.Dropdown(
-                text.clip_kinds({"": 0}),
-                value="",
-                allow_custom_value=True,
-                label=text.CLIP_KIND,
-                elem_id="clip-kind",
-                min_width=180,
-                scale=2,
-            )
-            parts["order"] = gr.Dropdown(
-                text.CLIP_ORDERS, value="prepared", label=text.CLIP_ORDER, elem_id="clip-order", min_width=150, scale=1
-            )
+        with gr.Accordion(text.CHANGE_FOUND, open=False, elem_id="change-found"):
+            with gr.Row(elem_classes=["bottom"]):
+                parts["find"] = gr.Textbox(
+                    label=text.FIND_CLIPS,
+                    placeholder=text.FIND_CLIPS_HELP,
+                    elem_id="find-clips",
+                    min_width=200,
+                    scale=3,
+                )
+                parts["kind"] = gr.Dropdown(
+                    text.clip_kinds({"": 0}),
+                    value="",
+                    allow_custom_value=True,
+                    label=text.CLIP_KIND,
+                    elem_id="clip-kind",
+                    min_width=180,
+                    scale=2,
+                )
+                parts["order"] = gr.Dropdown(
+                    text.CLIP_ORDERS,
+                    value="prepared",
+                    label=text.CLIP_ORDER,
+                    elem_id="clip-order",
+                    min_width=150,
+                    scale=1,
+                )
+            gr.Markdown(text.CHANGE_FOUND_HELP)
+            with gr.Row():
+                for name, words in (
+                    ("exclude_found", text.EXCLUDE_FOUND),
+                    ("restore_found", text.RESTORE_FOUND),
+                    ("accept_found", text.ACCEPT_FOUND),
+                ):
+                    parts[name] = gr.Button(words, size="sm", elem_id=name.replace("_", "-"), min_width=120)
         # Beside the table, so that a clip is seen where it was selected; on a phone above it.
         with gr.Row(equal_height=False, elem_id="clip-table-row"):
             with gr.Column(scale=6, min_width=320):
@@ -114,7 +138,7 @@ def _clips() -> dict[str, Block]:
                     max_height=420,
                     column_widths=["12%", "19%", "32%", "13%", "10%", "14%"],
                     elem_id="clips-table",
-                    buttons=["fullscreen"],
+                    buttons=[],
                 )
             with gr.Column(
                 scale=5, min_width=320, visible=False, elem_id="clip-box", elem_classes=["panel-group"]
@@ -122,18 +146,9 @@ def _clips() -> dict[str, Block]:
                 parts |= {"clip_box": box} | create_clip_editor()
         with gr.Row(elem_classes=["bottom"]):
             parts["found"] = gr.HTML(elem_id="clips-found", min_height=0)
-            parts["page_back"] = gr.Button(text.PAGE_BACK, size="sm", elem_id="clips-back", min_width=90)
-            parts["page_on"] = gr.Button(text.PAGE_ON, size="sm", elem_id="clips-on", min_width=90)
-            parts["undo"] = gr.Button(text.undo_edits(0), size="sm", elem_id="clips-undo", min_width=140)
-        with gr.Accordion(text.CHANGE_FOUND, open=False, elem_id="change-found"):
-            gr.Markdown(text.CHANGE_FOUND_HELP)
-            with gr.Row():
-                for name, words in (
-                    ("exclude_found", text.EXCLUDE_FOUND),
-                    ("restore_found", text.RESTORE_FOUND),
-                    ("accept_found", text.ACCEPT_FOUND),
-                ):
-                    parts[name] = gr.Button(words, size="sm", elem_id=name.replace("_", "-"), min_width=120)
+            parts["page_back"] = gr.Button(text.PAGE_BACK, size="sm", elem_id="clips-back", min_width=90, visible=False)
+            parts["page_on"] = gr.Button(text.PAGE_ON, size="sm", elem_id="clips-on", min_width=90, visible=False)
+            parts["undo"] = gr.Button(text.undo_edits(0), size="sm", elem_id="clips-undo", min_width=140, visible=False)
         parts["page"] = gr.Number(
             0, precision=0, visible="hidden", elem_classes=["internal"], label=text.CLIPS, elem_id="clips-page"
         )

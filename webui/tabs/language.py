@@ -9,10 +9,11 @@ from webui import text
 
 def create_language_panel() -> dict[str, Block]:
     """Lay out the panel."""
-    with gr.Accordion(text.LANGUAGE_PANEL, open=False, elem_id="language-panel"):
+    with gr.Accordion(text.LANGUAGE_PANEL, open=False, visible=False, elem_id="language-panel") as panel:
         gr.Markdown(text.LANGUAGE_PANEL_HELP)
         parts: dict[str, Block] = {
-            "corpus": gr.File(label=text.CORPUS, file_types=list(CORPORA), height=110, elem_id="language-corpus")
+            "panel": panel,
+            "corpus": gr.File(label=text.CORPUS, file_types=list(CORPORA), height=110, elem_id="language-corpus"),
         }
         parts["look"] = gr.Button(text.LOOK_AT_LANGUAGE, elem_id="language-look")
         parts["found"] = gr.HTML(elem_id="language-found")

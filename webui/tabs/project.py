@@ -1,4 +1,4 @@
-"""The bar above all tabs: project, language and base."""
+"""The bar above all tabs: the project, and what can be done with it; its language and base."""
 
 import gradio as gr
 from gradio.blocks import Block
@@ -10,69 +10,49 @@ STORAGE_KEY = "xtts-studio-project"
 
 
 def create_project_bar(*, is_empty: bool) -> dict[str, Block]:
-    """Lay out the bar.
+    """Lay out the bar: the project, and behind one button a new one and what can be done with this one.
 
     Args:
-        is_empty: whether there is no project: the sample voice is then offered from the first moment.
+        is_empty: whether there is no project: a new one and the sample voice are then offered from the first moment.
     """
     gr.HTML(tag("div", text.OFFLINE, role="status"), elem_id="offline-banner", min_height=0)
     # A fixed secret lets the name survive a restart of the app; a project's name needs no secrecy in its own browser.
-    last = gr.BrowserState("", storage_key=STORAGE_KEY, secret=STORAGE_KEY)
+    parts: dict[str, Block] = {"last": gr.BrowserState("", storage_key=STORAGE_KEY, secret=STORAGE_KEY)}
     # Custom values are allowed because scripts name projects that this page has not listed; handlers check every name.
-    with gr.Row(elem_id="project-bar", equal_height=False):
-        new_project = gr.Textbox(
-            label=text.NEW_PROJECT,
-            placeholder=text.NEW_PROJECT_EXAMPLE,
-            max_length=64,
-            submit_btn=text.CREATE_PROJECT,
-            scale=4,
-            min_width=240,
-            elem_id="new-project",
+    with gr.Row(elem_id="project-bar", elem_classes=["bottom"]):
+        parts["project"] = gr.Dropdown(
+            [], allow_custom_value=True, label=text.PROJECT, scale=3, elem_id="project", min_width=200
         )
-        project = gr.Dropdown(
-            [],
-            allow_custom_value=True,
-            label=text.PROJECT,
-            scale=3,
-            elem_id="project",
-            min_width=200,
-        )
-        language = gr.Dropdown(
-            text.LANGUAGES,
-            value=None,
-            label=text.LANGUAGE,
-            allow_custom_value=True,
-            scale=2,
-            elem_id="language",
-        )
-        base = gr.Dropdown([], allow_custom_value=True, label=text.BASE, scale=3, elem_id="base", min_width=200)
-        manage = gr.Button(text.MANAGE_PROJECT, size="sm", elem_id="manage-project", scale=1, min_width=80)
-    with gr.Column(visible=False, elem_id="manage-box", elem_classes=["panel-group"]) as manage_box:
-        contents = gr.HTML(elem_id="project-contents")
-        new_name = gr.Textbox(label=text.NEW_NAME, info=text.NEW_NAME_HELP, max_length=64, elem_id="new-name")
-        with gr.Row():
-            rename = gr.Button(text.RENAME, size="sm", elem_id="rename-project", min_width=90)
-            duplicate = gr.Button(text.DUPLICATE, size="sm", elem_id="duplicate-project", min_width=90)
-            delete = gr.Button(text.DELETE_PROJECT, size="sm", variant="stop", elem_id="delete-project", min_width=90)
-            close = gr.Button(text.CLOSE, size="sm", elem_id="close-manage", min_width=90)
-    with gr.Column(visible=is_empty, elem_id="welcome", elem_classes=["panel-group"]) as welcome_box:
+        parts["manage"] = gr.Button(text.MANAGE_PROJECT, elem_id="manage-project", scale=1, min_width=160)
+    parts["is_managed"] = gr.State(is_empty)
+    with gr.Column(visible=is_empty, elem_id="manage-box", elem_classes=["panel-group"]) as parts["manage_box"]:
+        parts["contents"] = gr.HTML(elem_id="project-contents")
+        with gr.Row(elem_classes=["bottom"]):
+            parts["new_project"] = parts["new_name"] = gr.Textbox(
+                label=text.NEW_PROJECT,
+                info=text.NEW_PROJECT_HELP,
+                placeholder=text.NEW_PROJECT_EXAMPLE,
+                max_length=64,
+                submit_btn=text.CREATE_PROJECT,
+                scale=4,
+                min_width=240,
+                elem_id="new-project",
+            )
+            parts["rename"] = gr.Button(text.RENAME, elem_id="rename-project", min_width=90)
+            parts["duplicate"] = gr.Button(text.DUPLICATE, elem_id="duplicate-project", min_width=90)
+            parts["delete"] = gr.Button(text.DELETE_PROJECT, variant="stop", elem_id="delete-project", min_width=90)
+    with gr.Column(visible=is_empty, elem_id="welcome", elem_classes=["panel-group"]) as parts["welcome"]:
         gr.Markdown(text.SAMPLE_HELP)
-        try_sample = gr.Button(text.TRY_SAMPLE, elem_id="try-sample")
-    return {
-        "manage": manage,
-        "manage_box": manage_box,
-        "contents": contents,
-        "new_name": new_name,
-        "rename": rename,
-        "duplicate": duplicate,
-        "delete": delete,
-        "close": close,
-        "welcome": welcome_box,
-        "try_sample": try_sample,
-        "sample": gr.HTML(elem_id="sample"),
-        "project": project,
-        "language": language,
-        "base": base,
-        "new_project": new_project,
-        "last": last,
-    }
+        parts["try_sample"] = gr.Button(text.TRY_SAMPLE, elem_id="try-sample")
+    return parts | {"sample": gr.HTML(elem_id="sample")}
+
+
+def create_model_choice() -> dict[str, Block]:
+    """Lay out the project's language and base, which its dataset is made for."""
+    with gr.Row(elem_classes=["compact"]):
+        return {
+            "language": gr.Dropdown(
+                text.LANGUAGES, value=None, label=text.LANGUAGE, allow_custom_value=True, elem_id="language"
+            ),
+            "base": gr.Dropdown([], allow_custom_value=True, label=text.BASE, elem_id="base", min_width=200),
+        }

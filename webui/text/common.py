@@ -6,7 +6,6 @@ from webui.text.catalog import _
 
 TITLE = "XTTS Fine-tuning Studio"
 INTRO = _("Turn recordings into a voice: prepare a dataset, train, listen.")
-PAGE_LANGUAGE = _("Language of the page")
 YES, NO, ON, OFF = _("yes"), _("no"), _("on"), _("off")
 FOLDER = _("Folder")
 DATA_TAB = _("1 Data processing")
@@ -18,9 +17,8 @@ PROJECT = _("Project")
 NEW_PROJECT = _("New project")
 NEW_PROJECT_EXAMPLE = "maria"
 CREATE_PROJECT = _("Create")
-MANAGE_PROJECT, CLOSE = _("Manage"), _("Close")
-NEW_NAME = _("Name")
-NEW_NAME_HELP = _("The new name, or of the copy. To delete the project, enter its own name.")
+MANAGE_PROJECT = _("New, rename, delete")
+NEW_PROJECT_HELP = _("Also the new name, or of a copy; to delete, enter the project's own name.")
 OFFLINE = _(
     "The app does not answer. What you see is the last state; the page goes on by itself when it answers again."
 )
@@ -43,7 +41,6 @@ NO_PROJECT_FIX = _("create one at the top of the page, or select one")
 NO_NAME = _("the new project has no name")
 NO_NAME_FIX = _("enter a name such as maria, then create it")
 LANGUAGE = _("Language")
-LANGUAGE_FIXED = _("Language (fixed)")
 BASE = _("Base model")
 BASE_NAMES = {
     "tiny": _("tiny (for testing; speaks noise)"),

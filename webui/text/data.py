@@ -16,7 +16,7 @@ CHOOSE_FILES, CHOOSE_FILES_HELP = _("Files to remove"), _("The dataset stays as 
 REMOVE_FILES, CLEAR_UPLOADS = _("Remove these files"), _("Remove all uploads")
 NO_FILE = _("no uploaded file is selected")
 NO_FILE_FIX = _("select one in the list of uploaded files")
-SERVER_FOLDER = _("Or use a folder on this server")
+SERVER_FOLDER = _("Folder on this server")
 SERVER_FOLDER_HELP = _("Replaces the uploads. The folder must be below one that the app may read.")
 OPTIONS = _("Options")
 STEP_1 = _("Step 1 - Create dataset")
@@ -62,7 +62,7 @@ CLIP_ORDERS = [
     (_("Transcript"), "text"),
 ]
 PAGE_BACK, PAGE_ON = _("Previous page"), _("Next page")
-CHANGE_FOUND = _("Change all clips found")
+CHANGE_FOUND = _("Find, sort and change many clips")
 CHANGE_FOUND_HELP = _("Applies to every clip that the search and the filter find, on all pages.")
 CLIP_KEYS = _(
     "Keys, while the focus is in this part of the page: space plays, left and right arrow change the clip, E edits the "
@@ -78,12 +78,11 @@ TRANSCRIPT_HELP = _("The words spoken in the clip, as training uses them.")
 SAVE_CLIP, EXCLUDE_CLIP = _("Save transcript"), _("Exclude")
 RESTORE_CLIP, UNDO_EDIT = _("Restore clip"), _("Undo edit")
 ACCEPT_CLIP = _("Keep this clip")
-CUT_TITLE = _("Move the edges, trim, split or merge")
+CUT_TITLE = _("Move the edges, split or merge")
 RECUT_HELP = _("Start and end of the clip, in seconds of its recording, which is not changed.")
 EDGE_START, EDGE_END, RECUT_CLIP = _("Start (s)"), _("End (s)"), _("Move the edges")
 CUT_HELP = _("Times are seconds in the current clip. The recording is not changed, and every edit can be undone.")
 PART_START, PART_END = _("From (s)"), _("To (s)")
-TRIM_CLIP = _("Trim to this part")
 CUT_AT = _("Split at (s)")
 TEXT_BEFORE, TEXT_AFTER = _("Transcript before the split"), _("Transcript after the split")
 SPLIT_CLIP = _("Split into two clips")
