@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -163,6 +164,19 @@ def test_what_it_was_grown_from_is_found_where_it_lies_now(grown: Grown, tmp_pat
     about["base"]["folder"] = str(tmp_path / "gone" / origin.folder.name)
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
     assert Base(folder).dvae == origin.dvae
+
+
+def test_a_base_in_a_folder_of_ones_own_is_named_by_the_way_to_it(tmp_path: Path) -> None:
+    own, made = tmp_path / "anna" / "own", tmp_path / "anna" / "output" / "voice" / "ready"
+    made.mkdir(parents=True)
+    shutil.copytree(find_base("tiny").folder, own)
+    facts = {"base": Base(own).as_origin(made)}
+    assert facts["base"]["folder"] == "../../../own"
+    (made / "about.json").write_text(json.dumps(facts), encoding="utf-8")
+    assert Base(made).dvae == own / "dvae.safetensors"
+    shutil.copytree(tmp_path / "anna", tmp_path / "ben")
+    shutil.rmtree(tmp_path / "anna")
+    assert Base(tmp_path / "ben/output/voice/ready").dvae == tmp_path / "ben/own/dvae.safetensors", "it moved with it"
 
 
 def _armenian(folder: Path) -> Path:

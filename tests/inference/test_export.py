@@ -81,6 +81,8 @@ def test_the_export_holds_the_trained_weights_and_says_where_they_come_from(trai
     assert not torch.equal(best["mel_head.weight"], find_base("tiny").state()["gpt.mel_head.weight"])
     about = json.loads((ready / "about.json").read_text())
     assert (about["language"], about["base"]["name"], about["run"]) == ("en", "tiny", run.name)
+    assert str(Path.home()) not in (ready / "about.json").read_text() and "/" not in about["base"]["folder"]
+    assert Base(ready).dvae == find_base("tiny").dvae, "it is found by its name"
 
 
 def test_an_export_is_a_base_for_further_training(trained: Project, tmp_path: Path) -> None:

@@ -36,6 +36,15 @@ def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
     assert not any(is_running(pid) for pid in event["pids"])
 
 
+def test_stop_pressed_twice_at_once_is_one_request(output: Path) -> None:
+    job = started(output, STUBBORN)
+    (event,) = begun(job).new()
+    assert [jobs.stop(job.folder, same_for_s=60).state for _ in range(2)] == ["stopping"] * 2
+    assert all(is_running(pid) for pid in event["pids"]), "it may still save"
+    edit_record(job, stop_requested=time.time() - 61)
+    assert jobs.stop(job.folder, same_for_s=60).state == "stopped"
+
+
 def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output: Path) -> None:
     job = started(output, STUBBORN)
     (event,) = begun(job).new()

@@ -1,6 +1,7 @@
 """A base model: a folder with weights, config.json, vocab.json, DVAE, mel_stats and speakers."""
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,6 +74,24 @@ class Base:
         return str(self.about.get("name") or self.folder.name)
 
     @property
+    def origin(self) -> Path | None:
+        """Folder of the base that it was made from; None where about.json names none."""
+        named = self.about.get("base", {}).get("folder")
+        # Earlier versions wrote an absolute path.
+        return named and where_it_lies(Path(os.path.normpath(self.folder.resolve() / named)), self.folder.parent)
+
+    def as_origin(self, made: Path) -> dict[str, str]:
+        """What about.json of a model says of this base, which has its DVAE; no folder above both, such as a home.
+
+        Args:
+            made: the model's folder, or one beside it.
+        """
+        folder = self.dvae.parent.absolute()
+        is_known = folder.parent in (bases_folder().absolute(), assets_folder().absolute())
+        path = folder.name if is_known else os.path.relpath(folder.resolve(), made.resolve())
+        return {"name": self.name, "folder": path}
+
+    @property
     def license(self) -> str:
         """Its license; empty where its folder names none."""
         return str(self.about.get("license") or (LICENSE_ID if self.name in DOWNLOADED else ""))
@@ -127,10 +146,10 @@ class Base:
         if spans is not None:
             return _rows_of(spans, self)
         # One that an earlier version made names the base whose codes it was trained on.
-        origin = self.about.get("base", {}).get("folder")
-        if not origin or Path(origin) == self.folder:
+        origin = self.origin
+        if not origin or origin == self.folder:
             return () if "kind" in self.about or self.tokenizer().num_rows == XTTS_ROWS else None
-        published = Base(where_it_lies(Path(origin), self.folder.parent))
+        published = Base(origin)
         inherited = published.added_rows() if published.vocab.is_file() else None
         return None if inherited is None else (*inherited, *self.tokenizer().ids_beyond(published.tokenizer()))
 
@@ -179,9 +198,8 @@ class Base:
         Raises:
             UserError: neither is there.
         """
-        origin = self.about.get("base", {}).get("folder")
-        if origin and not any((self.folder / name).is_file() for name in _DVAE_NAMES):
-            return Base(where_it_lies(Path(origin), self.folder.parent)).dvae
+        if self.origin and not any((self.folder / name).is_file() for name in _DVAE_NAMES):
+            return Base(self.origin).dvae
         return self._file(*_DVAE_NAMES)
 
     def mel_stats(self) -> Tensor:

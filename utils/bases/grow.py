@@ -63,7 +63,7 @@ def grow_base(
         if dvae is not None:
             shutil.copyfile(dvae, aside / "dvae.safetensors")
         # The DVAE of another base is not copied: that base is named.
-        origin = {"name": base.name, "folder": str(base.dvae.parent.absolute())}
+        origin = base.as_origin(aside)
         inherited = {key: base.about[key] for key in INHERITED if key in base.about}
         inherited |= {"license": base.license} if base.license else {}
         rows = {ADDED_ROWS: spans_of([*(base.added_rows() or ()), *pieces])}

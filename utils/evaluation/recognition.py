@@ -95,9 +95,9 @@ def find_recognizer(weights: str | None, language: str) -> Recognizer | str:
     except UserError as error:
         return f"faster-whisper cannot be used: {error.what}"
     assert RATE == 16_000, "Whisper's sample rate"
-    return Recognizer(
-        name=weights or str(folder), language=spoken, hear=lambda wav: transcriber.transcribe(wav[0].numpy())
-    )
+    # Reports that are shared name no folder above it.
+    name = weights or "/".join(folder.parts[-2:])
+    return Recognizer(name=name, language=spoken, hear=lambda wav: transcriber.transcribe(wav[0].numpy()))
 
 
 def recognizer_folder(language: str = "en") -> Path | None:

@@ -103,7 +103,7 @@ def _about(project: Project, run: Path, checkpoint: Path, base: Base, settings: 
         "language": settings.language,
         "amharic_g2p": base.amharic_g2p,
         "license": base.license or "see the base model",
-        "base": {"name": base.name, "folder": str(base.dvae.parent.absolute())},
+        "base": base.as_origin(project.ready),
         "run": run.name,
         "checkpoint": checkpoint.name,
         "exported": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -18,7 +18,7 @@ POLL_S = 0.1
 log = logging.getLogger(__name__)
 
 
-def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S) -> Job:
+def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S, same_for_s: float = 0.0) -> Job:
     """Ask a job to finish its step, save and end; asked a second time, it is ended at once with all its processes.
 
     A request returns at once. The process that asked also ends the job by force after `timeout_s`; when that process
@@ -27,6 +27,7 @@ def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S) -> Job:
     Args:
         folder: the job's folder.
         timeout_s: how long it may take to stop by itself.
+        same_for_s: a second request that follows sooner is the same one: two people, or one, pressed Stop twice.
 
     Raises:
         UserError: there is no such job, it runs on another computer, or its process is not known; or the request
@@ -56,7 +57,7 @@ def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S) -> Job:
     if before is not None and before.stop_requested is None:
         ask_to_stop(identity)
         _watch_deadline(folder)
-    else:
+    elif before is None or abs(time.time() - (before.stop_requested or 0.0)) >= same_for_s:
         _end(folder)
     return status(folder)
 

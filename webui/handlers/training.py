@@ -31,6 +31,8 @@ from webui.views import run as view
 FORM = "train.set_"
 """Ids of components that hold a setting begin so."""
 END_OF_PROCESS_S = 20.0
+SAME_STOP_S = 3.0
+"""Stop pressed again sooner is the same request: by another person, or a second click."""
 
 
 def start(studio: Studio, values: Values) -> Updates:
@@ -168,13 +170,13 @@ def starts(project: Project) -> list[tuple[str, str]]:
 
 
 def stop(studio: Studio, values: Values) -> Updates:
-    """Stop a run after its current step and save a checkpoint. A second call stops it at once."""
+    """Stop a run after its current step and save a checkpoint. A second call, 3 s later or more, stops it at once."""
     job = shown_run(studio.project(values["project.project"]), values["train.run"])
     if job is None or not (job.alive or job.process_alive):
         raise UserError(what=text.NOTHING_RUNS, where=text.RUN, fix=text.NOTHING_RUNS_FIX)
     again = job.state == "stopping"
-    jobs.stop(job.folder)
-    return {TOAST: text.STOPPED_AT_ONCE if again else text.STOPPING}
+    job = jobs.stop(job.folder, same_for_s=SAME_STOP_S)
+    return {TOAST: text.STOPPED_AT_ONCE if again and not job.alive else text.STOPPING}
 
 
 def resume(studio: Studio, values: Values) -> Updates:
