@@ -1,6 +1,8 @@
 """Tokens are stock's; what the model cannot read is told, never dropped."""
 
 import importlib.util
+import json
+import os
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -11,12 +13,23 @@ import pytest
 
 from utils.bases.find import find_base
 from utils.errors import UserError
-from utils.text.tokenizer import Tokenizer
+from utils.text.tokenizer import MAX_BYTES, Tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return find_base("tiny").tokenizer()
+
+
+def test_a_vocabulary_that_fills_the_memory_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    vocab = json.loads(tokenizer.path.read_text(encoding="utf-8"))
+    vocab["model"]["vocab"]["huge"] = 2**31
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    with pytest.raises(UserError, match=r"tokens up to number 2,147,483,648, and at most 1,000,000"):
+        Tokenizer(tmp_path / "vocab.json")
+    os.truncate(tmp_path / "vocab.json", MAX_BYTES + 1)
+    with pytest.raises(UserError, match=r"104,857,601 bytes, and at most"):
+        Tokenizer(tmp_path / "vocab.json")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ UNKNOWN = "[UNK]"
 SPACE = "[SPACE]"
 START = "[START]"
 STOP = "[STOP]"
+MAX_BYTES, MAX_ROWS = 100 * 2**20, 1_000_000
+"""Of a vocabulary; one of ten million tokens would fill the memory before anything else is known of its model."""
 _UNSPOKEN = ("So", "Sk", "Cc", "Cf", "Co", "Cs", "Cn")
 """Unicode categories of pictures and of characters that mean nothing."""
 
@@ -36,7 +38,7 @@ class Tokenizer:
         amharic_g2p: read Amharic in its Latin form instead of Ethiopic letters.
 
     Raises:
-        UserError: the file is missing or not a tokenizer.
+        UserError: the file is missing, far too large or not a tokenizer.
     """
 
     def __init__(self, vocab: Path, *, amharic_g2p: bool = False) -> None:
@@ -46,11 +48,15 @@ class Tokenizer:
             )
         self.path = vocab
         self.amharic_g2p = amharic_g2p
+        if (size := vocab.stat().st_size) > MAX_BYTES:
+            raise self._too_large(f"{size:,} bytes", f"{MAX_BYTES:,}")
         try:
             self._bpe = BpeTokenizer.from_file(str(vocab))
         except Exception as error:
             raise UserError(what=f"not a tokenizer file: {error}", where=str(vocab)) from error
         self._ids: dict[str, int] = self._bpe.get_vocab()
+        if self.num_rows > MAX_ROWS:
+            raise self._too_large(f"tokens up to number {self.num_rows - 1:,}", f"{MAX_ROWS:,}")
         self._known: dict[str, bool] = {}
 
     @cached_property
@@ -61,7 +67,14 @@ class Tokenizer:
     @property
     def num_rows(self) -> int:
         """Rows of the text embedding: the largest id + 1, because public vocabularies have holes."""
-        return max(self._ids.values()) + 1
+        return max(self._ids.values(), default=-1) + 1
+
+    def _too_large(self, found: str, limit: str) -> UserError:
+        return UserError(
+            what=f"the vocabulary has {found}, and at most {limit} can be used",
+            where=str(self.path),
+            fix="use the vocab.json that belongs to the model",
+        )
 
     def ids_beyond(self, other: "Tokenizer") -> list[int]:
         """Ids that stand for a token here and for none in the other vocabulary."""
