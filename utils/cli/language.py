@@ -11,8 +11,6 @@ from utils.project.paths import Project
 from utils.text.language_settings import LanguageConfig
 
 if TYPE_CHECKING:
-    from utils.bases.extend import AddedLanguage
-    from utils.codec_training.tune_dvae import TunedDvae
     from utils.language.reading import Coverage
 
 SHOWN = 40
@@ -43,8 +41,22 @@ def look(config: LanguageConfig) -> None:
     with progress_phases() as report:
         added, tuned, after = make_base(found, progress=report)
     if tuned:
-        _print_dvae(tuned)
-    _print_added(config, added)
+        before, after_training = tuned.before, tuned.after
+        print(f"\ndvae    {tuned.steps} steps at {tuned.learning_rate:g}; on the evaluation clips")
+        print(f"  error             {before.error:.4f} before, {after_training.error:.4f} after")
+        print(
+            f"  explained         {before.explained_variance:.1%} before, {after_training.explained_variance:.1%} after"
+        )
+        print(f"  codes used        {before.codes_used} before, {after_training.codes_used} after")
+        print(f"  codes unchanged   {tuned.same_codes:.1%}")
+    extension = added.extension
+    print(f"\nadded   {len(extension.added)} tokens and the language's own, as ids {added.ids}")
+    if extension.num_found:
+        print(f"        {extension.num_found} of them pairs that words repeat, no pieces of SentencePiece")
+    if config.extend and len(extension.added) < config.extend:
+        print(f"        the corpus gives no more than that; {config.extend} were asked for")
+    for reason, count in extension.reasons.most_common():
+        print(f"        {count} pieces dropped: {reason}")
     base, limit = added.base, added.base.defaults.max_text_length
     _print_reading("after", after, limit)
     print(f"base    {base.folder}")
@@ -57,26 +69,6 @@ def _next(config: LanguageConfig, project: Project, base: Path) -> str:
     if not project.train_csv.is_file():
         return command("prepare", project=project, language=config.language, base=base, input=FOLDER)
     return command("train", project=project, base=base, use_amharic_g2p=True if config.g2p else None)
-
-
-def _print_dvae(tuned: "TunedDvae") -> None:
-    before, after = tuned.before, tuned.after
-    print(f"\ndvae    {tuned.steps} steps at {tuned.learning_rate:g}; on the evaluation clips")
-    print(f"  error             {before.error:.4f} before, {after.error:.4f} after")
-    print(f"  explained         {before.explained_variance:.1%} before, {after.explained_variance:.1%} after")
-    print(f"  codes used        {before.codes_used} before, {after.codes_used} after")
-    print(f"  codes unchanged   {tuned.same_codes:.1%}")
-
-
-def _print_added(config: LanguageConfig, made: "AddedLanguage") -> None:
-    extension = made.extension
-    print(f"\nadded   {len(extension.added)} tokens and the language's own, as ids {made.ids}")
-    if extension.num_found:
-        print(f"        {extension.num_found} of them pairs that words repeat, no pieces of SentencePiece")
-    if config.extend and len(extension.added) < config.extend:
-        print(f"        the corpus gives no more than that; {config.extend} were asked for")
-    for reason, count in extension.reasons.most_common():
-        print(f"        {count} pieces dropped: {reason}")
 
 
 def _print_reading(title: str, reading: "Coverage", limit: int) -> None:

@@ -166,13 +166,11 @@ def _proof(info: RunInfo) -> Iterable[str]:
         if not isinstance(switch, dict):
             continue
         seen = [_first_line(str(switch.get(key) or "-")) for key in ("state", "observed", "reason")]
-        rows.append(("", name, _requested(switch.get("asked")), *seen))
+        asked = switch.get("asked")
+        # Yes, no, or its kind.
+        requested = ("on" if asked else "off") if isinstance(asked, bool | None) else str(asked)
+        rows.append(("", name, requested, *seen))
     yield from _aligned(rows)
-
-
-def _requested(value: object) -> str:
-    """What a switch was asked for: yes, no, or its kind."""
-    return ("on" if value else "off") if isinstance(value, bool | None) else str(value)
 
 
 def _events(info: RunInfo) -> Iterable[str]:
