@@ -169,7 +169,12 @@ def train_gpt(
         except Interrupted as end:
             _say_stopped(end.result)
             raise KeyboardInterrupt from None
-    _say_end(result)
+    if result["stop_signal"] is None:
+        say(log, f"run folder: {result['folder']}")
+    else:
+        _say_stopped(result)
+    if result["stop_signal"] == signal.SIGINT:
+        raise KeyboardInterrupt
     return TrainedModel(
         speaker_path=result["speakers"],
         config=result["config"],
@@ -178,20 +183,6 @@ def train_gpt(
         exp_path=result["folder"],
         ref_audio=result["reference"],
     )
-
-
-def _say_end(result: dict[str, Any]) -> None:
-    """Where the run is, and how it goes on if it was stopped.
-
-    Raises:
-        KeyboardInterrupt: it was stopped by Ctrl-C.
-    """
-    if result["stop_signal"] is None:
-        say(log, f"run folder: {result['folder']}")
-        return
-    _say_stopped(result)
-    if result["stop_signal"] == signal.SIGINT:
-        raise KeyboardInterrupt
 
 
 def _say_stopped(result: dict[str, Any] | None) -> None:

@@ -45,6 +45,10 @@ class DvaeShape:
     """Residual blocks on each side of the codebook."""
 
 
+DEAD = 0.05
+"""A code is dead when its moving average of choices per step is below this."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DvaeTraining:
     """How long and how fast a DVAE learns."""
@@ -276,13 +280,9 @@ def init_codebook(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator, *, r
 
 
 @torch.no_grad()
-def revive_dead_codes(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator, *, threshold: float = 0.05) -> int:
-    """Move codes that are hardly chosen any more onto encoder outputs of this batch; returns how many.
-
-    Args:
-        threshold: a code is dead when its moving average of choices per step is below this.
-    """
-    dead = (dvae.codebook.cluster_size < threshold).nonzero().flatten()
+def revive_dead_codes(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator) -> int:
+    """Move codes that are hardly chosen any more onto encoder outputs of this batch; returns how many."""
+    dead = (dvae.codebook.cluster_size < DEAD).nonzero().flatten()
     outputs = _encoder_outputs(dvae, mel)
     dead = dead[: len(outputs)]
     chosen = torch.from_numpy(rng.permutation(len(outputs))[: len(dead)]).to(outputs.device)
@@ -291,9 +291,9 @@ def revive_dead_codes(dvae: DiscreteVAE, mel: Tensor, rng: np.random.Generator, 
 
 
 @torch.no_grad()
-def hold_unused_codes(dvae: DiscreteVAE, held: Tensor, *, threshold: float = 0.05) -> None:
+def hold_unused_codes(dvae: DiscreteVAE, held: Tensor) -> None:
     """Put codes that are hardly chosen back to `held`, [E, K]: a moving average of nothing drifts to zero."""
-    unused = (dvae.codebook.cluster_size < threshold).nonzero().flatten()
+    unused = (dvae.codebook.cluster_size < DEAD).nonzero().flatten()
     _set_codes(dvae, unused, held[:, unused].T)
 
 

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import torch
 
+FLOOR = 0.02
+
 
 class Stateful(Protocol):
     """A module or an optimizer."""
@@ -15,12 +17,12 @@ class Stateful(Protocol):
     def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
 
 
-def learning_rate_share(step: int, *, steps: int, warmup_steps: int, floor: float = 0.02) -> float:
-    """Share of the peak learning rate at `step`: a linear warm-up, then half a cosine down to `floor`."""
+def learning_rate_share(step: int, *, steps: int, warmup_steps: int) -> float:
+    """Share of the peak learning rate at `step`: a linear warm-up, then half a cosine down to `FLOOR`."""
     if step < warmup_steps:
         return (step + 1) / warmup_steps
     done = (step - warmup_steps) / max(1, steps - warmup_steps)
-    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+    return FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:

@@ -40,6 +40,8 @@ from utils.project.paths import Project
 log = logging.getLogger(__name__)
 
 STEPS = 1_000
+MOST_MEASURED = 200
+"""Clips whose codes are compared at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +96,13 @@ def tuned_dvae(
     Raises:
         UserError: no dataset, a DVAE without its decoder, too little speech, or an error that did not fall.
     """
+    progress = progress or (lambda phase, done, total: None)
     rate = learning_rate or base.defaults.dvae_learning_rate or base.defaults.learning_rate
     clips = {csv: [clip.audio for clip in read_manifest(csv)] for csv in (project.train_csv, project.eval_csv)}
     work = project.folder / f".dvae-{_key(base, clips, steps, rate)}"
-    mels = [_mels(audio, work / csv.stem, progress or _ignored) for csv, audio in clips.items()]
+    mels = [_mels(audio, work / csv.stem, progress) for csv, audio in clips.items()]
     settings = _settings(steps, rate)
-    yield _tune(base, mels[0], mels[1], settings, work, device, progress or _ignored)
+    yield _tune(base, mels[0], mels[1], settings, work, device, progress)
     del mels  # a mapped file cannot be removed on Windows
     shutil.rmtree(work, ignore_errors=True)
 
@@ -162,9 +165,9 @@ def _tune(
 
 
 @torch.no_grad()
-def _same_codes(own: DiscreteVAE, tuned: DiscreteVAE, mels: MelCorpus, scale: Tensor, *, max_clips: int = 200) -> float:
+def _same_codes(own: DiscreteVAE, tuned: DiscreteVAE, mels: MelCorpus, scale: Tensor) -> float:
     same = count = 0
-    for index in range(min(len(mels), max_clips)):
+    for index in range(min(len(mels), MOST_MEASURED)):
         mel = mels.clip(index).to(scale.device) / scale[:, None]
         codes = own.get_codebook_indices(mel)
         same += int((codes == tuned.get_codebook_indices(mel)).sum())
@@ -190,7 +193,3 @@ def _key(base: Base, clips: dict[Path, list[Path]], steps: int, rate: float) -> 
     files = [[(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in audio] for audio in clips.values()]
     parts = (fingerprint(base.dvae, base.mel_stats()), files, steps, rate)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
-
-
-def _ignored(phase: str, done: int, total: int | None) -> None:
-    """Nobody asked."""
