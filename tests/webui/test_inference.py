@@ -132,9 +132,6 @@ def test_settings_travel_to_the_take_and_back(studio, project):
     assert back["inference.text"] == "One." and back["inference.set_temperature"] == 0.2
     again = form(**{key: value for key, value in back.items() if key.startswith("inference.")})
     assert read_settings(project, again) == take.settings
-    plain = form(**inference.reset(studio, {}))
-    reset = read_settings(project, plain)
-    assert reset == SpeechSettings(split="quick", seed=reset.seed) and reset.seed is not None
     (project.dataset / "lang.txt").write_text("es", encoding="utf-8")
     assert read_settings(project, form()).language == "es"
     assert read_settings(project, form(**{"inference.set_language": "de"})).language == "de"

@@ -153,7 +153,9 @@ def test_the_page_plays_within_the_first_sentence_and_stop_ends_speech_and_playb
         expect(page.locator("#live-pause")).to_be_disabled()
         # Nothing plays by itself when it is shown.
         page.locator("#edit-take > button.label-wrap").click()
-        page.locator("#show-take").click()
+        page.locator("#takes input").click()
+        page.get_by_role("option").first.click()
+        expect(page.locator("#take-name")).to_be_visible()
         page.wait_for_timeout(500)
         assert page.evaluate("window.scheduled.length") == num
 

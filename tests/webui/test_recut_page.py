@@ -52,10 +52,11 @@ def test_edges_move_and_come_back_and_a_clip_becomes_a_voice(page: Page, project
     expect(drawn).to_contain_text("Cut at 0.00 to", timeout=SLOW_MS)
 
     page.get_by_role("tab").nth(2).click()
-    page.locator("#voice-library > button").click()
+    page.locator("#voice input").click()
+    page.get_by_role("option", name="my voices").click()
     page.locator("#voice-name input, #voice-name textarea").fill("anna")
     page.locator("#voice-clips input").click()
     page.get_by_role("option").first.click()
     page.locator("#voice-make").click()
-    expect(page.locator("#kept-voice input")).to_have_value("anna")
+    expect(page.locator("#library-voice input")).to_have_value("anna")
     assert [voice.name for voice in VoiceLibrary(project.output).all()] == ["anna"]

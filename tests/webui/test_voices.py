@@ -49,7 +49,7 @@ def test_clips_become_a_voice_that_speaks_is_mixed_renamed_and_deleted(studio, p
 
 def test_the_field_of_the_library_is_shown_for_its_voices(studio) -> None:
     shown = inference.choose_voice(studio, {"inference.voice": "library"})
-    assert {key for key, change in shown.items() if change.properties["visible"]} == {"inference.library_voice"}
+    assert {key for key, change in shown.items() if change.properties["visible"]} == {"inference.library_box"}
     shown = inference.choose_voice(studio, {"inference.voice": "own"})
     assert not any(change.properties["visible"] for change in shown.values())
 

@@ -13,7 +13,7 @@ LISTS = (
     "inference.models",
     "inference.clip",
     "inference.voice_clips",
-    *voices.LISTS,
+    voices.LIST,
     "inference.comparison",
     "inference.take",
     "inference.listed",
@@ -53,15 +53,6 @@ def _wire_lists(frame: Frame) -> None:
         inputs=["inference.voice"],
         outputs=[f"inference.{name}" for name in inference.VOICE_FIELDS],
         api_name="inference_voice",
-        public=False,
-        queue=False,
-    )
-    wire(
-        frame,
-        ["inference.reset:click"],
-        inference.reset,
-        outputs=[f"{inference.FORM}*", "inference.random_seed"],
-        api_name="inference_reset",
         public=False,
         queue=False,
     )
@@ -126,10 +117,10 @@ def _wire_takes(frame: Frame) -> None:
     chosen = [PROJECT, "inference.take"]
     wire(
         frame,
-        ["inference.show:click", "inference.take:input"],
+        ["inference.take:input"],
         inference.show_take,
         inputs=chosen,
-        outputs=TAKE,
+        outputs=[*TAKE, "inference.take_tools"],
         api_name="inference_show",
         concurrency_limit=None,
     )
@@ -149,7 +140,7 @@ def _wire_takes(frame: Frame) -> None:
         public=False,
         concurrency_limit=None,
     )
-    wire(frame, ["inference.pack:click"], inference.pack, inputs=chosen, outputs=["inference.zip"],
+    wire(frame, [], inference.pack, inputs=chosen, outputs=["inference.zip"],
          api_name="inference_pack")  # fmt: skip
     wire(
         frame,
@@ -161,7 +152,7 @@ def _wire_takes(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["inference.take_rename:click"],
+        ["inference.take_name:submit"],
         take_list.rename,
         inputs=[*chosen, "inference.take_name"],
         outputs=["inference.take", "inference.take_name"],
@@ -196,7 +187,7 @@ def _wire_voices(frame: Frame) -> None:
 
 
 def _wire_server(frame: Frame) -> None:
-    shown = ["inference.server", "inference.curl"]
+    shown = ["inference.server", "inference.curl", "inference.server_start", "inference.server_stop"]
     wire(frame, ["inference.server_start:click"], server.start, inputs=["inference.port"], outputs=shown,
          api_name="server_start")  # fmt: skip
     wire(frame, ["inference.server_stop:click"], server.stop, outputs=shown, api_name="server_stop")

@@ -53,6 +53,8 @@ OUTPUTS = (
     "inference.stop",
     "inference.server",
     "inference.curl",
+    "inference.server_start",
+    "inference.server_stop",
     "system.download_progress",
 )
 

@@ -17,6 +17,7 @@ from webui.views import inference as view
 
 SIDES = tuple(f"inference.side_{number}" for number in range(MAX_MODELS))
 SHOWN = (
+    "inference.compared",
     "inference.compare_status",
     "inference.comparison",
     *SIDES,
@@ -96,7 +97,8 @@ def _comparison(project: Project, identity: str, *, line: int) -> Updates:
         sides[side] = Change(
             visible=True, label=text.model_title(name_of(take)), value=str(take.folder / file) if file else None
         )
-    return {"inference.compare_status": _status(takes), **sides} | _blind(project, identity)
+    shown = {"inference.compared": Change(visible=True), "inference.compare_status": _status(takes)}
+    return shown | sides | _blind(project, identity)
 
 
 def _blind(project: Project, comparison: str) -> Updates:

@@ -3,9 +3,9 @@
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from utils.config import SentenceGrouping, SpeechSettings
+from utils.config import SpeechSettings
 from utils.dataset.edits.edit import current_report
 from utils.errors import UserError
 from utils.project.paths import Project
@@ -43,15 +43,15 @@ HIDDEN_OF_PROJECT = (
     "inference.ready_zip",
     *(f"inference.side_{number}" for number in range(MAX_MODELS)),
 )
+BOXES = ("inference.compared", "inference.take_tools")
 OF_PROJECT = (
     *HIDDEN_OF_PROJECT,
+    *BOXES,
     *(f"inference.{name}" for name in ("speaker", "status", "current", "heard", "player", "whole")),
     *(f"inference.{name}" for name in ("compare_status", "trial", "a", "b", "votes", "told")),
 )
 """What the tab shows of one project's takes and comparisons, beside the lists to choose from."""
-QUICK: SentenceGrouping = get_args(SentenceGrouping)[2]
-"""The page plays while it speaks: it starts with a short piece."""
-VOICE_FIELDS = ("recording", "clip", "speaker", "library_voice")
+VOICE_FIELDS = ("recording", "clip", "speaker", "library_box")
 """What is asked for one kind of voice only; their names begin with it."""
 MAX_CLIPS, MAX_TAKES = 300, 50
 MAX_PLAYERS = 12
@@ -104,6 +104,7 @@ def _nothing_of_project() -> Updates:
         "inference.speaker": Change(choices=[], value=None),
         "inference.status": text.NOTHING_SPOKEN,
         "inference.compare_status": text.NO_COMPARISON,
+        **dict.fromkeys(BOXES, Change(visible=False)),
         "inference.heard": 0,
         **dict.fromkeys(("inference.current", "inference.trial", "inference.votes", "inference.told"), ""),
     }
@@ -224,6 +225,7 @@ def show_take(studio: Studio, values: Values) -> Updates:
     whole = str(take.wavs[0]) if take.wavs else (_sound(take, 0) if take.sentences else None)
     shown = _shown(take) | {"inference.status": view.join(view.take(take), view.settings(take))}
     # Nothing plays by itself: all sentences count as played.
+    shown |= {"inference.take_tools": Change(visible=True)}
     return shown | {"inference.whole": whole, "inference.heard": len(take.sentences), "inference.player": None}
 
 
@@ -239,16 +241,6 @@ def reuse(studio: Studio, values: Values) -> Updates:
         "inference.text": "\n".join(line.text for line in take.lines),
         "inference.model": take.model,
         "inference.by_lines": len(take.lines) > 1,
-        "inference.random_seed": False,
-    }
-
-
-def reset(studio: Studio, values: Values) -> Updates:
-    """Reset the sampling settings to their defaults."""
-    known = forms.fields_of(SpeechSettings)
-    plain = {name: _in_form(field.default, forms.shown(field, field.default)) for name, field in known.items()}
-    return {f"{FORM}{name}": value for name, value in plain.items() if name != "language"} | {
-        f"{FORM}split": QUICK,
         "inference.random_seed": False,
     }
 

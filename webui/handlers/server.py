@@ -30,6 +30,8 @@ def shown(studio: Studio) -> Updates:
     server = studio.server
     served, state = server.served, server.state
     return {
+        "inference.server_start": Change(visible=served is None),
+        "inference.server_stop": Change(visible=served is not None),
         "inference.server": view.server(state, served, server.last_words if state == "ended" else ""),
         "inference.curl": Change(value=curl(served) if served else "", visible=served is not None),
     }

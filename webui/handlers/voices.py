@@ -9,8 +9,8 @@ from webui.change import TOAST, Change, Updates, Values
 from webui.handlers.speech_form import chosen_name, dataset_clip
 from webui.studio import Studio
 
-LISTS = ("inference.library_voice", "inference.kept_voice")
-OUTPUTS = (*LISTS, "inference.voice_name")
+LIST = "inference.library_voice"
+OUTPUTS = (LIST, "inference.voice_name")
 
 
 def make(studio: Studio, values: Values) -> Updates:
@@ -42,15 +42,14 @@ def delete(studio: Studio, values: Values) -> Updates:
 
 
 def listed(studio: Studio) -> Updates:
-    """The lists of voices; what is chosen stays."""
+    """The list of voices; what is chosen stays."""
     names = [voice.name for voice in _library(studio).all()]
-    return {key: Change(choices=names) for key in LISTS}
+    return {LIST: Change(choices=names)}
 
 
 def _after(studio: Studio, chosen: str | None, said: str) -> Updates:
     names = [voice.name for voice in _library(studio).all()]
-    lists = {key: Change(choices=names, value=chosen) for key in LISTS}
-    return {**lists, "inference.voice_name": "", TOAST: said}
+    return {LIST: Change(choices=names, value=chosen), "inference.voice_name": "", TOAST: said}
 
 
 def _library(studio: Studio) -> VoiceLibrary:

@@ -35,14 +35,10 @@ def create_inference_tab() -> dict[str, Block]:
             parts |= _takes()
     with gr.Accordion(text.SPEAK_OPTIONS, open=False, elem_id="sampling"):
         parts |= _options()
-    parts |= create_voice_library()
     with gr.Accordion(text.COMPARE_TITLE, open=False, elem_id="compare"):
         parts |= _compare()
     with gr.Accordion(text.SERVER_TITLE, open=False, elem_id="server"):
         parts |= _server()
-    with gr.Accordion(text.READY_TITLE, open=False):
-        parts["pack_ready"] = gr.Button(text.PACK_READY, size="sm", elem_id="pack-ready")
-        parts["ready_zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="ready-zip")
     return parts
 
 
@@ -95,10 +91,7 @@ def _voice_and_model() -> dict[str, Block]:
     parts["speaker"] = gr.Dropdown(
         [], value=None, allow_custom_value=True, label=text.SPEAKER, info=text.SPEAKER_HELP, visible=False
     )
-    parts["library_voice"] = gr.Dropdown(
-        [], value=None, allow_custom_value=True, label=text.LIBRARY_VOICE, visible=False, elem_id="library-voice"
-    )
-    return parts
+    return parts | create_voice_library()
 
 
 def _options() -> dict[str, Block]:
@@ -109,7 +102,9 @@ def _options() -> dict[str, Block]:
     with gr.Row(equal_height=False):
         parts["text_file"] = gr.File(label=text.TEXT_FILE, file_types=[".txt"], height=110, elem_id="text-file")
         with gr.Column(min_width=220):
-            parts["by_lines"] = gr.Checkbox(False, label=text.BY_LINES, info=text.BY_LINES_HELP, elem_id="by-lines")
+            # For scripts, as the seed of each take: on the page an empty seed is a new one.
+            parts["by_lines"] = gr.Checkbox(False, label=text.BY_LINES, visible=False)
+            parts["random_seed"] = gr.Checkbox(False, label=text.RANDOM_SEED, visible=False)
             parts[f"{SET}language"] = gr.Dropdown(
                 [(text.OPEN, ""), *text.LANGUAGES],
                 value="",
@@ -131,9 +126,8 @@ def _options() -> dict[str, Block]:
                 min_width=220,
             )
         for name in ("top_k", "seed", "split"):
-            parts[SET + name] = create_field(known[name], elem_id=f"speech-{name}".replace("_", "-"), min_width=220)
-    parts["random_seed"] = gr.Checkbox(False, label=text.RANDOM_SEED, info=text.RANDOM_SEED_HELP)
-    parts["reset"] = gr.Button(text.RESET, size="sm", elem_id="reset-sampling")
+            elem_id = f"speech-{name}".replace("_", "-")
+            parts[SET + name] = create_field(known[name], elem_id=elem_id, min_width=220, visible=name != "split")
     return parts
 
 
@@ -161,47 +155,47 @@ def _takes() -> dict[str, Block]:
         parts["take"] = gr.Dropdown(
             [], value=None, allow_custom_value=True, label=text.TAKES, info=text.TAKES_HELP, elem_id="takes"
         )
-        with gr.Row():
-            parts["show"] = gr.Button(text.SHOW_TAKE, size="sm", elem_id="show-take")
-            parts["reuse"] = gr.Button(text.REUSE_TAKE, size="sm", elem_id="reuse-take")
-            parts["resume"] = gr.Button(text.CONTINUE_TAKE, size="sm", elem_id="continue-take")
-            parts["pack"] = gr.Button(text.PACK_TAKE, size="sm", elem_id="pack-take")
-        with gr.Row(elem_classes=["bottom"]):
-            parts["take_format"] = gr.Dropdown(
-                list(RECORDING_FORMATS),
-                value="mp3",
-                label=text.TAKE_FORMAT,
-                elem_id="take-format",
-                min_width=90,
-                scale=1,
-            )
-            parts["take_file"] = gr.Button(text.TAKE_FILE, size="sm", elem_id="take-file", min_width=120)
-            parts["take_name"] = gr.Textbox(
-                label=text.TAKE_NAME, max_length=80, elem_id="take-name", min_width=140, scale=3
-            )
-            parts["take_rename"] = gr.Button(text.RENAME, size="sm", elem_id="rename-take", min_width=90)
-            parts["take_delete"] = gr.Button(
-                text.DELETE_TAKE, size="sm", variant="stop", elem_id="delete-take", min_width=90
-            )
+        with gr.Column(visible=False) as parts["take_tools"]:
+            with gr.Row():
+                parts["reuse"] = gr.Button(text.REUSE_TAKE, size="sm", elem_id="reuse-take")
+                parts["resume"] = gr.Button(text.CONTINUE_TAKE, size="sm", elem_id="continue-take")
+            with gr.Row(elem_classes=["bottom"]):
+                parts["take_format"] = gr.Dropdown(
+                    list(RECORDING_FORMATS),
+                    value="mp3",
+                    label=text.TAKE_FORMAT,
+                    elem_id="take-format",
+                    min_width=90,
+                    scale=1,
+                )
+                parts["take_file"] = gr.Button(text.TAKE_FILE, size="sm", elem_id="take-file", min_width=120)
+                parts["take_name"] = gr.Textbox(
+                    label=text.TAKE_NAME,
+                    info=text.TAKE_NAME_HELP,
+                    max_length=80,
+                    elem_id="take-name",
+                    min_width=140,
+                    scale=3,
+                )
+                parts["take_delete"] = gr.Button(
+                    text.DELETE_TAKE, size="sm", variant="stop", elem_id="delete-take", min_width=90
+                )
         parts["zip"] = gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="take-zip")
     return parts
 
 
 def _server() -> dict[str, Block]:
+    parts: dict[str, Block] = {
+        "pack_ready": gr.Button(text.PACK_READY, size="sm", elem_id="pack-ready"),
+        "ready_zip": gr.File(label=text.ZIP, interactive=False, visible=False, elem_id="ready-zip"),
+    }
     gr.Markdown(text.SERVER_HELP)
-    with gr.Row(elem_classes=["bottom"]):
-        parts: dict[str, Block] = {
-            "port": gr.Number(
-                ServerConfig.port,
-                precision=0,
-                minimum=0,
-                maximum=MAX_PORT,
-                label=text.SERVER_PORT,
-                elem_id="server-port",
-            ),
-            "server_start": gr.Button(text.SERVER_START, variant="primary", elem_id="server-start"),
-            "server_stop": gr.Button(text.SERVER_STOP, variant="stop", elem_id="server-stop"),
-        }
+    # Another port is for scripts, and for the command.
+    parts["port"] = gr.Number(
+        ServerConfig.port, precision=0, minimum=0, maximum=MAX_PORT, label=text.SERVER_PORT, visible=False
+    )
+    parts["server_start"] = gr.Button(text.SERVER_START, elem_id="server-start")
+    parts["server_stop"] = gr.Button(text.SERVER_STOP, variant="stop", visible=False, elem_id="server-stop")
     parts["server"] = gr.HTML(elem_id="server-status")
     parts["curl"] = gr.Textbox(
         "", label=text.SERVER_CURL, interactive=False, lines=2, buttons=["copy"], visible=False, elem_id="server-curl"
@@ -221,11 +215,17 @@ def _compare() -> dict[str, Block]:
         label=text.COMPARE_MODELS,
         elem_id="compare-models",
     )
-    parts["compare"] = gr.Button(text.COMPARE, variant="primary", elem_id="compare-start")
-    with gr.Row():
-        parts["comparison"] = gr.Dropdown([], value=None, allow_custom_value=True, label=text.COMPARISON)
-        parts["line"] = gr.Number(1, precision=0, minimum=1, label=text.COMPARE_LINE)
+    parts["compare"] = gr.Button(text.COMPARE, elem_id="compare-start")
+    parts["comparison"] = gr.Dropdown([], value=None, allow_custom_value=True, label=text.COMPARISON)
     parts["compare_status"] = gr.HTML(text.NO_COMPARISON, elem_id="compare-status")
+    with gr.Column(visible=False, elem_id="compared") as parts["compared"]:
+        parts |= _compared()
+    return parts
+
+
+def _compared() -> dict[str, Block]:
+    """What is shown once there is a comparison."""
+    parts: dict[str, Block] = {"line": gr.Number(1, precision=0, minimum=1, label=text.COMPARE_LINE)}
     with gr.Tab(text.SIDE_BY_SIDE), gr.Row():
         for number in range(MAX_MODELS):
             parts[f"side_{number}"] = gr.Audio(

@@ -13,9 +13,7 @@ from webui.tabs.field import create_field
 MAIN = ("num_epochs", "batch_size", "grad_accumulation", "learning_rate", "max_audio_length")
 """What most people change: on the first screen, with labels that need no help."""
 ADVANCED = (
-    *("schedule", "warmup_steps", "weight_decay", "dropout", "seed"),
-    *("max_text_length", "conditioning", "use_amharic_g2p"),
-    *("best_by", "sample_text", "patience", "max_hours", "checkpoint_minutes", "keep_checkpoints"),
+    *("schedule", "warmup_steps", "seed", "conditioning", "best_by", "sample_text", "patience", "max_hours"),
     *("lora_rank", "compile"),
 )
 """What people really change, behind one fold."""
@@ -53,13 +51,22 @@ def _settings() -> dict[str, Block]:
         parts |= _optimizations()
     with gr.Accordion(text.ADVANCED, open=False, elem_id="all-settings"):
         with gr.Row(elem_classes=["fields"]):
+            parts["use_case"] = gr.Dropdown(
+                _choices(text.USE_CASES),
+                value="production",
+                label=text.USE_CASE,
+                info=text.USE_CASE_HELP,
+                filterable=False,
+                elem_id="use-case",
+                min_width=150,
+            )
             parts |= _kinds()
             for name in (*ADVANCED, *(GPU_ONLY if find_gpus().gpus else ())):
                 parts[SET + name] = create_field(known[name], min_width=150)
         gr.Markdown(text.SETTINGS_FILE_HELP)
         with gr.Row():
             parts["settings_file"] = gr.DownloadButton(
-                text.DOWNLOAD_SETTINGS, size="sm", elem_id="settings-file", min_width=120
+                text.DOWNLOAD_SETTINGS, size="sm", elem_id="settings-file", min_width=120, visible=False
             )
             parts["settings_upload"] = gr.UploadButton(
                 text.UPLOAD_SETTINGS,
@@ -77,6 +84,13 @@ def _settings() -> dict[str, Block]:
             interactive=False,
             elem_id="command",
             buttons=["copy"],
+        )
+        parts["decoder"] = gr.Radio(
+            _choices(text.DECODERS),
+            value="default",
+            label=text.DECODER,
+            info=text.DECODER_HELP,
+            elem_id="export-decoder",
         )
         parts["proofs"] = gr.HTML(elem_id="proofs")
     # Set by a settings file alone; the command shows them.
@@ -100,16 +114,7 @@ def _optimizations() -> dict[str, Block]:
                     min_width=180,
                 )
                 parts[f"badge_{name}"] = gr.HTML(elem_id=f"badge-{name}".replace("_", "-"), min_width=180)
-        with gr.Row(elem_classes=["bottom"]):
-            parts["use_case"] = gr.Dropdown(
-                _choices(text.USE_CASES),
-                value="production",
-                label=text.USE_CASE,
-                filterable=False,
-                elem_id="use-case",
-                min_width=150,
-            )
-            parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend", min_width=150)
+        parts["recommend"] = gr.Button(text.RECOMMEND, elem_id="recommend")
         parts["recommended"] = gr.HTML(elem_id="recommended")
     return parts
 
@@ -153,7 +158,6 @@ def _run() -> dict[str, Block]:
     parts["resume_why"] = gr.HTML(elem_id="resume-why")
     parts["gpu"] = gr.HTML(elem_id="gpu-panel")
     parts["progress"] = gr.HTML(elem_id="train-progress")
-    parts["notify"] = gr.Checkbox(False, label=text.NOTIFY, info=text.NOTIFY_HELP, elem_id="notify")
     with gr.Column(visible=False, elem_id="queue") as parts["queue_group"]:
         parts["queue"] = gr.HTML(elem_id="queue-list")
         with gr.Row(elem_classes=["bottom"]):
@@ -165,31 +169,21 @@ def _run() -> dict[str, Block]:
             parts["queue_remove"] = gr.Button(text.QUEUE_REMOVE, elem_id="queue-remove", min_width=90)
     parts["loss_plot"] = gr.HTML(elem_id="loss-plot")
     parts["samples"] = gr.HTML(elem_id="samples")
-    with gr.Accordion(text.SPEED_PLOT, open=False):
+    with gr.Accordion(text.SPEED_AND_LOG, open=False):
         parts["speed_plot"] = gr.HTML(elem_id="speed-plot")
         parts["memory_plot"] = gr.HTML(elem_id="memory-plot")
-    with gr.Accordion(text.LOG, open=False):
+        parts["notify"] = gr.Checkbox(False, label=text.NOTIFY, info=text.NOTIFY_HELP, elem_id="notify")
         parts["log"] = gr.Textbox(
-            label=text.LOG, show_label=False, lines=10, max_lines=10, interactive=False, elem_id="log", buttons=["copy"]
+            label=text.LOG, lines=10, max_lines=10, interactive=False, elem_id="log", buttons=["copy"]
         )
     with gr.Column(elem_id="export", elem_classes=["panel-group"]):
-        with gr.Row():
-            parts["checkpoint"] = gr.Radio(
-                [(text.BEST, "best"), (text.LAST, "last")],
-                value="best",
-                label=text.CHECKPOINT,
-                info=text.CHECKPOINT_HELP,
-                elem_id="checkpoint",
-                min_width=180,
-            )
-            parts["decoder"] = gr.Radio(
-                _choices(text.DECODERS),
-                value="default",
-                label=text.DECODER,
-                info=text.DECODER_HELP,
-                elem_id="export-decoder",
-                min_width=220,
-            )
+        parts["checkpoint"] = gr.Radio(
+            [(text.BEST, "best"), (text.LAST, "last")],
+            value="best",
+            label=text.CHECKPOINT,
+            info=text.CHECKPOINT_HELP,
+            elem_id="checkpoint",
+        )
         parts["export_why"] = gr.HTML(elem_id="export-why")
         parts["exported"] = gr.HTML(elem_id="exported")
     return parts

@@ -1,4 +1,4 @@
-"""The library of voices in tab 3: make one, rename, delete."""
+"""The library of voices in tab 3: choose one, make one, rename, delete."""
 
 import gradio as gr
 from gradio.blocks import Block
@@ -7,11 +7,10 @@ from webui import text
 
 
 def create_voice_library() -> dict[str, Block]:
-    """Lay out what is folded away until a voice is to be made."""
-    parts: dict[str, Block] = {}
-    with gr.Accordion(text.LIBRARY_TITLE, open=False, elem_id="voice-library"):
-        gr.Markdown(text.LIBRARY_HELP)
-        parts["voice_name"] = gr.Textbox(label=text.VOICE_NAME, info=text.VOICE_NAME_HELP, elem_id="voice-name")
+    """Lay out what is shown when the voice is one of the library: choose it, or make, rename and delete one."""
+    with gr.Column(visible=False, elem_id="voice-library", elem_classes=["panel-group"]) as box:
+        chosen = gr.Dropdown([], value=None, allow_custom_value=True, label=text.LIBRARY_VOICE, elem_id="library-voice")
+        parts: dict[str, Block] = {"library_box": box, "library_voice": chosen, "kept_voice": chosen}
         parts["voice_clips"] = gr.Dropdown(
             [],
             value=[],
@@ -21,11 +20,12 @@ def create_voice_library() -> dict[str, Block]:
             info=text.VOICE_CLIPS_HELP,
             elem_id="voice-clips",
         )
-        parts["voice_make"] = gr.Button(text.MAKE_VOICE, size="sm", elem_id="voice-make")
-        parts["kept_voice"] = gr.Dropdown(
-            [], value=None, allow_custom_value=True, label=text.KEPT_VOICE, elem_id="kept-voice"
-        )
+        parts["voice_name"] = gr.Textbox(label=text.VOICE_NAME, info=text.VOICE_NAME_HELP, elem_id="voice-name")
         with gr.Row():
-            parts["voice_rename"] = gr.Button(text.RENAME_VOICE, size="sm", elem_id="voice-rename", min_width=120)
-            parts["voice_delete"] = gr.Button(text.DELETE_VOICE, size="sm", elem_id="voice-delete", min_width=120)
+            for name, words in (
+                ("make", text.MAKE_VOICE),
+                ("rename", text.RENAME_VOICE),
+                ("delete", text.DELETE_VOICE),
+            ):
+                parts[f"voice_{name}"] = gr.Button(words, size="sm", elem_id=f"voice-{name}", min_width=120)
     return parts

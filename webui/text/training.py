@@ -22,7 +22,7 @@ RECOMPUTE_CHOICES = {"full": _("full (least memory)"), "selective": _("selective
 HALF = _("Half precision")
 HALF_HELP = _("The data type of mixed precision. Automatic selects the one that the device is fast at.")
 HALF_CHOICES = {"auto": _("automatic"), "bf16": "BF16", "fp16": "FP16"}
-USE_CASE = _("Purpose")
+USE_CASE, USE_CASE_HELP = _("Purpose"), _("What Recommend chooses for.")
 USE_CASES = {
     "production": _("a good voice"),
     "experiments": _("quick experiments"),
@@ -104,18 +104,15 @@ LOSS_PLOT = _("Loss")
 SPEED_PLOT = _("Training speed (seconds of audio per second)")
 TRAINING_LOSS, SMOOTHED_LOSS, EVALUATION_LOSS = _("training"), _("training, smoothed"), _("evaluation")
 SAMPLES = _("Samples generated during training")
-LOG = _("Log")
+LOG, SPEED_AND_LOG = _("Log"), _("Speed, log and notification")
 CHECKPOINT = _("Checkpoint to export")
 CHECKPOINT_HELP = _(
     "Best: speaks held-out texts best, or has the lowest loss on them. Last: the end of training. Export writes a "
     "compact model for inference."
 )
 BEST, LAST = _("best"), _("last")
-DECODER = _("Decoder")
-DECODER_HELP = _(
-    "Fitting the decoder to the voice brings the timbre nearer. It takes minutes with the starter; XTTS v2 needs a GPU "
-    "for it. What held-out clips do not confirm is not kept."
-)
+DECODER = _("Decoder of the export")
+DECODER_HELP = _("Fitting it to the voice brings the timbre nearer, where held-out clips confirm it.")
 DECODERS = {"default": _("as the base recommends"), "fit": _("fit to the voice"), "keep": _("leave as it is")}
 TRAINED = _("Training finished. Listen to the model in tab 3, or export it with Step 2.5 below.")
 STEP_2_5 = _("Step 2.5 - Optimize (export) model")
