@@ -174,7 +174,7 @@ def _run() -> dict[str, Block]:
         parts["memory_plot"] = gr.HTML(elem_id="memory-plot")
         parts["notify"] = gr.Checkbox(False, label=text.NOTIFY, info=text.NOTIFY_HELP, elem_id="notify")
         parts["log"] = gr.Textbox(
-            label=text.LOG, lines=10, max_lines=10, interactive=False, elem_id="log", buttons=["copy"]
+            label=text.LOG, show_label=False, lines=10, max_lines=10, interactive=False, elem_id="log", buttons=["copy"]
         )
     with gr.Column(elem_id="export", elem_classes=["panel-group"]):
         parts["checkpoint"] = gr.Radio(

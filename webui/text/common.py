@@ -17,7 +17,7 @@ PROJECT = _("Project")
 NEW_PROJECT = _("New project")
 NEW_PROJECT_EXAMPLE = "maria"
 CREATE_PROJECT = _("Create")
-MANAGE_PROJECT = _("New, rename, delete")
+MANAGE_PROJECT = _("New or manage")
 NEW_PROJECT_HELP = _("Also the new name, or of a copy; to delete, enter the project's own name.")
 OFFLINE = _(
     "The app does not answer. What you see is the last state; the page goes on by itself when it answers again."

@@ -105,21 +105,13 @@ HELPS = {
     "checkpoint_every": _("Save a checkpoint every so many optimizer steps. 0 disables it."),
     "checkpoint_minutes": _("Save a checkpoint after so many minutes, to limit what a crash can lose. 0 disables it."),
     "keep_checkpoints": _("In addition to the last and the best one."),
-    "patience": _("Stop after so many evaluations without improvement. 0 trains all epochs."),
-    "max_hours": _("Training saves and stops after this time and can be resumed. Empty: no limit."),
-    "best_by": _(
-        "Speech: how well the checkpoints speak held-out texts when training ends (words, defects, voice), which takes "
-        "up to a tenth of its time. Evaluation loss: the lowest one."
-    ),
-    "sample_text": _(
-        "Generated at each evaluation, so that you can listen to the progress. Empty: the first held-out clip's text."
-    ),
+    "patience": _("Stops after this many evaluations without improvement; 0 trains all epochs."),
+    "max_hours": _("Training saves and stops after this time, and can be resumed."),
+    "best_by": _("Speech compares how the checkpoints speak held-out texts, in up to a tenth of the time."),
+    "sample_text": _("Generated at each evaluation, so that you can listen to the progress."),
     "use_amharic_g2p": _("For Amharic with little data. Use the same value in Step 1 and Step 2."),
     "dropout": _("Dropout probability. Empty: the base's default."),
-    "conditioning": _(
-        "The clip that provides the voice. A speaker's only clip provides its own. “same clip, part not trained” is "
-        "what earlier versions called “same clip”. Empty: the base's default."
-    ),
+    "conditioning": _("The clip that provides the voice."),
     "device": _("Automatic uses the GPU if there is one."),
     "max_mel_length": _(
         "Pads all batches to this number of codes (21.5 a second), as CUDA graphs require. Empty: no fixed length."
@@ -130,18 +122,14 @@ HELPS = {
     "shortest": _("Shorter subtitles are merged with their neighbors."),
     "longest": _("Longer passages are cut at a pause."),
     "padding": _("Limited to half of the pause."),
-    "transcriber": _(
-        "For recordings without a transcript: a size, a model's name or a folder. Off: they are reported."
-    ),
+    "transcriber": _("For recordings without a transcript: a size, a model's name or a folder."),
     "transcriber_device": _("Automatic uses the GPU if there is one."),
     "compute_type": _(
         "Compute type of Whisper: int8 is small and fast on a CPU, float16 on a GPU. default keeps the model's "
         "own type."
     ),
     "beam_size": _("Beam size of Whisper. 1 is fastest."),
-    "check_transcripts": _(
-        "Flags clips whose transcript differs from what Whisper recognizes. Requires a Whisper model."
-    ),
+    "check_transcripts": _("Flags clips whose transcript differs from what Whisper recognizes."),
     "max_cer": _(
         "Maximum character error rate between transcript and Whisper: 0.3 is 30 of 100 characters. Other clips "
         "are flagged."
@@ -149,7 +137,7 @@ HELPS = {
     "detect_language": _("Reports recordings in another language instead of transcribing them."),
     "eval_fraction": _("Fraction of the clips held out to measure the evaluation loss; at least one clip."),
     "loudness": _("Target loudness of all clips. -23 leaves headroom for peaks. Empty: unchanged."),
-    "denoise": _("RNNoise removes steady noise; needs the package pyrnnoise. Listen to a few clips before you train."),
+    "denoise": _("Removes steady noise with RNNoise (package pyrnnoise); listen before you train."),
     "highpass": _("Removes lower frequencies; 60 reduces rumble and hum. Empty: no filter."),
     "channel": _("The channel to use: the mean of both, one of them, or the louder one of each clip."),
     "workers": _("Processes that prepare clips in parallel. Empty: chosen for this machine."),
@@ -162,14 +150,14 @@ HELPS = {
     "quality": _("Measures noise, clipping, speech and cut-off words, and finds near-duplicates."),
     "check_speakers": _("Flags clips whose voice differs from the speaker's other clips."),
     "check_quality": _("Flags clips with a low DNSMOS score. Requires the package speechmos."),
-    "drop_flagged": _("Drops flagged clips until you keep them. Otherwise they are used and listed."),
+    "drop_flagged": _("Drops flagged clips until you keep them; otherwise they are used and listed."),
     "language": _("Automatic: the project's language."),
     "split": _("How many sentences the model speaks at a time. More give a more even prosody, fewer a faster start."),
-    "temperature": _("Sampling temperature. 0 is greedy decoding."),
-    "top_k": _("Samples from this many of the most likely codes. 0 disables the limit."),
+    "temperature": _("Sampling temperature; 0 is greedy decoding."),
+    "top_k": _("Samples from this many of the most likely codes; 0 disables the limit."),
     "top_p": _("Samples from the most likely codes whose probabilities add up to this value."),
-    "repetition_penalty": _("Penalty for codes that were already generated. 1 disables it."),
-    "speed": _("Speaking rate. 2 is twice as fast."),
+    "repetition_penalty": _("Penalty for codes that were already generated; 1 disables it."),
+    "speed": _("Speaking rate; 2 is twice as fast."),
 }
 CHOICES = {
     "auto": _("automatic"),

@@ -17,10 +17,10 @@ STEP_2 = _("Step 2 - Train Model")
 NOT_KNOWN = _("not yet known")
 NOT_REQUESTED = _("off (not requested)")
 RECOMPUTE = _("Checkpointed blocks")
-RECOMPUTE_HELP = _("Selective checkpointing recomputes only what is cheap. It is faster and saves less memory.")
+RECOMPUTE_HELP = _("Selective recomputes only what is cheap: faster, and saves less memory.")
 RECOMPUTE_CHOICES = {"full": _("full (least memory)"), "selective": _("selective (faster)")}
 HALF = _("Half precision")
-HALF_HELP = _("The data type of mixed precision. Automatic selects the one that the device is fast at.")
+HALF_HELP = _("The data type of mixed precision; automatic is the device's faster one.")
 HALF_CHOICES = {"auto": _("automatic"), "bf16": "BF16", "fp16": "FP16"}
 USE_CASE, USE_CASE_HELP = _("Purpose"), _("What Recommend chooses for.")
 USE_CASES = {
@@ -106,10 +106,7 @@ TRAINING_LOSS, SMOOTHED_LOSS, EVALUATION_LOSS = _("training"), _("training, smoo
 SAMPLES = _("Samples generated during training")
 LOG, SPEED_AND_LOG = _("Log"), _("Speed, log and notification")
 CHECKPOINT = _("Checkpoint to export")
-CHECKPOINT_HELP = _(
-    "Best: speaks held-out texts best, or has the lowest loss on them. Last: the end of training. Export writes a "
-    "compact model for inference."
-)
+CHECKPOINT_HELP = _("Best speaks held-out texts best, or has the lowest loss on them.")
 BEST, LAST = _("best"), _("last")
 DECODER = _("Decoder of the export")
 DECODER_HELP = _("Fitting it to the voice brings the timbre nearer, where held-out clips confirm it.")
