@@ -48,6 +48,12 @@ def test_texts_side_by_side_are_what_they_are_alone(speaker: Speaker, speech) ->
     assert not np.array_equal(speaker.speak("One.", seed=7).wav, speaker.speak("One.", seed=8).wav)
 
 
+def test_two_speakers_of_a_model_share_no_weights() -> None:
+    one, two = (Speaker("tiny", device="cpu") for _ in range(2))
+    first, second = (next(speaker._synthesizer.gpt.parameters()) for speaker in (one, two))
+    assert torch.equal(first, second) and first.data_ptr() != second.data_ptr()
+
+
 def test_a_stream_that_is_left_leaves_nothing_behind(speaker: Speaker) -> None:
     stream = speaker.stream("A sentence that nobody hears to its end, however long it is.")
     next(stream)

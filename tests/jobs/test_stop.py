@@ -2,6 +2,7 @@
 
 import errno
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,10 @@ from utils import jobs
 from utils.errors import UserError
 from utils.runs import record as record_module
 from utils.runs.record import JOB_FILE, read_record
+from webui import text
+from webui.change import TOAST
+from webui.handlers import training
+from webui.studio import Studio
 
 
 def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
@@ -36,13 +41,17 @@ def test_a_second_stop_ends_the_whole_tree(output: Path) -> None:
     assert not any(is_running(pid) for pid in event["pids"])
 
 
-def test_stop_pressed_twice_at_once_is_one_request(output: Path) -> None:
+def test_stop_pressed_on_two_pages_at_once_is_one_request(output: Path, monkeypatch) -> None:
+    monkeypatch.setattr(training, "SAME_STOP_S", 60)
     job = started(output, STUBBORN)
     (event,) = begun(job).new()
-    assert [jobs.stop(job.folder, same_for_s=60).state for _ in range(2)] == ["stopping"] * 2
+    page = partial(training.stop, Studio(output=output))
+    values = {"project.project": job.folder.parents[1].name, "train.run": ""}
+    assert [page(values)[TOAST] for _ in range(2)] == [text.STOPPING] * 2
     assert all(is_running(pid) for pid in event["pids"]), "it may still save"
     edit_record(job, stop_requested=time.time() - 61)
-    assert jobs.stop(job.folder, same_for_s=60).state == "stopped"
+    assert page(values)[TOAST] == text.STOPPED_AT_ONCE
+    assert not any(is_running(pid) for pid in event["pids"])
 
 
 def test_a_stubborn_tree_is_ended_after_the_time_it_was_given(output: Path) -> None:
