@@ -96,7 +96,8 @@ WIDE = "stock knows wide digits and signs in Chinese only"
 COMPOSED = "letters are composed before stock's rules, which know the composed ones"
 INVISIBLE = "what is never heard is no reason to leave a clip out"
 RULELESS = "a rule that raises is replaced by a plain number"
-DATES = "dates and times are read number by number, as no decimals and without a colon's pause"
+DATES = "dates and times are read as such: neither as decimals nor with the pause of a colon"
+SIGNS = "points and commas in a number: stock reads those of the other convention as two numbers"
 DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
     AMOUNTS: {
         ("en", "¥500"): "the five hundred yen",
@@ -160,7 +161,7 @@ DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
     },
     CAPITALS: {
         ("de", "1,234"): "übung eins komma zwei drei vier",
-        ("de", "1,234.56"): "übung eins komma zwei drei vier.sechsundfünfzig",
+        ("de", "1,234.56"): "übung eintausendzweihundertvierunddreißig komma fünf sechs",
         ("de", "1.234,56"): "übung eintausendzweihundertvierunddreißig komma fünf sechs",
         ("de", "12.5"): "übung zwölf komma fünf",
         ("de", "12,5"): "übung zwölf komma fünf",
@@ -178,9 +179,9 @@ DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
         ("ja", "1,234"): "eki wa sen nihyaku sanjuu yon",
         ("ja", "1.234"): "eki wa ichi ten ni san yon",
         ("ja", "1,234.56"): "eki wa sen nihyaku sanjuu yon ten goroku",
-        ("ja", "1.234,56"): "eki wa ichi ten ni san yon, gojuu roku",
+        ("ja", "1.234,56"): "eki wa sen nihyaku sanjuu yon ten goroku",
         ("ja", "12.5"): "eki wa juu ni ten go",
-        ("ja", "12,5"): "eki wa juu ni, go",
+        ("ja", "12,5"): "eki wa juu ni ten go",
         ("ja", "0.05"): "eki wa zero ten zero go",
         ("ja", "-3"): "eki wa - san",
         ("ja", "1 000 000"): "eki wa ichi zero zero zero zero zero zero",
@@ -204,9 +205,9 @@ DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
         ("hi", "1,234"): "आज एक हज़ार दो सौ चौंतीस",
         ("hi", "1.234"): "आज एक दशमलव दो तीन चार",
         ("hi", "1,234.56"): "आज एक हज़ार दो सौ चौंतीस दशमलव पाँच छह",
-        ("hi", "1.234,56"): "आज एक दशमलव दो तीन चार,छप्पन",
+        ("hi", "1.234,56"): "आज एक हज़ार दो सौ चौंतीस दशमलव पाँच छह",
         ("hi", "12.5"): "आज बारह दशमलव पाँच",
-        ("hi", "12,5"): "आज बारह,पाँच",
+        ("hi", "12,5"): "आज बारह दशमलव पाँच",
         ("hi", "0.05"): "आज शून्य दशमलव शून्य पाँच",
         ("hi", "-3"): "आज -तीन",
         ("hi", "1 000 000"): "आज एक शून्य शून्य",
@@ -246,11 +247,29 @@ DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
     RULELESS: {
         ("cs", "1. května"): "jedna. května",
     },
+    SIGNS: {
+        ("en", "1.234,56"): "the one thousand, two hundred and thirty-four point five six",
+        ("es", "1,234.56"): "mañana mil doscientos treinta y cuatro punto cinco seis",
+        ("fr", "1,234.56"): "où mille deux cent trente-quatre virgule cinq six",
+        ("it", "1,234.56"): "perché milleduecentotrentaquattro virgola cinque sei",
+        ("pt", "1,234.56"): "ação mil duzentos e trinta e quatro vírgula cinco seis",
+        ("pl", "1,234.56"): "zażółć tysiąc dwieście trzydzieści cztery przecinek pięćdziesiąt sześć",
+        ("ru", "1.234,56"): "съешь одна тысяча двести тридцать четыре целых пятьдесят шесть сотых",
+        ("nl", "1,234.56"): "ijsland duizendtweehonderdvierendertig komma vijf zes",
+        ("cs", "1,234.56"): "příliš tisíc dvěstě třicet čtyři celá padesát šest",
+        ("hu", "1,234.56"): "árvíztűrő ezerkétszázharmincnégy egész ötvenhat század",
+        ("ko", "1,234"): "oneul cheon-ibaegsamsibsa",
+        ("ko", "1,234.56"): "oneul cheon-ibaegsamsibsa jeom o yug",
+        ("zh", "1,234"): "jin1tian1 yi1qian1liang3bai3san1shi2si4",
+        ("zh", "1,234.56"): "jin1tian1 yi1qian1liang3bai3san1shi2si4dian3wu3liu4",
+        ("zh", "1.234,56"): "jin1tian1 yi1qian1liang3bai3san1shi2si4dian3wu3liu4",
+        ("zh", "12,5"): "jin1tian1 shi2er4dian3wu3",
+    },
     DATES: {
-        ("de", "17.5.2024"): "siebzehn fünf zweitausendvierundzwanzig",
-        ("en", "2024-05-17"): "two thousand and twenty-four five seventeen",
+        ("de", "17.5.2024"): "siebzehnte mai zweitausendvierundzwanzig",
+        ("en", "2024-05-17"): "may seventeenth, two thousand and twenty-four",
         ("en", "3:45"): "three forty-five",
-        ("ja", "3:45"): "san yonjuu go",
+        ("ja", "3:45"): "san ji yonjuu go fun",
     },
 }
 """Every text that we read otherwise than stock, by reason: (language, written) and what we read."""

@@ -169,9 +169,8 @@ def test_dates_and_times_are_read_by_their_numbers_and_told(text: str, expected:
 @pytest.mark.parametrize(
     ("text", "language", "expected", "note"),
     [
-        ("Am 17.5.2024 da", "de", "am siebzehn fünf zweitausendvierundzwanzig da", "17.5.2024"),
-        ("at 3:45 now", "en", "at three forty-five now", "3:45"),
-        ("3:45に", "ja", "san yonjuu go ni", "3:45"),
+        ("Am 17.15.2024 da", "de", "am siebzehn fünfzehn zweitausendvierundzwanzig da", "17.15.2024"),
+        ("at 3:45:10 now", "en", "at three forty-five ten now", "3:45:10"),
     ],
 )
 def test_what_stock_has_no_rule_for_is_told_as_well(text: str, language: str, expected: str, note: str) -> None:

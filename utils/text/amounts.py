@@ -48,8 +48,21 @@ _HUNDREDTHS = {
     "cs": {"$": "cent|centy|centů", "Kč": "haléř|haléře|haléřů"},
 }
 _CENT = {"hu": "cent", "tr": "sent", "ar": "سنت|سنتات|سنتا"}
+POINT_LANGUAGES = ("en", "hi", "ja", "ru", "zh")
+"""Those whose rules of stock read a point before decimals; the others read a comma, and take 12.500 for thousands."""
 _POINT = {"zh", "ko", "ja", "hi"}
-"""Those that read the hundredths behind a point."""
+"""Those that read the hundredths behind a point, and write a comma between thousands."""
+_GENDERS: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "ru": ("[ая]", {"1": "одна", "2": "две"}, {}),
+    "pl": ("a", {"1": "jedna", "2": "dwie"}, {}),
+    "cs": ("[ae]", {"1": "jedna", "2": "dvě"}, {"1": "jeden"}),
+    "pt": ("(lir|rupi)a", {"1": "uma", "2": "duas"}, {}),
+    "es": ("(lir|rupi)a", {"1": "una"}, {"1": "un"}),
+    "it": ("(lir|rupi)a", {"1": "una"}, {"1": "un"}),
+    "fr": ("(lire|roupie)", {"1": "une"}, {}),
+    "de": ("(stunde|pie|lira)", {"1": "eine"}, {"1": "ein"}),
+}
+"""How a feminine word ends, its numbers that agree with it, and those of other words where stock's rules differ."""
 _PERCENT = {"cs": "procento|procenta|procent", "ru": "процент|процента|процентов"}
 _DECIMAL = {"tr": "virgül", "ar": "فاصلة"}
 """Words of the decimal sign where stock has none; elsewhere stock's own."""
@@ -91,11 +104,37 @@ _UNITS = {
     "hi": "किलोमीटर सेंटीमीटर मिलीमीटर किलोग्राम प्रति|घंटा डिग्री सेल्सियस|फ़ारेनहाइट",
 }
 """Of km, cm, mm and kg; per hour; degrees of Celsius and Fahrenheit."""
+_SMALL_UNITS = {
+    "en": "meter|meters gram|grams liter|liters gigabyte|gigabytes kilowatt_hour|kilowatt_hours",
+    "es": "metro|metros gramo|gramos litro|litros gigabyte|gigabytes kilovatio_hora|kilovatios_hora",
+    "fr": "mètre|mètres gramme|grammes litre|litres gigaoctet|gigaoctets kilowattheure|kilowattheures",
+    "de": "meter gramm liter gigabyte kilowattstunde|kilowattstunden",
+    "it": "metro|metri grammo|grammi litro|litri gigabyte chilowattora",
+    "pt": "metro|metros grama|gramas litro|litros gigabyte|gigabytes quilowatt-hora|quilowatts-hora",
+    "nl": "meter gram liter gigabyte kilowattuur",
+    "pl": "metr|metry|metrów gram|gramy|gramów litr|litry|litrów gigabajt|gigabajty|gigabajtów "
+    "kilowatogodzina|kilowatogodziny|kilowatogodzin",
+    "ru": "метр|метра|метров грамм|грамма|граммов литр|литра|литров гигабайт|гигабайта|гигабайт "
+    "киловатт-час|киловатт-часа|киловатт-часов",
+    "cs": "metr|metry|metrů gram|gramy|gramů litr|litry|litrů gigabajt|gigabajty|gigabajtů "
+    "kilowatthodina|kilowatthodiny|kilowatthodin",
+    "hu": "méter gramm liter gigabájt kilowattóra",
+    "tr": "metre gram litre gigabayt kilovat_saat",
+    "ar": "متر|أمتار|مترا غرام|غرامات|غراما لتر|لترات|لترا غيغابايت كيلوواط_ساعة",
+    "zh": "米 克 升 吉字节 千瓦时",
+    "ko": "미터 그램 리터 기가바이트 킬로와트시",
+    "ja": "メートル グラム リットル ギガバイト キロワット時",
+    "hi": "मीटर ग्राम लीटर गीगाबाइट किलोवाट_घंटे",
+}
+"""Of m, g, l, GB and kWh."""
+_SIZES = ("km", "cm", "mm", "kg", "m", "g", "l", "GB", "kWh")
 _NUMBER = r"(?<![\d.,])\d+(?:[.,]\d+)*"
-_UNIT = re.compile(rf"({_NUMBER})[ \u00a0\u202f]?(km/h|km|cm|mm|kg|°[ ]?[CF]|℃)(?!\w)")
+_UNIT = re.compile(rf"({_NUMBER})[ \u00a0\u202f]?(km/h|km|cm|mm|kg|GB|kWh|m|g|l|L|°[ ]?[CF]|℃)(?![\w/²³])")
 _MANY = re.compile(rf"([$€£])({_NUMBER})\s?(thousand|million|billion|trillion)\b", re.IGNORECASE)
 _WHOLE = {"$": "dollars", "€": "euro", "£": "pounds"}
 _PARTS = re.compile(r"(.*?)(?:[.,](\d{1,2}))?")
+_CHINESE = re.compile(r"(?<![\d.,])(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d{4,}\.\d+)(?![\d,])")
+"""Numbers that stock reads digit by digit, as those of a year."""
 _CARDINAL = re.compile(r"(?<=\d{4})\.(?=\s|$)|(?<=\d)\.(?=\s*$)")
 """A full stop behind a year, or at the end of a text, makes no ordinal."""
 
@@ -116,15 +155,16 @@ def write_amounts(text: str, code: str) -> str:
             space = " " if code in ("ko", "hi") else ""
             return f"{whole}.{cents}{space}{names[sign]}" if cents else f"{whole}{space}{names[sign]}"
         below = _HUNDREDTHS.get(code, {}).get(sign) or _CENT.get(code, "")
-        rest = f" {int(cents)} {_form(code, cents, below)}" if cents and int(cents) else ""
-        return f"{whole} {_form(code, whole, names[sign])}{rest.rstrip()}"
+        rest = f" {counted(code, str(int(cents)), below)} {form(code, cents, below)}" if cents and int(cents) else ""
+        return f"{counted(code, whole, names[sign])} {form(code, whole, names[sign])}{rest.rstrip()}"
 
+    text = re.sub(_NUMBER, lambda match: _separated(match[0], code), text)
     if code == "ja":
         text = re.sub(rf"({_NUMBER})\s?km/h(?!\w)", r"時速\1km", text)
     if code == "en":
         text = _MANY.sub(lambda match: f"{match[2]} {match[3]} {_WHOLE[match[1]]}", text)
     text = money.sub(amount, text)
-    text = _UNIT.sub(lambda match: match[1] + _unit(match[2], match[1], code), text)
+    text = _UNIT.sub(lambda match: _unit(match[2], match[1], code), text)
     if code == "en":
         text = re.sub(r"(?<=\d)(?=[ap]m\b)", " ", text)
     if code == "tr":
@@ -132,9 +172,11 @@ def write_amounts(text: str, code: str) -> str:
     if code in ("zh", "ja", "ko"):
         text = re.sub(r"(?<=\d)\s+%", "%", text)
     if code in _PERCENT:
-        text = re.sub(rf"({_NUMBER})\s?%", lambda match: f"{match[1]} {_form(code, match[1], _PERCENT[code])}", text)
+        text = re.sub(rf"({_NUMBER})\s?%", lambda match: f"{match[1]} {form(code, match[1], _PERCENT[code])}", text)
     if code in _DECIMAL:
         text = re.sub(_NUMBER, lambda match: _decimal(match[0], _DECIMAL[code]), text)
+    if code == "zh":
+        text = _CHINESE.sub(lambda match: _chinese(match[0]), text)
     return _CARDINAL.sub(" .", text) if code in ("de", "cs", "hu", "tr") else text
 
 
@@ -155,6 +197,35 @@ def _parts(number: str) -> tuple[str, str]:
     return re.sub("[.,]", "", match[1]), (match[2] or "").ljust(2, "0") if match[2] else ""
 
 
+def _separated(number: str, code: str) -> str:
+    """A number with the decimal sign that the language's rules read, where both signs or the other one are written."""
+    whole, sign, fraction = max(number.rpartition(","), number.rpartition("."), key=lambda parts: len(parts[0]))
+    wanted = "." if code in POINT_LANGUAGES else ","
+    is_fraction = sign and number.count(sign) == 1 and (len(fraction) != 3 or whole == "0")
+    if is_fraction and (whole == "0" or set(".,") & set(whole)):
+        return re.sub("[.,]", "", whole) + wanted + fraction
+    if len(set(number) & set(".,")) == 1 and number.count(sign) > 1:
+        if re.fullmatch(r"\d{1,3}(?:[.,]\d{3})+", number):
+            return number if code == "zh" and sign == "," else re.sub("[.,]", "", number)
+        # The numbers of an address or of a list; stock's rules take the square of its length.
+        return number if number.count(sign) < 4 or code == "hi" else re.sub("[.,]", " ", number)
+    if sign == "," and code in _POINT:
+        return (
+            f"{whole}{wanted}{fraction}"
+            if len(fraction) < 3
+            else number
+            if code == "zh" or len(fraction) > 3
+            else whole + fraction
+        )
+    return number
+
+
+def _chinese(number: str) -> str:
+    from TTS.tts.layers.xtts.zh_num2words import num2chn
+
+    return str(num2chn(number.replace(",", "")))
+
+
 def _decimal(number: str, word: str) -> str:
     whole, sign, fraction = max(number.rpartition(","), number.rpartition("."), key=lambda parts: len(parts[0]))
     if not whole or (sign == "." and len(fraction) == 3 and "," not in whole) or number.count(sign) > 1:
@@ -167,17 +238,31 @@ def _unit(sign: str, number: str, code: str) -> str:
     *names, per_hour, degrees, scales = _UNITS[code].split()
     if sign[0] in "°℃":
         scale = scales.split("|")["F" in sign]
-        words = [_form(code, number, degrees), scale]
+        words = [form(code, number, degrees), scale]
         # "5 度" is Celsius without a word; Chinese names the scale first.
         words = words[::-1] if code == "zh" else words[: 1 if code in ("ja", "ko") and "F" not in sign else 2]
+        forms = degrees
     else:
-        words = [_form(code, number, dict(zip(("km", "cm", "mm", "kg"), names, strict=True))[sign[:2]])]
+        known = dict(zip(_SIZES, (*names, *_SMALL_UNITS[code].split()), strict=True))
+        forms = known["l" if sign == "L" else sign.removesuffix("/h")]
+        words = [form(code, number, forms).replace("_", " ")]
         words += per_hour.split("|") if sign == "km/h" else []
-    return ("" if code in ("zh", "ja") else " ").join(["", *words])
+    return ("" if code in ("zh", "ja") else " ").join([counted(code, number, forms), *words])
 
 
-def _form(code: str, number: str, words: str) -> str:
-    """The form of a word behind a number."""
+def counted(code: str, number: str, words: str) -> str:
+    """A number in the gender of the word that it counts, as digits where stock's rules have the right one."""
+    ending, ones, masculine = _GENDERS.get(code, ("-", {}, {}))
+    tens, last = (number[:-1], number[-1:]) if code in ("ru", "cs", "pl") else ("", number)
+    if not re.search(f"{ending}$", words.split("|")[0]):
+        ones, last = masculine, number
+    if last not in ones or tens[-1:] == "1" or (code == "pl" and tens and last == "1"):
+        return number
+    return f"{int(tens)}0 {ones[last]}" if tens.strip("0") else ones[last]
+
+
+def form(code: str, number: str, words: str) -> str:
+    """The form of a word behind a number: `words` has those for one, for few and for many, as far as there are."""
     forms = words.split("|")
     if not number.isdecimal():
         return forms[1 if code == "ru" else -1]

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from utils.errors import UserError
 from utils.text.amharic.normalize import normalize_amharic
-from utils.text.amounts import write_amounts
+from utils.text.amounts import POINT_LANGUAGES, write_amounts
 from utils.text.case import to_lower
+from utils.text.dates import write_dates
 from utils.text.hindi import expand_numbers as expand_hindi_numbers
 from utils.text.japanese import expand_numbers as expand_japanese_numbers
 from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
@@ -24,14 +25,9 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe
 of Persian and Indic scripts and stay."""
 _OWN_NUMBERS = {"hi": expand_hindi_numbers, "ja": expand_japanese_numbers}
 """Where stock has none: it fails on Hindi digits, and leaves Japanese ones."""
-_POINT_LANGUAGES = ("en", "hi", "ja", "ru", "zh")
-"""Those whose rules read a point before decimals; the others read a comma, and take 12.500 for thousands."""
 _ARABIC_GROUP = re.compile(r"(?<=\d)٬(?=\d{3}(?!\d))")
 _ASCII_SIGNS = str.maketrans("٬٪％﹪＆＠＃＄￡", ",%%%&@#$£")
 """Signs that stock's rules know in ASCII only: without a word, a clip would be dropped for them."""
-# Letters may touch them: Chinese and Japanese have no spaces.
-_DATE = re.compile(r"(?<![\d.,/-])(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\d/-])")
-_TIME = re.compile(r"(?<![\d.,:])\d{1,2}:[0-5]\d(?::[0-5]\d)?(?![\d:])")
 _DIGITS = re.compile(r"[^\D0-9]")
 """Digits of other scripts, which stock's rules leave: ٥٠ is 50."""
 _SPACE = re.compile(r"\s+")
@@ -69,9 +65,9 @@ def normalize(text: str, language: str) -> Normalized:
     if code in CLEANED_LANGUAGES:
         # Digits of other scripts, their separators and signs as stock's rules of a language know them.
         ascii_digits = _DIGITS.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
-        decimal_sign = "." if code in _POINT_LANGUAGES else ","
+        decimal_sign = "." if code in POINT_LANGUAGES else ","
         known = _ARABIC_GROUP.sub("", ascii_digits).replace("٫", decimal_sign).translate(_ASCII_SIGNS)
-        apart, notes = _dates_apart(_MONEY_SPACE.sub("", _THOUSANDS_SPACE.sub("", known)), code)
+        apart, notes = write_dates(_MONEY_SPACE.sub("", _THOUSANDS_SPACE.sub("," if code == "zh" else "", known)), code)
         apart = write_amounts(apart, code)
         try:
             return Normalized(_stock(apart, code).replace(" .", "."), tuple(notes))
@@ -118,24 +114,12 @@ def _general(text: str, code: str) -> Normalized:
     notes |= dict.fromkeys(left_out)
     text = _without_loose_joiners(text)
 
-    text, dates = _dates_apart(text, code)
+    text, dates = write_dates(text, code)
     notes |= dict.fromkeys(dates)
     text = spell_numbers(text, code, lambda note: notes.setdefault(note))
     for symbol in dict.fromkeys(char for char in text if char in _WORDLESS_SYMBOLS):
         notes[f"no word for {symbol} in {code}"] = None
     return Normalized(unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip().lower()), tuple(notes))
-
-
-def _dates_apart(text: str, code: str) -> tuple[str, list[str]]:
-    """Dates and times as separate numbers, and a note of each: 17.5.2024 would be read as a decimal."""
-    notes: list[str] = []
-
-    def apart(match: re.Match[str]) -> str:
-        # No kept library reads these aloud rightly: order and endings are each language's own.
-        notes.append(f"no words for a date or time in {code}: {match[0]} is read number by number")
-        return re.sub(r"[-./:]", " ", match[0])
-
-    return _TIME.sub(apart, _DATE.sub(apart, text)), list(dict.fromkeys(notes))
 
 
 def _without_pictures(text: str) -> tuple[str, list[str]]:
