@@ -88,6 +88,15 @@ def test_a_body_that_is_too_large_is_refused(server: Server) -> None:
     assert response.status_code == 413 and error_of(response)["code"] == "request_too_large"
 
 
+def test_who_still_sends_a_body_that_is_too_large_gets_the_answer(server: Server) -> None:
+    with connection(server) as raw:
+        raw.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2097152\r\n\r\n")
+        for _ in range(8):
+            time.sleep(0.05)
+            raw.sendall(b" " * 2**18)
+        assert b" 413 " in raw.recv(4096)
+
+
 def test_unknown_addresses_and_methods_are_told(server: Server) -> None:
     assert error_of(server.get("/v1/chat/completions"))["code"] == "unknown_url"
     response = server.get("/v1/audio/speech")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ from utils.server.metrics import Metrics
 
 MAX_BODY_BYTES = 2**20
 """Of a request that is no upload."""
+REST_S = 2.0
+"""How long a body that is too large is read before it is answered."""
 UPLOAD_PATHS = ("/v1/audio/voices",)
 OPEN_PATHS = ("/health", "/docs", "/openapi.json")
 """Answered without a key: they tell nothing that a stranger could use."""
@@ -84,6 +87,8 @@ class Guard:
                 fault = as_api_error(error)
                 if fault.status == 500:
                     log.exception("%s %s", scope["method"], scope["path"])
+                if fault.status == 413:
+                    await _take_rest(receive)
                 await fault.response()(scope, receive, counted)
         finally:
             route = getattr(scope.get("route"), "path", "other")
@@ -137,3 +142,11 @@ class Guard:
             headers["Access-Control-Allow-Headers"] = ALLOWED_HEADERS
             headers["Access-Control-Expose-Headers"] = UNREAD
             headers["Vary"] = "Origin"
+
+
+async def _take_rest(receive: Receive) -> None:
+    """Read what is still sent of a body: closing the connection before resets it, and the client loses the answer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REST_S):
+            while (await receive()).get("more_body", False):
+                pass
