@@ -24,7 +24,7 @@ from recipes.base import vocoder as vocoder_stage
 from recipes.base.speech import Speech, SpokenClip
 from recipes.base.stage import StageConfig, main_of
 from recipes.base.teacher import SAMPLE_RATE
-from recipes.base.training import REFRESH_EVERY, evaluating, save_result, train_steps
+from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, save_result, train_steps
 from recipes.base.words import judge
 from utils.codec_training.dvae import DvaeShape, init_codebook, new_dvae, revive_dead_codes, save_dvae
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
@@ -46,7 +46,7 @@ MARKS = frozenset(range(17)) | {156, 157, 158}
 FRAMES_PER_CODE, CTC_PER_CODE = 4, 2
 """CTC needs more positions than phonemes: two a code are 43 a second."""
 
-STEPS, OPEN_STEPS = 36_000, 4_000
+STEPS, OPEN_STEPS = 13_000, 4_000
 """In all, and without a quantizer."""
 PLAIN_STEPS = 2_000
 """Of the DVAE's own decoder, which knows no speaker: a base's DVAE is whole, so that its codec can be tuned."""
@@ -88,25 +88,26 @@ class Codec(nn.Module):
 
     def latents(self, mel: Tensor, *, quantize: bool) -> tuple[Tensor, Tensor]:
         """Scaled mels [B, 80, F] to latents [B, E, M], with straight-through gradients, and the commitment loss."""
-        z = self.dvae.encoder(mel)
+        z = self.dvae.encoder(mel).float()
         if not quantize:
             return z, z.new_zeros(())
-        quantized, _, commitment = self.dvae.codebook(z.transpose(1, 2))
+        with half_precision(enabled=False):
+            quantized, _, commitment = self.dvae.codebook(z.transpose(1, 2))
         return quantized.transpose(1, 2), commitment
 
     def decode(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents [B, E, M] and speakers [B, S, 1] to log-mels at 24 000 Hz, [B, 80, T]."""
         mel = self.acoustic(decoder_frames(latents), speaker).mel
         assert mel is not None, "the acoustic model predicts mels"
-        return mel
+        return mel.float()
 
     def frame_logits(self, latents: Tensor) -> Tensor:
         """Phonemes of each DVAE frame, [B, V, F]."""
-        return _spread(self.frame_head(latents), FRAMES_PER_CODE)
+        return _spread(self.frame_head(latents).float(), FRAMES_PER_CODE)
 
     def ctc_logits(self, latents: Tensor) -> Tensor:
         """Phonemes in their order, [B, V, 2 M]; token 0 is CTC's blank."""
-        return _spread(self.ctc_head(latents), CTC_PER_CODE)
+        return _spread(self.ctc_head(latents).float(), CTC_PER_CODE)
 
 
 def decoder_frames(latents: Tensor) -> Tensor:
@@ -134,11 +135,12 @@ def train(config: StageConfig) -> None:
             drawn = [speech.clips[index] for index in rng.integers(len(speech), size=KMEANS_CROPS)]
             init_codebook(codec.dvae, _batch(speech, drawn, rng)[0] / scale, rng)
         set_learning_rate(optimizer, LEARNING_RATE * learning_rate_share(number, steps=STEPS, warmup_steps=WARMUP))
-        latents, commitment = codec.latents(mel / scale, quantize=number >= OPEN_STEPS)
-        made = codec.decode(latents, codec.speaker(others / scale))
+        with half_precision():
+            latents, commitment = codec.latents(mel / scale, quantize=number >= OPEN_STEPS)
+            made = codec.decode(latents, codec.speaker(others / scale))
+            logits, order = codec.frame_logits(latents), codec.ctc_logits(latents)
         real = target(sound)[..., : made.shape[2]]
-        frames = F.cross_entropy(codec.frame_logits(latents), phonemes)
-        ctc = _ctc_loss(codec.ctc_logits(latents), phonemes)
+        frames, ctc = F.cross_entropy(logits, phonemes), _ctc_loss(order, phonemes)
         mels = F.l1_loss(made[..., inner], real[..., inner])
         optimizer.zero_grad()
         (mels + FRAME_WEIGHT * frames + CTC_WEIGHT * ctc + COMMITMENT_WEIGHT * commitment).backward()
@@ -151,7 +153,7 @@ def train(config: StageConfig) -> None:
             "frames": frames.item(),
             "ctc": ctc.item(),
             "commitment": commitment.item(),
-            "wrong_frames": (codec.frame_logits(latents).argmax(1) != phonemes).float().mean().item(),
+            "wrong_frames": (logits.argmax(1) != phonemes).float().mean().item(),
         }
 
     train_steps("codec", config.work, STEPS, {"model": codec, "optimizer": optimizer}, step)
@@ -202,7 +204,9 @@ def _train_plain_decoder(config: StageConfig, codec: Codec, speech: Speech, scal
             latents, _ = codec.latents(mel, quantize=True)
         share = learning_rate_share(number, steps=PLAIN_STEPS, warmup_steps=WARMUP)
         set_learning_rate(optimizer, LEARNING_RATE * share)
-        loss = F.mse_loss(codec.dvae.decoder(latents), mel)
+        with half_precision():
+            made = codec.dvae.decoder(latents)
+        loss = F.mse_loss(made.float(), mel)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

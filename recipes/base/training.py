@@ -13,6 +13,7 @@ from recipes.base.corpus import wait_while_paused
 from utils.codec_training.training_state import Stateful, load_progress, save_progress
 from utils.jobs.stopping import EXIT_BASE, StopRequest
 from utils.model.weights import write_weights
+from utils.training.switches.optim import cpu_has_bf16
 
 LOG_EVERY, CHECKPOINT_EVERY = 100, 250
 REFRESH_EVERY = 500
@@ -54,6 +55,11 @@ def train_steps(
             if stop.number is not None and number + 1 < steps:
                 log.warning("stopped after step %d of %d; the same command resumes there", number + 1, steps)
                 raise SystemExit(EXIT_BASE + stop.number)
+
+
+def half_precision(*, enabled: bool = True) -> torch.autocast:
+    """Matrix products and convolutions in bfloat16 within the block, where the processor multiplies it natively."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=enabled and cpu_has_bf16())
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from recipes.base.speech import Speech
 from recipes.base.stage import StageConfig, main_of
-from recipes.base.training import REFRESH_EVERY, save_result, train_steps
+from recipes.base.training import REFRESH_EVERY, half_precision, save_result, train_steps
 from recipes.base.words import Judged, judge
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
 from utils.config import OUTPUT_RATE
@@ -49,7 +49,8 @@ def train(config: StageConfig) -> None:
             speech.refresh()
         real = crops(speech, np.random.default_rng((2, number)), BATCH_SIZE, FRAMES * HOP)
         set_learning_rate(optimizer, LEARNING_RATE * learning_rate_share(number, steps=STEPS, warmup_steps=WARMUP))
-        made = vocoder(target(real))
+        with half_precision():
+            made = vocoder(target(real))
         losses = target.losses(made[..., inner], real[..., inner])
         optimizer.zero_grad()
         torch.stack(list(losses.values())).sum().backward()
