@@ -28,10 +28,11 @@ from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, sav
 from recipes.base.words import judge
 from utils.codec_training.dvae import DvaeShape, init_codebook, new_dvae, revive_dead_codes, save_dvae
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
-from utils.config import DATASET_RATE
+from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.files import write_atomic
 from utils.model.decoder.acoustic import HOP, AcousticModel
 from utils.model.decoder.vocos import ConvNextBlock
+from utils.model.dvae import TAIL_SAMPLES
 from utils.model.mel import HOP as DVAE_HOP
 from utils.model.shapes import NUM_MELS
 from utils.model.weights import read_weights, write_weights
@@ -214,6 +215,27 @@ def _train_plain_decoder(config: StageConfig, codec: Codec, speech: Speech, scal
 
     parts = {"decoder": codec.dvae.decoder, "optimizer": optimizer}
     train_steps("plain_decoder", config.work, PLAIN_STEPS, parts, step)
+
+
+class Encoder:
+    """Codes of clips as the engine's DVAE encodes them, by the codec as it is now.
+
+    Args:
+        work: the recipe's folder.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self.codec = load(work / "codec")
+        self.scale = read_weights(work / "codec" / "mel_stats.safetensors")["mel_stats"][:, None]
+
+    @torch.inference_mode()
+    def __call__(self, speech: Speech, clip: SpokenClip) -> Tensor:
+        """[M]: one for each 1 024 samples at 22 050 Hz that the clip fills or begins."""
+        # The engine encodes silence after the clip, on which its last codes depend.
+        mel = speech.mel(clip, 0, clip.num_frames + TAIL_SAMPLES // DVAE_HOP)
+        mel = mel[:, : mel.shape[1] // FRAMES_PER_CODE * FRAMES_PER_CODE]
+        codes: Tensor = self.codec.dvae.get_codebook_indices((mel / self.scale)[None])
+        return codes[0, : -(-(clip.num_samples * DATASET_RATE // SAMPLE_RATE) // CODE_SAMPLES)]
 
 
 def load(folder: Path) -> Codec:

@@ -69,9 +69,10 @@ class Speech:
         self.clips: list[SpokenClip] = []
         self.by_speaker: dict[str, list[int]] = {}
         """Indices of each speaker's clips."""
+        self.shards: list[Path] = []
+        """Each shard's file in the corpus."""
         self._sounds: list[NDArray[np.int16]] = []
         self._mels: list[NDArray[np.float16]] = []
-        self._known: set[Path] = set()
         self.refresh()
         if not self.clips:
             raise UserError(
@@ -83,9 +84,9 @@ class Speech:
     def refresh(self) -> None:
         """Take up shards that were completed since."""
         for path in sorted((self.work / "corpus").glob(f"{self.name}_[0-9]*.json"))[: self.limit]:
-            if path not in self._known:
+            if path not in self.shards:
                 self._add(path, self.work / "features" / path.stem)
-                self._known.add(path)
+                self.shards.append(path)
 
     def __len__(self) -> int:
         return len(self.clips)

@@ -10,6 +10,7 @@ import torch
 import tyro
 
 from utils.errors import UserError
+from utils.hardware.environment import keep_freed_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ def main_of(config_type: type[StageConfig], actions: Mapping[str, Callable[[Any]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     config = tyro.cli(config_type)
     torch.set_num_threads(config.threads)
+    keep_freed_memory()
     try:
         if config.action not in actions:
             raise UserError(what=f"action is {config.action!r}", fix=f"use one of {', '.join(actions)}")

@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -75,12 +76,11 @@ class Teacher:
         self._session = onnxruntime.InferenceSession(
             with_output(model, DURATIONS), options, providers=["CPUExecutionProvider"]
         )
-        self._vocabulary: dict[str, int] = json.loads(_package_file(VOCABULARY).read_text(encoding="utf-8"))["vocab"]
         self._voices = read_voices(voices)
 
     def tokens(self, text: str) -> list[int]:
         """Phoneme tokens of a text, without the silence at both ends."""
-        return [self._vocabulary[symbol] for symbol in phonemes(text) if symbol in self._vocabulary]
+        return list(tokens_of(text))
 
     def speak(self, text: str, voice: Mapping[str, float]) -> Spoken:
         """Speak `text` in a blend of voices.
@@ -98,6 +98,19 @@ class Teacher:
         samples, durations = (output.reshape(-1) for output in self._session.run(None, feed))
         assert int(durations.sum()) * SAMPLES_PER_UNIT == samples.size, "durations must cover the clip"
         return Spoken(samples=samples, tokens=padded, durations=[int(units) for units in durations])
+
+
+@cache
+def vocabulary() -> dict[str, int]:
+    """The teacher's phoneme symbols and their tokens."""
+    known: dict[str, int] = json.loads(_package_file(VOCABULARY).read_text(encoding="utf-8"))["vocab"]
+    return known
+
+
+@cache
+def tokens_of(text: str) -> tuple[int, ...]:
+    """Phoneme tokens of a text, without the silence at both ends."""
+    return tuple(vocabulary()[symbol] for symbol in phonemes(text) if symbol in vocabulary())
 
 
 def phonemes(text: str) -> str:

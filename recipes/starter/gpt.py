@@ -4,11 +4,10 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
+from recipes.base.gpt import CROP, make_config, make_vocabulary
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
 from utils.bases.shipped import check_files
@@ -25,9 +24,6 @@ from utils.training.train import Progresses, fine_tune
 
 WIDTH, LAYERS, HEADS = 256, 6, 4
 SEED = 7
-CROP = (22_050, 44_100)
-"""Conditioning crops of 1 to 2 s: the corpus' clips are short, and the encoder's cost grows with the crop."""
-LETTERS = "!\"'(),-.:;?abcdefghijklmnopqrstuvwxyz"
 BATCH_SIZE = 24
 READING_WEIGHT = 0.2
 """Without it the GPT follows its text by counting positions, and says other words the longer a sentence is."""
@@ -122,13 +118,11 @@ def settings(work: Path, base: Path, course: LrSchedule, *, resume: Path | None)
     )
 
 
-def make_seed_base(
-    work: Path, folder: Path, *, begin_with: Path | None = None, sizes: tuple[int, int, int] = (LAYERS, WIDTH, HEADS)
-) -> None:
+def make_seed_base(work: Path, folder: Path, *, begin_with: Path | None = None) -> None:
     """A base folder with the recipe's DVAE and a GPT of random weights, or another base's; it has no decoder yet."""
     folder.mkdir(parents=True, exist_ok=True)
     make_vocabulary().save(str(folder / "vocab.json"))
-    config = make_config(*sizes)
+    config = make_config(LAYERS, WIDTH, HEADS)
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     for name in ("dvae.safetensors", "mel_stats.pth"):
         shutil.copyfile(work / "dvae" / name, folder / name)
@@ -148,34 +142,6 @@ def make_seed_base(
         "training": {"crop": CROP, "dropout": 0.0, "conditioning": "other"},
     }
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
-
-
-def make_config(layers: int = LAYERS, width: int = WIDTH, heads: int = HEADS) -> dict[str, Any]:
-    """Stock's settings at the starter's sizes. Its GPT sees the STOP behind a text while it learns: it is there when it
-    speaks, and an untrained position drew the attention of the guided heads away from the words."""
-    from TTS.tts.configs.xtts_config import XttsConfig
-
-    config = XttsConfig()
-    arguments = config.model_args
-    arguments.gpt_layers, arguments.gpt_n_model_channels, arguments.gpt_n_heads = layers, width, heads
-    arguments.decoder_input_dim = width
-    arguments.gpt_num_audio_tokens = 1024 + 2
-    arguments.gpt_start_audio_token, arguments.gpt_stop_audio_token = 1024, 1025
-    arguments.gpt_use_perceiver_resampler = True
-    # References are encoded in chunks of the length that training used.
-    config.gpt_cond_len, config.gpt_cond_chunk_len, config.max_ref_len = 12, 2, 12
-    config.languages = ["en"]
-    return config.to_dict() | {"studio_gpt": {"sees_stop": True}}
-
-
-def make_vocabulary() -> Tokenizer:
-    """English letters and punctuation, one token each: the corpus is too small to learn merges from."""
-    special = ["[STOP]", "[UNK]", "[SPACE]", "[en]", "[START]"]
-    vocabulary = {token: number for number, token in enumerate([*special, *LETTERS])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    return tokenizer
 
 
 def step_reports() -> Progresses:

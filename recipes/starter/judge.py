@@ -19,8 +19,8 @@ from rich.table import Table
 from torch import Tensor
 from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
+from recipes.base.gpt import CROP
 from recipes.starter.corpus import read_manifest, read_wav
-from recipes.starter.gpt import CROP
 from recipes.starter.voices import GPT_VOICES, EspeakVoice
 from utils.audio.resample import resample
 from utils.bases.base import Base

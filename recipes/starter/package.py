@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from recipes.base.gpt import CROP, make_config
 from recipes.starter.corpus import read_manifest, read_wav
-from recipes.starter.gpt import CROP, make_config
+from recipes.starter.gpt import HEADS, LAYERS, WIDTH
 from recipes.starter.latents import best_checkpoint
 from recipes.starter.speakers import SHAPE as SPEAKER_SHAPE
 from recipes.starter.vocoder import SHAPE as DECODER_SHAPE
@@ -114,7 +115,7 @@ def stored(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def config() -> dict[str, Any]:
     """config.json: stock's keys, and `studio_decoder` for the sizes that stock fixes in code."""
-    values = make_config()
+    values = make_config(LAYERS, WIDTH, HEADS)
     values["model_args"]["d_vector_dim"] = SPEAKER_SHAPE.width
     values["studio_decoder"] = {
         "initial_channels": DECODER_SHAPE.initial_channels,

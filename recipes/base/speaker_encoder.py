@@ -1,0 +1,160 @@
+"""Stage 5: the speaker encoder, taught to tell the corpus' voices apart; leaves `<work>/speaker/speaker.safetensors`.
+
+Real people differ by more than the teacher's voices do, and by where and how they were recorded. So each voice played
+at five speeds is five speakers, with their own pitch and tract length, and each crop has a room, noise, and limits of
+the band of its own, which must not count.
+
+    python -m recipes.base.speaker_encoder --work FOLDER
+
+Shapes: B crops, N samples at 16 000 Hz, K = N / 2 + 1 frequencies, E width of an embedding.
+Source of the speeds: Yamamoto et al. 2019, Speaker augmentation and bandwidth extension for deep speaker embedding.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from TTS.encoder.models.resnet import ResNetSpeakerEncoder
+
+from recipes.base.corpus import HELD_OUT
+from recipes.base.speech import Speech
+from recipes.base.stage import StageConfig, main_of
+from recipes.base.teacher import SAMPLE_RATE
+from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, save_result, train_steps
+from recipes.starter.speaker_encoder import AngularMargin, SpeakerShape, new_speaker_encoder, separation
+from utils.audio.decode import load_audio
+from utils.audio.resample import resample
+from utils.codec_training.training_state import learning_rate_share, set_learning_rate
+from utils.config import SPEAKER_RATE
+from utils.files import write_atomic
+from utils.model.weights import read_weights
+
+SHAPE = SpeakerShape(width=128, filters=(16, 32, 64, 128))
+STEPS, BATCH_SIZE = 1_800, 48
+SAMPLES = 2 * SPEAKER_RATE
+SPEEDS = (0.84, 0.92, 1.0, 1.09, 1.19)
+NUM_SPEAKERS = 256
+"""More than the corpus has: speakers are numbered as they come."""
+LEARNING_RATE, WARMUP, WEIGHT_DECAY = 2e-3, 100, 1e-3
+MARGIN, SCALE = 0.2, 24.0
+SOUNDS = frozenset({".wav", ".flac", ".mp3"})
+PIECE_S = 5
+"""Recordings are compared in pieces of so many seconds at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeakerConfig(StageConfig):
+    """Train the speaker encoder."""
+
+    real: tuple[Path, ...] = ()
+    """Folders with recordings of one real person each, for the measurement alone."""
+
+
+def train(config: SpeakerConfig) -> None:
+    """Train to the end, and measure."""
+    speech = Speech(config.work, "training")
+    torch.manual_seed(0)
+    encoder, head = new_speaker_encoder(SHAPE), AngularMargin(SHAPE.width, NUM_SPEAKERS * len(SPEEDS))
+    optimizer = torch.optim.AdamW([*encoder.parameters(), *head.parameters()], weight_decay=WEIGHT_DECAY)
+
+    def step(number: int) -> dict[str, float]:
+        if number % REFRESH_EVERY == 0:
+            speech.refresh()
+        wavs, speakers = draw(speech, np.random.default_rng((7, number)))
+        set_learning_rate(optimizer, LEARNING_RATE * learning_rate_share(number, steps=STEPS, warmup_steps=WARMUP))
+        with half_precision():
+            embeddings = encoder(wavs)
+        logits = head(embeddings.float(), speakers, margin=MARGIN * min(1.0, 2 * number / STEPS), scale=SCALE)
+        loss = F.cross_entropy(logits, speakers)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss.item(), "right": (logits.argmax(1) == speakers).float().mean().item()}
+
+    train_steps("speaker", config.work, STEPS, {"model": encoder, "head": head, "optimizer": optimizer}, step)
+    measure(config)
+    save_result(config.work / "speaker" / "speaker.safetensors", encoder)
+
+
+def measure(config: SpeakerConfig) -> dict[str, dict[str, float]]:
+    """How each voice that was never trained on stands out among all others; writes gate.json."""
+    encoder, speech = load(config.work), Speech(config.work, "choosing")
+    pieces = {
+        name: [resample(speech.sound(speech.clips[one])[None], SAMPLE_RATE, SPEAKER_RATE) for one in indices]
+        for name, indices in speech.by_speaker.items()
+    }
+    for folder in config.real:
+        sounds = [load_audio(path, SPEAKER_RATE) for path in sorted(folder.rglob("*")) if path.suffix in SOUNDS]
+        parts = [part for sound in sounds for part in sound.split(PIECE_S * SPEAKER_RATE, dim=1)]
+        pieces[folder.name] = [part for part in parts if part.shape[1] >= SPEAKER_RATE]
+    with evaluating(encoder):
+        embedded = {name: torch.cat([encoder(x, l2_norm=True) for x in own]) for name, own in pieces.items()}
+    found = {}
+    for name in (*HELD_OUT["choosing"], *(folder.name for folder in config.real)):
+        others = torch.cat([own for other, own in embedded.items() if other != name])
+        figures = zip(("same", "different", "equal_error_rate"), separation(embedded[name], others), strict=True)
+        found[name] = dict(figures)
+    write_atomic(config.work / "speaker" / "gate.json", json.dumps(found, indent=1))
+    print(f"speaker: {found}")
+    return found
+
+
+def load(work: Path) -> ResNetSpeakerEncoder:
+    """The stage's result, or its last checkpoint while it is in training."""
+    encoder, done = new_speaker_encoder(SHAPE), work / "speaker" / "speaker.safetensors"
+    saved = done.with_name("training.pt")
+    encoder.load_state_dict(read_weights(done) if done.is_file() else torch.load(saved, weights_only=True)["model"])
+    return encoder.eval()
+
+
+def draw(speech: Speech, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Crops [B, N] as if recorded anywhere, and their speakers [B]: each voice at each speed is one."""
+    names, spectra, speakers = list(speech.by_speaker), [], []
+    for voice, speed in zip(
+        rng.integers(len(names), size=BATCH_SIZE), rng.integers(len(SPEEDS), size=BATCH_SIZE), strict=True
+    ):
+        clip = speech.clips[int(rng.choice(speech.by_speaker[names[voice]]))]
+        count = round(SAMPLES * SAMPLE_RATE / SPEAKER_RATE * SPEEDS[speed])
+        sound = speech.sound(clip, int(rng.integers(max(1, clip.num_samples - count))), count)
+        # Fewer frequencies of a spectrum are fewer samples a second: resampling by Fourier's transform.
+        spectra.append(torch.fft.rfft(sound)[: SAMPLES // 2 + 1] * (SAMPLES / count))
+        speakers.append(int(voice) * len(SPEEDS) + int(speed))
+    return recorded(torch.stack(spectra), rng), torch.tensor(speakers)
+
+
+def recorded(spectra: Tensor, rng: np.random.Generator) -> Tensor:
+    """Spectra [B, K] to crops [B, N] in random rooms, through random microphones and bands, with random noise."""
+    size = len(spectra)
+
+    def uniform(low: float, high: float) -> Tensor:
+        return torch.from_numpy(rng.uniform(low, high, (size, 1))).float()
+
+    def noise() -> Tensor:
+        return torch.from_numpy(rng.standard_normal((size, SAMPLES))).float()
+
+    seconds, frequencies = torch.arange(SAMPLES) / SPEAKER_RATE, torch.linspace(0, SPEAKER_RATE / 2, SAMPLES // 2 + 1)
+    # A room: reverberation decays by 60 dB in 0.1 to 0.8 s; half of the crops have next to none.
+    strength = uniform(0.0, 0.15) * (uniform(0, 1) < 0.5)
+    room = strength * noise() * torch.exp(-6.9 * seconds / uniform(0.1, 0.8))
+    room[:, 0] = 1.0
+    # A microphone: up to 6 dB an octave more or less, and the band's ends.
+    octaves = (frequencies.clamp(min=50.0) / 1000).log2()
+    gain = torch.exp(0.7 * uniform(-1, 1) * octaves)
+    gain = gain * torch.sigmoid((frequencies - uniform(-100, 250)) / 20)
+    gain = gain * torch.sigmoid((uniform(3000, 12_000) - frequencies) / 200)
+    sound = torch.fft.irfft(spectra * torch.fft.rfft(room) * gain, SAMPLES)
+    colored = torch.fft.irfft(torch.fft.rfft(noise()) * torch.exp(uniform(-0.7, 0.2) * octaves), SAMPLES)
+    # Of another voice now and then.
+    other = sound.roll(1, 0)
+    disturbance = torch.where(uniform(0, 1) < 0.8, colored, other)
+    level = sound.std(1, keepdim=True) / disturbance.std(1, keepdim=True).clamp(min=1e-6)
+    sound = sound + level * 10 ** (-uniform(10, 50) / 20) * disturbance
+    return sound / sound.abs().amax(1, keepdim=True).clamp(min=1e-4) * 10 ** uniform(-1.3, 0)
+
+
+if __name__ == "__main__":
+    main_of(SpeakerConfig, {"train": train, "measure": measure})
