@@ -32,7 +32,8 @@ from utils.config import CODE_SAMPLES, DATASET_RATE
 from utils.files import write_atomic
 from utils.model.decoder.acoustic import HOP, AcousticModel
 from utils.model.decoder.vocos import ConvNextBlock
-from utils.model.dvae import TAIL_SAMPLES
+from utils.model.dvae import TAIL_SAMPLES, needed_tensors
+from utils.model.eight_bit import from_eight_bit, to_eight_bit
 from utils.model.mel import HOP as DVAE_HOP
 from utils.model.shapes import NUM_MELS
 from utils.model.weights import read_weights, write_weights
@@ -226,6 +227,9 @@ class Encoder:
 
     def __init__(self, work: Path) -> None:
         self.codec = load(work / "codec")
+        # As the base ships it, or its codes would not be those that the GPT learned.
+        self.stored = stored(self.codec.dvae)
+        self.codec.dvae.load_state_dict(from_eight_bit(self.stored), strict=False)
         self.scale = read_weights(work / "codec" / "mel_stats.safetensors")["mel_stats"][:, None]
 
     @torch.inference_mode()
@@ -236,6 +240,12 @@ class Encoder:
         mel = mel[:, : mel.shape[1] // FRAMES_PER_CODE * FRAMES_PER_CODE]
         codes: Tensor = self.codec.dvae.get_codebook_indices((mel / self.scale)[None])
         return codes[0, : -(-(clip.num_samples * DATASET_RATE // SAMPLE_RATE) // CODE_SAMPLES)]
+
+
+def stored(dvae: nn.Module) -> dict[str, Tensor]:
+    """A DVAE's tensors as they ship: in 8 bits and float16; codes that are close in the codebook stay apart."""
+    halved = {name: one.half() if one.is_floating_point() else one for name, one in dvae.state_dict().items()}
+    return to_eight_bit(needed_tensors(halved), exact=lambda name: name.startswith("codebook."))
 
 
 def load(folder: Path) -> Codec:

@@ -42,8 +42,8 @@ from utils.text.tokenizer import Tokenizer
 from utils.training.switches.optim import make_optimizer
 from utils.training.trainer import CODE_WEIGHT, TEXT_WEIGHT
 
-LAYERS, WIDTH, HEADS = 8, 320, 5
-STEPS = 8_000
+LAYERS, WIDTH, HEADS = 6, 256, 4
+STEPS = 12_000
 GROUPS, CLIPS_PER_GROUP = 6, 4
 LEARNING_RATE, WARMUP, WEIGHT_DECAY, CLIP_NORM = 8e-4, 300, 0.01, 1.0
 READING_WEIGHT, PHONEME_WEIGHT = 0.2, 0.2

@@ -30,7 +30,6 @@ from utils.dataset.storage.manifest import Clip, write_manifest
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer
 from utils.inference.sampling import Sampling
-from utils.model.dvae import needed_tensors
 from utils.model.eight_bit import to_eight_bit
 from utils.model.voices import Voice
 from utils.model.weights import write_pickle, write_weights
@@ -147,7 +146,7 @@ def _fill(folder: Path, work: Path) -> None:
     gpt.tokenizer(work)
     shutil.copyfile(work / "gpt" / "vocab.json", folder / "vocab.json")
     encoder = codec.Encoder(work)
-    write_weights(folder / "dvae.safetensors", _halved(needed_tensors(encoder.codec.dvae.state_dict())))
+    write_weights(folder / "dvae.safetensors", encoder.stored)
     torch.save(encoder.scale[:, 0].clone(), folder / "mel_stats.pth")
     (folder / "config.json").write_text(json.dumps(config_json(), indent=2) + "\n", encoding="utf-8")
     made = decoder.load(work)
@@ -164,10 +163,6 @@ def figures(path: Path) -> dict[str, Any]:
     """A gate's figures without its texts."""
     gate: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return {name: value for name, value in gate.items() if name not in ("texts", "recognizer")}
-
-
-def _halved(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
 
 
 def _add_voices(folder: Path, speech: Speech) -> None:

@@ -33,7 +33,7 @@ from utils.config import SPEAKER_RATE
 from utils.files import write_atomic
 from utils.model.weights import read_weights
 
-SHAPE = SpeakerShape(width=128, filters=(16, 32, 64, 128))
+SHAPE = SpeakerShape(width=128, filters=(12, 24, 48, 96))
 STEPS, BATCH_SIZE = 1_800, 48
 SAMPLES = 2 * SPEAKER_RATE
 SPEEDS = (0.84, 0.92, 1.0, 1.09, 1.19)
