@@ -18,6 +18,8 @@ def create_theme() -> gr.themes.Base:
     # The theme's own grays are too faint to read small print and empty boxes by.
     plain |= {"block_info_text_color": "*neutral_600", "block_info_text_color_dark": "*neutral_300"}
     plain |= {"body_text_color_subdued": "*neutral_600", "body_text_color_subdued_dark": "*neutral_300"}
+    # A link on a card of the dark page had a contrast of 3.4.
+    plain |= {f"link_text_color{kind}_dark": "*secondary_300" for kind in ("", "_hover", "_active", "_visited")}
     plain |= {"checkbox_border_color": "*neutral_500", "checkbox_border_color_dark": "*neutral_400"}
     plain |= {"input_border_width": "1px", "input_border_color": "*neutral_300"}
     # In light as in dark, what belongs together stands on a ground of its own.

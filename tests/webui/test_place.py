@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import axe_playwright_python
@@ -12,7 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.webui.app import running_app
 from tests.webui.small_project import make_project
 from utils.audio.write import write_wav
-from utils.config import DATASET_RATE
+from utils.config import DATASET_RATE, SpeechSettings
+from utils.project.paths import Project
+from utils.speech.takes import new_take
 from webui import text
 
 pytestmark = [pytest.mark.browser, pytest.mark.programs]
@@ -50,6 +53,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name in ("anna", "maria"):
         for sound in (make_project(output, name).dataset / "wavs").iterdir():
             write_wav(sound, torch.zeros(1, DATASET_RATE), DATASET_RATE)
+    project = Project(name="maria", output=output)
+    take = new_take(project, ["One."], model="base/tiny", settings=SpeechSettings())
+    write_wav(take.folder / "0001.wav", torch.zeros(1, DATASET_RATE), DATASET_RATE)
+    take.changed(lines=(replace(take.lines[0], state="finished", file="0001.wav"),), state="finished").save()
     with running_app(output) as url:
         yield url
 
