@@ -14,11 +14,12 @@ _MONEY = {
     "fr": "- - - yen|yens roupie|roupies rouble|roubles lire|lires won|wons",
     "de": "- - - yen rupie|rupien rubel lira won",
     "it": "- - - yen rupia|rupie rublo|rubli lira|lire won",
-    "pt": "- - - iene|ienes rupia|rupias rublo|rublos lira|liras won",
+    "pt": "dólar|dólares euro|euros libra|libras iene|ienes rupia|rupias rublo|rublos lira|liras won",
     "nl": "- - - yen roepie roebel lira won",
-    "pl": "- - - jen|jeny|jenów rupia|rupie|rupii rubel|ruble|rubli lira|liry|lir won|wony|wonów",
-    "ru": "- - - иена|иены|иен рупия|рупии|рупий рубль|рубля|рублей лира|лиры|лир вона|воны|вон",
-    "cs": "dolar|dolary|dolarů - - jen|jeny|jenů rupie|rupie|rupií rubl|rubly|rublů lira|liry|lir won|wony|wonů",
+    "pl": "- - funt|funty|funtów jen|jeny|jenów rupia|rupie|rupii rubel|ruble|rubli lira|liry|lir won|wony|wonów",
+    "ru": "- - фунт|фунта|фунтов иена|иены|иен рупия|рупии|рупий рубль|рубля|рублей лира|лиры|лир вона|воны|вон",
+    "cs": "dolar|dolary|dolarů - libra|libry|liber jen|jeny|jenů rupie|rupie|rupií "
+    "rubl|rubly|rublů lira|liry|lir won|wony|wonů",
     "hu": "dollár euró font jen rúpia rubel líra von",
     "tr": "dolar avro sterlin yen rupi ruble lira won",
     "ar": "دولار|دولارات|دولارا يورو جنيه|جنيهات|جنيها ين روبية|روبيات|روبية روبل ليرة|ليرات|ليرة وون",
@@ -38,16 +39,16 @@ _OWN = {
 }
 _HUNDREDTHS = {
     **{
-        "pt": {"R$": "centavo|centavos"},
-        "pl": {"zł": "grosz|grosze|groszy"},
+        "pt": {"R$": "centavo|centavos", "£": "péni|pence"},
+        "pl": {"zł": "grosz|grosze|groszy", "£": "pens|pensy|pensów"},
         "tr": {"£": "peni", "₺": "kuruş", "TL": "kuruş"},
     },
-    "ru": dict.fromkeys(("₽", "руб."), "копейка|копейки|копеек"),
+    "ru": dict.fromkeys(("₽", "руб."), "копейка|копейки|копеек") | {"£": "пенс|пенса|пенсов"},
     "hu": {"£": "penny"},
     "ar": {"£": "بنس|بنسات|بنسا"},
-    "cs": {"$": "cent|centy|centů", "Kč": "haléř|haléře|haléřů"},
+    "cs": {"$": "cent|centy|centů", "£": "pence|pence|pencí", "Kč": "haléř|haléře|haléřů"},
 }
-_CENT = {"hu": "cent", "tr": "sent", "ar": "سنت|سنتات|سنتا"}
+_CENT = {"pt": "cêntimo|cêntimos", "hu": "cent", "tr": "sent", "ar": "سنت|سنتات|سنتا"}
 POINT_LANGUAGES = ("en", "hi", "ja", "ru", "zh")
 """Those whose rules of stock read a point before decimals; the others read a comma, and take 12.500 for thousands."""
 _POINT = {"zh", "ko", "ja", "hi"}
@@ -56,7 +57,7 @@ _GENDERS: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     "ru": ("[ая]", {"1": "одна", "2": "две"}, {}),
     "pl": ("a", {"1": "jedna", "2": "dwie"}, {}),
     "cs": ("[ae]", {"1": "jedna", "2": "dvě"}, {"1": "jeden"}),
-    "pt": ("(lir|rupi)a", {"1": "uma", "2": "duas"}, {}),
+    "pt": ("(lir|rupi|libr)a", {"1": "uma", "2": "duas"}, {}),
     "es": ("(lir|rupi)a", {"1": "una"}, {"1": "un"}),
     "it": ("(lir|rupi)a", {"1": "una"}, {"1": "un"}),
     "fr": ("(lire|roupie)", {"1": "une"}, {}),
@@ -155,7 +156,8 @@ def write_amounts(text: str, code: str) -> str:
             space = " " if code in ("ko", "hi") else ""
             return f"{whole}.{cents}{space}{names[sign]}" if cents else f"{whole}{space}{names[sign]}"
         below = _HUNDREDTHS.get(code, {}).get(sign) or _CENT.get(code, "")
-        rest = f" {counted(code, str(int(cents)), below)} {form(code, cents, below)}" if cents and int(cents) else ""
+        joined = " e " if code == "pt" else " "
+        rest = joined + f"{counted(code, str(int(cents)), below)} {form(code, cents, below)}" if int(cents or 0) else ""
         return f"{counted(code, whole, names[sign])} {form(code, whole, names[sign])}{rest.rstrip()}"
 
     text = re.sub(_NUMBER, lambda match: _separated(match[0], code), text)
