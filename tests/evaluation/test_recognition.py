@@ -113,23 +113,36 @@ def test_transcripts_are_checked_with_real_weights(clips: Path, tmp_path: Path) 
         torch.zeros(1, RATE), ENGLISH[1])])["wer"] < 0.3  # fmt: skip
 
 
+# A sentence that is said again and again makes Whisper lose its place, on some processors and not on others.
+BOOK = (
+    "The bell rang twice this morning.",
+    "She bought a ticket for the train to London.",
+    "My brother lives in a small house near the river.",
+    "We had coffee and bread for breakfast.",
+    "The children are playing in the garden.",
+    "It will rain again tomorrow afternoon.",
+    "He closed the window and turned off the light.",
+    "They walked along the beach until the sun went down.",
+)
+
+
 @pytest.mark.programs("espeak-ng", "recognizer")
-def test_a_recording_is_transcribed_with_real_weights(clips: Path, tmp_path: Path) -> None:
+def test_recordings_are_transcribed_with_real_weights(tmp_path: Path) -> None:
     source = tmp_path / "book"
     source.mkdir()
     pause = torch.zeros(1, RATE)
-    parts = [part for text in ENGLISH * 3 for part in (spoken(text, "en-us"), pause)]
-    write_wav(source / "book.wav", resample(torch.cat(parts, dim=1), RATE, DATASET_RATE), DATASET_RATE)
-    options = {
-        "transcriber": str(packaged("tiny.en")),
-        "transcriber_device": "cpu",
-        "compute_type": "int8",
-        "workers": 1,
-    }
-    report = prepare(config(source, tmp_path / "out", **options))
-    texts = " ".join(clip.text for clip in report.used).lower()
-    # A small recognizer in int8 mishears other words on other processors.
-    assert min(texts.count("london"), texts.count("morning")) >= 2
+    for chapter in range(2):
+        sounds = [say(text, ReferenceVoice(name="en-us", speed=120)) for text in BOOK[chapter::2]]
+        wav = torch.cat([part for sound in sounds for part in (sound, pause)], dim=1)
+        write_wav(source / f"{chapter}.wav", resample(wav, RATE, DATASET_RATE), DATASET_RATE)
+    options = {"transcriber": str(packaged("tiny.en")), "transcriber_device": "cpu", "compute_type": "int8"}
+    report = prepare(config(source, tmp_path / "out", **options, workers=1))
+    said, heard = (
+        {word.strip(".,") for text in texts for word in text.lower().split()}
+        for texts in (BOOK, [clip.text for clip in report.used])
+    )
+    # All 52 words are found with every instruction set of CTranslate2, in int8 and in float32.
+    assert len(report.used) >= 2 and len(said & heard) >= 0.8 * len(said)
 
 
 @pytest.mark.programs("espeak-ng", "recognizer")
