@@ -10,7 +10,7 @@ import torch
 from recipes.base.gpt import CROP, make_config, make_vocabulary
 from utils.bases.base import Base
 from utils.bases.loading import load_gpt
-from utils.bases.shipped import check_files
+from utils.bases.verify import check_files
 from utils.config import TrainConfig
 from utils.errors import UserError
 from utils.model.gpt import XttsGpt

@@ -23,7 +23,7 @@ from recipes.starter.vocoder import SHAPE as DECODER_SHAPE
 from recipes.starter.voices import GPT_VOICES
 from utils.audio.write import write_wav
 from utils.bases.base import Base
-from utils.bases.shipped import write_about
+from utils.bases.verify import write_about
 from utils.config import DATASET_RATE
 from utils.errors import UserError
 from utils.inference.engine import Synthesizer

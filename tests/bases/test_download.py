@@ -17,8 +17,8 @@ import pytest
 from tests.model.faults import download_in_child, full_after, wait_for
 from tests.model.hub_server import BIG, HubServer, base_files, git_sha1
 from utils.bases import hub as hub_module
-from utils.bases.base_lock import LOCK_NAME
-from utils.bases.download import INCOMING, download_base, verify_base
+from utils.bases.download import INCOMING, download_base
+from utils.bases.verify import LOCK_NAME, verify_base
 from utils.errors import UserError
 
 

@@ -7,7 +7,7 @@ import huggingface_hub
 import pytest
 
 from tests.model.hub_server import HubServer, base_files
-from utils.bases.fetch import fetch_base
+from utils.bases.download import fetch_base
 from utils.errors import UserError
 
 

@@ -23,7 +23,7 @@ from tests.commands import run_as_printed
 from tests.documents import FLAG, TARGETS, known_flags
 from tests.sounds import make_project
 from tests.sources import parsed
-from utils.bases.fetch import fetch_base
+from utils.bases.download import fetch_base
 from utils.bases.find import find_base
 from utils.cli import base, language, preflight, synthesize, train
 from utils.cli.common import parse
@@ -137,7 +137,7 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 PLACES: dict[str, Callable[[World, Any], str]] = {
     "utils/project/paths.py language": lambda world, _: refusal(world.empty.language),
     "utils/bases/find.py find_base": lambda world, _: refusal(lambda: find_base("v2.0.3")),
-    "utils/bases/fetch.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
+    "utils/bases/download.py fetch_base": lambda world, _: refusal(lambda: fetch_base("v2.0.3")),
     "utils/runs/layout.py _latest": lambda world, _: refusal(lambda: find_resume(Path("last"), world.empty)),
     "utils/runs/layout.py resolve": lambda world, _: (
         f"{refusal(lambda: evaluate._source('ready', world.empty, None))}\n{refusal(lambda: spoken(world))}"

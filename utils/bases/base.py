@@ -11,8 +11,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
-from utils.bases.catalog import DOWNLOADED, has_weights
-from utils.bases.license import LICENSE_ID
+from utils.bases.catalog import DOWNLOADED, LICENSE_ID, has_weights
 from utils.config import Conditioning
 from utils.errors import UserError
 from utils.model.shapes import NUM_MELS, DecoderShape, GptShape, decoder_shape, gpt_shape, read_config

@@ -15,6 +15,8 @@ from utils.text.languages import plain_code
 
 DOWNLOADED = ("v2.0.2", "v2.0.3", "main")
 """Published XTTS v2 revisions."""
+LICENSE_ID = "CPML"
+"""License of their weights."""
 EMBEDDED = (STARTER, "tiny")
 """Bases that need no download."""
 TINY_VERSION = 2
@@ -41,7 +43,7 @@ class BaseEntry:
 
     @property
     def license(self) -> str:
-        return str(self.about.get("license", "CPML" if self.name in DOWNLOADED else ""))
+        return str(self.about.get("license", LICENSE_ID if self.name in DOWNLOADED else ""))
 
 
 @dataclass(frozen=True, kw_only=True)

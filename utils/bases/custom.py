@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from utils.bases.base import Base
-from utils.bases.fetch import fetched_base
+from utils.bases.download import fetched_base
 from utils.bases.grow import INHERITED
 from utils.errors import UserError, disk_errors
 from utils.files import new_folder, share_file

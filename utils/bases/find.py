@@ -5,7 +5,7 @@ from pathlib import Path
 
 from utils.bases.base import Base, where_it_lies
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, base_folder
-from utils.bases.shipped import check_files
+from utils.bases.verify import check_files
 from utils.config import STARTER
 from utils.errors import UserError
 from utils.project.advice import command

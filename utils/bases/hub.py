@@ -1,33 +1,41 @@
-"""List the files of a base's revision on the hub, and download them with resume.
+"""List the files of a base's revision on the hub, download them with resume, and explain what fails.
 
 `hf_hub_download` is not used: huggingface_hub 1.x gives every attempt a file name of its own and deletes it on failure
 (its issue #4196), so a download interrupted at 1.8 of 1.9 GB would start over. The hub serves every file, including
 xet-stored ones, over plain HTTP with ranges; its session, headers, token and error types are used for that.
 """
 
+import errno
 import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 from huggingface_hub import HfApi, constants, hf_hub_url, is_offline_mode
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
 
-from utils.bases.base_lock import BaseLock, FileEntry
+from utils.bases.catalog import DOWNLOADED
+from utils.bases.verify import BaseLock, FileEntry
 from utils.errors import UserError
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_REPOSITORY = "coqui/XTTS-v2"
 REPOSITORY_VARIABLE = "XTTS_STUDIO_REPOSITORY"
-VERSIONS = ("v2.0.2", "v2.0.3", "main")
-"""Revisions of the repository that are known to train and export."""
 NEEDED_FILES = ("model.pth", "config.json", "vocab.json", "dvae.pth", "mel_stats.pth")
 OPTIONAL_FILES = ("speakers_xtts.pth", "LICENSE.txt", "README.md")
 
@@ -37,6 +45,7 @@ RETRY_WAIT_S = 1.0
 """Pause before the first new attempt; it doubles with each further one."""
 LISTING_TIMEOUT_S = 30.0
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 _TRANSIENT_STATUS = {408, 500, 502, 503, 504}
 
 
@@ -61,7 +70,7 @@ class Hub:
 
         Raises:
             UserError: the revision lacks a file that a base needs, or what answers is not a hub.
-            httpx.HTTPError, HFValidationError: see `utils.bases.hub_errors.explained`.
+            httpx.HTTPError, HFValidationError: see `explained`.
         """
         api = HfApi(endpoint=self.endpoint)
         try:
@@ -119,11 +128,11 @@ def choose_hub(version: str, repository: str | None = None) -> Hub:
     Raises:
         UserError: there is no such version.
     """
-    if version not in VERSIONS:
+    if version not in DOWNLOADED:
         raise UserError(
             what=f"{version!r} is not a base that can be downloaded",
             where="version",
-            fix=f"choose one of: {', '.join(VERSIONS)}",
+            fix=f"choose one of: {', '.join(DOWNLOADED)}",
         )
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     chosen = repository or os.environ.get(REPOSITORY_VARIABLE) or DEFAULT_REPOSITORY
@@ -133,6 +142,43 @@ def choose_hub(version: str, repository: str | None = None) -> Hub:
 def is_offline() -> bool:
     """Whether HF_HUB_OFFLINE forbids requests; huggingface_hub itself looks only when it is imported."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in constants.ENV_VARS_TRUE_VALUES or is_offline_mode()
+
+
+@contextmanager
+def explained(hub: Hub, folder: Path) -> Iterator[None]:
+    """Turn faults of the hub, the network and the disk into UserErrors.
+
+    Args:
+        hub: who is asked.
+        folder: where the base is written.
+
+    Raises:
+        UserError: a fault the user can fix.
+    """
+    try:
+        yield
+    except HFValidationError as error:
+        raise UserError(
+            what=f"{hub.repository!r} is not a repository name: {error}",
+            where=f"--repository or {REPOSITORY_VARIABLE}",
+            fix="give it as owner/name, such as coqui/XTTS-v2",
+        ) from error
+    except OfflineModeIsEnabled as error:
+        fix = "unset it and run the command again"
+        raise UserError(what="HF_HUB_OFFLINE forbids requests", where=hub.page, fix=fix) from error
+    except HfHubHTTPError as error:
+        raise _refusal(error, hub) from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise UserError(
+            what=f"the connection failed: {error or type(error).__name__}",
+            where=hub.endpoint,
+            fix="check the network, proxy and HF_ENDPOINT, then run the download again; it resumes where it stopped",
+        ) from error
+    except OSError as error:
+        what, fix = f"the folder cannot be written: {error.strerror or error}", "choose a folder that can be written"
+        if error.errno in _FULL:
+            what, fix = "the disk is full", "free some space and run the download again; it resumes where it stopped"
+        raise UserError(what=what, where=str(folder), fix=f"{fix}, or set XTTS_STUDIO_BASES") from error
 
 
 def _receive(url: str, part: Path, *, size: int, report: Callable[[int], None]) -> None:
@@ -177,3 +223,20 @@ def _entry(sibling: RepoSibling) -> FileEntry | None:
     if sibling.size is None or sibling.blob_id is None:
         return None
     return FileEntry(name=name, size=sibling.size, algorithm="git_sha1", digest=sibling.blob_id)
+
+
+def _refusal(error: HfHubHTTPError, hub: Hub) -> UserError:
+    """The hub answered, with an error status."""
+    if isinstance(error, GatedRepoError):
+        what = f"{hub.repository} requires you to accept its conditions on its page"
+        fix = f"accept them at {hub.page}, then log in with: hf auth login (or set HF_TOKEN)"
+    elif isinstance(error, RepositoryNotFoundError):
+        what = f"repository {hub.repository} does not exist or is private"
+        fix = f"check --repository and {REPOSITORY_VARIABLE}; for a private one log in with: hf auth login"
+    elif isinstance(error, RevisionNotFoundError):
+        what = f"{hub.repository} has no revision {hub.revision}"
+        fix = "choose another version, or another repository with --repository"
+    else:
+        what = f"the hub returned status {error.response.status_code}: {error.server_message or error}"
+        fix = "run the download again later; it resumes where it stopped; for status 401 or 403 check HF_TOKEN"
+    return UserError(what=what, where=hub.page, fix=fix)

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from utils.bases.base_lock import read_json, write_json
+from utils.bases.verify import read_json, write_json
 from utils.errors import UserError
 
 logger = logging.getLogger(__name__)
 
 RECORD_NAME = "license.json"
-LICENSE_ID = "CPML"
 LICENSE_NAME = "Coqui Public Model License (CPML)"
 LICENSE_LINK = "https://coqui.ai/cpml"
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
-from utils.bases.shipped import REMEDY
+from utils.bases.verify import REMEDY
 from utils.cli.common import error_exits, progress_phases
 from utils.config import STARTER
 from utils.errors import UserError
@@ -85,7 +85,7 @@ def _where(entry: BaseEntry) -> str:
 
 
 def _is_here(folder: Path) -> bool:
-    from utils.bases.base_lock import verify_base
+    from utils.bases.verify import verify_base
 
     try:
         verify_base(folder)

@@ -118,7 +118,7 @@ def _prepare(config: PrepareConfig, report: ProgressFn) -> None:
 
 
 def _train(config: TrainConfig, report: ProgressFn) -> None:
-    from utils.bases.fetch import fetch_base
+    from utils.bases.download import fetch_base
     from utils.training.distributed import launch, num_processes
 
     fetch_base(config.base, progress=report)
@@ -174,7 +174,7 @@ def _download(config: DownloadConfig, report: ProgressFn) -> None:
 
 
 def _preflight(config: TrainConfig, report: ProgressFn) -> None:
-    from utils.bases.fetch import fetch_base
+    from utils.bases.download import fetch_base
     from utils.cli.preflight import measure_switches
 
     fetch_base(config.base, progress=report)

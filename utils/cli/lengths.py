@@ -49,7 +49,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _lengths(config: LengthsConfig) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
-    from utils.bases.fetch import fetched_base
+    from utils.bases.download import fetched_base
     from utils.language.lengths import (
         AUDIO_MULTIPLE,
         LIMIT_PERCENTILE,

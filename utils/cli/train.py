@@ -63,7 +63,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]) -> None:
     # Imported late: a wrong flag should be answered at once.
-    from utils.bases.fetch import fetch_base
+    from utils.bases.download import fetch_base
 
     config = command.settings
     for note in notes:

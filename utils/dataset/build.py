@@ -60,7 +60,7 @@ def prepare(config: PrepareConfig, *, accept_license: bool | None = None, progre
         UserError: the input cannot be read or holds no usable clip, a set would be empty, the base cannot read the
             language, the dataset has another one, or the disk is full.
     """
-    from utils.bases.fetch import fetch_base
+    from utils.bases.download import fetch_base
     from utils.bases.find import find_base
 
     project = open_project(config.project, config.output)

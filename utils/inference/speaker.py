@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from utils.audio.write import write_wav
 from utils.bases.base import Base
-from utils.bases.fetch import fetched_base
+from utils.bases.download import fetched_base
 from utils.bases.find import run_base
 from utils.config import OUTPUT_RATE, Device, SentenceGrouping, SpeechPrecision
 from utils.errors import UserError

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from utils.bases.base import Base
+from utils.bases.download import fetched_base
 from utils.bases.extend import AddedLanguage, add_language, free_home
-from utils.bases.fetch import fetched_base
 from utils.bases.grow import TUNED_DVAE
 from utils.callbacks import ProgressFn
 from utils.codec_training.tune_dvae import TunedDvae, tuned_dvae

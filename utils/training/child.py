@@ -38,7 +38,7 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
 
     Args:
         config: checked settings.
-        accept_license: see `utils.bases.fetch`.
+        accept_license: see `utils.bases.download`.
         progress: who is informed, from the thread that waits.
 
     Returns:

@@ -77,7 +77,7 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
 
     Args:
         config: checked settings.
-        accept_license: see `utils.bases.fetch`.
+        accept_license: see `utils.bases.download`.
         progress: who is informed.
 
     Returns:
@@ -87,7 +87,7 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
         UserError: a fault of settings, base, data or disk.
     """
     # Imported late: loading torch takes seconds, in which the end of the input must be noticed.
-    from utils.bases.fetch import fetch_base
+    from utils.bases.download import fetch_base
 
     # The folder is the caller's own choice: it need not obey the rules for project names.
     project = Project(name=config.project, output=config.output)

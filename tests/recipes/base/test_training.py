@@ -24,7 +24,7 @@ from tests.recipes.base.test_corpus import SineTeacher
 from utils.audio.resample import resample
 from utils.audio.write import write_wav
 from utils.bases.base import Base
-from utils.bases.shipped import check_files
+from utils.bases.verify import check_files
 from utils.codec_training.dvae import init_codebook
 from utils.config import DATASET_RATE
 from utils.dataset.storage.manifest import read_manifest
