@@ -2,12 +2,15 @@
 
 Real people differ by more than the teacher's voices do, and by where and how they were recorded. So each voice played
 at five speeds is five speakers, with their own pitch and tract length, and each crop has a room, noise, and limits of
-the band of its own, which must not count.
+the band of its own, which must not count. Two crops of each speaker must find each other among those of the batch:
+a direction for each of some 800 speakers, as a classifier has, learns from the few crops of its own alone, and after
+hundreds of steps it had found none.
 
     python -m recipes.base.speaker_encoder --work FOLDER
 
 Shapes: B crops, N samples at 16 000 Hz, K = N / 2 + 1 frequencies, E width of an embedding.
-Source of the speeds: Yamamoto et al. 2019, Speaker augmentation and bandwidth extension for deep speaker embedding.
+Sources: speeds of Yamamoto et al. 2019, Speaker augmentation and bandwidth extension for deep speaker embedding; loss
+of Chung et al. 2020, In defence of metric learning for speaker recognition, section 2.2 (angular prototypical).
 """
 
 import json
@@ -17,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from TTS.encoder.models.resnet import ResNetSpeakerEncoder
 
 from recipes.base.corpus import HELD_OUT
@@ -25,7 +28,7 @@ from recipes.base.speech import Speech
 from recipes.base.stage import StageConfig, main_of
 from recipes.base.teacher import SAMPLE_RATE
 from recipes.base.training import REFRESH_EVERY, evaluating, half_precision, save_result, train_steps
-from recipes.starter.speaker_encoder import AngularMargin, SpeakerShape, new_speaker_encoder, separation
+from recipes.starter.speaker_encoder import SpeakerShape, new_speaker_encoder, separation
 from utils.audio.decode import load_audio
 from utils.audio.resample import resample
 from utils.codec_training.training_state import learning_rate_share, set_learning_rate
@@ -34,13 +37,14 @@ from utils.files import write_atomic
 from utils.model.weights import read_weights
 
 SHAPE = SpeakerShape(width=128, filters=(12, 24, 48, 96))
-STEPS, BATCH_SIZE = 1_800, 48
+STEPS, PAIRS = 1_800, 24
 SAMPLES = 2 * SPEAKER_RATE
 SPEEDS = (0.84, 0.92, 1.0, 1.09, 1.19)
-NUM_SPEAKERS = 256
-"""More than the corpus has: speakers are numbered as they come."""
-LEARNING_RATE, WARMUP, WEIGHT_DECAY = 2e-3, 100, 1e-3
-MARGIN, SCALE = 0.2, 24.0
+RECORDED_FROM = 400
+"""Steps over which the share of crops with a room and noise rises to all."""
+LEARNING_RATE, WARMUP, WEIGHT_DECAY = 2e-3, 30, 1e-3
+SCALE = 12.0
+"""Factor from cosines to logits."""
 SOUNDS = frozenset({".wav", ".flac", ".mp3"})
 PIECE_S = 5
 """Recordings are compared in pieces of so many seconds at most."""
@@ -58,26 +62,45 @@ def train(config: SpeakerConfig) -> None:
     """Train to the end, and measure."""
     speech = Speech(config.work, "training")
     torch.manual_seed(0)
-    encoder, head = new_speaker_encoder(SHAPE), AngularMargin(SHAPE.width, NUM_SPEAKERS * len(SPEEDS))
-    optimizer = torch.optim.AdamW([*encoder.parameters(), *head.parameters()], weight_decay=WEIGHT_DECAY)
+    encoder = with_norm(new_speaker_encoder(SHAPE))
+    optimizer = torch.optim.AdamW(encoder.parameters(), weight_decay=WEIGHT_DECAY)
+    right = torch.arange(PAIRS)
 
     def step(number: int) -> dict[str, float]:
         if number % REFRESH_EVERY == 0:
             speech.refresh()
-        wavs, speakers = draw(speech, np.random.default_rng((7, number)))
+        wavs = draw(speech, np.random.default_rng((7, number)), recorded_share=number / RECORDED_FROM)
         set_learning_rate(optimizer, LEARNING_RATE * learning_rate_share(number, steps=STEPS, warmup_steps=WARMUP))
         with half_precision():
             embeddings = encoder(wavs)
-        logits = head(embeddings.float(), speakers, margin=MARGIN * min(1.0, 2 * number / STEPS), scale=SCALE)
-        loss = F.cross_entropy(logits, speakers)
+        first, second = F.normalize(embeddings.float()).chunk(2)
+        logits = SCALE * first @ second.T
+        loss = (F.cross_entropy(logits, right) + F.cross_entropy(logits.T, right)) / 2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return {"loss": loss.item(), "right": (logits.argmax(1) == speakers).float().mean().item()}
+        return {"loss": loss.item(), "right": (logits.argmax(1) == right).float().mean().item()}
 
-    train_steps("speaker", config.work, STEPS, {"model": encoder, "head": head, "optimizer": optimizer}, step)
+    train_steps("speaker", config.work, STEPS, {"model": encoder, "optimizer": optimizer}, step)
+    save_result(config.work / "speaker" / "speaker.safetensors", without_norm(encoder))
     measure(config)
-    save_result(config.work / "speaker" / "speaker.safetensors", encoder)
+
+
+def with_norm(encoder: ResNetSpeakerEncoder) -> ResNetSpeakerEncoder:
+    """The encoder with a norm before its last layer: without it all embeddings are alike (cosine 0.995) and stay so."""
+    encoder.fc = nn.Sequential(nn.BatchNorm1d(encoder.fc.in_features), encoder.fc)
+    return encoder
+
+
+def without_norm(encoder: ResNetSpeakerEncoder) -> ResNetSpeakerEncoder:
+    """The trained encoder in XTTS's form: its norm becomes a part of the last layer."""
+    norm, linear = encoder.eval().fc
+    with torch.no_grad():
+        gain = norm.weight / (norm.running_var + norm.eps).sqrt()
+        linear.bias += linear.weight @ (norm.bias - norm.running_mean * gain)
+        linear.weight *= gain
+    encoder.fc = linear
+    return encoder
 
 
 def measure(config: SpeakerConfig) -> dict[str, dict[str, float]]:
@@ -106,24 +129,36 @@ def measure(config: SpeakerConfig) -> dict[str, dict[str, float]]:
 def load(work: Path) -> ResNetSpeakerEncoder:
     """The stage's result, or its last checkpoint while it is in training."""
     encoder, done = new_speaker_encoder(SHAPE), work / "speaker" / "speaker.safetensors"
-    saved = done.with_name("training.pt")
-    encoder.load_state_dict(read_weights(done) if done.is_file() else torch.load(saved, weights_only=True)["model"])
-    return encoder.eval()
+    if done.is_file():
+        encoder.load_state_dict(read_weights(done))
+        return encoder.eval()
+    with_norm(encoder).load_state_dict(torch.load(done.with_name("training.pt"), weights_only=True)["model"])
+    return without_norm(encoder)
 
 
-def draw(speech: Speech, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Crops [B, N] as if recorded anywhere, and their speakers [B]: each voice at each speed is one."""
-    names, spectra, speakers = list(speech.by_speaker), [], []
-    for voice, speed in zip(
-        rng.integers(len(names), size=BATCH_SIZE), rng.integers(len(SPEEDS), size=BATCH_SIZE), strict=True
-    ):
+def draw(speech: Speech, rng: np.random.Generator, *, recorded_share: float) -> Tensor:
+    """Two crops of each of `PAIRS` speakers, [2 * PAIRS, N], the second ones behind all first ones.
+
+    Each voice at each speed is a speaker. A share of the crops sounds as if recorded anywhere.
+    """
+    names, spectra = list(speech.by_speaker), []
+    speakers = rng.choice(len(names) * len(SPEEDS), size=PAIRS, replace=False)
+    for voice, speed in [divmod(int(speaker), len(SPEEDS)) for speaker in (*speakers, *speakers)]:
         clip = speech.clips[int(rng.choice(speech.by_speaker[names[voice]]))]
         count = round(SAMPLES * SAMPLE_RATE / SPEAKER_RATE * SPEEDS[speed])
-        sound = speech.sound(clip, int(rng.integers(max(1, clip.num_samples - count))), count)
+        sound = speech.sound(clip, int(rng.integers(max(1, clip.num_samples - count))), min(count, clip.num_samples))
+        sound = sound.repeat(-(-count // len(sound)))[:count]
         # Fewer frequencies of a spectrum are fewer samples a second: resampling by Fourier's transform.
         spectra.append(torch.fft.rfft(sound)[: SAMPLES // 2 + 1] * (SAMPLES / count))
-        speakers.append(int(voice) * len(SPEEDS) + int(speed))
-    return recorded(torch.stack(spectra), rng), torch.tensor(speakers)
+    stacked = torch.stack(spectra)
+    anywhere = torch.from_numpy(rng.uniform(size=(len(spectra), 1)) < recorded_share)
+    return torch.where(anywhere, recorded(stacked, rng), leveled(torch.fft.irfft(stacked, SAMPLES), rng))
+
+
+def leveled(sound: Tensor, rng: np.random.Generator) -> Tensor:
+    """Crops [B, N] with peaks of -26 to 0 dB."""
+    peak = torch.from_numpy(10 ** rng.uniform(-1.3, 0, (len(sound), 1))).float()
+    return sound / sound.abs().amax(1, keepdim=True).clamp(min=1e-4) * peak
 
 
 def recorded(spectra: Tensor, rng: np.random.Generator) -> Tensor:
@@ -153,7 +188,7 @@ def recorded(spectra: Tensor, rng: np.random.Generator) -> Tensor:
     disturbance = torch.where(uniform(0, 1) < 0.8, colored, other)
     level = sound.std(1, keepdim=True) / disturbance.std(1, keepdim=True).clamp(min=1e-6)
     sound = sound + level * 10 ** (-uniform(10, 50) / 20) * disturbance
-    return sound / sound.abs().amax(1, keepdim=True).clamp(min=1e-4) * 10 ** uniform(-1.3, 0)
+    return leveled(sound, rng)
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def trained(work: Path) -> Path:
     """The same after two steps of each later stage, with a small GPT."""
     sizes: dict[Any, dict[str, Any]] = {
         gpt: {"STEPS": 2, "GROUPS": 2, "LAYERS": 6, "WIDTH": 64, "HEADS": 2, "tokens_of": SineTeacher().tokens},
-        speaker_encoder: {"STEPS": 2, "BATCH_SIZE": 4},
+        speaker_encoder: {"STEPS": 2, "PAIRS": 4},
         decoder: {"NUM_CLIPS": 8, "judge": lambda *_: None},
         package: {"judge": lambda *_: None, "DEMO_SECONDS": 3},
     }
@@ -221,12 +221,26 @@ def test_recorded_crops_keep_their_speech_and_differ_in_everything_else() -> Non
 
 
 def test_speeds_are_speakers_of_their_own(work: Path, monkeypatch) -> None:
-    monkeypatch.setattr(speaker_encoder, "recorded", lambda spectra, rng: torch.fft.irfft(spectra))
-    wavs, speakers = speaker_encoder.draw(Speech(work, "training"), np.random.default_rng(1))
-    # The corpus is one sine of 24 000 / (20 * 2 pi) = 191 Hz.
-    loudest = torch.fft.rfft(wavs * torch.hann_window(wavs.shape[1])).abs().argmax(1) / 2
-    speeds = torch.tensor(speaker_encoder.SPEEDS)[speakers % len(speaker_encoder.SPEEDS)]
-    assert torch.allclose(loudest, 191 * speeds, atol=1.5)
+    monkeypatch.setattr(speaker_encoder, "PAIRS", 2 * len(speaker_encoder.SPEEDS))
+    wavs = speaker_encoder.draw(Speech(work, "training"), np.random.default_rng(1), recorded_share=0)
+    # The corpus is one sine of 24 000 / (20 * 2 pi) = 191 Hz; its two speakers are drawn at each speed.
+    first, second = (torch.fft.rfft(wavs * torch.hann_window(wavs.shape[1])).abs().argmax(1) / 2).chunk(2)
+    assert torch.allclose(first, second, atol=1.5)
+    speeds = torch.tensor(sorted([*speaker_encoder.SPEEDS, *speaker_encoder.SPEEDS]))
+    assert torch.allclose(first.sort().values, 191 * speeds, atol=1.5)
+
+
+def test_the_norm_of_the_speaker_encoder_becomes_a_part_of_its_last_layer() -> None:
+    torch.manual_seed(0)
+    encoder = speaker_encoder.with_norm(speaker_encoder.new_speaker_encoder(speaker_encoder.SHAPE))
+    wavs = torch.randn(8, speaker_encoder.SAMPLES)
+    with torch.no_grad():
+        encoder(wavs)
+        encoder.fc[0].weight.uniform_(0.5, 2)
+        encoder.fc[0].bias.normal_()
+        expected = encoder.eval()(wavs)
+        found = speaker_encoder.without_norm(encoder)(wavs)
+    assert torch.allclose(found, expected, atol=1e-5)
 
 
 def test_the_stages_make_a_base_that_the_engine_loads(trained: Path) -> None:
