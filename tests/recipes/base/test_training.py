@@ -198,7 +198,11 @@ def test_the_gpt_learns_the_engines_losses_and_the_phonemes_of_each_code(work: P
     first = next(one for one in examples.clips if torch.equal(one.codes, batch.code_targets[: len(one.codes)]))
     assert torch.equal(phonemes[: len(first.codes)], first.phonemes)
     assert len(first.reading) == len(first.codes) and (first.reading.diff() >= 0).all()
+    changed = gpt.mistaken(batch.codes, shape, np.random.default_rng(0)) != batch.codes
+    share = changed.sum() / (batch.codes < shape.num_codes).sum()
+    assert abs(share - gpt.MISTAKEN) < 0.06 and not changed[batch.codes >= shape.num_codes].any()
     torch.manual_seed(0)
+    monkeypatch.setattr(gpt, "DROPOUT", 0.0)
     model, mels = gpt.GuidedGpt(shape), conditioning_mel(torch.ones(80))(crops)
     losses, side = model.losses(batch, mels, group, phonemes)
     engine = XttsGpt(shape, model.options)
@@ -221,13 +225,14 @@ def test_recorded_crops_keep_their_speech_and_differ_in_everything_else() -> Non
 
 
 def test_speeds_are_speakers_of_their_own(work: Path, monkeypatch) -> None:
-    monkeypatch.setattr(speaker_encoder, "PAIRS", 2 * len(speaker_encoder.SPEEDS))
-    wavs = speaker_encoder.draw(Speech(work, "training"), np.random.default_rng(1), recorded_share=0)
-    # The corpus is one sine of 24 000 / (20 * 2 pi) = 191 Hz; its two speakers are drawn at each speed.
+    speech = Speech(work, "training")
+    every = sorted([*speaker_encoder.SPEEDS] * len(speech.by_speaker))
+    monkeypatch.setattr(speaker_encoder, "PAIRS", len(every))
+    wavs = speaker_encoder.draw(speech, np.random.default_rng(1), recorded_share=0)
+    # The corpus is one sine of 24 000 / (20 * 2 pi) = 191 Hz; short clips begin again and again.
     first, second = (torch.fft.rfft(wavs * torch.hann_window(wavs.shape[1])).abs().argmax(1) / 2).chunk(2)
     assert torch.allclose(first, second, atol=1.5)
-    speeds = torch.tensor(sorted([*speaker_encoder.SPEEDS, *speaker_encoder.SPEEDS]))
-    assert torch.allclose(first.sort().values, 191 * speeds, atol=1.5)
+    assert torch.allclose(first.sort().values, 191 * torch.tensor(every), atol=1.5)
 
 
 def test_the_norm_of_the_speaker_encoder_becomes_a_part_of_its_last_layer() -> None:
