@@ -11,9 +11,8 @@ from utils.audio.clean import Cleaning
 from utils.audio.denoise import require_denoiser
 from utils.audio.recognizer import find_weights
 from utils.callbacks import ProgressFn
-from utils.dataset.clips.existing import Existing, read_existing
+from utils.dataset.clips.existing import Existing, merge, read_existing
 from utils.dataset.clips.make_clip import ClipMaker
-from utils.dataset.clips.merge import merge
 from utils.dataset.clips.sound import SoundMaker, SoundSettings
 from utils.dataset.clips.sounds import make_sounds, score_clips, wav_of
 from utils.dataset.clips.split import Sound, assign_splits

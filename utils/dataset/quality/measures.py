@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from utils.dataset.quality.similar import near_copies
-from utils.dataset.quality.vectors import unpacked
+from utils.dataset.quality.vectors import near_copies, unpacked
 from utils.dataset.storage.report import ClipReport, Flag
 from utils.text.error_rate import letters
 
