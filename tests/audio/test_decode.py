@@ -1,6 +1,7 @@
 """Every format decodes to the same sound, and what is no sound is refused in plain words."""
 
 import socket
+import sys
 from pathlib import Path
 
 import av
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.audio.signals import encode, film, noise_to_signal, silent_film, tone
+from utils.audio.container import has_sound
 from utils.audio.decode import decode, duration, load_audio, stream
 from utils.config import DATASET_RATE
 from utils.errors import UserError
@@ -255,6 +257,25 @@ def test_a_damaged_recording_is_read_around_the_damage_which_is_told(
     assert lost and 0 < sum(lost) < 8
     assert damaged.shape[1] / rate + sum(lost) == pytest.approx(10, abs=0.7) or damaged.shape[1] == whole.shape[1]
     assert sum(part.shape[1] for part, _ in stream(path)) == pytest.approx(damaged.shape[1], rel=0.02)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its C library has no variable for the stream")
+def test_damaged_mp3s_are_named_by_us_not_by_the_library(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "take.mp3"
+    soundfile.write(path, 0.3 * np.random.default_rng(0).normal(size=10 * RATE).clip(-3, 3), RATE)
+    content, lost = bytearray(path.read_bytes()), list[float]()
+    for place in np.random.default_rng(2).integers(4_000, len(content), 20):
+        content[place] ^= 0x5A
+    for damaged in (content, content[:9_000] + bytes(300) + content[9_000:], content[: len(content) // 2]):
+        path.write_bytes(damaged)
+        decode(path, lost_s=lost)
+        list(stream(path))
+        assert lost and has_sound(path) and duration(path)
+        lost.clear()
+    path.write_bytes(content[:200] + bytes(30_000))
+    with pytest.raises(UserError, match=r"take\.mp3"):
+        decode(path)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["a.webm", "a.flac"])

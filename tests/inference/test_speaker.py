@@ -54,6 +54,16 @@ def test_two_speakers_of_a_model_share_no_weights() -> None:
     assert torch.equal(first, second) and first.data_ptr() != second.data_ptr()
 
 
+@pytest.mark.parametrize("height", [0, 1])
+def test_a_reference_without_sound_is_refused(speaker: Speaker, tmp_path: Path, height: int) -> None:
+    # Of one step of 16 bits: the noise of a converter without a microphone.
+    noise = np.random.default_rng(0).integers(-height, height, 66_150, endpoint=True).astype(np.int16)
+    soundfile.write(tmp_path / "silent.wav", noise, 22_050)
+    with pytest.raises(UserError, match="holds no sound") as error:
+        speaker.speak(TEXT, voice=str(tmp_path / "silent.wav"))
+    assert "silent.wav" in str(error.value) and "6 to 30 s of clear speech" in error.value.fix
+
+
 def test_a_stream_that_is_left_leaves_nothing_behind(speaker: Speaker) -> None:
     stream = speaker.stream("A sentence that nobody hears to its end, however long it is.")
     next(stream)

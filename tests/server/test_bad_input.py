@@ -124,7 +124,7 @@ def sound(seconds: float, loudness: float = 0.3) -> bytes:
 UPLOADS: dict[str, tuple[bytes, str, int, str]] = {
     "half": (sound(2.0)[:40_000], "ben", 400, "truncated"),
     "short": (sound(0.1), "ben", 400, "lasts 0.10 s"),
-    "silent": (sound(1.0, 0.0), "ben", 400, "silent"),
+    "silent": (sound(1.0, 0.0), "ben", 400, "holds no sound"),
     "no sound": (b"this is no recording", "ben", 400, "cannot be read as audio"),
     "empty": (b"", "ben", 400, "0 bytes"),
     "large": (sound(200.0), "ben", 413, "too large"),

@@ -75,8 +75,8 @@ def test_recordings_that_are_no_voice_are_refused_by_name(library: VoiceLibrary,
     for path, said in (
         (tmp_path / "text.wav", "cannot be read"),
         (tmp_path / "gone.wav", "cannot be read"),
-        (sound(tmp_path, "short.wav", seconds=0.2), "0.20 s long"),
-        (sound(tmp_path, "silent.wav", height=0), "silent"),
+        (sound(tmp_path, "short.wav", seconds=0.2), "lasts 0.20 s"),
+        (sound(tmp_path, "silent.wav", height=0), "holds no sound"),
     ):
         with pytest.raises(UserError, match=said) as error:
             library.make("anna", [sound(tmp_path, "a.wav"), path])

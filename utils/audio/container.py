@@ -14,6 +14,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from utils.audio.sound_file import SoundFile
 from utils.errors import UserError
 
 Block = NDArray[np.float32]
@@ -44,8 +45,8 @@ def unreadable(path: Path, what: str, *, fix: str = "") -> UserError:
 def has_sound(path: Path) -> bool:
     """Whether the content of a file is a recording, whatever its name."""
     try:
-        with soundfile.SoundFile(path) as sound:
-            return sound.format != "RAW"
+        with SoundFile(path):
+            return True
     except (soundfile.LibsndfileError, TypeError, OSError):
         return _has_track(path)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from utils.audio.container import Block, check_format, skip, track_blocks, track_end, unreadable
 from utils.audio.resample import resample
 from utils.audio.riff import data_lengths
+from utils.audio.sound_file import SoundFile, sound_seconds
 from utils.config import Channel
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def decode(
     _check_file(path)
     lost = [] if lost_s is None else lost_s
     try:
-        wav, rate = _decode_soundfile(path, start_s, max_seconds, channel)
+        wav, rate = _decode_soundfile(path, start_s, max_seconds, channel, lost)
     except (soundfile.LibsndfileError, TypeError) as error:
         # TypeError is soundfile's answer to names such as take.raw, whose format it cannot guess.
         log.debug("soundfile cannot read %s (%s); trying PyAV", path, error)
@@ -113,9 +114,7 @@ def stream(path: Path) -> Iterator[tuple[Tensor, int]]:
     _check_file(path)
     done = 0
     try:
-        with soundfile.SoundFile(path) as sound:
-            if sound.format == "RAW":
-                raise TypeError("headerless audio")
+        with SoundFile(path) as sound:
             check_format(path, sound.samplerate, sound.channels)
             for part, rate in _parts(path, _soundfile_blocks(sound), sound.samplerate):
                 done += part.shape[1]
@@ -152,10 +151,8 @@ def _checked(path: Path, samples: NDArray[np.float32]) -> Tensor:
 
 def duration(path: Path) -> float | None:
     """Second at which the sound of a recording ends by its header, see `decode`; None where it has none."""
-    try:
-        return float(soundfile.info(path).duration)
-    except (soundfile.LibsndfileError, TypeError):
-        return track_end(path, own=False)
+    seconds = sound_seconds(path)
+    return track_end(path, own=False) if seconds is None else seconds
 
 
 def _announced(path: Path) -> float:
@@ -165,10 +162,8 @@ def _announced(path: Path) -> float:
     # MPEG audio is one frame after another; only Xing's header tells how many there are.
     if (head[:1] == b"\xff" or head[:3] == b"ID3") and not (b"Xing" in head or b"Info" in head):
         return 0.0
-    try:
-        return float(soundfile.info(path).duration)
-    except (soundfile.LibsndfileError, TypeError):
-        return track_end(path, own=True) or 0.0
+    seconds = sound_seconds(path)
+    return track_end(path, own=True) or 0.0 if seconds is None else seconds
 
 
 def _check_file(path: Path) -> None:
@@ -189,18 +184,19 @@ def _check_file(path: Path) -> None:
         raise unreadable(path, f"is truncated: it contains {share}", fix="copy the original file again")
 
 
-def _decode_soundfile(path: Path, start_s: float, max_seconds: float | None, channel: Channel) -> tuple[Tensor, int]:
-    with soundfile.SoundFile(path) as sound:
-        if sound.format == "RAW":
-            # libsndfile takes some file names for headerless telephone audio, whatever the content.
-            raise TypeError("headerless audio")
+def _decode_soundfile(
+    path: Path, start_s: float, max_seconds: float | None, channel: Channel, lost_s: list[float]
+) -> tuple[Tensor, int]:
+    with SoundFile(path) as sound:
         check_format(path, sound.samplerate, sound.channels)
         if start_s > 0:
             sound.seek(min(round(start_s * sound.samplerate), sound.frames))
-        return _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds, channel)
+        collected = _collect(path, _soundfile_blocks(sound), sound.samplerate, max_seconds, channel)
+        lost_s += [sound.damaged_s] * (sound.damaged_s > 0)
+        return collected
 
 
-def _soundfile_blocks(sound: soundfile.SoundFile) -> Iterator[Block]:
+def _soundfile_blocks(sound: SoundFile) -> Iterator[Block]:
     while len(block := sound.read(_BLOCK, dtype="float32", always_2d=True)):
         yield block.T
 

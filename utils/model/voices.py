@@ -13,15 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from utils.audio.decode import load_audio
+from utils.audio.reference import SHORTEST_S, check_reference
 from utils.audio.resample import resample
 from utils.config import DATASET_RATE, SPEAKER_RATE
 from utils.errors import UserError
 from utils.model.attention import without_cudnn_attention
 from utils.model.gpt import XttsGpt
 from utils.model.mel import conditioning_mel
-
-MIN_SECONDS = 0.33
-"""Stock ignores shorter chunks of a reference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +64,10 @@ def load_reference(path: Path, limits: ReferenceLimits) -> Tensor:
     """The part of a recording that is used, decoded by our own audio code: [1, N] at 22 050 Hz.
 
     Raises:
-        UserError: not readable, or shorter than 0.33 s.
+        UserError: not readable, shorter than 0.33 s, or without sound.
     """
     wav = load_audio(path, DATASET_RATE, max_seconds=limits.max_seconds)[:, : limits.max_seconds * DATASET_RATE]
-    if wav.shape[1] < MIN_SECONDS * DATASET_RATE:
-        raise UserError(
-            what=f"the reference recording lasts {wav.shape[1] / DATASET_RATE:.2f} s",
-            where=str(path),
-            fix=f"use one of {MIN_SECONDS} s or more; 6 to 30 s of clear speech work best",
-        )
+    check_reference(wav[0].numpy(), DATASET_RATE, where=str(path))
     return wav
 
 
@@ -96,7 +89,7 @@ def make_voice(gpt: XttsGpt, decoder: nn.Module, mel_stats: Tensor, wav: Tensor,
     mel = conditioning_mel(mel_stats).to(device)
     chunk = limits.chunk_seconds * DATASET_RATE
     chunks = wav[:, : limits.latent_seconds * DATASET_RATE].split(chunk, dim=1)
-    long_enough = [part for part in chunks if part.shape[1] >= MIN_SECONDS * DATASET_RATE]
+    long_enough = [part for part in chunks if part.shape[1] >= SHORTEST_S * DATASET_RATE]
     latents = torch.stack([gpt.latents(mel(part.to(device))) for part in long_enough]).mean(dim=0)
     audio = resample(wav, DATASET_RATE, SPEAKER_RATE).to(device)
     speaker_encoder: Any = decoder.speaker_encoder

@@ -132,8 +132,6 @@ class Recordings(VoiceLibrary):
         from utils.model.voices import ReferenceLimits, load_reference
 
         wav = load_reference(upload, ReferenceLimits(max_seconds=VOICE_S))
-        if not wav.abs().max() > 0:
-            raise UserError(what="the recording is silent", fix="use one of clear speech")
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{name}.wav"
         write_wav(path, wav, DATASET_RATE)

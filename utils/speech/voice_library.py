@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from utils.errors import UserError, disk_errors
 from utils.files import replacing
 from utils.project.paths import check_name
@@ -30,8 +28,8 @@ MOST_VOICES = 8
 """In one mixture, or recordings of one voice."""
 MOST_PARTS = 32
 """Recordings that a mixture of mixtures may come to."""
-SHORTEST_S, VOICE_S = 0.33, 60
-"""A recording's least length; and so much of it is kept: models hear 30 s at most."""
+VOICE_S = 60
+"""So much of a recording is kept: models hear 30 s at most."""
 _INDEX, _MOST_BYTES = "voice.json", 64 * 2**20
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, NotImplementedError)
 
@@ -217,19 +215,18 @@ def _as_wav(path: Path) -> bytes:
     # Imported late: the page opens without it.
     import soundfile
 
+    from utils.audio.reference import check_reference
+    from utils.audio.sound_file import SoundFile
+
     try:
-        with soundfile.SoundFile(path) as sound:
-            if sound.format == "RAW":
-                raise TypeError("headerless audio")
+        with SoundFile(path) as sound:
             rate = sound.samplerate
             samples = sound.read(VOICE_S * rate, dtype="float32", always_2d=True)
     except (soundfile.LibsndfileError, TypeError) as error:
         raise UserError(
             what="the recording cannot be read", where=path.name, fix="save it as wav, flac, ogg or mp3"
         ) from error
-    if len(samples) < SHORTEST_S * rate or not np.abs(np.nan_to_num(samples)).max() > 0:
-        what = "silent" if len(samples) >= SHORTEST_S * rate else f"{len(samples) / rate:.2f} s long"
-        raise UserError(what=f"the recording is {what}", where=path.name, fix="use 6 to 30 s of clear speech")
+    check_reference(samples, rate, where=path.name)
     written = io.BytesIO()
     soundfile.write(written, samples, rate, format="WAV", subtype="PCM_16")
     return written.getvalue()

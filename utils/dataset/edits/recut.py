@@ -130,24 +130,19 @@ def check_is_current(clip: ClipReport) -> None:
 def recording_seconds(path: Path) -> float | None:
     """Length in seconds of a recording that soundfile reads; None for all others, which need PyAV or are not there."""
     # Imported late: the page opens without it.
-    import soundfile
+    from utils.audio.sound_file import sound_seconds
 
-    if not path.is_file():
-        return None
-    try:
-        return float(soundfile.info(path).duration)
-    except (soundfile.LibsndfileError, TypeError):
-        return None
+    return sound_seconds(path) if path.is_file() else None
 
 
 def _peaks(path: Path, begin_s: float, end_s: float) -> tuple[float, ...]:
     """Largest amplitudes of a part of a file in NUM_PEAKS equal stretches; empty where it cannot be read."""
     import soundfile
 
+    from utils.audio.sound_file import SoundFile
+
     try:
-        with soundfile.SoundFile(path) as sound:
-            if sound.format == "RAW":
-                return ()
+        with SoundFile(path) as sound:
             sound.seek(min(round(begin_s * sound.samplerate), sound.frames))
             samples = sound.read(round((end_s - begin_s) * sound.samplerate), dtype="float32", always_2d=True)
     except (soundfile.LibsndfileError, TypeError, OSError):

@@ -1,0 +1,87 @@
+"""Read sound files through libsndfile, without the lines that its MPEG decoder prints for damaged frames."""
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import soundfile
+
+_MPEG_FRAME = 1_152
+"""Samples of most MPEG frames; of low sample rates half as many."""
+_lock = RLock()
+
+
+class SoundFile(soundfile.SoundFile):  # type: ignore[misc]
+    """A sound file to read, which counts its damaged frames.
+
+    Raises:
+        soundfile.LibsndfileError: libsndfile cannot read it.
+        TypeError: its name does not name a format, or names headerless audio, whatever its content.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.damaged_frames = 0
+        with self._counted():
+            super().__init__(path)
+        if self.format == "RAW":
+            self.close()
+            raise TypeError("headerless audio")
+
+    @property
+    def damaged_s(self) -> float:
+        """Seconds of frames, of those read so far, whose content is damaged."""
+        return self.damaged_frames * _MPEG_FRAME / (1 if self.samplerate >= 32_000 else 2) / self.samplerate
+
+    def read(self, *args: Any, **options: Any) -> Any:
+        """See `soundfile.SoundFile.read`."""
+        with self._counted():
+            return super().read(*args, **options)
+
+    def seek(self, *args: Any) -> int:
+        """See `soundfile.SoundFile.seek`."""
+        with self._counted():
+            return int(super().seek(*args))
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        # libmpg123 prints to C's `stderr` and libsndfile has no option for it. Another decoder gives other samples, by
+        # which clips are known, and file descriptor 2 is Python's and that of child processes, too.
+        if (streams := _streams()) is None:
+            yield
+            return
+        c, stderr, kept, text, size = streams
+        with _lock:
+            before, stderr.value = stderr.value, kept
+            try:
+                yield
+            finally:
+                stderr.value = before
+                c.fflush(ctypes.c_void_p(kept))
+                self.damaged_frames += ctypes.string_at(text, size.value).count(b"layer3.c")
+                c.rewind(ctypes.c_void_p(kept))
+
+
+def sound_seconds(path: Path) -> float | None:
+    """Length of a file by its header; None where libsndfile cannot read it."""
+    try:
+        with SoundFile(path) as sound:
+            return float(sound.frames / sound.samplerate)
+    except (soundfile.LibsndfileError, TypeError):
+        return None
+
+
+@cache
+def _streams() -> tuple[Any, ctypes.c_void_p, int, ctypes.c_void_p, ctypes.c_size_t] | None:
+    """The C library, its variable `stderr`, and a stream to memory with its text and size; None on Windows."""
+    if sys.platform == "win32":
+        return None
+    c, text, size = ctypes.CDLL(None), ctypes.c_void_p(), ctypes.c_size_t()
+    c.open_memstream.restype = ctypes.c_void_p
+    # Never closed: another thread of a C library may still print to it.
+    kept = c.open_memstream(ctypes.byref(text), ctypes.byref(size))
+    return c, ctypes.c_void_p.in_dll(c, "__stderrp" if sys.platform == "darwin" else "stderr"), kept, text, size
