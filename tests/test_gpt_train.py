@@ -162,6 +162,28 @@ def test_a_line_that_is_no_answer_is_shown_and_ends_nothing(line: str) -> None:
     assert parse_line('{"kind": "step", "done": 1}\n')["kind"] == "step"
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_size": "two"}, "batch_size is 'two'; use a whole number"),
+        ({"grad_acumm": 2.5}, "grad_accumulation is 2.5; use a whole number"),
+        ({"num_epochs": [1]}, r"num_epochs is \[1\]; use a whole number"),
+        ({"max_audio_length": "long"}, "max_audio_length is 'long'; use a whole number"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast'; use a number"),
+        ({"train_csv": None}, "train_csv is None; use a path"),
+        ({"output_path": 5, "use_compile": "yes"}, "use_compile is 'yes'; use True or False\n.*output_path is 5"),
+        ({"enable_mixed_precision": "bf16"}, "enable_mixed_precision is 'bf16'; use True or False"),
+        ({"resume": 7}, "resume is 7; use a path"),
+    ],
+)
+def test_values_of_another_type_are_named(tmp_path: Path, values: dict, message: str) -> None:
+    arguments = {"custom_model": "", "version": "tiny", "language": "en", "num_epochs": 1, "batch_size": 1}
+    arguments |= {"grad_acumm": 1, "train_csv": "a.csv", "eval_csv": "b.csv", "output_path": tmp_path / "voice"}
+    with pytest.raises(UserError, match=message):
+        train_gpt(**(arguments | values))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_other_names_of_the_base_and_of_accumulation(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[TrainConfig] = []
 

@@ -85,11 +85,22 @@ def test_config_files_work_for_preparation(tmp_path: Path) -> None:
     assert (command.input, command.also, command.shortest) == (Path("in"), (Path("more"),), 1.5)
 
 
+def test_a_config_file_writes_numbers_as_people_do(tmp_path: Path) -> None:
+    # YAML 1.1 reads a power of ten without a point as text.
+    (tmp_path / "a.yaml").write_text("learning_rate: 5e-6\nmax_hours: 2\nproject: 1e5\n", encoding="utf-8")
+    command = parse(TrainCommand, None, ["--config", str(tmp_path / "a.yaml")])
+    assert (command.learning_rate, command.max_hours, command.project) == (5e-6, 2, "1e5")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("batch_sise: 3", "unknown settings: batch_sise(.|\n)*did you mean batch_size"),
         ("batch_size: four", "batch_size is 'four'; use a whole number"),
+        ("learning_rate: fast", "learning_rate is 'fast'; use a number"),
+        ("seed: 1e5", "seed is '1e5'; use a whole number"),
+        ("sdpa: perhaps", "sdpa is 'perhaps'; use True or False"),
+        ("output: 7", "output is 7; use a path"),
         ("- 1", "not a TrainCommand file"),
     ],
 )

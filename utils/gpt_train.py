@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.console import say
-from utils.errors import UserError
+from utils.errors import UserError, raise_problems
 from utils.runs.narration import Narration
 from utils.spellings import translate
 from utils.training.child import Interrupted, train_in_child
@@ -115,6 +115,18 @@ def train_gpt(
         KeyboardInterrupt: after Ctrl-C, when the run is saved.
         RuntimeError: another fault of the process that trains, with its traceback.
     """
+    flags = {
+        "enable_grad_checkpoint": enable_grad_checkpoint,
+        "enable_sdpa": enable_sdpa,
+        "enable_mixed_precision": enable_mixed_precision,
+        "use_compile": use_compile,
+    }
+    paths = {"train_csv": train_csv, "eval_csv": eval_csv, "output_path": output_path}
+    raise_problems(
+        [f"{name} is {value!r}; use True or False" for name, value in flags.items() if value not in (0, 1)]
+        + [f"{name} is {value!r}; use a path" for name, value in paths.items() if not isinstance(value, str | Path)],
+        where="train_gpt",
+    )
     folder, base = Path(output_path).expanduser().absolute(), str(custom_model or version)
     if custom_model:
         # Imported late: it loads torch.
@@ -137,7 +149,7 @@ def train_gpt(
         "max_audio_length": max_audio_length,
         "gradient_checkpointing": "full" if enable_grad_checkpoint else "none",
         "sdpa": enable_sdpa,
-        "resume": Path(resume) if resume is not None else None,
+        "resume": resume,
         "allow_changes": allow_changes,
         "patience": patience,
         "max_hours": max_hours,

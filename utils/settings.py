@@ -4,6 +4,7 @@ import codecs
 import dataclasses
 import difflib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
@@ -96,7 +97,9 @@ class Config:
         left = {
             name: values[name] for name in (RETIRED.keys() - {f.name for f in dataclasses.fields(cls)}) & values.keys()
         }
-        config = cls.from_values({name: value for name, value in values.items() if name not in left}, where=where)
+        hints = get_type_hints(cls)
+        kept = {n: _number(value, hints.get(n)) for n, value in values.items() if n not in left}
+        config = cls.from_values(kept, where=where)
         if used := {name: value for name, value in left.items() if value != RETIRED[name]}:
             object.__setattr__(config, "retired", used)
         return config
@@ -130,6 +133,14 @@ def _plain(value: Any) -> Any:
 def _choices(hint: Any) -> tuple[Any, ...]:
     """The alternatives of a type hint: of `int | None`, int and None."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _number(value: Any, hint: Any) -> Any:
+    """A field's value in a file: YAML reads 5e-6 as text, and 5.0e-6 as a number."""
+    if isinstance(value, str) and {float, str} & {*_choices(hint)} == {float}:
+        with suppress(ValueError):
+            return float(value)
+    return value
 
 
 def _typed(value: Any, hint: Any) -> Any:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from gradio.state_holder import SessionState
 from gradio_client import Client
+from gradio_client.exceptions import AppError
 
 from benchmarks.webui import make_project
 from tests.webui.app import ROOT, running_app
@@ -82,6 +83,28 @@ def test_a_name_that_leads_elsewhere_is_refused(app):
     client = Client(app, verbose=False)
     with pytest.raises(Exception, match="cannot be used as a project name"):
         client.predict(new_project="../anna", language="de", base="tiny", api_name="/project_create")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_size": "two"}, "Batch size is &#39;two&#39;; use a whole number"),
+        ({"batch_size": [2]}, r"Batch size is \[2\]; use a whole number"),
+        ({"grad_accumulation": 1.5}, "Gradient accumulation is 1.5; use a whole number"),
+        ({"seed": True}, "Seed is True; use a whole number"),
+        ({"learning_rate": "fast"}, "Learning rate is &#39;fast&#39;; use a number"),
+    ],
+)
+def test_a_script_that_gives_no_number_is_told_which_field(app, values: dict, message: str) -> None:
+    with pytest.raises(AppError, match=message):
+        Client(app, verbose=False).predict(project="anna", api_name="/train_start", **values)
+
+
+def test_a_script_may_write_numbers_as_text(app) -> None:
+    client = Client(app, verbose=False)
+    client.predict(new_project="numbers", language="en", base="tiny", api_name="/project_create")
+    with pytest.raises(AppError, match="no dataset yet"):
+        client.predict(project="numbers", batch_size="2", seed=" 7 ", api_name="/train_start")
 
 
 def test_a_taken_port_is_a_clear_error(app):

@@ -5,8 +5,9 @@ from typing import Any
 import gradio as gr
 
 from utils.errors import UserError
-from webui.events.wiring import Frame, script_error
+from webui.events.wiring import Frame
 from webui.handlers import status as handlers
+from webui.registry import script_error
 
 
 def wire_api(frame: Frame) -> None:

@@ -19,7 +19,7 @@ from webui.change import ROW, TOAST, Change, Updates, Values
 from webui.languages import speaking_as_asked
 from webui.markup import lines
 from webui.pages import EVERY_S, SharedAnswers
-from webui.registry import Registry
+from webui.registry import Registry, script_error
 from webui.studio import Studio
 from webui.text.catalog import language
 
@@ -249,11 +249,6 @@ def refused(error: UserError) -> Updates:
         raise script_error(error) from error
     gr.Warning(lines(text.on_page(error)), duration=WARNING_S)
     return {}
-
-
-def script_error(error: UserError) -> gr.Error:
-    """gradio's form of a UserError; the text is escaped because the page shows messages as HTML."""
-    return gr.Error(lines(text.on_page(error)), print_exception=False)
 
 
 def named(function: Callable[..., Any], keys: Sequence[str], event: type | None = None) -> Callable[..., Any]:
