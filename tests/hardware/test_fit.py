@@ -9,7 +9,7 @@ import pytest
 
 from tests.hardware.machines import GIB, make_gpu, make_machine
 from utils.config import TrainConfig
-from utils.hardware import Memory, memory_fit
+from utils.hardware import Memory, estimate, memory_fit
 from utils.hardware.holders import process_name, process_names
 
 
@@ -48,6 +48,12 @@ def test_float32_values_of_frozen_weights_must_fit_beside() -> None:
     assert memory_fit(settings, make_machine(gpu)).fits
     found = memory_fit(settings, make_machine(gpu, memory=little))
     assert not found.fits and found.needed.total <= found.budget_bytes
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_explicit_attention_keeps_its_weights_by_whichever_name_it_was_requested(precision: str) -> None:
+    by_kernel = estimate(config(attention="explicit", mixed_precision=precision), device="cuda")
+    assert by_kernel == estimate(config(sdpa=False, mixed_precision=precision), device="cuda")
 
 
 def test_processes_are_named_without_their_arguments(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def estimate(
     copied = 0 if halved or not is_half else model.num_parameters
 
     whole = (HALF_BLOCK if is_half else FULL_BLOCK) * width * positions
-    if not config.sdpa:
+    if not config.sdpa or config.attention == "explicit":
         whole += (6 if is_half else 4) * model.heads * positions**2
     elif is_half and not on_gpu:
         whole += 2 * model.heads * positions**2

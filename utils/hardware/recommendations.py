@@ -106,8 +106,8 @@ def memory_fit(
     host = round(CPU_SHARE * machine.memory.available_bytes)
     budget = host
     if gpu:
-        is_crowded = gpu.used_bytes > CROWDED * gpu.total_bytes
-        budget = round(GPU_SHARE * (gpu.free_bytes if is_crowded else gpu.total_bytes))
+        room = gpu.free_bytes if gpu.used_bytes > CROWDED * gpu.total_bytes else gpu.total_bytes
+        budget = round(GPU_SHARE * room)
     device: Literal["cpu", "cuda"] = "cuda" if gpu else "cpu"
     return MemoryFit(
         device=device,
@@ -142,15 +142,14 @@ def recommend(
         project="", device="cuda" if gpu else "cpu", mixed_precision=precision, sdpa=use_case != "debugging"
     )
     largest = 2 if use_case in ("limited memory", "debugging") else 16 if gpu else 4
-    for plan in _plans(use_case, gpu):
-        changes, least, why = plan
+    for changes, least, why in _plans(use_case, gpu):
         sizes = [size for size in BATCH_SIZES if min(least, largest) <= size <= largest]
         configs = [replace(start, **changes, batch_size=size) for size in sizes]
-        fits = [memory_fit(config, machine, model=model, max_audio_length=max_audio_length) for config in configs]
-        chosen = next(((config, fit) for config, fit in zip(configs, fits, strict=True) if fit.fits), None)
+        pairs = [(one, memory_fit(one, machine, model=model, max_audio_length=max_audio_length)) for one in configs]
+        chosen = next((pair for pair in pairs if pair[1].fits), None)
         if chosen:
             break
-    config, fit = chosen or (configs[-1], fits[-1])
+    config, fit = chosen or pairs[-1]
     effective = 16 if use_case == "maximum quality" else max(8, config.batch_size)
     compile_mode, about_compile = _compile(machine, gpu, use_case)
     accumulated = effective // config.batch_size
