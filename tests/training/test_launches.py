@@ -61,7 +61,7 @@ def make_trainer() -> Trainer:
     alone = {"num_processes": 1, "process_index": 0, "device": torch.device("cpu")}
     calls = {"prepare_model": lambda model: model, "no_sync": lambda model: nullcontext()}
     return Trainer(
-        model=model,
+        gpt=model,
         optimizer=optimizer,
         schedule=optimizer_of.make_schedule(optimizer, "constant", warmup_steps=0, total_steps=9),
         mel=cast(LogMel, lambda audio: torch.zeros(len(audio), 80, 517)),

@@ -41,7 +41,7 @@ def make_trainer(
     gpt = load_gpt(base, ForwardOptions(**{"dropout": 0.0} | options)).to(device)
     optimizer = make_optimizer(gpt, learning_rate=1e-3, weight_decay=0.01)
     return Trainer(
-        model=gpt,
+        gpt=gpt,
         optimizer=optimizer,
         schedule=make_schedule(optimizer, "constant", warmup_steps=0, total_steps=10),
         mel=conditioning_mel(base.mel_stats()).to(device),

@@ -1,8 +1,7 @@
 """The largest batch that fits in memory, found by real training steps."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -64,26 +63,40 @@ class BatchSizeOptimizer:
         Raises:
             UserError: not even the smallest fits.
         """
-        limit = self.memory_limit
-        if limit is None and self.device.type == "cuda":
+        model = self.model
+        gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+        buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+        modes = [(module, module.training) for module in model.modules()]
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            try:
+                model.train().zero_grad(set_to_none=True)
+                return self._search()
+            finally:
+                for parameter, gradient in gradients:
+                    parameter.grad = gradient
+                for buffer, value in buffers:
+                    buffer.copy_(value)
+                for module, training in modes:
+                    module.training = training
+
+    def _search(self) -> int:
+        limit = self.memory_limit or round(CPU_SHARE * memory().available_bytes)
+        if not self.memory_limit and self.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.device)
             limit = round(GPU_SHARE * (free + torch.cuda.memory_reserved(self.device)))
-        elif limit is None:
-            limit = round(CPU_SHARE * memory().available_bytes)
         self.peaks, start, moments = {}, process_memory(), list[Tensor]()
         good, bad, size = 0, self.max_batch_size + 1, self.min_batch_size
-        with _undisturbed(self.model):
-            while bad - good > max(1, good // GAP):
-                if self._fits(size, limit, start, moments):
-                    good = size
-                elif good:
-                    bad = size
-                else:
-                    raise UserError(
-                        what=f"a batch of {size} does not fit in {limit / GIB:.1f} GB of memory",
-                        fix="switch on gradient checkpointing, use LoRA, or shorten the longest clip",
-                    )
-                size = min(2 * good, self.max_batch_size) if bad > self.max_batch_size else (good + bad) // 2
+        while bad - good > max(1, good // GAP):
+            if self._fits(size, limit, start, moments):
+                good = size
+            elif good:
+                bad = size
+            else:
+                raise UserError(
+                    what=f"a batch of {size} does not fit in {limit / GIB:.1f} GB of memory",
+                    fix="switch on gradient checkpointing, use LoRA, or shorten the longest clip",
+                )
+            size = min(2 * good, self.max_batch_size) if bad > self.max_batch_size else (good + bad) // 2
         log.info("batch size %d fits; tried from %d to %d", good, self.min_batch_size, self.max_batch_size)
         return good
 
@@ -96,7 +109,7 @@ class BatchSizeOptimizer:
             # Reserved, not allocated: on Windows the driver lends the machine's memory rather than fail.
             now = torch.cuda.max_memory_reserved(self.device) if on_gpu else process_memory() - start
             self.peaks[size] = max(self.peaks[size], now)
-            if self.peaks[size] > limit:
+            if now > limit:
                 raise MemoryError("the limit given is exceeded")
 
         if on_gpu:
@@ -112,7 +125,7 @@ class BatchSizeOptimizer:
             for _ in range(2):
                 self.loss_fn(self.model, self.sample_batch_fn(size)).backward()
                 look()
-        except Exception as error:
+        except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             fits = False
@@ -123,48 +136,28 @@ class BatchSizeOptimizer:
         return fits
 
 
-@contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[None]:
-    """Train inside; afterwards gradients, buffers, modes and random state are what they were."""
-    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    modes = [(module, module.training) for module in model.modules()]
-    cuda = sorted({p.device.index or 0 for p in model.parameters() if p.device.type == "cuda"})
-    with torch.random.fork_rng(devices=cuda):
-        try:
-            model.train()
-            model.zero_grad(set_to_none=True)
-            yield
-        finally:
-            for parameter, gradient in gradients:
-                parameter.grad = gradient
-            for buffer, value in buffers:
-                buffer.copy_(value)
-            for module, training in modes:
-                module.training = training
-
-
 def _loss(model: nn.Module, batch: Any) -> Tensor:
     """The loss that a model gives for a batch.
 
     Raises:
         UserError: it does not take the batch, or gives no loss.
     """
+    name, fault, result = type(model).__name__, "", None
     try:
         if isinstance(batch, Mapping):
             result = model(**batch)
         else:
             result = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
     except TypeError as error:
-        raise _refused(f"{type(model).__name__} does not take this batch: {error}") from error
+        fault = f"{name} does not take this batch: {error}"
     loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", result)
     losses: Any = loss if isinstance(loss, (tuple, list)) else [loss]
-    if not losses or not all(isinstance(one, Tensor) for one in losses):
+    if fault or not losses or not all(isinstance(one, Tensor) for one in losses):
         has = f"the keys {', '.join(map(str, result))}" if isinstance(result, Mapping) else f"a {type(result).__name__}"
-        raise _refused(f"{type(model).__name__} gives no loss for this batch: its output has {has}, no tensor `loss`")
+        raise UserError(
+            what=fault or f"{name} gives no loss for this batch: its output has {has}, no tensor `loss`",
+            where="BatchSizeOptimizer",
+            fix="pass loss_fn=lambda model, batch: ..., or have sample_batch_fn add what the model needs for its loss "
+            "(labels)",
+        )
     return torch.stack([one.float().mean() for one in losses]).sum()
-
-
-def _refused(what: str) -> UserError:
-    fix = "pass loss_fn=lambda model, batch: ..., or have sample_batch_fn add what the model needs for its loss"
-    return UserError(what=what, where="BatchSizeOptimizer", fix=f"{fix} (labels)")

@@ -54,25 +54,21 @@ def train_in_child(config: TrainConfig, *, accept_license: bool, progress: Progr
         child = JsonChild(command, env=child_environment(), last_words=LAST_WORDS)
     except OSError as error:
         raise UserError(what=f"the process that trains could not be started: {error}", where="train_gpt") from error
+    is_stopping = False
     with child:
         with suppress(BrokenPipeError):  # It has ended already; its last words say why.
             child.send({"config": vars(config), "accept_license": accept_license})
-        return _follow(child, progress)
-
-
-def _follow(child: JsonChild, progress: Progresses) -> Message:
-    is_stopping = False
-    while True:
-        try:
-            for message in child:
-                _pass_on(message, progress)
-            break
-        except KeyboardInterrupt:
-            if is_stopping:
-                raise Interrupted(None) from None
-            is_stopping = True
-            child.close_input()
-            say(log, "stopping: this step is finished and saved; press Ctrl-C once more to end without saving")
+        while True:
+            try:
+                for message in child:
+                    _pass_on(message, progress)
+                break
+            except KeyboardInterrupt:
+                if is_stopping:
+                    raise Interrupted(None) from None
+                is_stopping = True
+                child.close_input()
+                say(log, "stopping: this step is finished and saved; press Ctrl-C once more to end without saving")
     end = child.last
     if is_stopping and (end is None or end["kind"] in ("interrupted", "result")):
         raise Interrupted(end if end and end["kind"] == "result" else None)
@@ -81,27 +77,19 @@ def _follow(child: JsonChild, progress: Progresses) -> Message:
 
 
 def _pass_on(message: Message, progress: Progresses) -> None:
-    """Hand a message on to whom it is for."""
+    """Report progress, log as the child's module would have done here, or print."""
     kind = message["kind"]
-    if kind == "phase" and progress.data is not None:
-        progress.data(message["what"], message["done"], message["total"])
-    elif kind == "step" and progress.steps is not None:
-        progress.steps(message["done"], message["total"], message["loss"])
-    elif kind == "event" and progress.events is not None:
-        progress.events(message["event"], message["fields"])
-    elif kind == "log":
-        _log(message)
-    elif kind == "stderr" and sys.stderr is not None:
-        sys.stderr.write(message["line"])
-
-
-def _log(message: Message) -> None:
-    """Log as the child's module would have done here."""
-    logger, level = logging.getLogger(message["name"]), message["level"]
-    if message["said"]:
-        say(logger, message["message"], level=level)
-    else:
-        logger.log(level, "%s", message["message"])
+    if kind == "log":
+        logger, level = logging.getLogger(message["name"]), message["level"]
+        if message["said"]:
+            say(logger, message["message"], level=level)
+        else:
+            logger.log(level, "%s", message["message"])
+    elif kind == "stderr":
+        if sys.stderr is not None:
+            sys.stderr.write(message["line"])
+    elif report := getattr(progress, kind):
+        report(*message["args"])
 
 
 def _result(end: Message | None, exit_code: int) -> Message:

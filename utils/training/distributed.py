@@ -99,7 +99,7 @@ def launch(config: TrainConfig, count: int, *, job: Path | None = None) -> int:
             signals_to_handle="SIGQUIT" if hasattr(signal, "SIGQUIT") else "SIGBREAK",
         )
         arguments = ["-m", "utils.cli.rank", str(settings), *(["--job", str(job)] if job else [])]
-        with _signals_passed_on(), _environment(count):
+        with _prepared(count):
             try:
                 launch_agent(how, sys.executable, arguments)
             except ChildFailedError as error:
@@ -184,22 +184,13 @@ def is_lost_process(error: BaseException) -> bool:
 
 
 @contextmanager
-def _signals_passed_on() -> Iterator[None]:
+def _prepared(count: int) -> Iterator[None]:
+    """Pass signals on to the processes, and give them a share of the cores, unless the environment says otherwise."""
+
     def pass_on(number: int, frame: Any) -> None:
         for child in psutil.Process().children():
             child.send_signal(number)
 
-    former = {number: signal.signal(number, pass_on) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _environment(count: int) -> Iterator[None]:
-    """What the processes get from here: a share of the cores, unless the environment says otherwise, and a store."""
     values = {
         "OMP_NUM_THREADS": str(max(1, usable_cpus() // count)),
         # A store of their own after each restart: in a shared one they find the addresses of those that were lost.
@@ -207,8 +198,11 @@ def _environment(count: int) -> Iterator[None]:
     }
     added = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(added)
+    former = {number: signal.signal(number, pass_on) for number in SIGNALS}
     try:
         yield
     finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
         for name in added:
             del os.environ[name]

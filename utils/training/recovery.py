@@ -6,8 +6,8 @@ batch stays what it was.
 """
 
 import gc
-import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -23,40 +23,30 @@ SplitBatch = Callable[[Batch, int], list[Batch]]
 Warn = Callable[..., None]
 """Reports what did not stop the run; see `RunLog.warn`."""
 
-log = logging.getLogger(__name__)
 
-
+@dataclass(eq=False)
 class Recovery:
     """Takes a run's steps and evaluations, and makes the micro-batches smaller when memory runs out.
 
     Of several processes one that is out of memory ends: the others wait for it in the middle of their own passes.
-
-    Args:
-        trainer: takes the steps.
-        split_train, split_eval: make smaller batches of one for training or evaluation.
-        warn: called with what was changed.
-        resume_command: continues the run, for the advice.
     """
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        *,
-        split_train: SplitBatch,
-        split_eval: SplitBatch,
-        warn: Warn,
-        resume_command: str = RESUME,
-    ) -> None:
-        self.trainer = trainer
-        self._split_train, self._split_eval = split_train, split_eval
-        self._warn = warn
-        self.resume_command = resume_command
-        self.max_clips: int | None = None
-        """Clips in a training micro-batch; None while memory never ran out."""
-        self.max_eval_clips: int | None = None
-        self._largest_eval = 0
-        self.forced_checkpointing = False
-        """Whether gradient checkpointing was turned on because memory ran out."""
+    trainer: Trainer
+    """Takes the steps."""
+    _: KW_ONLY
+    split_train: SplitBatch
+    split_eval: SplitBatch
+    warn: Warn
+    """Called with what was changed."""
+    resume_command: str = RESUME
+    """Continues the run, for the advice."""
+    max_clips: int | None = None
+    """Clips in a training micro-batch; None while memory never ran out."""
+    max_eval_clips: int | None = None
+    forced_checkpointing: bool = False
+    """Whether gradient checkpointing was turned on because memory ran out."""
+    largest_eval: int = 0
+    """Clips of the evaluation batch that is computed."""
 
     def state(self) -> dict[str, Any]:
         """What a resumed run must know: it computes in the same pieces, and does not run out of memory again."""
@@ -66,7 +56,7 @@ class Recovery:
         """Restore what `state` returned."""
         self.max_clips, self.max_eval_clips = state["max_clips"], state["max_eval_clips"]
         if state["forced"]:
-            self._force_checkpointing()
+            self.trainer.gpt.options.checkpointing, self.forced_checkpointing = "full", True
 
     def rehearse(self, batch: Batch) -> None:
         """Compute the gradients of the largest batch and discard them, before the first step.
@@ -130,7 +120,7 @@ class Recovery:
         while True:
             pieces = batches
             if self.max_clips is not None:
-                pieces = [piece for batch in batches for piece in self._split_train(batch, self.max_clips)]
+                pieces = [piece for batch in batches for piece in self.split_train(batch, self.max_clips)]
             try:
                 return self.trainer.gather(pieces)
             except (RuntimeError, MemoryError) as error:
@@ -141,8 +131,8 @@ class Recovery:
 
     def _pieces(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:
-            self._largest_eval = len(batch.positions)
-            yield from [batch] if self.max_eval_clips is None else self._split_eval(batch, self.max_eval_clips)
+            self.largest_eval = len(batch.positions)
+            yield from [batch] if self.max_eval_clips is None else self.split_eval(batch, self.max_eval_clips)
 
     def _require_memory_fault(self, error: BaseException) -> None:
         """Do nothing where one process alone is out of memory; every other error is passed on.
@@ -166,10 +156,11 @@ class Recovery:
         """Halve the micro-batch; when it is a single clip already, keep fewer activations."""
         _free_memory(self.trainer.device)
         largest, step = max(len(piece.positions) for piece in pieces), f"step {self.trainer.num_steps + 1}"
+        options = self.trainer.gpt.options
         if largest > 1:
             self.max_clips = -(-largest // 2)
-            offer = "" if self._checkpointing else "; with --gradient-checkpointing it may fit whole"
-            self._warn(
+            offer = "; with --gradient-checkpointing it may fit whole" if options.checkpointing == "none" else ""
+            self.warn(
                 f"out of memory at {step}: micro-batches have at most {self.max_clips} "
                 f"clips from here on instead of {largest}, and more of them make a step: the effective batch stays "
                 f"the same{offer}",
@@ -177,9 +168,9 @@ class Recovery:
                 micro_batch=self.max_clips,
                 pieces=sum(-(-len(piece.positions) // self.max_clips) for piece in pieces),
             )
-        elif not self._checkpointing:
-            self._force_checkpointing()
-            self._warn(
+        elif options.checkpointing == "none":
+            options.checkpointing, self.forced_checkpointing = "full", True
+            self.warn(
                 f"out of memory at {step} with one clip in a micro-batch: gradient "
                 "checkpointing is on from here on; it changes no result, steps take about a third longer",
                 source="memory",
@@ -197,7 +188,7 @@ class Recovery:
 
     def _shrink_eval(self) -> None:
         _free_memory(self.trainer.device)
-        largest = min(self._largest_eval, self.max_eval_clips or self._largest_eval)
+        largest = min(self.largest_eval, self.max_eval_clips or self.largest_eval)
         if largest == 1:
             raise UserError(
                 what="out of memory while evaluating a single clip",
@@ -205,19 +196,11 @@ class Recovery:
                 fix="lower max_audio_length, or free memory of other programs",
             )
         self.max_eval_clips = -(-largest // 2)
-        self._warn(
+        self.warn(
             f"out of memory while evaluating: {self.max_eval_clips} clips at a time from here on, instead of {largest}",
             source="memory",
             eval_batch=self.max_eval_clips,
         )
-
-    @property
-    def _checkpointing(self) -> bool:
-        return self.trainer.gpt.options.checkpointing != "none"
-
-    def _force_checkpointing(self) -> None:
-        self.trainer.gpt.options.checkpointing = "full"
-        self.forced_checkpointing = True
 
 
 def _free_memory(device: torch.device) -> None:

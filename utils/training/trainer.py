@@ -75,52 +75,37 @@ class Gathered:
     audio_seconds: float
 
 
+@dataclass(kw_only=True, eq=False)
 class Trainer:
-    """The model with all that moves it.
+    """The model with all that moves it."""
 
-    Args:
-        model: the GPT.
-        optimizer, schedule: over its parameters; the schedule is stepped with each optimizer step.
-        mel: makes the conditioning encoder's input.
-        accelerator: device and processes.
-        precision: fp32, bf16 or fp16.
-        grad_clip_norm: gradients are scaled down to this L2 norm.
-        seed: with the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one
-            does, whichever process computes the micro-batch.
-        parallel: the model as several processes train it; sums their gradients.
-        optimizations: does the steps and evaluations; it is given the model, the work and what takes a failed one back.
-    """
+    gpt: XttsGpt
+    optimizer: torch.optim.Optimizer
+    schedule: LambdaLR
+    """Of the learning rate; stepped with each optimizer step."""
+    mel: LogMel
+    """Makes the conditioning encoder's input."""
+    accelerator: Accelerator
+    """Device and processes."""
+    precision: str
+    """fp32, bf16 or fp16."""
+    grad_clip_norm: float
+    """Gradients are scaled down to this L2 norm."""
+    seed: int
+    """With the numbers of step and micro-batch it fixes dropout: a resumed run draws what an undisturbed one does,
+    whichever process computes the micro-batch."""
+    optimizations: TrainingOptimizer | None = None
+    """Does the steps and evaluations; it is given the model, the work and what takes a failed one back."""
+    parallel: DistributedDataParallel | None = None
+    """The model as several processes train it; sums their gradients."""
+    num_steps: int = 0
+    """Optimizer steps done."""
 
-    def __init__(
-        self,
-        *,
-        model: XttsGpt,
-        optimizer: torch.optim.Optimizer,
-        schedule: LambdaLR,
-        mel: LogMel,
-        accelerator: Accelerator,
-        precision: str,
-        grad_clip_norm: float,
-        seed: int,
-        optimizations: TrainingOptimizer | None = None,
-        parallel: DistributedDataParallel | None = None,
-    ) -> None:
-        self.gpt = model
-        self.parallel = parallel
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.mel = mel
-        self.accelerator = accelerator
-        self.device = accelerator.device
-        self.precision = precision
-        self.grad_clip_norm = grad_clip_norm
-        self.seed = seed
-        self.optimizations = optimizations
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16")
+    def __post_init__(self) -> None:
+        self.device = self.accelerator.device
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
         self.clock = PhaseClock(self.device)
         """Of the phases of training steps."""
-        self.num_steps = 0
-        """Optimizer steps done."""
 
     def state(self) -> dict[str, Any]:
         """Counters and schedules as JSON values; weights and moments are saved beside them."""
@@ -163,15 +148,7 @@ class Trainer:
         codes = sum(batch.packed.num_code_targets for batch in own)
         seconds = sum(batch.audio_seconds for batch in own)
         *counts, audio_seconds = self._summed(texts, codes, codes, seconds)
-        sums = torch.zeros(3, dtype=torch.float32, device=self.device)
-        self._add_gradients(batches, counts, sums)
-        if self.parallel is not None:
-            sums = self.accelerator.reduce(sums, reduction="sum")
-        return Gathered(sums=sums, counts=counts, audio_seconds=audio_seconds)
-
-    def _add_gradients(self, batches: list[Batch], counts: list[float], sums: Tensor) -> None:
-        """Run all passes of a step; `sums` receives the sums of its losses, [3]."""
-        seeded = -1
+        sums, seeded = torch.zeros(3, dtype=torch.float32, device=self.device), -1
         for place, batch in enumerate(batches):
             is_last = place == len(batches) - 1
             # Once for all pieces of a micro-batch: they draw one after another, as they would in one.
@@ -192,6 +169,9 @@ class Trainer:
                 self.clock.begin("")
             if not batch.is_filler:
                 sums += torch.stack(losses).detach()
+        if self.parallel is not None:
+            sums = self.accelerator.reduce(sums, reduction="sum")
+        return Gathered(sums=sums, counts=counts, audio_seconds=audio_seconds)
 
     def discard(self) -> None:
         """Forget gradients that were not applied."""
@@ -202,16 +182,26 @@ class Trainer:
         learning_rate = self.optimizer.param_groups[0]["lr"]
         self.clock.begin("optimizer")
         self.scaler.unscale_(self.optimizer)
-        norm = total_norm(self.gpt.parameters())
+        gradients = [parameter.grad for parameter in self.gpt.parameters() if parameter.grad is not None]
+        norms: list[Tensor] = []
+        # All of a data type in one launch; the norm is a float32 scalar, whatever theirs are.
+        for dtype in {gradient.dtype for gradient in gradients}:
+            of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
+            norms += torch._foreach_norm(of_type, 2, torch.float32)
+        norm = torch.linalg.vector_norm(torch.stack(norms))
         # The one wait for the device in a step, before the optimizer: these numbers decide whether it may run. Several
         # processes wait for each other as well, when they sum their counts.
         *sums, grad_norm = torch.cat([gathered.sums, norm.reshape(1)]).tolist()
         text, codes, reading = (total / count for total, count in zip(sums, gathered.counts, strict=True))
         losses = Losses(text=text, codes=codes, reading=reading)
-        skipped = self._fault(losses, grad_norm)
+        skipped = "" if math.isfinite(losses.total) else "the loss is not a number"
+        if not skipped and not math.isfinite(grad_norm):
+            # A scale above 1 may be what made it too large: the scaler then lowers it, as it is meant to.
+            is_scaled = self.scaler.is_enabled() and self.scaler.get_scale() > 1
+            skipped = OVERFLOW if is_scaled else "the gradient is not a number"
         if not skipped:
             if (scale := self.grad_clip_norm / (grad_norm + 1e-6)) < 1:
-                torch._foreach_mul_([p.grad for p in self.gpt.parameters() if p.grad is not None], scale)
+                torch._foreach_mul_(gradients, scale)
             # Not through the scaler, which would wait for the device to read what the norm says.
             self.optimizer.step()
         self.scaler.update()
@@ -256,15 +246,6 @@ class Trainer:
             losses: GptLosses = model(packed, mels)
             return losses
 
-    def _fault(self, losses: Losses, grad_norm: float) -> str:
-        if not math.isfinite(losses.total):
-            return "the loss is not a number"
-        if math.isfinite(grad_norm):
-            return ""
-        # A scale above 1 may be what made it too large: the scaler then lowers it, as it is meant to.
-        scaled = self.scaler.is_enabled() and self.scaler.get_scale() > 1
-        return OVERFLOW if scaled else "the gradient is not a number"
-
     def _summed(self, *numbers: float) -> list[float]:
         """Each number summed over all processes; the device of a single one is not asked, nor waited for."""
         if self.accelerator.num_processes == 1:
@@ -276,17 +257,6 @@ class Trainer:
     def any_process(self, *flags: bool) -> list[bool]:
         """For each flag whether it is set in any process, so that all do the same next."""
         return [count > 0 for count in self._summed(*flags)]
-
-
-def total_norm(parameters: Iterable[Tensor]) -> Tensor:
-    """L2 norm of all gradients, a float32 scalar, whatever their own data type."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norms: list[Tensor] = []
-    # All of a data type in one launch.
-    for dtype in {gradient.dtype for gradient in gradients}:
-        of_type = [gradient for gradient in gradients if gradient.dtype == dtype]
-        norms += torch._foreach_norm(of_type, 2, torch.float32)
-    return torch.linalg.vector_norm(torch.stack(norms))
 
 
 def make_trainer(
@@ -308,7 +278,7 @@ def make_trainer(
     gpt.options.reading_weight = config.reading_weight
     optimizer = optimizations.make_optimizer(gpt, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     return Trainer(
-        model=gpt,
+        gpt=gpt,
         optimizer=optimizer,
         schedule=make_schedule(optimizer, config.schedule, warmup_steps=config.warmup_steps, total_steps=total_steps),
         mel=conditioning_mel(base.mel_stats()).to(accelerator.device),

@@ -18,7 +18,7 @@ from utils.callbacks import Progresses
 from utils.config import TrainConfig
 from utils.console import SAID, take_input, take_output
 from utils.errors import UserError, disk_errors
-from utils.jobs.json_lines import Message, Replies
+from utils.jobs.json_lines import Replies
 from utils.jobs.stop import STOP_TIMEOUT_S
 from utils.project.paths import Project
 
@@ -43,13 +43,21 @@ class LogReplies(logging.Handler):
 def main() -> None:
     """Train what the input says; the last object is the result, a fault, or `interrupted`."""
     replies, pipe = Replies(take_output()), take_input()
-    request = json.loads(_first_line(pipe))
+    line = b""  # Read without a buffer that would hold what follows.
+    while not line.endswith(b"\n") and (part := os.read(pipe, 1)):
+        line += part
+    request = json.loads(line)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[LogReplies(replies)])
     logging.getLogger("utils").setLevel(logging.INFO)
     try:
         threading.Thread(target=_heed_input, args=(pipe, os.getppid()), name="input", daemon=True).start()
         with disk_errors():
-            result = _train(request, replies)
+            config = TrainConfig.from_values(request["config"], where="train_gpt")
+            # Each by its name in `Progresses`, with what it is called with.
+            reports: dict[str, Any] = {
+                name: lambda *args, name=name: replies.send(name, args=args) for name in ("data", "steps", "events")
+            }
+            result = train(config, accept_license=request["accept_license"], progress=Progresses(**reports))
         # It is saved: who presses Ctrl-C now gets the result.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         replies.send("result", **result)
@@ -60,16 +68,6 @@ def main() -> None:
     except Exception:  # noqa: BLE001 - the process's edge.
         # Who waits raises it again.
         replies.send("error", traceback=traceback.format_exc())
-
-
-def _train(request: Message, replies: Replies) -> Message:
-    config = TrainConfig.from_values(request["config"], where="train_gpt")
-    progress = Progresses(
-        data=lambda what, done, total: replies.send("phase", what=what, done=done, total=total),
-        steps=lambda done, total, loss: replies.send("step", done=done, total=total, loss=loss),
-        events=lambda kind, fields: replies.send("event", event=kind, fields=fields),
-    )
-    return train(config, accept_license=request["accept_license"], progress=progress)
 
 
 def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) -> dict[str, Any]:
@@ -99,14 +97,6 @@ def train(config: TrainConfig, *, accept_license: bool, progress: Progresses) ->
     result = fine_tune(config, project=project, progress=progress)
     paths = {name: str(getattr(result, name)) for name in ("speakers", "config", "checkpoint", "vocab", "reference")}
     return {**paths, "folder": str(result.folder), "stop_signal": result.stop_signal}
-
-
-def _first_line(pipe: int) -> bytes:
-    """What the input begins with, read without a buffer that would hold what follows."""
-    line = b""
-    while not line.endswith(b"\n") and (part := os.read(pipe, 1)):
-        line += part
-    return line
 
 
 def _heed_input(pipe: int, parent: int) -> None:
