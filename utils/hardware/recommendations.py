@@ -142,7 +142,8 @@ def recommend(
         project="", device="cuda" if gpu else "cpu", mixed_precision=precision, sdpa=use_case != "debugging"
     )
     largest = 2 if use_case in ("limited memory", "debugging") else 16 if gpu else 4
-    for changes, least, why in _plans(use_case, gpu):
+    for plan in _plans(use_case, gpu):
+        changes, least, why = plan
         sizes = [size for size in BATCH_SIZES if min(least, largest) <= size <= largest]
         configs = [replace(start, **changes, batch_size=size) for size in sizes]
         pairs = [(one, memory_fit(one, machine, model=model, max_audio_length=max_audio_length)) for one in configs]
