@@ -27,7 +27,7 @@ def tell(kind, **fields):
 COMPARED = """
 words, flawless = json.loads(sys.argv[1])
 tell("progress", done=4, total=8)
-tell("compared", texts=len(request["texts"]), base={"words": 1.0, "flawless": 0.95},
+tell("measured", texts=len(request["texts"]), base={"words": 1.0, "flawless": 0.95},
      model={"words": words, "flawless": flawless})
 """
 

@@ -37,7 +37,7 @@ def tell(kind, **fields):
 """
 SCORES = """
 points = json.loads(sys.argv[1])
-tell("scored", scores=[{"step": step, "score": points.get(str(step), 0.0)} for step in steps], texts=4)
+tell("measured", scores=[{"step": step, "score": points.get(str(step), 0.0)} for step in steps], texts=4)
 """
 FAILS = 'tell("failed", reason="no memory")'
 DIES = 'print("Traceback: oh no", file=sys.stderr); sys.exit(3)'

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from utils.audio.decode import load_audio
@@ -17,7 +16,7 @@ from utils.config import SpeechPrecision
 from utils.dataset.storage.manifest import read_manifest
 from utils.errors import UserError, disk_errors
 from utils.evaluation.features import RATE, trimmed
-from utils.evaluation.measure import Embed, Said, Sentence, TestedModel, score_model
+from utils.evaluation.measure import Embed, Said, Sentence, TestedModel, embedder, score_model, speak_texts
 from utils.evaluation.plots import draw
 from utils.evaluation.recognition import Recognizer, find_recognizer
 from utils.evaluation.reference import ReferenceVoice, find_voice, near_misses, say
@@ -161,19 +160,6 @@ def make_sentence(
     return Sentence(text=text, voice=of, reference=reference, rendition=rendition, near_misses=near)
 
 
-def embedder(synthesizer: Synthesizer) -> Embed:
-    """The speaker encoder of a model: speech [1, N] at 16 000 Hz to a unit vector [E]."""
-
-    @torch.inference_mode()
-    def embed(wav: Tensor) -> Tensor:
-        found: Tensor = synthesizer.decoder.speaker_encoder(  # type: ignore[operator]
-            wav.to(synthesizer.device), l2_norm=True
-        )
-        return found[0].cpu()
-
-    return embed
-
-
 def _measured(
     sources: list[Source],
     sentences: list[Sentence],
@@ -223,20 +209,7 @@ def speaker_of(
 
     def speak(sentences: Sequence[Sentence]) -> Iterator[Said]:
         texts = [synthesizer.pieces(sentence.text, language) for sentence in sentences]
-        # Each sentence's seeds are its own, as if it were said alone.
-        spoken = synthesizer.batch.speak(
-            [
-                utterance
-                for pieces in texts
-                for utterance in synthesizer.utterances(
-                    pieces, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard
-                )
-            ]
-        )
-        for pieces in texts:
-            own = [next(spoken) for _ in pieces]
-            wav = torch.cat([piece.wav for piece in own], dim=1)
-            yield Said(wav=wav, finished=all(piece.finished for piece in own))
+        return speak_texts(synthesizer, texts, voice=voice, sampling=sampling, seed=config.seed, guard=config.guard)
 
     return TestedModel(name=name, speak=speak)
 

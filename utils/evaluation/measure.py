@@ -4,11 +4,12 @@ Shapes: N samples at 16 000 Hz, E speaker embedding width.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -22,6 +23,10 @@ from utils.evaluation.recognition import Recognizer
 from utils.evaluation.scores import ModelScores, Score
 from utils.evaluation.warping import distances
 from utils.evaluation.words import rank
+from utils.inference.batch import Piece
+from utils.inference.engine import Synthesizer
+from utils.inference.sampling import Sampling
+from utils.model.voices import Voice
 
 SLOWEST, FASTEST = 0.5, 2.0
 """Bounds of a voice's pace over the reference's: beyond them the speech is at fault, not slow."""
@@ -113,6 +118,41 @@ def score_model(
             for number, ((speech, took), wav) in enumerate(zip(said, wavs, strict=True))
         ],
     )
+
+
+def speak_texts(
+    synthesizer: Synthesizer,
+    texts: Sequence[list[Piece]],
+    *,
+    voice: Voice,
+    sampling: Sampling,
+    seed: int,
+    guard: bool = False,
+) -> Iterator[Said]:
+    """Texts, each in pieces, as a model speaks them side by side; the seeds of each are as if it were spoken alone."""
+    spoken = synthesizer.batch.speak(
+        [
+            utterance
+            for pieces in texts
+            for utterance in synthesizer.utterances(pieces, voice=voice, sampling=sampling, seed=seed, guard=guard)
+        ]
+    )
+    for pieces in texts:
+        own = [next(spoken) for _ in pieces]
+        yield Said(wav=torch.cat([piece.wav for piece in own], dim=1), finished=all(piece.finished for piece in own))
+
+
+def embedder(synthesizer: Synthesizer) -> Embed:
+    """The speaker encoder of a model: speech [1, N] at 16 000 Hz to a unit vector [E]."""
+
+    @torch.inference_mode()
+    def embed(wav: Tensor) -> Tensor:
+        found: Tensor = synthesizer.decoder.speaker_encoder(  # type: ignore[operator]
+            wav.to(synthesizer.device), l2_norm=True
+        )
+        return found[0].cpu()
+
+    return embed
 
 
 def usual_pace(wavs: Sequence[Tensor], references: Sequence[Tensor]) -> float:

@@ -20,7 +20,7 @@ from utils.jobs.json_lines import Message, ask_once
 from utils.project.paths import Project
 from utils.training.samples import speaking_environment
 
-COMMAND = (sys.executable, "-m", "utils.evaluation.export_worker")
+COMMAND = (sys.executable, "-m", "utils.evaluation")
 LEAST_TEXTS, MOST_TEXTS = 12, 20
 """With fewer, chance decides; more only take longer."""
 LONGEST_S = 300.0
@@ -75,7 +75,7 @@ def compare_with_base(
         whose words are right, and that have no defect, and with a recognizer {wer, cer}; or {texts: 0, reason}.
     """
     answer = _answer(run, model, project, config, progress, command)
-    if answer["kind"] != "compared":
+    if answer["kind"] != "measured":
         level = logging.WARNING if answer["kind"] == "failed" else logging.INFO
         log.log(level, "how the model speaks beside its base was not measured: %s", answer["reason"])
         return {"texts": 0, "reason": answer["reason"]}

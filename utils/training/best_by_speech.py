@@ -32,7 +32,7 @@ SHORTEST_S, LONGEST_S = 20.0, 3_600.0
 """A shorter budget would be spent on starting the process. The other processes of a run wait for the first one."""
 LEAST_TEXTS, MOST_TEXTS = 4, 40
 """Sentences of each checkpoint: with fewer, chance decides; more say little more."""
-COMMAND = (sys.executable, "-m", "utils.evaluation.checkpoint_worker")
+COMMAND = (sys.executable, "-m", "utils.evaluation")
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
             is_stopped=lambda: services.stop.number is not None,
         )
     spent = {"seconds": time.monotonic() - begun, "budget_s": budget_s}
-    if answer["kind"] != "scored":
+    if answer["kind"] != "measured":
         if answer["kind"] == "failed":
             services.log.warn(
                 f"how the checkpoints speak was not measured, the best one stays as it was: {answer['reason']}",

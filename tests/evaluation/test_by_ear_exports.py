@@ -13,9 +13,9 @@ import torch
 from tests.sounds import make_project
 from utils.bases.find import find_base
 from utils.config import ExportConfig, TrainConfig
-from utils.evaluation import export_worker
-from utils.evaluation.export_worker import compare
-from utils.evaluation.worker import Spoken, TimeTooShort, answer
+from utils.evaluation import by_ear
+from utils.evaluation.by_ear import ExportExaminer, Reference, TimeTooShort, answer
+from utils.evaluation.measure import Said
 from utils.inference.comparison import is_worse
 from utils.inference.export import export_model
 from utils.jobs.json_lines import Replies
@@ -54,13 +54,13 @@ def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def said(request: dict[str, Any], begun: float) -> list[dict[str, Any]]:
     """All that the process would say."""
     pipe = io.StringIO()
-    answer("compared", compare, request, begun, Replies(pipe))
+    answer(request, begun, Replies(pipe))
     return [json.loads(line) for line in pipe.getvalue().splitlines() if line]
 
 
 def test_a_model_like_its_base_is_no_worse_and_a_damaged_one_is(request_of: dict[str, Any], tmp_path: Path) -> None:
     *progress, found = said(request_of, time.monotonic())
-    assert found["kind"] == "compared" and found["texts"] == 8 and not is_worse(found)
+    assert found["kind"] == "measured" and found["texts"] == 8 and not is_worse(found)
     assert found["base"] == found["model"], "the same weights, seed and voice"
     assert found["base"]["words"] == 1.0
     assert [(one["done"], one["total"]) for one in progress] == [(4, 16), (8, 16), (12, 16), (16, 16)]
@@ -84,22 +84,22 @@ def test_short_time_and_unreadable_texts_are_reasons(request_of: dict[str, Any])
 
 def test_texts_are_left_out_where_time_is_short(request_of: dict[str, Any], monkeypatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(export_worker.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(by_ear.time, "monotonic", lambda: now[0])
 
-    def speak(synthesizer, texts, *, voice, seed):
+    def speak(examiner, synthesizer, texts, voice, seed):
         now[0] += len(texts)
-        return [Spoken(wav=torch.randn(1, 16_000), finished=True)] * len(texts)
+        return [Said(wav=torch.randn(1, 16_000), finished=True)] * len(texts)
 
-    monkeypatch.setattr(export_worker, "speak", speak)
-    monkeypatch.setattr(export_worker, "_is_speech", lambda spoken: True)
-    monkeypatch.setattr(export_worker, "_shares", lambda said, references, features: {"texts": len(said)})
+    monkeypatch.setattr(ExportExaminer, "speak", speak)
+    monkeypatch.setattr(Reference, "is_speech", True)
+    monkeypatch.setattr(ExportExaminer, "shares", lambda self, said, references: {"texts": len(said)})
     request = request_of | {"texts": [f"{text} {n}" for n in range(2) for text in TEXTS]}
     # Three seconds a text.
     replies = Replies(io.StringIO())
-    assert compare(request, 48.0, replies)["base"] == {"texts": 16}
+    assert ExportExaminer(request).compare(48.0, replies)["base"] == {"texts": 16}
     now[0] = 0.0
-    assert compare(request, 30.0, replies)["model"] == {"texts": 10}
+    assert ExportExaminer(request).compare(30.0, replies)["model"] == {"texts": 10}
     now[0] = 0.0
     with pytest.raises(TimeTooShort):
-        compare(request, 23.0, replies)
+        ExportExaminer(request).compare(23.0, replies)
     assert find_base("starter").can_speak

@@ -12,9 +12,8 @@ import pytest
 from tests.sounds import make_project
 from utils.config import TrainConfig
 from utils.dataset.storage.manifest import read_manifest
-from utils.evaluation import checkpoint_worker
-from utils.evaluation.checkpoint_worker import Examiner, Rendition
-from utils.evaluation.worker import TimeTooShort
+from utils.evaluation import by_ear
+from utils.evaluation.by_ear import CheckpointExaminer, Rendition, TimeTooShort
 from utils.jobs.environment import child_environment
 from utils.jobs.json_lines import parse_line
 from utils.runs.layout import checkpoints_of
@@ -44,8 +43,9 @@ def request_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_each_checkpoint_gets_a_score_of_the_same_texts(request_of: dict[str, Any]) -> None:
     few = {"checkpoints": request_of["checkpoints"][:2], "clips": request_of["clips"][:2]}
-    scores, texts = Examiner(request_of | few).scores(1e9)
-    assert texts == 2 and [one["step"] for one in scores] == [2, 4]
+    found = CheckpointExaminer(request_of | few).scores(1e9)
+    scores = found["scores"]
+    assert found["texts"] == 2 and [one["step"] for one in scores] == [2, 4]
     for one in scores:
         assert one["score"] == pytest.approx(one["words"] + one["flawless"] + one["cosine"], abs=0.006)
         assert 0 <= one["words"] <= 1 and 0 <= one["flawless"] <= 1 and -1 <= one["cosine"] <= 1
@@ -57,20 +57,22 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, loading: float, speaking: float) -> None:
         self.now, self.spoken = 0.0, list[str]()
-        monkeypatch.setattr(checkpoint_worker.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(by_ear.time, "monotonic", lambda: self.now)
 
-        def load(examiner: Examiner, checkpoint: Path) -> None:
+        def load(examiner: CheckpointExaminer, checkpoint: Path) -> None:
             self.now += loading if not self.spoken else 0.0
 
-        def chunks(examiner: Examiner, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
+        def chunks(examiner: CheckpointExaminer, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
             for start in range(0, limit, size):
                 self.now += speaking
                 self.spoken.append(checkpoint.name)
                 yield [examiner] * min(size, limit - start)
 
-        monkeypatch.setattr(Examiner, "_with_weights", load)
-        monkeypatch.setattr(Examiner, "_chunks", chunks)
-        monkeypatch.setattr(Examiner, "_score", lambda self, folder, spoken, seconds: (folder.name, len(spoken)))
+        monkeypatch.setattr(CheckpointExaminer, "_with_weights", load)
+        monkeypatch.setattr(CheckpointExaminer, "_chunks", chunks)
+        monkeypatch.setattr(
+            CheckpointExaminer, "_score", lambda self, folder, spoken, seconds: (folder.name, len(spoken))
+        )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,8 @@ def test_short_time_leaves_out_texts_and_then_checkpoints(
 ) -> None:
     clock = Clock(monkeypatch, loading=2.0, speaking=4.0)
     asked = request_of | {"checkpoints": ["step-1", "step-2", "step-3"]}
-    scores, number = Examiner(asked).scores(deadline)
+    found = CheckpointExaminer(asked).scores(deadline)
+    scores, number = found["scores"], found["texts"]
     assert (len(scores), number) == (checkpoints, texts) and clock.now <= deadline
     assert [count for _, count in scores] == [texts] * checkpoints
 
@@ -89,33 +92,34 @@ def test_short_time_leaves_out_texts_and_then_checkpoints(
 def test_a_machine_that_becomes_slow_leaves_out_the_rest(
     request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, speak = Clock(monkeypatch, loading=2.0, speaking=4.0), Examiner._chunks
+    clock, speak = Clock(monkeypatch, loading=2.0, speaking=4.0), CheckpointExaminer._chunks
 
-    def slower(examiner: Examiner, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
+    def slower(examiner: CheckpointExaminer, checkpoint: Path, size: int, limit: int) -> Iterator[list[Rendition]]:
         clock.now += 3.0 if clock.spoken else 0.0
         return speak(examiner, checkpoint, size, limit)
 
-    monkeypatch.setattr(Examiner, "_chunks", slower)
+    monkeypatch.setattr(CheckpointExaminer, "_chunks", slower)
     asked = request_of | {"checkpoints": ["step-1", "step-2", "step-3"]}
-    scores, number = Examiner(asked).scores(15.0)
+    found = CheckpointExaminer(asked).scores(15.0)
+    scores, number = found["scores"], found["texts"]
     assert (len(scores), number, clock.now) == (2, 2, 13.0)
 
 
 def test_too_short_a_time_measures_nothing(request_of: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, loading=2.0, speaking=4.0)
     with pytest.raises(TimeTooShort, match="4 s for 2 texts of one checkpoint"):
-        Examiner(request_of).scores(9.0)
+        CheckpointExaminer(request_of).scores(9.0)
     assert len(clock.spoken) == 1
 
 
 def test_clips_without_sound_are_too_few_to_compare_with(request_of: dict[str, Any]) -> None:
-    with pytest.raises(checkpoint_worker.UserError, match="5 of 5 evaluation clips are long enough"):
-        Examiner(request_of | {"least_texts": 6})
+    with pytest.raises(by_ear.UserError, match="5 of 5 evaluation clips are long enough"):
+        CheckpointExaminer(request_of | {"least_texts": 6})
 
 
 @pytest.mark.slow
 def test_the_process_answers_once(request_of: dict[str, Any]) -> None:
-    for asked, kind in ((request_of, "scored"), (request_of | {"run": "/nowhere"}, "failed")):
+    for asked, kind in ((request_of, "measured"), (request_of | {"run": "/nowhere"}, "failed")):
         child = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment(), text=True
         )
