@@ -13,6 +13,7 @@ import torch
 from benchmarks import quality, stock, vocabulary
 from benchmarks.full_base import SIZES
 from benchmarks.limits import Limits, num_parameters
+from benchmarks.lost_sentences import judged
 from benchmarks.quality import compare
 from benchmarks.step_table import Result, Table
 from benchmarks.train_step import CELLS, REFERENCES, Settings, cells_of, earlier, main, measure_cell, plain_rounds
@@ -278,3 +279,10 @@ def test_cells_in_bf16_say_that_there_are_no_units_for_it(tmp_path: Path, monkey
     settings = replace(Settings(device="cpu"), batch_size=1, steps=1, warmup=1)
     for what in ("bf16", CELLS["ours, all three"]):
         assert "no bf16 units" in measure_cell(settings, what, tmp_path).fault
+
+
+def test_a_sentence_is_lost_only_where_the_speech_is_too_short_for_it() -> None:
+    text = ("the cat sat on the mat", "all rain falls in the sea")
+    both, one = " ".join(text), text[0]
+    spoken = [(both, 4.0), (both, 4.1), (one, 2.1), (one, 3.9), ("the cat sad", 3.8)]
+    assert judged([text] * len(spoken), spoken) == ["", "", "lost", "misread", "misread"]
