@@ -57,7 +57,10 @@ def start(
     """
     check_name(kind, kind="job")
     config.validate(where=f"{kind} settings")
-    project = _project(config)
+    name: str | None = getattr(config, "project", None)
+    output: Path = getattr(config, "output", Path("output"))
+    # Jobs of no project share a hidden one.
+    project = open_project(name, output) if name else Project(name=NO_PROJECT, output=output)
     device = _device(kind, config)
     claim = Claim(device, project.output) if device else None
     with claim.lock() if claim else nullcontext():
@@ -74,7 +77,15 @@ def start(
         write_record(folder, new_record(kind, folder, **facts))
         if claim:
             claim.give(folder)
-        _begin(folder)
+        try:
+            child = spawn(words, log=log_file(folder, kind), env=child_environment())
+        except OSError as error:
+            refusal = UserError(what=f"the process could not be started: {error}", where=" ".join(words))
+            with closing(EventWriter(folder / EVENTS_FILE)) as events:
+                events.write("failed", error=str(refusal))
+            raise refusal from error
+        identify(folder, child.pid)
+        threading.Thread(target=_see_the_end, args=(folder, child), name=f"wait {folder.name}", daemon=True).start()
     return status(folder)
 
 
@@ -89,17 +100,6 @@ def _device(kind: str, config: Config) -> str | None:
         requested = getattr(config, "transcriber_device", None)
     device = wanted_device(requested) if requested is not None else None
     return device if device != CPU or kind == "train" else None
-
-
-def _project(config: Config) -> Project:
-    """The project of the settings; jobs of no project share a hidden one.
-
-    Raises:
-        UserError: the project's name is not usable.
-    """
-    output: Path = getattr(config, "output", Path("output"))
-    name: str | None = getattr(config, "project", None)
-    return open_project(name, output) if name else Project(name=NO_PROJECT, output=output)
 
 
 def _make_folder(kind: str, config: Config, project: Project) -> tuple[Path, str, Config]:
@@ -141,25 +141,6 @@ def _new_folder(kind: str, given: str | None, project: Project) -> Path:
             raise UserError(what=f"there is a run {name!r} already", where=str(folder), fix=fix) from None
         return folder
     raise AssertionError("unreachable")
-
-
-def _begin(folder: Path) -> None:
-    """Start the process of a job's record and write down who it is.
-
-    Raises:
-        UserError: no process could be started.
-    """
-    record = read_record(folder)
-    assert record is not None
-    try:
-        child = spawn(record.command, log=log_file(folder, record.kind), env=child_environment())
-    except OSError as error:
-        refusal = UserError(what=f"the process could not be started: {error}", where=" ".join(record.command))
-        with closing(EventWriter(folder / EVENTS_FILE)) as events:
-            events.write("failed", error=str(refusal))
-        raise refusal from error
-    identify(folder, child.pid)
-    threading.Thread(target=_see_the_end, args=(folder, child), name=f"wait {folder.name}", daemon=True).start()
 
 
 def _see_the_end(folder: Path, child: subprocess.Popen[bytes]) -> None:

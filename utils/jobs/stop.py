@@ -6,10 +6,11 @@ import math
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from utils.errors import UserError
 from utils.runs.process import ask_to_stop, end_tree, host_name
-from utils.runs.record import Job, JobRecord, change_record, read_record, status
+from utils.runs.record import Job, change_record, read_record, status
 
 STOP_TIMEOUT_S = 300.0
 """A job that was asked to stop may finish its step and save for this long."""
@@ -49,7 +50,9 @@ def stop(folder: Path, *, timeout_s: float = STOP_TIMEOUT_S, same_for_s: float =
             fix="if it was started just now, try again in a moment; else stop it where it was started",
         )
     try:
-        before = change_record(folder, lambda record: _requested(record, timeout_s))
+        now = time.time()
+        asked: dict[str, Any] = {"state": "stopping", "stop_requested": now, "stop_deadline": now + timeout_s}
+        before = change_record(folder, lambda one: one if one.stop_requested else dataclasses.replace(one, **asked))
     except UserError:
         # Nothing can be noted, as on a full disk; then stopping matters all the more.
         ask_to_stop(identity)
@@ -81,24 +84,17 @@ def wait(folder: Path, timeout_s: float = math.inf) -> Job:
 
 def _watch_deadline(folder: Path) -> None:
     """From a thread of this process, end a job by force once the time it was given to stop is over."""
-    threading.Thread(target=_end_at_deadline, args=(folder,), name=f"stop {folder.name}", daemon=True).start()
 
+    def watch() -> None:
+        while (record := read_record(folder)) and record.stop_deadline is not None and record.is_process_alive:
+            left = record.stop_deadline - time.time()
+            if left <= 0:
+                log.warning("%s did not stop in time and is ended", folder.name)
+                _end(folder)
+                return
+            time.sleep(min(left, POLL_S))
 
-def _requested(record: JobRecord, timeout_s: float) -> JobRecord:
-    if record.stop_requested is not None:
-        return record
-    now = time.time()
-    return dataclasses.replace(record, state="stopping", stop_requested=now, stop_deadline=now + timeout_s)
-
-
-def _end_at_deadline(folder: Path) -> None:
-    while (record := read_record(folder)) and record.stop_deadline is not None and record.is_process_alive:
-        left = record.stop_deadline - time.time()
-        if left <= 0:
-            log.warning("%s did not stop in time and is ended", folder.name)
-            _end(folder)
-            return
-        time.sleep(min(left, POLL_S))
+    threading.Thread(target=watch, name=f"stop {folder.name}", daemon=True).start()
 
 
 def _end(folder: Path) -> None:

@@ -158,13 +158,11 @@ class Checkpoints:
 
     def last(self) -> Path | None:
         """The newest complete checkpoint to resume from."""
-        found = newest_in(self.folder).get("last")
-        return found.path if found else None
+        return one.path if (one := newest_in(self.folder).get("last")) else None
 
     def best(self) -> Path | None:
         """The complete checkpoint with the lowest evaluation loss, or the one that speaks best."""
-        found = newest_in(self.folder).get("best")
-        return found.path if found else None
+        return one.path if (one := newest_in(self.folder).get("best")) else None
 
     def _of(self, prefix: str) -> list[Path]:
         found = self.folder.glob(f"{prefix}*")
@@ -236,17 +234,24 @@ def load_checkpoint(folder: Path) -> State:
     Raises:
         UserError: incomplete, or changed since it was written.
     """
-    _require_unchanged(folder, [MODEL_FILE])
+    verify(folder, [MODEL_FILE])
     return read_weights(folder / MODEL_FILE)
 
 
-def verify(folder: Path) -> None:
-    """Read a checkpoint through, and find it as it was written.
+def verify(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Read files of a checkpoint through, all when none is named, and find them as they were written.
 
     Raises:
         UserError: incomplete, or changed since it was written; says which file.
     """
-    _require_unchanged(folder)
+    marks = _marks(folder) if is_complete(folder) else {}
+    for name in names or marks or [COMPLETE_FILE]:
+        mark = marks.get(name)
+        if mark is None:
+            raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
+        if file_hash(folder / name) != mark.get("sha256"):
+            what, where = f"the checkpoint's {Path(name).name} is damaged", str(folder / name)
+            raise UserError(what=what, where=where, fix="name another checkpoint")
 
 
 def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
@@ -258,8 +263,15 @@ def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
     if wanted.checkpoint is not None:
         verify(wanted.checkpoint)
         return wanted.checkpoint, []
-    skipped = []
-    for folder in _in_order(wanted.run, wanted.which):
+    # Also those that are not complete, so that the user learns of them.
+    skipped, found = [], checkpoints_of(wanted.run)
+    newest = [one for one in reversed(found) if not one.is_best] if wanted.which == "last" else []
+    if not newest:
+        # A run that went back to its best and was cut before its first save has nothing newer than that.
+        best = next((one for one in reversed(found) if one.is_best and one.is_complete), None)
+        # A checkpoint of the same step that was kept has the moments, too.
+        newest = [one for one in found if best is not None and one.step == best.step]
+    for folder in (one.path for one in newest):
         try:
             verify(folder)
         except UserError as error:
@@ -274,33 +286,10 @@ def whole_checkpoint(wanted: Resume) -> tuple[Path, list[str]]:
     )
 
 
-def _in_order(run: Path, which: str) -> list[Path]:
-    """Checkpoints to try, the newest first; also those that are not complete, so that the user learns of them."""
-    found = checkpoints_of(run)
-    if which == "last" and (newest := [one.path for one in reversed(found) if not one.is_best]):
-        return newest
-    # A run that went back to its best and was cut before its first save has nothing newer than that.
-    best = next((one for one in reversed(found) if one.is_best and one.is_complete), None)
-    # A checkpoint of the same step that was kept has the moments, too.
-    return [one.path for one in found if best is not None and one.step == best.step]
-
-
 def read_state(folder: Path) -> dict[str, Any]:
     """Where the run was at this checkpoint."""
     state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     return state
-
-
-def _require_unchanged(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Compare files of a checkpoint, all when none is named, with the hashes that its marks hold."""
-    marks = _marks(folder) if is_complete(folder) else {}
-    for name in names or marks or [COMPLETE_FILE]:
-        mark = marks.get(name)
-        if mark is None:
-            raise UserError(what="this is not a complete checkpoint", where=str(folder), fix="name another checkpoint")
-        if file_hash(folder / name) != mark.get("sha256"):
-            what, where = f"the checkpoint's {Path(name).name} is damaged", str(folder / name)
-            raise UserError(what=what, where=where, fix="name another checkpoint")
 
 
 def _marks(folder: Path) -> dict[str, Any]:

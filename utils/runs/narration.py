@@ -34,12 +34,11 @@ class Narration:
     def joined(self, progress: Progresses | None) -> Progresses:
         """What a run reports to: these lines, and a caller's own functions in place of the lines they stand for."""
         given = progress or Progresses()
-        shows_steps = given.steps is None
 
         def event(kind: str, fields: dict[str, Any]) -> None:
             if given.events is not None:
                 given.events(kind, fields)
-            if kind != "step" or shows_steps:
+            if kind != "step" or given.steps is None:
                 self.event(kind, fields)
 
         return Progresses(data=given.data or self.phase, steps=given.steps, events=event)
@@ -64,30 +63,27 @@ class Narration:
             for line in proof_lines(fields["switches"]):
                 self._write(line)
         elif kind == "started":
-            self._started(fields)
+            self._total, self._epochs, self._next = fields["total_steps"], fields["config"]["num_epochs"], 0.0
+            unused = len(fields["dropped"])
+            self._write(
+                f"training base {fields['base']} on {fields['device']}: {fields['clips']} clips, "
+                f"{fields['eval_clips']} for evaluation, {unused} not used; {self._epochs} epochs, "
+                f"up to step {self._total}"
+            )
         elif kind == "eval":
-            self._evaluated(fields["step"], fields["loss"], is_best=fields["is_best"])
+            # The loss, and what it means for when to stop.
+            step, loss, words = fields["step"], fields["loss"], self._best
+            self._rises = self._rises + 1 if loss > self._last_loss else 0
+            self._last_loss, self._next = loss, 0.0
+            if fields["is_best"]:
+                words, self._best = ", the best so far", f", best at step {step}"
+            if self._rises >= MIN_RISES:
+                words += f"; rising for {self._rises} evaluations: stop, or export the best"
+            self._write(f"evaluation after step {step}: loss {loss:.3f}{words}")
         elif kind == "speech_scores":
             self._write(speech_line(fields))
         elif kind in ("finished", "stopped"):
             self._write(f"{kind} after step {fields['step']}")
-
-    def _evaluated(self, step: int, loss: float, *, is_best: bool) -> None:
-        """The loss, and what it means for when to stop."""
-        self._rises = self._rises + 1 if loss > self._last_loss else 0
-        self._last_loss, self._next = loss, 0.0
-        words, self._best = (", the best so far", f", best at step {step}") if is_best else (self._best, self._best)
-        if self._rises >= MIN_RISES:
-            words += f"; rising for {self._rises} evaluations: stop, or export the best"
-        self._write(f"evaluation after step {step}: loss {loss:.3f}{words}")
-
-    def _started(self, fields: Mapping[str, Any]) -> None:
-        self._total, self._epochs, self._next = fields["total_steps"], fields["config"]["num_epochs"], 0.0
-        unused = len(fields["dropped"])
-        self._write(
-            f"training base {fields['base']} on {fields['device']}: {fields['clips']} clips, {fields['eval_clips']} "
-            f"for evaluation, {unused} not used; {self._epochs} epochs, up to step {self._total}"
-        )
 
     def _step(self, fields: Mapping[str, Any]) -> None:
         now, step = time.monotonic(), fields["step"]

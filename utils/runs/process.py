@@ -106,24 +106,20 @@ def end_tree(identity: ProcessId, *, whole_session: bool) -> None:
     """
     deadline = time.monotonic() + END_TIMEOUT_S
     # Again and again, because a process may start another one while it is being ended.
-    while (members := _members(identity, whole_session=whole_session)) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        # The process first, so that it cannot replace others.
+        found = [top] if (top := identity.process()) else []
+        with suppress(psutil.NoSuchProcess):
+            found += top.children(recursive=True) if top else []
+        if whole_session and os.name == "posix":
+            found += _session(identity)
+        members = [process for process in dict.fromkeys(found) if not _is_gone(process)]
+        if not members:
+            return
         for process in members:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(members, timeout=1.0)
-
-
-def _members(identity: ProcessId, *, whole_session: bool) -> list[psutil.Process]:
-    """The process, its descendants and, if wanted, its session; the process first, so that it cannot replace others."""
-    top = identity.process()
-    found: dict[int, psutil.Process] = {}
-    if top is not None:
-        found[top.pid] = top
-        with suppress(psutil.NoSuchProcess):
-            found |= {child.pid: child for child in top.children(recursive=True)}
-    if whole_session and os.name == "posix":
-        found |= {process.pid: process for process in _session(identity)}
-    return [process for process in found.values() if not _is_gone(process)]
 
 
 def _session(identity: ProcessId) -> list[psutil.Process]:
@@ -133,25 +129,16 @@ def _session(identity: ProcessId) -> list[psutil.Process]:
     began with ours is ours as long as the pid itself was not given to another process.
     """
     assert os.name == "posix"
-    if identity.process() is None and not _is_free(identity):
-        return []
     members = []
+    # The pid must be nobody's, or that of the process itself, ended or not.
+    with suppress(psutil.NoSuchProcess):
+        if not identity.is_same(ProcessId.of(identity.pid)):
+            return []
     for process in psutil.process_iter():
-        try:
-            in_session = os.getsid(process.pid) == identity.pid
-        except OSError:
-            continue
-        if in_session:
-            members.append(process)
+        with suppress(OSError):
+            if os.getsid(process.pid) == identity.pid:
+                members.append(process)
     return members
-
-
-def _is_free(identity: ProcessId) -> bool:
-    """Whether nobody, or only the ended process itself, has the pid."""
-    try:
-        return identity.is_same(ProcessId.of(identity.pid))
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _is_gone(process: psutil.Process) -> bool:

@@ -1,9 +1,9 @@
 """Progress of a job, its remaining time, and what its user should know, from its events alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from utils.runs.log import Event, EventLog, number_of
 from utils.runs.record import Job
@@ -63,33 +63,24 @@ def progress_of(job: Job, log: EventLog | None = None) -> Progress | None:
     log, start = log or EventLog(job.events), job.events_offset if job.alive else 0
     steps = log.tail(RECENT, kind="step", start=start) if job.kind == "train" else []
     phases = log.tail(RECENT, kind="progress", start=start)
+    if not steps and not phases:
+        return None
     if steps and (not phases or _time(phases[-1]) <= _time(steps[-1])):
-        return _of_training(job, steps, log.last("started", start=start))
-    return _of_phase(job, phases) if phases else None
-
-
-def _of_training(job: Job, steps: list[Event], started: Event) -> Progress:
-    total, epoch, config = number_of(started, "total_steps"), number_of(steps[-1], "epoch"), started.get("config")
-    epochs = number_of(config, "num_epochs") if isinstance(config, dict) else None
+        started, last, count = log.last("started", start=start), steps[-1], "step"
+        what, total, config = "training", number_of(started, "total_steps"), started.get("config")
+        epoch = number_of(last, "epoch")
+        epochs = number_of(config, "num_epochs") if isinstance(config, dict) else None
+    else:
+        last, count, epoch, epochs = phases[-1], "done", None, None
+        what, total = str(last.get("what", "")), number_of(last, "total")
+        steps = [event for event in phases if event.get("what") == last.get("what")]
     return Progress(
-        what="training",
-        done=int(number_of(steps[-1], "step") or 0),
+        what=what,
+        done=int(number_of(last, count) or 0),
         total=int(total) if total else None,
         epoch=None if epoch is None else int(epoch),
         epochs=None if epochs is None else int(epochs),
-        seconds_left=_left(steps, "step", total) if job.alive else None,
-    )
-
-
-def _of_phase(job: Job, phases: list[Event]) -> Progress:
-    last = phases[-1]
-    same = [event for event in phases if event.get("what") == last.get("what")]
-    total = number_of(last, "total")
-    return Progress(
-        what=str(last.get("what", "")),
-        done=int(number_of(last, "done") or 0),
-        total=int(total) if total else None,
-        seconds_left=_left(same, "done", total) if job.alive else None,
+        seconds_left=_left(steps, count, total) if job.alive else None,
     )
 
 
@@ -158,22 +149,40 @@ def observe(job: Job, log: EventLog | None = None) -> list[Observation]:
         job: the run.
         log: its log, for callers that ask again: it reads only what is new.
     """
-    log = log or EventLog(job.events)
-    trained, evaluated = (_points(log.curve(kind, ["loss"])) for kind in ("step", "eval"))
+    found, log = list[Observation](), log or EventLog(job.events)
     # Time and memory are those of the present process: an earlier one may have had another machine and other settings.
     warnings = log.tail(MAX_WARNINGS, kind="warning", start=job.events_offset)
+    memory = [event for event in warnings if event.get("source") == "memory"]
+    # The newest of each.
+    clips = {
+        name: int(number)
+        for event in memory
+        for name in ("micro_batch", "eval_batch")
+        if (number := number_of(event, name))
+    }
+    if any(event.get("gradient_checkpointing") is True for event in memory):
+        found.append(Observation(name="memory_checkpointing", kind="warning", facts={}))
+    elif "micro_batch" in clips:
+        found.append(Observation(name="memory", kind="warning", facts={"clips": clips["micro_batch"]}))
+    if "eval_batch" in clips:
+        found.append(Observation(name="memory_eval", kind="warning", facts={"clips": clips["eval_batch"]}))
+    if skipped := [event for event in warnings if event.get("source") == "numbers" and "clips" in event]:
+        times = f"{MAX_WARNINGS} or more" if len(skipped) == MAX_WARNINGS else str(len(skipped))
+        facts = {"times": times, "step": int(number_of(skipped[-1], "step") or 0)}
+        found.append(Observation(name="numbers", kind="warning", facts=facts))
+    curves = (log.curve(kind, ["loss"]) for kind in ("step", "eval"))
+    trained, evaluated = (
+        [(step, loss) for step, loss in zip(curve["step"], curve["loss"], strict=True) if loss is not None]
+        for curve in curves
+    )
+    found += _evaluation(trained, evaluated, is_alive=job.alive)
     timed = log.tail(NUM_TIMED, kind="step", start=job.events_offset)
-    return [
-        *_memory([event for event in warnings if event.get("source") == "memory"]),
-        *_numbers([event for event in warnings if event.get("source") == "numbers" and "clips" in event]),
-        *_evaluation(trained, evaluated, is_alive=job.alive),
-        *_loading(timed),
-    ]
-
-
-def _points(columns: Mapping[str, Sequence[Any]]) -> Points:
-    pairs = zip(columns["step"], columns["loss"], strict=True)
-    return [(step, loss) for step, loss in pairs if loss is not None]
+    # The first step of a process waits for its loaders to begin, which happens once.
+    timed = timed if len(timed) == NUM_TIMED else timed[1:]
+    data, rest = (sum(number_of(event, name) or 0.0 for event in timed) for name in ("data_s", "step_s"))
+    if len(timed) >= MIN_TIMED and data + rest > 0 and data / (data + rest) >= LOADING_SHARE:
+        found.append(Observation(name="loading", kind="hint", facts={"percent": round(100 * data / (data + rest))}))
+    return found
 
 
 def _evaluation(trained: Points, evaluated: Points, *, is_alive: bool) -> Iterator[Observation]:
@@ -199,31 +208,3 @@ def _falls(trained: Points, evaluated: Points, best: int) -> bool:
         means.append(sum(losses) / len(losses) if losses else None)
     earlier, later = means
     return earlier is not None and later is not None and later < earlier
-
-
-def _loading(timed: list[Event]) -> Iterator[Observation]:
-    # The first step of a process waits for its loaders to begin, which happens once.
-    timed = timed if len(timed) == NUM_TIMED else timed[1:]
-    data, rest = (sum(number_of(event, name) or 0.0 for event in timed) for name in ("data_s", "step_s"))
-    if len(timed) < MIN_TIMED or data + rest <= 0 or data / (data + rest) < LOADING_SHARE:
-        return
-    yield Observation(name="loading", kind="hint", facts={"percent": round(100 * data / (data + rest))})
-
-
-def _memory(warnings: list[Event]) -> Iterator[Observation]:
-    pieces = [clips for event in warnings if (clips := number_of(event, "micro_batch"))]
-    if any(event.get("gradient_checkpointing") is True for event in warnings):
-        yield Observation(name="memory_checkpointing", kind="warning", facts={})
-    elif pieces:
-        yield Observation(name="memory", kind="warning", facts={"clips": int(pieces[-1])})
-    evaluations = [clips for event in warnings if (clips := number_of(event, "eval_batch"))]
-    if evaluations:
-        yield Observation(name="memory_eval", kind="warning", facts={"clips": int(evaluations[-1])})
-
-
-def _numbers(warnings: list[Event]) -> Iterator[Observation]:
-    if not warnings:
-        return
-    times = f"{MAX_WARNINGS} or more" if len(warnings) == MAX_WARNINGS else str(len(warnings))
-    facts = {"times": times, "step": int(number_of(warnings[-1], "step") or 0)}
-    yield Observation(name="numbers", kind="warning", facts=facts)

@@ -309,7 +309,10 @@ def _message(state: State, final: Event | None, record: JobRecord) -> str:
     if not record.host:
         return "which process does this is not known"
     if state == "lost" and record.exit_code is not None:
-        return f"its process ended without saying why ({_exit(record.exit_code)}); see the log"
+        code = record.exit_code
+        reason = ", perhaps because memory ran out" if code == -getattr(signal, "SIGKILL", 9) else ""
+        how = f"exit status {code}" if code >= 0 else f"killed by signal {-code}{reason}"
+        return f"its process ended without saying why ({how}); see the log"
     if state == "lost" and record.host != host_name():
         return f"it gives no sign of life any more; it ran on {record.host}, which cannot be seen from here"
     if state == "lost":
@@ -317,13 +320,6 @@ def _message(state: State, final: Event | None, record: JobRecord) -> str:
     if record.host != host_name():
         return f"on {record.host}, which cannot be seen from here"
     return ""
-
-
-def _exit(code: int) -> str:
-    if code >= 0:
-        return f"exit status {code}"
-    reason = ", perhaps because memory ran out" if code == -getattr(signal, "SIGKILL", 9) else ""
-    return f"killed by signal {-code}{reason}"
 
 
 def last_write(folder: Path) -> float:

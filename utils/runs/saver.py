@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,47 +145,35 @@ class Saver:
                 best = self._checkpoints.link_best(last)
         except Exception as fault:  # noqa: BLE001 - raised by poll, in the thread of training
             error = fault
-        save_s = time.perf_counter() - begun
+        save_s, step, best_loss = time.perf_counter() - begun, snapshot.step, snapshot.best_loss
+        # What is reported must not keep the copied tensors alive.
+        del snapshot
         times = {"save_s": save_s, "waited_s": save_s if waited_s is None else waited_s, "bytes": size}
-        report = partial(self._report, snapshot.step, snapshot.best_loss, last, best, error, times)
+
+        def report() -> list[Path]:
+            """Log what came of the save, and raise what is no fault of the disk; gives the new checkpoint if any."""
+            self.save_s += save_s
+            if last is not None:
+                self._log.write("checkpoint", step=step, path=str(last), what="last", **times)
+                self.saved_step = step
+            if best is not None and best_loss is not None:
+                self._log.write("checkpoint", step=step, path=str(best), what="best")
+                self.best_loss = best_loss
+            before, self.failure = self.failure, error if isinstance(error, NotSaved) else None
+            if self.failure is not None and before is None:
+                kept = f"of step {self.saved_step} is kept" if self.saved_step is not None else "does not exist"
+                self._log.warn(
+                    f"{self.failure.what.rstrip()}; the newest checkpoint {kept}. Training goes on and saves again as "
+                    f"soon as it can: {self.failure.fix}",
+                    source=self.failure.source,
+                    step=step,
+                    saved_step=self.saved_step,
+                )
+            elif before is not None and self.failure is None:
+                message = f"saving works again: step {step} is saved"
+                self._log.warn(message, source=before.source, step=step, saved_step=step)
+            if error is not None and self.failure is None:
+                raise error
+            return [last] if last is not None else []
+
         self._outcomes.append(report)
-
-    def _report(
-        self,
-        step: int,
-        best_loss: float | None,
-        last: Path | None,
-        best: Path | None,
-        error: Exception | None,
-        times: dict[str, float],
-    ) -> list[Path]:
-        """Log what came of a save, and raise what is no fault of the disk.
-
-        Returns:
-            The new checkpoint to resume from, if there is one.
-        """
-        self.save_s += times["save_s"]
-        if last is not None:
-            self._log.write("checkpoint", step=step, path=str(last), what="last", **times)
-            self.saved_step = step
-        if best is not None:
-            assert best_loss is not None
-            self._log.write("checkpoint", step=step, path=str(best), what="best")
-            self.best_loss = best_loss
-        before = self.failure
-        self.failure = error if isinstance(error, NotSaved) else None
-        if self.failure is not None and before is None:
-            kept = f"of step {self.saved_step} is kept" if self.saved_step is not None else "does not exist"
-            self._log.warn(
-                f"{self.failure.what.rstrip()}; the newest checkpoint {kept}. Training goes on and saves again as soon "
-                f"as it can: {self.failure.fix}",
-                source=self.failure.source,
-                step=step,
-                saved_step=self.saved_step,
-            )
-        elif before is not None and self.failure is None:
-            message = f"saving works again: step {step} is saved"
-            self._log.warn(message, source=before.source, step=step, saved_step=step)
-        if error is not None and self.failure is None:
-            raise error
-        return [last] if last is not None else []
