@@ -26,14 +26,14 @@ def shown(studio: Studio, name: str) -> dict[str, Any]:
 def test_a_chosen_clip_offers_what_can_be_done_with_it(studio):
     def offered(name: str) -> set[str]:
         updates = shown(studio, name)
-        buttons = ("save", "exclude", "restore", "accept", "split", "merge")
+        buttons = ("save", "exclude", "restore", "accept", "merge")
         # Visible, or interactive where it is always there.
         return {button for button in buttons if next(iter(updates[f"data.{button}"].properties.values()))}
 
-    assert offered("a") == {"save", "exclude", "split", "merge"}
-    assert offered("b") == {"save", "exclude", "accept", "split", "merge"}
+    assert offered("a") == {"save", "exclude", "merge"}
+    assert offered("b") == {"save", "exclude", "accept", "merge"}
     assert offered("c") == {"restore"}
-    assert offered("d") == {"save", "exclude", "restore", "split", "merge"}
+    assert offered("d") == {"save", "exclude", "restore", "merge"}
 
 
 def test_a_cut_is_offered_in_the_middle(studio):

@@ -13,7 +13,7 @@ from tests.webui.test_clips_handlers import NAME, on_page, shown
 from utils.dataset.edits.edit import FixConfig
 from utils.dataset.storage.report import Report
 from utils.errors import UserError
-from webui.handlers import clips, data
+from webui.handlers import clips, data, recut
 
 RATE = 22_050
 
@@ -50,6 +50,24 @@ def test_edges_are_moved_by_a_job(studio, project, started, recording):
     )
     wanted = FixConfig(project="maria", output=project.output, clip="wavs/a.wav", fix="recut", start_s=0.5, end_s=4.8)
     assert started == [("fix", wanted)]
+
+
+def test_one_button_saves_whatever_the_form_changed(studio, project, started, recording):
+    seen = on_page(shown(studio, "a")) | {key: shown(studio, "a")[key] for key in recut.EDGES} | {"data.at_s": 1.2}
+    common = {"project": "maria", "output": project.output, "clip": "wavs/a.wav"}
+    clips.apply(studio, seen | {"data.transcript": "One two | three four"})
+    split = FixConfig(fix="split", at_s=1.2, text_before="One two", text_after="three four", **common)
+    assert started.pop() == ("fix", split)
+    clips.apply(studio, seen | {"data.transcript": "One two three five"})
+    assert started == [] and "One two three five" in project.train_csv.read_text()
+    seen = on_page(shown(studio, "a")) | {"data.recording_start_s": 0.5, "data.recording_end_s": 4.5}
+    updates = clips.apply(studio, seen | {"data.transcript": "One two three six"})
+    assert started == [("fix", FixConfig(fix="recut", start_s=0.5, end_s=4.5, **common))]
+    assert "One two three six" in project.train_csv.read_text() and not set(recut.EDGES) & set(updates)
+    started.clear()
+    with pytest.raises(UserError, match="no transcript"):
+        clips.apply(studio, seen | {"data.transcript": "| three four", "data.at_s": 1})
+    assert started == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from webui.events.wiring import Frame, Handler, wire
 from webui.handlers import clip_list, clips, data, recut
 
-BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "recut", "split", "merge"))
+BUTTONS = tuple(f"data.{name}" for name in ("save", "exclude", "restore", "accept", "merge"))
 CHOSEN = ("data.clip", "data.shown")
 CLIP = ("data.clip_box", "data.clip_title", "data.clip_sound", "data.waveform", *BUTTONS, *CHOSEN, *clips.TYPED)
 SHOWN = (*data.UPLOADS, "data.report", "data.lengths", "language.panel", *clip_list.LIST, *CLIP)
@@ -42,6 +42,17 @@ def wire_data(frame: Frame) -> None:
         inputs=["project.project", "data.chosen_files"],
         outputs=data.UPLOADS,
         api_name="data_remove",
+    )
+    wire(
+        frame,
+        [f"{data.FORM}transcriber:change"],
+        data.offer_check,
+        inputs=[f"{data.FORM}transcriber"],
+        outputs=[f"{data.FORM}check_transcripts"],
+        api_name="data_offer_check",
+        public=False,
+        queue=False,
+        show_progress=False,
     )
     wire(
         frame,
@@ -129,11 +140,20 @@ def _wire_clips(frame: Frame) -> None:
     )
     wire(
         frame,
-        ["data.save:click"],
+        [],
         clips.save,
         inputs=["project.project", "data.clip", "data.transcript", "data.shown"],
         outputs=CLIP,
         api_name="clip_save",
+    )
+    wire(
+        frame,
+        ["data.save:click"],
+        clips.apply,
+        inputs=["project.project", *CHOSEN, "data.transcript", "data.at_s", *recut.EDGES],
+        outputs=CLIP,
+        api_name="clip_apply",
+        public=False,
     )
     for button, handler in (
         ("exclude", clips.exclude),
@@ -153,7 +173,7 @@ def _wire_clips(frame: Frame) -> None:
     for name, (cut, needed) in CUTS.items():
         wire(
             frame,
-            [f"data.{name}:click"] if name != "trim" else [],
+            [f"data.{name}:click"] if name in ("merge", "accept") else [],
             cut,
             inputs=["project.project", "data.clip", *needed, "data.shown"],
             outputs=["data.fix_progress"],

@@ -43,6 +43,20 @@ def choose(studio: Studio, values: Values) -> Updates:
     return _shown(project, found) if found else CLOSED
 
 
+def apply(studio: Studio, values: Values) -> Updates:
+    """Save what the form changed: the transcript and the edges, or a split where the transcript has a bar."""
+    before, bar, after = str(values["data.transcript"] or "").partition("|")
+    if bar:
+        return split(studio, {**values, "data.text_before": before.strip(), "data.text_after": after.strip()})
+    project = studio.project(values["project.project"])
+    found = _find(project, _chosen(project, values))
+    if found is None or not recut.moved(project, found, values):
+        return save(studio, values)
+    saved = save(studio, values) if before != found.text else {}
+    # Not the edges: they hold what is wanted until the job has moved them.
+    return {key: value for key, value in saved.items() if key not in CUT} | move_edges(studio, values)
+
+
 def save(studio: Studio, values: Values) -> Updates:
     """Replace the transcript of a clip."""
     words = str(values["data.transcript"] or "")
@@ -219,7 +233,6 @@ def _shown(project: Project, found: ClipReport) -> Updates:
     # A report that was edited by hand must not lead out of the dataset.
     has_sound = bool(found.clip) and path.resolve().is_relative_to(project.dataset.resolve()) and path.is_file()
     is_used = found.status == "used"
-    can_be_cut = is_used and has_sound
     # Cut at the space nearest to the middle: where to begin when two clips are made of one.
     spaces = [at for at, char in enumerate(found.text) if char == " "]
     at = min(spaces, key=lambda space: abs(space - len(found.text) / 2), default=len(found.text))
@@ -236,8 +249,7 @@ def _shown(project: Project, found: ClipReport) -> Updates:
             visible=edit.can_be_undone(found), value=text.RESTORE_CLIP if is_excluded else text.UNDO_EDIT
         ),
         "data.accept": Change(visible=can_be_accepted(found)),
-        "data.split": Change(interactive=can_be_cut),
-        "data.merge": Change(interactive=can_be_cut),
+        "data.merge": Change(interactive=is_used and has_sound),
         "data.clip": found.clip,
         "data.shown": _mark(project, found),
         "data.start_s": 0,
@@ -245,5 +257,5 @@ def _shown(project: Project, found: ClipReport) -> Updates:
         "data.at_s": round(found.seconds / 2, 2),
         "data.text_before": before,
         "data.text_after": after,
-        **recut.shown(project, found, can_be_cut=can_be_cut, has_sound=has_sound),
+        **recut.shown(project, found, has_sound=has_sound),
     }

@@ -99,6 +99,12 @@ def _uploads(project: Project | None, found: Sequence[ClipReport] = ()) -> Updat
     }
 
 
+def offer_check(studio: Studio, values: Values) -> Updates:
+    """Offer to check transcripts once there is a recognizer for it."""
+    chosen = bool(values[f"{FORM}transcriber"])
+    return {f"{FORM}check_transcripts": Change(visible=chosen, **({} if chosen else {"value": False}))}
+
+
 def start(studio: Studio, values: Values) -> Updates:
     """Start a job that creates a project's dataset from its uploads or from a folder on the server."""
     project = studio.project(values["project.project"])

@@ -13,16 +13,21 @@ EDGES = ("data.recording_start_s", "data.recording_end_s")
 """Fields of the edges, in seconds of the recording."""
 
 
-def shown(project: Project, found: ClipReport, *, can_be_cut: bool, has_sound: bool) -> Updates:
+def shown(project: Project, found: ClipReport, *, has_sound: bool) -> Updates:
     """Waveform and edges of the chosen clip."""
     drawn = outline(project.dataset, found) if has_sound else None
     end = found.end_s if drawn is None or found.end_s is not None else drawn.stop_s
     return {
         "data.waveform": Change(value=waveform(drawn), visible=drawn is not None),
-        "data.recut": Change(interactive=can_be_cut and not found.joined),
         "data.recording_start_s": round(found.start_s, 3),
         "data.recording_end_s": None if end is None else round(end, 3),
     }
+
+
+def moved(project: Project, found: ClipReport, values: Values) -> bool:
+    """Whether the fields of the edges hold other times than the clip has."""
+    edges = shown(project, found, has_sound=True)
+    return any(values.get(name) != edges[name] for name in EDGES)
 
 
 def form(values: Values) -> Values:

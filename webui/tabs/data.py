@@ -15,7 +15,7 @@ SET = "set_"
 """Ids of components that hold a setting of `PrepareConfig` begin so."""
 NOT_ASKED = ("project", "base", "language", "output", "input", "engine")
 """Settings that the page gives itself, and what needs a cluster."""
-OFFERED = ("eval_fraction", "denoise", "check_transcripts", "drop_flagged")
+OFFERED = ("eval_fraction", "denoise")
 """What people change; all others are those of scripts, and of the command's `--config`."""
 
 WHISPER_SIZES = ("tiny", "base", "small", "medium", "large-v3")
@@ -124,7 +124,9 @@ def _clips() -> dict[str, Block]:
                     ("restore_found", text.RESTORE_FOUND),
                     ("accept_found", text.ACCEPT_FOUND),
                 ):
-                    parts[name] = gr.Button(words, size="sm", elem_id=name.replace("_", "-"), min_width=120)
+                    parts[name] = gr.Button(
+                        words, size="sm", visible=False, elem_id=name.replace("_", "-"), min_width=120
+                    )
         # Beside the table, so that a clip is seen where it was selected; on a phone above it.
         with gr.Row(equal_height=False, elem_id="clip-table-row"):
             with gr.Column(scale=6, min_width=320):
