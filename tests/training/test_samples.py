@@ -86,7 +86,7 @@ def events_of(run: Path, kind: str) -> list[Event]:
 
 def idle(worker: SampleWorker) -> bool:
     worker.poll()
-    return worker.is_idle
+    return worker._speaking is None and worker._waiting is None
 
 
 def test_what_was_spoken_becomes_events_of_the_run(tmp_path: Path, make: Make) -> None:
@@ -137,7 +137,7 @@ def test_a_program_that_cannot_be_started_is_a_warning(tmp_path: Path) -> None:
     events = EventWriter(tmp_path / "events.jsonl")
     worker = SampleWorker(tmp_path, ["Hello."], language="en", events=events, command=[str(tmp_path / "nothing")])
     worker.request(1, tmp_path)
-    assert worker.is_idle
+    assert idle(worker)
     assert "no sample of step 1" in events_of(tmp_path, "warning")[0]["message"]
 
 

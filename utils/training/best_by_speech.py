@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from utils.bases.base import Base
 from utils.dataset.storage.manifest import iter_manifest
 from utils.errors import UserError
 from utils.jobs.json_lines import Message, ask_once
@@ -69,10 +68,20 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
         return
     budget_s, begun = min(SHARE * trained_s, LONGEST_S), time.monotonic()
     candidates, clips = _candidates(services.checkpoints), _clips(services, data)
-    reason = _why_not(services.plan.base, candidates, clips, budget_s)
+    why_not = {
+        "the base does not speak": not services.plan.base.can_speak,
+        "there is one checkpoint only": len(candidates) < 2,
+        f"{len(clips)} evaluation texts are too few, it takes {LEAST_TEXTS}": len(clips) < LEAST_TEXTS,
+        f"a tenth of the training time is {budget_s:.0f} s, it takes {SHORTEST_S:.0f} s or more": budget_s < SHORTEST_S,
+    }
+    reason = next((words for words, applies in why_not.items() if applies), "")
     answer: Message = {"kind": "skipped", "reason": reason}
     if not reason:
         assert config.language
+        environment = speaking_environment()
+        if "WORLD_SIZE" in os.environ:
+            # A launcher gives each process one thread; the others only wait now.
+            environment.pop("OMP_NUM_THREADS", None)
         log.info("measuring how %d checkpoints speak, for %.0f s at most", len(candidates), budget_s)
         services.trainer.release_memory()
         request = ScoreRequest(
@@ -87,7 +96,7 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
         answer = ask_once(
             command,
             asdict(request),
-            env=_environment(),
+            env=environment,
             seconds=budget_s,
             is_stopped=lambda: services.stop.number is not None,
         )
@@ -101,7 +110,12 @@ def choose_best(services: Services, *, trained_s: float, command: Sequence[str] 
         services.log.write("speech_scores", scores=[], best=None, reason=answer["reason"], **spent)
         return
     losses = {e["step"]: number_of(e, "loss") for e in read_events(folder / "events.jsonl", kind="eval")}
-    winner = _winner(answer["scores"], losses)
+
+    def rank(score: dict[str, Any]) -> tuple[float, float]:
+        loss = losses.get(score["step"])
+        return score["score"], -math.inf if loss is None else -loss
+
+    winner = max(answer["scores"], key=rank)["step"]
     chosen = next(one for one in candidates if one.step == winner)
     services.log.write(
         "speech_scores",
@@ -139,34 +153,3 @@ def _clips(services: Services, data: TrainingData) -> list[dict[str, Any]]:
     usable = {clip.audio for clip in data.evaluate if clip.speaker == speaker}
     texts = {clip.text: clip.audio for clip in iter_manifest(services.plan.config.eval_csv) if clip.audio in usable}
     return [{"text": text, "audio": str(audio)} for text, audio in texts.items()][:MOST_TEXTS]
-
-
-def _why_not(base: Base, candidates: list[CheckpointFolder], clips: list[dict[str, Any]], budget_s: float) -> str:
-    """The reason for measuring nothing; empty where there is none."""
-    if not base.can_speak:
-        return "the base does not speak"
-    if len(candidates) < 2:
-        return "there is one checkpoint only"
-    if len(clips) < LEAST_TEXTS:
-        return f"{len(clips)} evaluation texts are too few, it takes {LEAST_TEXTS}"
-    if budget_s < SHORTEST_S:
-        return f"a tenth of the training time is {budget_s:.0f} s, it takes {SHORTEST_S:.0f} s or more"
-    return ""
-
-
-def _environment() -> dict[str, str]:
-    environment = speaking_environment()
-    if "WORLD_SIZE" in os.environ:
-        # A launcher gives each process one thread; the others only wait now.
-        environment.pop("OMP_NUM_THREADS", None)
-    return environment
-
-
-def _winner(scores: list[dict[str, Any]], losses: dict[int, float | None]) -> int:
-    """The step of the highest score; of equal ones, that of the lowest evaluation loss."""
-
-    def rank(one: dict[str, Any]) -> tuple[float, float]:
-        loss = losses.get(one["step"])
-        return one["score"], -math.inf if loss is None else -loss
-
-    return int(max(scores, key=rank)["step"])

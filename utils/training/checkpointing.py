@@ -5,7 +5,6 @@ import math
 import time
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
 
 import torch
 from torch import nn
@@ -54,21 +53,6 @@ class RunState:
     last_loss: float = float("nan")
     candidate: list[float] | None = None
     """Step and evaluation loss of the newest weights that are better than the best on the disk."""
-
-    def to_json(self) -> dict[str, Any]:
-        """A copy: the lists go on growing while a thread writes it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any], *, data: str) -> Self:
-        """The state that a checkpoint holds.
-
-        Args:
-            values: from `to_json`, or of an earlier version that knew fewer of them.
-            data: fingerprint of the clips there are now, whatever they were then.
-        """
-        known = {name: values[name] for name in (one.name for one in fields(cls)) if name in values}
-        return cls(**(known | {"data": data}))
 
 
 @dataclass(kw_only=True)
@@ -137,14 +121,19 @@ def save(state: RunState, services: Services, *, wait: bool = False) -> None:
     if not services.is_writer:
         return
     begun, step, trainer = time.perf_counter(), services.trainer.num_steps, services.trainer
-    values = state.to_json()
-    values |= {"trainer": trainer.state(), "recovery": services.recovery.state()}
-    values |= {"skipped": services.divergence.num_skipped, "plan": services.loaders.plan_of(state.epoch)}
-    values |= {"global_micro_batches": services.loaders.global_micro_batches}
+    # A copy: the lists go on growing while a thread writes it.
+    values = asdict(state) | {
+        "trainer": trainer.state(),
+        "recovery": services.recovery.state(),
+        "skipped": services.divergence.num_skipped,
+        "plan": services.loaders.plan_of(state.epoch),
+        "global_micro_batches": services.loaders.global_micro_batches,
+        "settings": as_json(portable(services.plan)),
+    }
     snapshot = Snapshot(
         step=step,
         files=files_of(trainer.gpt, trainer.optimizer),
-        state=values | {"settings": as_json(portable(services.plan))},
+        state=values,
         best_loss=best_loss_at(step, state.candidate),
     )
     services.saver.save(snapshot, wait=wait, begun=begun)
@@ -203,9 +192,9 @@ def restore_model(folder: Path, model: nn.Module) -> None:
     if has_lora(model):
         saved = read_weights(folder / ADAPTER_FILE) if (folder / ADAPTER_FILE).is_file() else {}
         own = adapter_state(model)
-        if {name: t.shape for name, t in saved.items()} != {name: t.shape for name, t in own.items()}:
+        if _shapes(saved) != _shapes(own):
             what = "the checkpoint holds no LoRA additions of this lora_rank"
-            if saved and all(name in own and own[name].shape == tensor.shape for name, tensor in saved.items()):
+            if saved and _shapes(saved).items() <= _shapes(own).items():
                 what = "the checkpoint is of an earlier version, which did not train the added text rows"
             raise UserError(
                 what=what,
@@ -217,13 +206,17 @@ def restore_model(folder: Path, model: nn.Module) -> None:
 
     def require_same(saved: State) -> None:
         # All that a GPT has are parameters; its `state_dict` would make whole weights of split ones.
-        own = {name: parameter.shape for name, parameter in model.named_parameters()}
-        if {name: tensor.shape for name, tensor in saved.items()} != own:
+        own = dict(model.named_parameters())
+        if _shapes(saved) != _shapes(own):
             raise UserError(
                 what="the checkpoint's weights are of another model", where=str(folder), fix="name another checkpoint"
             )
 
     load_in_parts(model, lambda: read_weights(folder / MODEL_FILE), require_same)
+
+
+def _shapes(tensors: Tensors) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
@@ -244,21 +237,19 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: torch.optim.Optimi
             fix="keep lora_rank as the run had it, or start a new run from its exported model",
         )
     is_fused = isinstance(optimizer, torch.optim.AdamW)
-    for group_index, group in enumerate(optimizer.param_groups):
+    for group_index, group in enumerate([] if is_fused else optimizer.param_groups):
         for index, parameter in enumerate(group["params"]):
-            if not is_fused:
-                # bitsandbytes lays out its own memory, which may be paged.
-                optimizer.init_state(group, parameter, group_index, index)  # type: ignore[attr-defined]
+            # bitsandbytes lays out its own memory, which may be paged.
+            optimizer.init_state(group, parameter, group_index, index)  # type: ignore[attr-defined]
     own = {"step", "exp_avg", "exp_avg_sq"} if is_fused else {"step", "state1", "state2", "absmax1", "absmax2"}
     if not {key.rsplit("/", 1)[1] for key in moments} <= own:
         optimizer.state.clear()
         return ["AdamW's moments start from zero: the checkpoint has them in another form"]
     for key, tensor in moments.items():
         name, field = key.rsplit("/", 1)
-        parameter = parameters[name]
-        state = optimizer.state[parameter]
+        state = optimizer.state[parameters[name]]
         if is_fused:
-            state[field] = tensor.to(parameter.device)
+            state[field] = tensor.to(parameters[name].device)
         elif field == "step":
             state[field] = int(tensor)
         else:
@@ -288,7 +279,9 @@ def resume_run(services: Services, resumed: Resumed, data: str) -> tuple[RunStat
     services.divergence.num_skipped = saved.get("skipped", 0)
     if "recovery" in saved:
         services.recovery.load_state(saved["recovery"])
-    state = RunState.from_json(saved, data=data)
+    # An earlier version knew fewer of its values.
+    known = {one.name: saved[one.name] for one in fields(RunState) if one.name in saved}
+    state = RunState(**(known | {"data": data}))
     # `batches_done` skips batches of the epoch's plan, which seed, clips and limits fix. Under another plan it would
     # skip clips that were never seen. Another device or kernel makes another plan, too.
     is_replanned = "plan" in saved and saved["plan"] != services.loaders.plan_of(state.epoch)

@@ -49,7 +49,7 @@ class Divergence:
             return
         self._in_a_row.append(names)
         self._warn(
-            f"step {step} was skipped, the weights are untouched: {result.skipped}; its clips: {_listed(names)}",
+            f"step {step} was skipped, the weights are untouched: {result.skipped}; its clips: {listed(names)}",
             source="numbers",
             step=step,
             clips=names,
@@ -58,17 +58,18 @@ class Divergence:
         if len(self._in_a_row) < MAX_IN_A_ROW:
             return
         in_all = set.intersection(*map(set, self._in_a_row))
-        suspects = f"clips in all of them: {_listed(sorted(in_all))}" if in_all else "no clip was in all of them"
+        suspects = f"clips in all of them: {listed(sorted(in_all))}" if in_all else "no clip was in all of them"
         precision = "" if self._precision == "fp32" else f", or train in fp32 instead of {self._precision}"
         raise UserError(
             what=f"{result.skipped} in {len(self._in_a_row)} steps in a row, up to step {step}; the weights are those "
-            f"before them ({suspects}; clips of the last one: {_listed(names)})",
+            f"before them ({suspects}; clips of the last one: {listed(names)})",
             where=f"step {step}",
             fix=f"lower learning_rate, keep grad_clip_norm at 1.0{precision}, and listen to the clips named; "
             f"then resume from the last checkpoint ({self._resume_command} --allow-changes), or train anew",
         )
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NUM_NAMED} more" if len(names) > NUM_NAMED else ""
-    return ", ".join(names[:NUM_NAMED]) + more
+def listed(names: list[str], most: int = NUM_NAMED) -> str:
+    """Names for people, and how many more there are than are shown."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

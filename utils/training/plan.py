@@ -25,26 +25,27 @@ OPEN = ("learning_rate", "num_epochs", "dropout", "max_audio_length", "max_text_
 OWN = ("project", "output", "resume", "allow_changes")
 """Settings that say where a run lies and how it is started, not what it is: always those given now."""
 FREE = (
-    *(
-        "num_epochs",
-        "device",
-        "processes",
-        "max_restarts",
-        "threads",
-        "num_workers",
-        "prefetch_factor",
-        "pin_memory",
-        "checkpoint_every",
-    ),
-    *("checkpoint_minutes", "keep_checkpoints", "patience", "max_hours", "best_by", "sample_text", "log_to"),
+    "num_epochs",
+    "device",
+    "processes",
+    "max_restarts",
+    "threads",
+    "num_workers",
+    "prefetch_factor",
+    "pin_memory",
+    "checkpoint_every",
+    "checkpoint_minutes",
+    "keep_checkpoints",
+    "patience",
+    "max_hours",
+    "best_by",
+    "sample_text",
+    "log_to",
 )
 """Settings a resumed run may be given anew without more ado: the steps it takes stay the same, or there are more."""
 FIXED = ("base", "lora_rank")
 """Settings that say what is trained: a run with others is another run."""
-BOUND = (
-    *("batch_size", "batch_tokens", "seed", "train_csv", "language"),
-    *("max_audio_length", "max_text_length"),
-)
+BOUND = ("batch_size", "batch_tokens", "seed", "train_csv", "language", "max_audio_length", "max_text_length")
 """Settings that decide which clips form which batch: an epoch that was begun with others has to begin anew."""
 LORA_RATE, LORA_MOST = 10, 1e-3
 """With LoRA the learning rate that nobody gave is so many times the base's own, up to a limit.
@@ -125,8 +126,6 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
     Raises:
         UserError: the base cannot read the language, a limit exceeds the model's, or there is no dataset.
     """
-    defaults = _defaults(config, base)
-    given = {name: getattr(config, name) for name in OPEN}
     settled = replace(
         config,
         language=base.tokenizer().check_language(
@@ -134,20 +133,21 @@ def settle(config: TrainConfig, project: Project, base: Base) -> TrainConfig:
         ),
         train_csv=config.train_csv or project.train_csv,
         eval_csv=config.eval_csv or project.eval_csv,
-        **{name: defaults[name] if value is None else value for name, value in given.items()},
+        **{name: value for name, value in _defaults(config, base).items() if getattr(config, name) is None},
     )
     raise_problems(limits_of(settled).problems(base.gpt_shape()), where=f"base {base.name}")
     assert settled.max_audio_length
     # More codes than the longest clip has would only be padding.
-    asked, longest = settled.max_mel_length, math.ceil(settled.max_audio_length / CODE_SAMPLES)
-    if asked is None or asked == longest:
-        return settled
+    longest = math.ceil(settled.max_audio_length / CODE_SAMPLES)
+    asked = longest if settled.max_mel_length is None else settled.max_mel_length
     if asked < longest:
         problem = (
             f"max_mel_length is {asked} codes, but the longest clip may have {longest}; "
             f"use {longest} or more, or lower max_audio_length"
         )
         raise_problems([problem], where="training settings")
+    if asked == longest:
+        return settled
     logger.warning("max_mel_length %d is reduced to %d codes, the longest clip; %s", asked, longest, CODE_UNIT)
     return replace(settled, max_mel_length=longest)
 

@@ -20,6 +20,7 @@ from utils.runs.layout import BASE_FOLDER, REFERENCE_FILE
 from utils.training.data.base import keep_start
 from utils.training.data.load import TrainingData
 from utils.training.distributed import is_restart
+from utils.training.divergence import listed
 from utils.training.plan import Resumed, RunPlan, portable
 
 SETTINGS_FILE = "config.yaml"
@@ -39,12 +40,29 @@ def make_folder(plan: RunPlan, data: TrainingData, accelerator: Accelerator) -> 
     Raises:
         UserError: the run exists already, or another run has the device.
     """
-    name = [str(plan.resumed.run if plan.resumed else plan.project.runs / (plan.config.run_id or new_run_id()))]
-    broadcast_object_list(name)
-    folder = Path(name[0])
+    shared = [str(plan.resumed.run if plan.resumed else plan.project.runs / (plan.config.run_id or new_run_id()))]
+    broadcast_object_list(shared)
+    folder = Path(shared[0])
     if accelerator.is_main_process:
         if not plan.resumed:
-            _furnish(folder, plan, data)
+            # A job's folder is made by who starts the job, with the settings in it; a run's own files come now.
+            folder.mkdir(parents=True, exist_ok=True)
+            if (folder / "base.json").exists() and not is_restart():
+                fix = "choose another run_id"
+                raise UserError(what=f"run {folder.name!r} exists already", where=str(folder), fix=fix)
+            base, own = plan.base, folder / BASE_FOLDER
+            portable(plan).save(folder / SETTINGS_FILE)
+            own.mkdir(exist_ok=True)
+            for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
+                if (base.folder / name).is_file():
+                    shutil.copyfile(base.folder / name, own / name)
+            if not (own / "speakers_xtts.pth").is_file():
+                # v2.0.2 has no studio speakers; stock reads an empty list of them just as well.
+                write_pickle(own / "speakers_xtts.pth", {})
+            origin = {"name": base.name, "folder": str(base.folder.absolute())}
+            (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
+            keep_recordings(folder, data)
+            write_wav(folder / REFERENCE_FILE, load_audio(data.longest.audio, DATASET_RATE), DATASET_RATE)
         try:
             register(folder, "train", device=accelerator.device.type, output=plan.project.output)
         except UserError:
@@ -92,31 +110,4 @@ def changed_recordings(folder: Path, data: TrainingData) -> list[str]:
     then, now = set(lines), data.recordings()
     before, after = ({line[17:] for line in some} for some in (then - now, now - then))
     groups = {"changed": before & after, "removed": before - after, "added": after - before}
-    return [f"recordings {word}: {_some(sorted(names))}" for word, names in groups.items() if names]
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
-
-
-def _furnish(folder: Path, plan: RunPlan, data: TrainingData) -> None:
-    """Make the run folder with its settings, the base's small files and the reference recording."""
-    # A job's folder is made by who starts the job, with the settings in it; a run's own files come with the run.
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "base.json").exists() and not is_restart():
-        raise UserError(what=f"run {folder.name!r} exists already", where=str(folder), fix="choose another run_id")
-    base = plan.base
-    portable(plan).save(folder / SETTINGS_FILE)
-    own = folder / BASE_FOLDER
-    own.mkdir(exist_ok=True)
-    for name in ("config.json", "vocab.json", "speakers_xtts.pth"):
-        if (base.folder / name).is_file():
-            shutil.copyfile(base.folder / name, own / name)
-    if not (own / "speakers_xtts.pth").is_file():
-        # v2.0.2 has no studio speakers; stock reads an empty list of them just as well.
-        write_pickle(own / "speakers_xtts.pth", {})
-    origin = {"name": base.name, "folder": str(base.folder.absolute())}
-    (folder / "base.json").write_text(json.dumps(origin), encoding="utf-8")
-    keep_recordings(folder, data)
-    write_wav(folder / REFERENCE_FILE, load_audio(data.longest.audio, DATASET_RATE), DATASET_RATE)
+    return [f"recordings {word}: {listed(sorted(names), MOST_NAMED)}" for word, names in groups.items() if names]

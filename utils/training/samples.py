@@ -106,11 +106,6 @@ class SampleWorker:
             self._send(*self._waiting)
         return samples
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being spoken or waits."""
-        return self._speaking is None and self._waiting is None
-
     def close(self, wait_s: float = 0.0, *, is_stopped: Callable[[], bool] = lambda: False) -> list[Event]:
         """End the worker.
 
@@ -123,12 +118,10 @@ class SampleWorker:
         """
         samples = self.poll()
         deadline = time.monotonic() + wait_s
-        while not self.is_idle and time.monotonic() < deadline and not is_stopped():
+        while (unsaid := self._speaking or self._waiting) and time.monotonic() < deadline and not is_stopped():
             time.sleep(POLL_S)
             samples += self.poll()
-        if not self.is_idle:
-            unsaid = self._speaking or self._waiting
-            assert unsaid is not None
+        if unsaid:
             self._warn(f"no sample of step {unsaid[0]}: training ended before it was spoken")
         self._speaking = self._waiting = None
         self._end_process()
@@ -168,26 +161,19 @@ class SampleWorker:
 
     def _send(self, step: int, checkpoint: Path) -> None:
         self._waiting, self._speaking = None, (step, checkpoint)
-        message = {
-            "step": step,
-            "checkpoint": str(checkpoint.absolute()),
-            "sentences": self._sentences,
-            "language": self._language,
-        }
         try:
-            self._process = self._process or self._begin()
+            if self._process is None:
+                # One thread and no GPU: training has the others.
+                threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+                environment = speaking_environment(**threads, CUDA_VISIBLE_DEVICES="")
+                with (self._folder / WORKER_LOG).open("ab") as errors:
+                    self._process = JsonChild(self._command, env=environment, stderr=errors)
             # Only one request is under way, so that the pipe is empty and takes it at once.
-            self._process.send(message)
+            where, texts = checkpoint.absolute(), self._sentences
+            self._process.send({"step": step, "checkpoint": where, "sentences": texts, "language": self._language})
         except OSError as error:
             self._end_process()
             self._fail(f"no sample of step {step}: {error}")
-
-    def _begin(self) -> JsonChild:
-        # One thread and no GPU: training has the others.
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        environment = speaking_environment(**threads, CUDA_VISIBLE_DEVICES="")
-        with (self._folder / WORKER_LOG).open("ab") as errors:
-            return JsonChild(self._command, env=environment, stderr=errors)
 
     def _end_process(self) -> None:
         process, self._process = self._process, None
@@ -213,14 +199,11 @@ def make_sampling(config: TrainConfig, base: Base, folder: Path, run_log: RunLog
         folder: the run's.
         run_log: receives samples; only the process that writes it has any spoken.
     """
-    assert config.language
-    sentences = _sentences(config, base) if run_log.events is not None else []
+    assert config.language and config.eval_csv
+    sentences = list[str]()
+    if run_log.events is not None and config.sample_text is not None:
+        sentences = list(filter(None, map(str.strip, config.sample_text.split("|"))))
+    elif run_log.events is not None and base.can_speak:
+        # One that the voice has a recording of.
+        sentences = [next(iter_manifest(config.eval_csv)).text]
     return SampleWorker(folder, sentences, language=config.language, events=run_log)
-
-
-def _sentences(config: TrainConfig, base: Base) -> list[str]:
-    """What to speak: the user's own sentences, else one that the voice has a recording of."""
-    if config.sample_text is not None:
-        return [sentence.strip() for sentence in config.sample_text.split("|") if sentence.strip()]
-    assert config.eval_csv
-    return [next(iter_manifest(config.eval_csv)).text] if base.can_speak else []

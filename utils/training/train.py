@@ -194,9 +194,9 @@ def set_up(plan: RunPlan, progress: ProgressFn | None = None) -> Setup:
     global_micro_batches = micro_batches_of(plan, accelerator.num_processes)
     data = load_data(plan.config, plan.project, plan.base, accelerator, progress)
     changed = changed_recordings(plan.resumed.run, data) if plan.resumed else []
-    require_resumable(plan, data.fingerprint(), changed)
+    require_resumable(plan, data.fingerprint, changed)
     if accelerator.num_processes > 1:
-        require_alike({"settings": repr(plan.config), "clips": data.fingerprint()})
+        require_alike({"settings": repr(plan.config), "clips": data.fingerprint})
     loaders = Loaders(plan.config, plan.base, data, accelerator, optimizations.switches, global_micro_batches)
     steps = loaders.steps_left(0, 0)
     trainer = make_trainer(plan.config, plan.base, accelerator, optimizations, total_steps=steps)
@@ -241,7 +241,7 @@ def _make_services(plan: RunPlan, setup: Setup, progress: Progresses) -> Service
 def _begin(services: Services) -> RunState:
     """Where the run starts, or the state that it resumes; the log opens with it."""
     plan, data = services.plan, services.data
-    state, notes = RunState(data=data.fingerprint()), list[str]()
+    state, notes = RunState(data=data.fingerprint), list[str]()
     if plan.resumed:
         state, notes = resume_run(services, plan.resumed, state.data)
         notes += changed_recordings(plan.resumed.run, data)

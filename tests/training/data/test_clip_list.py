@@ -52,7 +52,7 @@ def test_the_fingerprint_is_that_of_earlier_versions(project: Project) -> None:
         digest.update(f"{clip.audio.name} {clip.num_samples}".encode())
         digest.update(clip.tokens.numpy().tobytes())
         digest.update(clip.codes.tobytes())
-    assert data.fingerprint() == digest.hexdigest()[:12]
+    assert data.fingerprint == digest.hexdigest()[:12]
 
 
 def test_clips_are_those_of_the_manifest_one_by_one(project: Project) -> None:
@@ -76,9 +76,9 @@ CHANGES: dict[str, Callable[[Project], object]] = {
 @pytest.mark.parametrize("kind", CHANGES)
 def test_what_changed_since_the_last_start_is_read_again(project: Project, kind: str) -> None:
     before = start(project)
-    assert start(project).fingerprint() == before.fingerprint()
+    assert start(project).fingerprint == before.fingerprint
     CHANGES[kind](project)
-    assert start(project).fingerprint() != before.fingerprint()
+    assert start(project).fingerprint != before.fingerprint
 
 
 def test_a_missing_recording_is_named(project: Project) -> None:

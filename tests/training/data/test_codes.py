@@ -78,7 +78,7 @@ def test_a_kill_while_writing_loses_only_what_was_being_written(base, clips: lis
     with (folder / "index.jsonl").open("a") as index:
         index.write('{"audio": "0123')
     assert {clip: codes.tolist() for clip, codes in cache_codes(clips, base, tmp_path / "cut").items()} == whole
-    assert len(CodeCache(folder)) == 3
+    assert len(CodeCache(folder).index) == 3
 
 
 @pytest.mark.parametrize(

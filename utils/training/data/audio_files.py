@@ -7,9 +7,9 @@ is read again; a torn or foreign line counts as not there.
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import soundfile
 from filelock import FileLock
@@ -34,6 +34,7 @@ class AudioFacts(NamedTuple):
     """A mono file at 22 050 Hz, of which parts can be read; anything else is decoded whole."""
 
 
+Parsed = TypeVar("Parsed")
 Known = tuple[list[int], AudioFacts]
 """The stamp of a file when it was read, and what was found."""
 
@@ -49,7 +50,7 @@ class AudioFiles:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / "files.jsonl"
         self._lock = FileLock(folder / ".files-lock")
-        self._known: dict[str, Known] = dict(_read(self._file))
+        self._known = dict(parsed_lines(self._file, _known))
         self._news: dict[str, Known] = {}
         try:
             # Asked before any file is read: what is changed from now on has a stamp that proves nothing.
@@ -113,14 +114,18 @@ def read_facts(path: Path) -> AudioFacts:
     return AudioFacts(content, load_audio(path, DATASET_RATE).shape[1], False)
 
 
-def _read(path: Path) -> Iterator[tuple[str, Known]]:
+def _known(line: Any) -> tuple[str, Known]:
+    facts = AudioFacts(f"{int(line['content'], 16):016x}", int(line["samples"]), bool(line["native"]))
+    return str(line["file"]), (list(map(int, line["stamp"])), facts)
+
+
+def parsed_lines(path: Path, parse: Callable[[Any], Parsed]) -> Iterator[Parsed]:
+    """What is made of each line of JSON of a file, which may be missing; torn and foreign lines are skipped."""
     if not path.is_file():
         return
     with path.open(encoding="ascii", errors="replace") as lines:
         for line in lines:
             try:
-                one = json.loads(line)
-                facts = AudioFacts(f"{int(one['content'], 16):016x}", int(one["samples"]), bool(one["native"]))
-                yield str(one["file"]), (list(map(int, one["stamp"])), facts)
-            except (ValueError, KeyError, TypeError, OverflowError):
+                yield parse(json.loads(line))
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 continue

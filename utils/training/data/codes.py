@@ -24,7 +24,7 @@ from utils.bases.base import Base
 from utils.callbacks import ProgressFn
 from utils.config import DATASET_RATE
 from utils.model.dvae import fingerprint, load_code_encoder
-from utils.training.data.audio_files import AudioFiles
+from utils.training.data.audio_files import AudioFiles, parsed_lines
 
 log = logging.getLogger(__name__)
 
@@ -48,19 +48,14 @@ class CodeCache:
         self._lock = FileLock(folder / ".lock")
 
     @cached_property
-    def _index(self) -> dict[str, tuple[int, int]]:
-        # Of several entries about a clip the last one counts.
-        return dict(_entries(self._index_file, self.file))
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def __contains__(self, audio: str) -> bool:
-        return audio in self._index
-
-    def find(self, audio: str) -> tuple[int, int]:
-        """Where in `file` the codes of a clip begin, and how many there are; the clip must be there."""
-        return self._index[audio]
+    def index(self) -> dict[str, tuple[int, int]]:
+        """Where in `file` the codes of each clip begin, and how many there are."""
+        # Of several entries about a clip the last one counts; clips whose codes were cut off are encoded again.
+        num_codes = self.file.stat().st_size // 2 if self.file.is_file() else 0
+        entries = parsed_lines(
+            self._index_file, lambda entry: (str(entry["audio"]), int(entry["offset"]), int(entry["length"]))
+        )
+        return {audio: (start, count) for audio, start, count in entries if 0 <= start < start + count <= num_codes}
 
     def mapped(self) -> NDArray[np.int16]:
         """All codes of `file`, read from disk when they are used.
@@ -74,7 +69,7 @@ class CodeCache:
     def codes(self, audio: list[str]) -> list[NDArray[np.int16]]:
         """Codes of some clips, [M] int16 each, read from disk when they are used."""
         whole = self.mapped()
-        return [whole[start : start + count] for start, count in map(self.find, audio)]
+        return [whole[start : start + count] for start, count in map(self.index.__getitem__, audio)]
 
     def add(self, codes: dict[str, Tensor]) -> None:
         """Append clips: {hash: codes [M] int16}; several processes may."""
@@ -140,7 +135,7 @@ def encode_missing(
         # Of all recordings, not of those that are missing: while one process looks, another may be adding some.
         own = own[accelerator.process_index :: accelerator.num_processes]
         device = accelerator.device
-    missing = [audio for audio in own if audio not in cache]
+    missing = [audio for audio in own if audio not in cache.index]
     done = len(own) - len(missing)
     if missing:
         encoder = load_code_encoder(base.dvae, base.mel_stats()).to(device)
@@ -185,19 +180,3 @@ def _decoded(hashes: list[str], recordings: Mapping[str, Path]) -> Iterator[dict
         batch[audio] = wav
     if batch:
         yield batch
-
-
-def _entries(path: Path, codes: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The entries whose codes are there: clips whose codes were cut off are encoded again."""
-    num_codes = codes.stat().st_size // 2 if codes.is_file() else 0
-    if not path.is_file():
-        return
-    with path.open(encoding="ascii", errors="replace") as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                audio, start, count = str(entry["audio"]), int(entry["offset"]), int(entry["length"])
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                continue
-            if start >= 0 and 0 < count <= num_codes - start:
-                yield audio, (start, count)

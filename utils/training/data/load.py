@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
@@ -61,15 +62,12 @@ class TrainingData:
         return self.train[self.train.longest]
 
     @cached_property
-    def _digest(self) -> str:
+    def fingerprint(self) -> str:
+        """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
         digest = hashlib.sha256()
         for clips in (self.train, self.evaluate):
             clips.add_to(digest)
         return digest.hexdigest()[:12]
-
-    def fingerprint(self) -> str:
-        """12 hex digits that change when a clip comes, goes, or changes in length, text or codes."""
-        return self._digest
 
     def recordings(self) -> set[str]:
         """Hash and name of each clip's file."""
@@ -118,8 +116,7 @@ def load_data(
     csvs, root = (config.train_csv, config.eval_csv), project.dataset / "codes"
     tokenizer = base.tokenizer()
     reading = Reading(tokenizer, tokenizer.check_language(config.language), limits_of(config))
-    require_memory(csvs)
-    manifests = [_rows(csv) for csv in csvs]
+    manifests = _rows(csvs)
     files = AudioFiles(root)
     if accelerator.num_processes > 1:
         # Each reads its part of the recordings that are new.
@@ -150,7 +147,7 @@ def load_data(
     cache = encode_missing(recordings, base, root, accelerator=accelerator, progress=progress)
     codes, tables = cache.mapped(), list[ClipList]()
     for clips, contents in zip(lists, hashes, strict=True):
-        spans = list(map(cache.find, contents))
+        spans = list(map(cache.index.__getitem__, contents))
         if config.trim_end:
             spans = [(start, len(up_to_silence(codes[start : start + count]))) for start, count in spans]
         tables.append(ClipList.of(clips, codes, spans))
@@ -176,13 +173,17 @@ def load_data(
     )
 
 
-def require_memory(csvs: Sequence[Path]) -> None:
-    """Do nothing where the clips of these manifests fit into memory.
+def _rows(csvs: Sequence[Path]) -> list[list[_Row]]:
+    """The rows of each manifest.
 
     Raises:
-        UserError: they do not.
+        UserError: they do not fit into memory, one cannot be read, or it names files that do not exist.
     """
-    count = sum(_lines(csv) - 1 for csv in csvs)
+    count, manifests = -len(csvs), list[list[_Row]]()
+    for csv in csvs:
+        # Reading it says why it cannot be opened.
+        with suppress(OSError), csv.open("rb") as file:
+            count += sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b""))
     needed, available = count * BYTES_A_CLIP, memory().available_bytes
     if needed > available:
         raise UserError(
@@ -191,30 +192,16 @@ def require_memory(csvs: Sequence[Path]) -> None:
             where=str(csvs[0]),
             fix="train on fewer clips, or on a machine with more memory",
         )
-
-
-def _lines(csv: Path) -> int:
-    try:
-        with csv.open("rb") as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-    except OSError:
-        return 0  # reading it says why
-
-
-def _rows(csv: Path) -> list[_Row]:
-    """The rows of a manifest.
-
-    Raises:
-        UserError: it cannot be read, or names files that do not exist.
-    """
-    rows = [_Row(str(clip.audio), clip.text, clip.speaker, clip.word_times) for clip in iter_manifest(csv)]
-    if missing := [row.audio for row in rows if not os.path.isfile(row.audio)]:  # noqa: PTH113 - ten million of them
-        raise UserError(
-            what=f"{len(missing)} of {len(rows)} audio files are missing, the first is {Path(missing[0]).name}",
-            where=str(csv),
-            fix="put the files back or correct the audio_file column",
-        )
-    return rows
+    for csv in csvs:
+        rows = [_Row(str(clip.audio), clip.text, clip.speaker, clip.word_times) for clip in iter_manifest(csv)]
+        if missing := [row.audio for row in rows if not os.path.isfile(row.audio)]:  # noqa: PTH113 - ten million
+            raise UserError(
+                what=f"{len(missing)} of {len(rows)} audio files are missing, the first is {Path(missing[0]).name}",
+                where=str(csv),
+                fix="put the files back or correct the audio_file column",
+            )
+        manifests.append(rows)
+    return manifests
 
 
 def _checked(
