@@ -193,7 +193,7 @@ def test_models_and_voices_are_listed_as_other_clients_read_them(server: Server)
     assert "/tts_stream" in paths and "swagger" in server.get("/docs").text
 
 
-@pytest.mark.parametrize("model", ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"])
+@pytest.mark.parametrize("model", ["tts-1", "tts-1-hd", "tts-1-1106", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15"])
 def test_openai_names_of_models_mean_the_default_model(client: OpenAI, model: str) -> None:
     assert say(client, model=model, response_format="pcm") == say(client, response_format="pcm")
     assert client.models.retrieve(model).id == model
@@ -201,8 +201,15 @@ def test_openai_names_of_models_mean_the_default_model(client: OpenAI, model: st
 
 def test_openai_names_of_voices_mean_those_of_the_model_in_order(client: OpenAI, server: Server) -> None:
     found = names(server)
-    for name, own in zip(("alloy", "echo", "shimmer"), (found[0], found[1], found[5]), strict=True):
+    for name, own in zip(("alloy", "echo", "shimmer", "ash", "sage"), (*found[:2], *found[5:7], found[9]), strict=True):
         assert say(client, voice=name, response_format="pcm") == say(client, voice=own, response_format="pcm")
+
+
+def test_numbers_may_come_as_text(server: Server) -> None:
+    body = {"input": TEXT, "seed": "1", "speed": "1.0", "top_k": "50", "response_format": "pcm"}
+    assert httpx.post(f"{server.url}/v1/audio/speech", json=body, timeout=120).content == server.post().content
+    answer = httpx.post(f"{server.url}/v1/audio/speech", json=body | {"speed": "fast"}, timeout=120)
+    assert answer.status_code == 400 and "speed is 'fast'; use a number" in answer.json()["error"]["message"]
 
 
 def test_request_without_model_and_voice_is_spoken(server: Server) -> None:

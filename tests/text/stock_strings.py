@@ -102,6 +102,15 @@ DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
     AMOUNTS: {
         ("en", "¥500"): "the five hundred yen",
         ("es", "¥500"): "mañana quinientos yenes",
+        ("es", "1 000 000"): "mañana un millón",
+        ("fr", "1 000 000"): "où un million",
+        ("de", "1 000 000"): "übung eine million",
+        ("it", "1 000 000"): "perché un milione",
+        ("pt", "1 000 000"): "ação um milhão",
+        ("pl", "1 000 000"): "zażółć milion",
+        ("ru", "1 000 000"): "съешь один миллион",
+        ("cs", "1 000 000"): "příliš milion",
+        ("hu", "1 000 000"): "árvíztűrő egymillió",
         ("fr", "¥500"): "où cinq cents yens",
         ("de", "¥500"): "übung fünfhundert yen",
         ("it", "¥500"): "perché cinquecento yen",
@@ -248,7 +257,7 @@ DIFFERENCES: dict[str, dict[tuple[str, str], str]] = {
         ("en", "in\xadvisible\u200b"): "invisible",
     },
     RULELESS: {
-        ("cs", "1. května"): "jedna. května",
+        ("cs", "1. května"): "prvního května",
     },
     SIGNS: {
         ("en", "1.234,56"): "the one thousand, two hundred and thirty-four point five six",

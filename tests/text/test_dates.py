@@ -15,7 +15,7 @@ DATES = {
     "tr": "bir mayıs ikibinyirmidört",
     "ru": "первого мая две тысячи двадцать четвёртого года",
     "nl": "één mei tweeduizendvierentwintig",
-    "cs": "jedna května dva tisíce dvacet čtyři",
+    "cs": "prvního května dva tisíce dvacet čtyři",
     "ar": "واحد مايو ألفان و أربعة و عشرون",
     "zh-cn": "er4ling2er4si4nian2wu3yue4yi1ri4",
     "hu": "kétezer-huszonnégy május elseje",

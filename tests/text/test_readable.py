@@ -1,12 +1,14 @@
 """Speech reads what it can of any text and names the rest; training drops no clip for a mark."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from utils.bases.find import find_base
+from utils.text import normalize as normalize_module
 from utils.text.normalize import normalize
 from utils.text.readable import named
 from utils.text.tokenizer import Tokenizer
@@ -145,11 +147,79 @@ RIGHT = {
     "ja": {"20 km": "nijuu kilometre", "5 °C": "go do", "20 km/h": "jisoku nijuu kilometre"},
     "ko": {"5 €": "o yulo", "₩500": "obaeg won"},
 }
+SHORT = {
+    "en": {
+        "the 1990s": "the nineteen nineties",
+        "the '80s": "the eighties",
+        "1800s": "eighteen hundreds",
+        "v2.0.2": "v two point zero point two",
+        "1/2 cup": "one half cup",
+        "24/7": "twenty-four/seven",
+        "2 h 30 min": "two hours thirty minutes",
+        "№ 5, § 3": "number five, section three",
+        "room 1 234": "room one two hundred and thirty-four",
+    },
+    "es": {"1 234": "mil doscientos treinta y cuatro", "1/3": "un tercio", "1 h": "una hora"},
+    "fr": {"14h30": "quatorze heures trente", "1 min": "une minute", "06 12 34": "six douze trente-quatre"},
+    "de": {
+        "Wir sehen uns am 3.": "wir sehen uns am dritten.",
+        "am 3.5.2024": "am dritten mai zweitausendvierundzwanzig",
+        "im 2. Stock": "im zweiten stock",
+        "1 234,50 €": "eintausendzweihundertvierunddreißig euro und fünfzig cent",
+        "3/4": "drei viertel",
+    },
+    "it": {"1/2": "un mezzo", "50 Hz": "cinquanta hertz"},
+    "pt": {"2 h 30 min": "duas horas trinta minutos", "5 MB": "cinco megabytes", "§ 2": "parágrafo dois"},
+    "pl": {"1 234 567 zł": "milion dwieście trzydzieści cztery tysiące pięćset sześćdziesiąt siedem złotych"},
+    "tr": {"50 km/h": "saatte elli kilometre", "1/4": "çeyrek"},
+    "ru": {"1.021 €": "одна тысяча двадцать один евро", "2 мл, 2 ml": "два мл, два миллилитра", "№5": "номер пять"},
+    "nl": {"v2.0.2": "v twee nul twee", "5 mg": "vijf milligram"},
+    "cs": {
+        "5. května": "pátého května",
+        "21. 12. 2020": "dvacátého prvního prosince dva tisíce dvacet",
+        "telefon 777 123 456": "telefon sedmset sedmdesát sedm sto dvacet tři čtyřista padesát šest",
+    },
+    "ar": {"1/2": "نصف", "50 Hz": "خمسون هرتز"},
+    "zh": {"1/2": "er4fen1zhi1yi1", "12:30:45": "shi2er4dian3san1shi2fen1si4wu3miao3"},
+    "hu": {"1/2": "fél", "5 h": "öt óra"},
+    "ko": {"2/3": "sambun-ui i", "12:30:45": "sib-isi samsibbun sasib-ocho"},
+    "ja": {"1/2": "nibun no ichi", "12:30:45": "juu ni ji sanjuu fun yonjuu go byou"},
+    "hi": {"1.2.3": "एक दो तीन", "1/2": "आधा"},
+}
 
 
 @pytest.mark.parametrize("code", RIGHT)
 def test_amounts_are_read_in_the_words_of_the_language(code: str) -> None:
     assert {text: normalize(text, code).text for text in RIGHT[code]} == RIGHT[code]
+
+
+@pytest.mark.parametrize("code", SHORT)
+def test_shorthand_is_read_in_the_words_of_the_language(code: str) -> None:
+    assert {text: normalize(text, code).text for text in SHORT[code]} == SHORT[code]
+
+
+@pytest.mark.parametrize("unit", ["h", "min", "mg", "ml", "MB", "GB", "Hz", "kWh"])
+def test_no_unit_stays_a_letter_in_any_language(unit: str) -> None:
+    read = {code: normalize(f"5 {unit}", code).text for code in LANGUAGES}
+    assert {code: text for code, text in read.items() if unit.lower() in text.split()} == {}
+    assert len(set(read.values())) > 12
+
+
+def test_a_long_chinese_text_is_read_in_parts_as_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stock's rules take the square of a text's length: 17 s for 19,200 letters, 0.3 s in parts."""
+    parts: list[int] = []
+    clean = normalize_module._stock_cleaner().preprocess_text
+    counted = SimpleNamespace(preprocess_text=lambda text, code: parts.append(len(text)) or clean(text, code))
+    monkeypatch.setattr(normalize_module, "_stock_cleaner", lambda: counted)
+    text = "今天是星期一，我有3个苹果和25块钱。他说hello world，然后走了！电话13812345678。" * 30
+    in_parts = normalize(text, "zh").text
+    assert max(parts) <= 1_000 and len(parts) > 1
+    monkeypatch.setattr(normalize_module, "_WHOLE", len(text))
+    assert in_parts == normalize(text, "zh").text
+    monkeypatch.setattr(normalize_module, "_WHOLE", 400)
+    parts.clear()
+    normalize("1" * 3_000, "zh")
+    assert max(parts) <= 1_000
 
 
 NUMBERS = (

@@ -36,7 +36,7 @@ def test_a_vocabulary_that_fills_the_memory_is_refused(tokenizer: Tokenizer, tmp
     ("text", "language"),
     [
         ("Hello Mr. Smith, I have 14% battery & $20.", "en"),
-        ("Die Rechnung beträgt 20, am 1. Mai.", "de"),
+        ("Die Rechnung beträgt 20, der 1. Mai.", "de"),
         ("Cela vous fera 20,15€ monsieur.", "fr"),
         ("Там было 50 солдат.", "ru"),
         ("कमरे में पचास लोग थे।", "hi"),

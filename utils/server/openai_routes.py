@@ -6,6 +6,7 @@ Fields that OpenAI does not have: language, seed, temperature, top_k, top_p, rep
 
 import asyncio
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,11 @@ def speech_fields(values: dict[str, Any]) -> dict[str, Any]:
         raise ApiError(400, "The voice is not a name.", param="voice")
     fields = {"text": values.get("input"), "voice": voice or DEFAULT_VOICE}
     own = {name: values[name] for name in ("speed", *OWN_FIELDS) if values.get(name) is not None}
-    for name in NUMBERS:
-        if type(own.get(name)) is int:
-            own[name] = float(own[name])
+    for name, kind in (*dict.fromkeys(NUMBERS, float).items(), ("seed", int), ("top_k", int)):
+        # Some clients send the text of a field of theirs. What is no number, the settings' own check names.
+        if type(own.get(name)) is int or isinstance(own.get(name), str):
+            with suppress(ValueError):
+                own[name] = kind(own[name])
     return fields | own
 
 

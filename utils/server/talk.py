@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,8 +29,12 @@ from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
 from utils.text.languages import plain_code
 
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
-"""Each means the default model."""
-OPENAI_VOICES = ("alloy", "echo", "fable", "onyx", "nova", "shimmer")
+"""Each means the default model, with a date behind it, too."""
+_DATED = re.compile(r"-\d{4}(-\d\d-\d\d)?$")
+OPENAI_VOICES = (
+    *("alloy", "echo", "fable", "onyx", "nova", "shimmer"),
+    *("ash", "ballad", "coral", "sage", "verse", "marin", "cedar"),
+)
 """They mean the model's voices in order, the default one first."""
 MAX_UNREAD = 24
 """What the header names, and characters of each: clients limit headers to 8 KiB."""
@@ -75,7 +80,7 @@ class Desk:
     def model_id(self, name: str | None) -> str:
         """Id of the model that a request names: by its id, an alias, a name of OpenAI's, or not at all."""
         name = self._aliases.get(name or "", name)
-        return self.default_model() if not name or name in OPENAI_MODELS else name
+        return self.default_model() if not name or _DATED.sub("", name) in OPENAI_MODELS else name
 
     async def speak(self, request: Request, values: dict[str, Any], model_id: str) -> "Sound":
         """Have a text spoken; returns with its first sound.

@@ -57,11 +57,11 @@ _GENDERS: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     "ru": ("[ая]", {"1": "одна", "2": "две"}, {}),
     "pl": ("a", {"1": "jedna", "2": "dwie"}, {}),
     "cs": ("[ae]", {"1": "jedna", "2": "dvě"}, {"1": "jeden"}),
-    "pt": ("(lir|rupi|libr)a", {"1": "uma", "2": "duas"}, {}),
-    "es": ("(lir|rupi)a", {"1": "una"}, {"1": "un"}),
-    "it": ("(lir|rupi)a", {"1": "una"}, {"1": "un"}),
-    "fr": ("(lire|roupie)", {"1": "une"}, {}),
-    "de": ("(stunde|pie|lira)", {"1": "eine"}, {"1": "ein"}),
+    "pt": ("(lir|rupi|libr|hor)a", {"1": "uma", "2": "duas"}, {}),
+    "es": ("(lir|rupi|hor)a", {"1": "una"}, {"1": "un"}),
+    "it": ("(lir|rupi|or)a", {"1": "una"}, {"1": "un"}),
+    "fr": ("(lire|roupie|heure|minute)", {"1": "une"}, {}),
+    "de": ("(stunde|minute|pie|lira)", {"1": "eine"}, {"1": "ein"}),
 }
 """How a feminine word ends, its numbers that agree with it, and those of other words where stock's rules differ."""
 _PERCENT = {"cs": "procento|procenta|procent", "ru": "процент|процента|процентов"}
@@ -128,9 +128,35 @@ _SMALL_UNITS = {
     "hi": "मीटर ग्राम लीटर गीगाबाइट किलोवाट_घंटे",
 }
 """Of m, g, l, GB and kWh."""
-_SIZES = ("km", "cm", "mm", "kg", "m", "g", "l", "GB", "kWh")
+_MORE_UNITS = {
+    "en": "hour|hours minute|minutes milligram|milligrams milliliter|milliliters megabyte|megabytes hertz",
+    "es": "hora|horas minuto|minutos miligramo|miligramos mililitro|mililitros megabyte|megabytes hercio|hercios",
+    "fr": "heure|heures minute|minutes milligramme|milligrammes millilitre|millilitres mégaoctet|mégaoctets hertz",
+    "de": "stunde|stunden minute|minuten milligramm milliliter megabyte hertz",
+    "it": "ora|ore minuto|minuti milligrammo|milligrammi millilitro|millilitri megabyte hertz",
+    "pt": "hora|horas minuto|minutos miligrama|miligramas mililitro|mililitros megabyte|megabytes hertz",
+    "nl": "uur minuut|minuten milligram milliliter megabyte hertz",
+    "pl": "godzina|godziny|godzin minuta|minuty|minut miligram|miligramy|miligramów "
+    "mililitr|mililitry|mililitrów megabajt|megabajty|megabajtów herc|herce|herców",
+    "ru": "час|часа|часов минута|минуты|минут миллиграмм|миллиграмма|миллиграммов "
+    "миллилитр|миллилитра|миллилитров мегабайт|мегабайта|мегабайт герц|герца|герц",
+    "cs": "hodina|hodiny|hodin minuta|minuty|minut miligram|miligramy|miligramů "
+    "mililitr|mililitry|mililitrů megabajt|megabajty|megabajtů hertz|hertze|hertzů",
+    "hu": "óra perc milligramm milliliter megabájt hertz",
+    "tr": "saat dakika miligram mililitre megabayt hertz",
+    "ar": "ساعة|ساعات|ساعة دقيقة|دقائق|دقيقة مليغرام|مليغرامات|مليغراما مليلتر|مليلترات|مليلترا ميغابايت هرتز",
+    "zh": "小时 分钟 毫克 毫升 兆字节 赫兹",
+    "ko": "시간 분 밀리그램 밀리리터 메가바이트 헤르츠",
+    "ja": "時間 分 ミリグラム ミリリットル メガばいと ヘルツ",
+    "hi": "घंटा|घंटे मिनट मिलीग्राम मिलीलीटर मेगाबाइट हर्ट्ज़",
+}
+"""Of h, min, mg, ml, MB and Hz."""
+_SIZES = ("km", "cm", "mm", "kg", "m", "g", "l", "GB", "kWh", "h", "min", "mg", "ml", "MB", "Hz")
 _NUMBER = r"(?<![\d.,])\d+(?:[.,]\d+)*"
-_UNIT = re.compile(rf"({_NUMBER})[ \u00a0\u202f]?(km/h|km|cm|mm|kg|GB|kWh|m|g|l|L|°[ ]?[CF]|℃)(?![\w/²³])")
+_UNIT = re.compile(
+    rf"({_NUMBER})[ \u00a0\u202f]?(km/h|km|[cm]m|kg|kWh|min|m?[gl]|m?L|m|[GM]B|Hz|h|°[ ]?[CF]|℃)(?![\w/²³])"
+)
+_SPEEDS = {"ja": r"時速\1km", "tr": r"saatte \1 km"}
 _MANY = re.compile(rf"([$€£])({_NUMBER})\s?(thousand|million|billion|trillion)\b", re.IGNORECASE)
 _WHOLE = {"$": "dollars", "€": "euro", "£": "pounds"}
 _PARTS = re.compile(r"(.*?)(?:[.,](\d{1,2}))?")
@@ -161,8 +187,8 @@ def write_amounts(text: str, code: str) -> str:
         return f"{counted(code, whole, names[sign])} {form(code, whole, names[sign])}{rest.rstrip()}"
 
     text = re.sub(_NUMBER, lambda match: _separated(match[0], code), text)
-    if code == "ja":
-        text = re.sub(rf"({_NUMBER})\s?km/h(?!\w)", r"時速\1km", text)
+    if code in _SPEEDS:
+        text = re.sub(rf"({_NUMBER})\s?km/h(?!\w)", _SPEEDS[code], text)
     if code == "en":
         text = _MANY.sub(lambda match: f"{match[2]} {match[3]} {_WHOLE[match[1]]}", text)
     text = money.sub(amount, text)
@@ -210,7 +236,7 @@ def _separated(number: str, code: str) -> str:
         if re.fullmatch(r"\d{1,3}(?:[.,]\d{3})+", number):
             return number if code == "zh" and sign == "," else re.sub("[.,]", "", number)
         # The numbers of an address or of a list; stock's rules take the square of its length.
-        return number if number.count(sign) < 4 or code == "hi" else re.sub("[.,]", " ", number)
+        return number if code == "hi" and sign == "," else re.sub("[.,]", " ", number)
     if sign == "," and code in _POINT:
         return (
             f"{whole}{wanted}{fraction}"
@@ -245,8 +271,8 @@ def _unit(sign: str, number: str, code: str) -> str:
         words = words[::-1] if code == "zh" else words[: 1 if code in ("ja", "ko") and "F" not in sign else 2]
         forms = degrees
     else:
-        known = dict(zip(_SIZES, (*names, *_SMALL_UNITS[code].split()), strict=True))
-        forms = known["l" if sign == "L" else sign.removesuffix("/h")]
+        known = dict(zip(_SIZES, (*names, *_SMALL_UNITS[code].split(), *_MORE_UNITS[code].split()), strict=True))
+        forms = known[sign.removesuffix("/h").replace("L", "l")]
         words = [form(code, number, forms).replace("_", " ")]
         words += per_hour.split("|") if sign == "km/h" else []
     return ("" if code in ("zh", "ja") else " ").join([counted(code, number, forms), *words])

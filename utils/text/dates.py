@@ -60,10 +60,21 @@ _FORMS = {
 }
 _FIRST = {"es": "primero", "fr": "1er", "it": "primo", "pt": "primeiro"}
 _ONE_HOUR = {"de": "ein", "es": "una", "fr": "une", "it": "una", "pt": "uma"}
+_CZECH_DAYS = (
+    "_ prvního druhého třetího čtvrtého pátého šestého sedmého osmého devátého desátého jedenáctého dvanáctého "
+    "třináctého čtrnáctého patnáctého šestnáctého sedmnáctého osmnáctého devatenáctého"
+)
+"""In the genitive, which num2words lacks."""
+_CZECH_DAY = re.compile(
+    r"\b([12]?[1-9]|[123]0|31)\. ?(?=(?:led|únor|břez|dub|květ|červ|srp|září|říj|listop|prosin)\w*)", re.IGNORECASE
+)
+_GERMAN_DAY = re.compile(r"\b(am|vom|zum|dem|beim|im|den) (\d{1,3})\.(?=\s|$)", re.IGNORECASE)
+_SECONDS = {**dict.fromkeys(("zh", "ja"), "{s}秒"), "ko": " {s}초"}
 # Letters may touch them: Chinese and Japanese have no spaces.
 _DATE = re.compile(
     r"(?<![\d.,/-])(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([./-])(\d{1,2})\6(\d{4}|\d{2}))(?![\d/-]|[.,]\d)"
 )
+_SPACED_DATE = re.compile(r"(?<![\d.])(\d{1,2})\. (\d{1,2})\. (\d{4})(?!\d)")
 _TIME = re.compile(r"(?<![\d.,:])(\d{1,2}):([0-5]\d)(:[0-5]\d)?(?![\d:])( ?[ap]\.?m\b)?", re.IGNORECASE)
 
 
@@ -99,7 +110,7 @@ def write_dates(text: str, code: str) -> tuple[str, list[str]]:
 
     def time(match: re.Match[str]) -> str:
         hour, minute = int(match[1]), int(match[2])
-        if code not in _TIMES or hour > 24 or match[3]:
+        if code not in _TIMES or hour > 24 or (match[3] and code not in _SECONDS):
             return apart(match)
         half = match[4] or ""
         if code == "en" and (half or not 1 <= hour <= 12) and not minute:
@@ -113,9 +124,22 @@ def write_dates(text: str, code: str) -> tuple[str, list[str]]:
             "hours": form(code, str(hour), hours),
             "minutes": form(code, str(minute), minutes),
         }
+        if match[3]:
+            return _TIMES[code].split("|")[0].format(**words) + _SECONDS[code].format(s=int(match[3][1:]))
         return _TIMES[code].split("|")[not minute].format(**words) + half
 
-    return _TIME.sub(time, _DATE.sub(date, text)), list(dict.fromkeys(notes))
+    text = _TIME.sub(time, _DATE.sub(date, _SPACED_DATE.sub(r"\1.\2.\3", text)))
+    if code == "cs":
+        text = _CZECH_DAY.sub(lambda match: f"{_ordinal(int(match[1]), code)} ", text)
+    if code == "de":
+        text = _GERMAN_DAY.sub(_weak_ordinal, text)
+    return text, list(dict.fromkeys(notes))
+
+
+def _weak_ordinal(match: re.Match[str]) -> str:
+    """A German day behind such a word; at the end of a text its point is a full stop, too."""
+    end = "" if match.end() < len(match.string) else "."
+    return f"{match[1]} {num2words(int(match[2]), lang='de', to='ordinal')}n{end}"
 
 
 def _ordinal(number: int, code: str) -> str:
@@ -125,6 +149,9 @@ def _ordinal(number: int, code: str) -> str:
     if code == "pl" and number <= 31:
         words = str(num2words(number, lang=code, to="ordinal"))
         return re.sub(r"(?<=i)\b", "ego", re.sub(r"y\b", "ego", words))
+    if code == "cs" and number <= 31:
+        tens = {2: "dvacátého ", 3: "třicátého "}.get(number // 10, "")
+        return (tens + _CZECH_DAYS.split()[number % 10 if tens else number]).replace("_", "").strip()
     if code == "hu" and number <= 31:
         words = str(num2words(number, lang=code, to="ordinal"))
         return "elseje" if number == 1 else words + ("e" if words.endswith(("edik", "ödik")) else "a")

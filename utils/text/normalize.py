@@ -19,6 +19,7 @@ from utils.text.japanese import expand_numbers as expand_japanese_numbers
 from utils.text.languages import AMHARIC, CLEANED_LANGUAGES, install_line, plain_code, require_packages
 from utils.text.number_words import spell_numbers
 from utils.text.punctuation import plain_punctuation
+from utils.text.shorthand import write_shorthand
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufe0e\ufe0f\ufeff]")
 """Soft hyphens, zero-width spaces, marks of direction and emoji: never spoken. Joiners (U+200C, U+200D) shape letters
@@ -36,6 +37,9 @@ _MONEY_SPACE = re.compile(r"(?<=\d)[ \u00a0\u202f]+(?=[€$£])|(?<=[€$£])[ \
 _THOUSANDS_SPACE = re.compile(r"(?<=\d)[\u00a0\u202f](?=\d{3}(?!\d))")
 _ORDINAL_POINT = re.compile(r"(\d)\.(?=\s|$)")
 _NUMERIC_SIGN = re.compile(r"(?<=\d)(?:st|nd|rd|th|º|ª|°)")
+_WHOLE = 400
+_LONG = re.compile(r"(?s:.{200,999}?[。！？；，、\s]|.{1,1000})")
+"""Stock's Chinese rules take the square of a text's length: parts of a longer one, at a mark or space."""
 _UNSPOKEN = ("So", "Sk", "Cs", "Co", "Cc", "Cf")
 """Unicode categories without a sound: pictures, modifiers, private and control characters."""
 _JOINERS = "\u200c\u200d"
@@ -67,7 +71,8 @@ def normalize(text: str, language: str) -> Normalized:
         ascii_digits = _DIGITS.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
         decimal_sign = "." if code in POINT_LANGUAGES else ","
         known = _ARABIC_GROUP.sub("", ascii_digits).replace("٫", decimal_sign).translate(_ASCII_SIGNS)
-        apart, notes = write_dates(_MONEY_SPACE.sub("", _THOUSANDS_SPACE.sub("," if code == "zh" else "", known)), code)
+        known = write_shorthand(_THOUSANDS_SPACE.sub("," if code == "zh" else "", known), code)
+        apart, notes = write_dates(_MONEY_SPACE.sub("", known), code)
         apart = write_amounts(apart, code)
         try:
             return Normalized(_stock(apart, code).replace(" .", "."), tuple(notes))
@@ -89,7 +94,8 @@ def _stock(text: str, code: str) -> str:
         text = _OWN_NUMBERS[code](text)
     try:
         # Number words may come back with capitals (German "Komma"), which no base has letters for.
-        return str(_stock_cleaner().preprocess_text(text, code)).strip().lower()
+        pieces = _LONG.findall(text) if code == "zh" and len(text) > _WHOLE else [text]
+        return "".join(str(_stock_cleaner().preprocess_text(piece, code)) for piece in pieces).strip().lower()
     except ImportError as error:
         raise UserError(what=f"language {code!r} needs another package: {error}", fix=install_line(code)) from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:

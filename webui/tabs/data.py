@@ -4,7 +4,6 @@ import gradio as gr
 from gradio.blocks import Block
 
 from utils.dataset.settings import PrepareConfig
-from utils.dataset.sources.intake import ACCEPTED
 from webui import text
 from webui.fields import Field, fields_of
 from webui.tabs.clip import create_clip_editor
@@ -36,9 +35,7 @@ def create_data_tab() -> dict[str, dict[str, Block]]:
 
 def _input() -> dict[str, Block]:
     parts: dict[str, Block] = {
-        "files": gr.File(
-            label=text.UPLOAD, file_count="multiple", file_types=list(ACCEPTED), height=170, elem_id="upload"
-        ),
+        "files": gr.File(label=text.UPLOAD, file_count="multiple", height=170, elem_id="upload"),
         "uploads": gr.HTML(elem_id="uploads"),
     }
     whisper = gr.Dropdown(

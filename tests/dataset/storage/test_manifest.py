@@ -2,11 +2,13 @@
 
 import shutil
 import unicodedata
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from utils.dataset.storage.manifest import Clip, read_manifest, write_manifest
+from utils.dataset.storage.manifest import Clip, iter_manifest, read_manifest, write_manifest
+from utils.errors import UserError
 
 TEXTS = [
     "Plain.",
@@ -51,6 +53,28 @@ def test_word_times_survive(tmp_path: Path) -> None:
 def test_the_file_is_what_the_contract_says(tmp_path: Path) -> None:
     write_manifest(tmp_path / "m.csv", [Clip(audio=tmp_path / "wavs" / "ä.wav", text="Grüß Gott", speaker="anna")])
     assert (tmp_path / "m.csv").read_bytes() == "audio_file|text|speaker_name\nwavs/ä.wav|Grüß Gott|anna\n".encode()
+
+
+SPOKEN = ['"Wait for me', "he said. And then", 'nothing," she said."', '"Whole ""and"" doubled"', "He said so."]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"], ids=["Unix", "Windows", "old Mac"])
+@pytest.mark.parametrize("separator", "|\t,;")
+@pytest.mark.parametrize("read", [read_manifest, iter_manifest])
+def test_a_row_is_a_line_whatever_ends_it_and_whatever_opens_in_it(
+    tmp_path: Path, read: Callable[[Path], Iterable[Clip]], separator: str, ending: str
+) -> None:
+    texts = [text.replace(",", "") if separator == "," else text for text in SPOKEN]
+    rows = [separator.join((f"{n}.wav", text, "anna")) for n, text in enumerate(texts)]
+    header = separator.join(("audio_file", "text", "speaker_name"))
+    (tmp_path / "m.csv").write_bytes(ending.join([header, *rows, ""]).encode())
+    clips = list(read(tmp_path / "m.csv"))
+    assert [clip.audio.name for clip in clips] == [f"{n}.wav" for n in range(len(SPOKEN))]
+    assert [clip.text for clip in clips] == [*texts[:3], 'Whole "and" doubled', texts[4]]
+    # A line that is no row is named, not joined to the one before.
+    (tmp_path / "m.csv").write_bytes(ending.join([header, rows[0], "and that is all", *rows[1:], ""]).encode())
+    with pytest.raises(UserError, match=r"m\.csv, line 3"):
+        list(read(tmp_path / "m.csv"))
 
 
 def test_the_folder_can_be_moved(tmp_path: Path) -> None:

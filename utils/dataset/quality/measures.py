@@ -96,7 +96,7 @@ def _own_flags(clip: ClipReport, limits: Thresholds, loudness: float | None) -> 
     """What a clip shows without the others."""
     m = clip.measures
     found: list[tuple[bool, str, str]] = [
-        ("lost" in m, "damaged", f"{m.get('lost', 0):.2f} s of the recording cannot be decoded and are silent"),
+        ("lost" in m, "damaged", f"{m.get('lost', 0):.2f} s of the recording cannot be decoded"),
         (
             m.get("snr", 99) < limits.snr,
             "noise",
