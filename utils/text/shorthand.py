@@ -46,7 +46,7 @@ _FRACTIONS = {
 _SLASHED = ("1/2", "1/3", "2/3", "1/4", "3/4")
 _FRACTION = re.compile(r"(?<![\w/.,])([123]/[234])(?![\d/]|[.,]\d)")
 _TENS = "tens twenties thirties forties fifties sixties seventies eighties nineties"
-_VERSION = re.compile(r"\bv\.? ?(\d+(?:\.\d+)+)(?![\d.]*\d)", re.IGNORECASE)
+_VERSION = re.compile(r"\bv\.? ?(\d+(?:\.\d+)+)", re.IGNORECASE)
 _SPACED = ("es", "fr", "de", "it", "pt", "pl", "ru", "cs", "hu")
 """Languages that write a space between thousands."""
 _THOUSANDS = re.compile(r"(?<![\d.,:/-])(?<!\d )(?:[1-9]\d{0,2} \d{3}|[1-9]\d?(?: \d{3}){2,3})(?![.:/-]?\d| \d)")
