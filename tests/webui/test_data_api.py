@@ -166,11 +166,17 @@ def test_uploads_are_found_under_the_names_of_their_table(voice: Voice, tmp_path
     assert len(f"{cut}.wav".encode()) > 195
     files = [sound(tmp_path, f"{number}.wav", seed=20 + number) for number in range(len(names))]
     files = [file.rename(tmp_path / name) for file, name in zip(files, names, strict=True)]
-    rows = "".join(f"{name}|{said}\n" for name, said in zip(names, (TEXTS * 3)[: len(names)], strict=True))
+    texts = (TEXTS * 3)[: len(names)]
+    rows = "".join(f"{name}|{said}\n" for name, said in zip(names, texts, strict=True))
     table = words(tmp_path, "metadata.csv", "audio_file|text\n" + rows)
     named = Voice(voice.client, voice.folder.parent, "named")
     named.client.predict(new_project="named", language="en", base="tiny", api_name="/project_create")
     named.call("data_upload", files=[handle_file(file) for file in [*files, table]])
     named.call("data_prepare", language="en", base="tiny", quality=False, check_speakers=False)
     named.done("prepare")
-    assert {clip["source"]: clip["status"] for clip in named.clips()} == dict.fromkeys(names, "used")
+    found = [(Path(clip["source"]).stem, clip["text"]) for clip in named.clips(lambda clip: clip["status"] == "used")]
+    assert [said for _, said in found] == texts
+    # Each recording has the text of its own row.
+    for (stem, _), name in zip(found, names, strict=True):
+        letters = ["".join(filter(str.isalnum, text)) for text in (stem, name.removesuffix(".wav"))]
+        assert letters[1].startswith(letters[0]) and letters[0]
