@@ -149,7 +149,7 @@ def test_faults_are_the_clients_own_exceptions(client: OpenAI) -> None:
         say(client, model="gpt-none")
     assert missing.value.code == "model_not_found" and missing.value.param == "model"
     with pytest.raises(openai.BadRequestError) as unknown:
-        say(client, voice="marin")
+        say(client, voice="nobody")
     assert unknown.value.code == "voice_not_found" and "default, adam" in str(unknown.value)
     with pytest.raises(openai.BadRequestError, match="empty"):
         say(client, " ")
