@@ -228,6 +228,12 @@ def test_a_quoted_text_of_several_lines_is_one_row_and_says_so(tmp_path: Path) -
     assert (second.audio, second.place) == ("b.wav", "line 6")
 
 
+@pytest.mark.parametrize("first", ["sep=;", "# my voice", "#", "\ufeffsep=;"])
+def test_what_programs_write_before_a_header_is_no_row(tmp_path: Path, first: str) -> None:
+    (tmp_path / "m.csv").write_text(f"{first}\naudio_file;text\n#1.wav;Hello.\n", encoding="utf-8")
+    assert [(row.line, row.audio, row.text) for row in read_table(tmp_path / "m.csv")] == [(3, "#1.wav", "Hello.")]
+
+
 def test_other_names_of_columns_are_known(tmp_path: Path) -> None:
     (row,) = read(_table(tmp_path, "client_id\tpath\tsentence\tlocale\nann\ta.mp3\tHello.\ten\n"))
     assert (row.audio, row.text, row.speaker, row.language) == ("a.mp3", "Hello.", "ann", "en")

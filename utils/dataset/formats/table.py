@@ -40,6 +40,8 @@ _HEADER_WORDS = frozenset({*COLUMNS[AUDIO], *COLUMNS[TEXT], "clip", "id"})
 _EXPECTED = f"{AUDIO}|{TEXT}|{SPEAKER}"
 _LIST = [AUDIO, SPEAKER, "language", TEXT]
 _LIST_LANGUAGE = re.compile(r"(?:all_|auto_)?(zh|en|ja|jp|ko|yue|auto)", re.IGNORECASE)
+_BEFORE_HEADER = re.compile(r"sep=.|#[^|,;\t]*", re.IGNORECASE)
+"""Excel's line of the separator, and remarks."""
 _MOST_LINES = 50
 """Of one quoted field."""
 
@@ -226,7 +228,11 @@ def clean(text: str) -> str:
 
 def _find_layout(path: Path, lines: Iterable[str]) -> _Layout:
     # A line of quotes alone is skipped by `_read_fields`, too.
-    written = ((number, line) for number, line in enumerate(lines, 1) if line.strip().strip('"').strip())
+    written = (
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if line.strip().strip('"').strip() and not _BEFORE_HEADER.fullmatch(line.lstrip("\ufeff").strip())
+    )
     number, first = next(written, (0, ""))
     if not number:
         raise UserError(
