@@ -32,7 +32,7 @@ TEXTS = {
     "\u200bHello\u200b there\ufeff.": "Hello there.",
     "\U0001d4d7\U0001d4ee\U0001d4f5\U0001d4f5\U0001d4f8 there.": "Hello there.",
     "\u00bd cup": "1/2 cup",
-    "№ 5 of Hello™": "No 5 of HelloTM",
+    "№ 5 of Hello™": "№ 5 of HelloTM",
     "\uff28\uff45\uff4c\uff4c\uff4f": "Hello",
 }
 
