@@ -19,7 +19,14 @@ from utils.jobs.device import CPU, Claim
 from utils.runs.process import ProcessId
 from utils.server.catalog import find_listed
 from utils.server.service import SpeechService
-from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError, UnknownVoiceError
+from utils.speech.generation import (
+    Generation,
+    QueueFullError,
+    SpeechRequest,
+    StalledError,
+    UnavailableError,
+    UnknownVoiceError,
+)
 
 WAIT_S = 120.0
 LONG = " ".join([TEXT] * 40)
@@ -42,22 +49,22 @@ def make(tmp_path: Path) -> Iterator[Callable[..., SpeechService]]:
         assert not service.is_alive
 
 
-def ask(service: SpeechService, text: str = TEXT, *, model: str = "starter", **fields: Any) -> Ticket:
+def ask(service: SpeechService, text: str = TEXT, *, model: str = "starter", **fields: Any) -> Generation:
     request = SpeechRequest(text=text, **{"seed": 1, "language": "en", **fields})
-    ticket = Ticket(request, (model, find_listed(service.output, model)))
-    service.submit(ticket)
-    return ticket
+    generation = Generation(request, (model, find_listed(service.output, model)))
+    service.submit(generation)
+    return generation
 
 
-def heard(ticket: Ticket, pause_s: float = 0.05) -> np.ndarray:
+def heard(generation: Generation, pause_s: float = 0.05) -> np.ndarray:
     """All of its speech, taken as it comes."""
     parts, deadline = [], time.monotonic() + WAIT_S
-    while not ticket.wait(pause_s):
+    while not generation.wait(pause_s):
         assert time.monotonic() < deadline
-        parts += ticket.take()
-    if ticket.error is not None:
-        raise ticket.error
-    return samples(b"".join([*parts, *ticket.take()]))
+        parts += generation.take()
+    if generation.error is not None:
+        raise generation.error
+    return samples(b"".join([*parts, *generation.take()]))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +94,7 @@ def test_a_request_too_many_is_refused_and_told_when_to_come_back(make):
     with pytest.raises(QueueFullError) as error:
         ask(service)
     assert error.value.retry_after_s >= 1
-    assert all(len(heard(ticket)) for ticket in first)
+    assert all(len(heard(generation)) for generation in first)
     assert len(heard(ask(service)))
 
 
@@ -104,28 +111,28 @@ def test_a_first_sentence_goes_before_the_rest_of_a_long_text(make):
 
 def test_a_cancelled_request_ends_and_frees_its_slots(make):
     service = make()
-    ticket = ask(service, LONG)
-    while ticket.buffered_s == 0:
+    generation = ask(service, LONG)
+    while generation.buffered_s == 0:
         time.sleep(0.01)
-    ticket.cancel()
-    assert ticket.wait(WAIT_S) and ticket.error is None
+    generation.cancel()
+    assert generation.wait(WAIT_S) and generation.error is None
     assert service.num_active() == 0 and service.num_live == 0
 
 
 def test_a_listener_that_takes_nothing_is_given_up(make, monkeypatch):
-    monkeypatch.setattr("utils.server.ticket.BUFFER_S", 3.0)
-    monkeypatch.setattr("utils.server.speaking.BUFFER_S", 3.0)
+    monkeypatch.setattr("utils.speech.generation.BUFFER_S", 3.0)
+    monkeypatch.setattr("utils.inference.speaking.BUFFER_S", 3.0)
     service = make(stall_s=1.0)
-    ticket = ask(service, LONG)
-    assert ticket.wait(WAIT_S)
-    assert isinstance(ticket.error, StalledError)
+    generation = ask(service, LONG)
+    assert generation.wait(WAIT_S)
+    assert isinstance(generation.error, StalledError)
     # What is spoken ahead of a slow listener is bounded.
-    assert ticket.buffered_s < 20
+    assert generation.buffered_s < 20
 
 
 def test_a_slow_listener_gets_all(make, monkeypatch):
-    monkeypatch.setattr("utils.server.ticket.BUFFER_S", 2.0)
-    monkeypatch.setattr("utils.server.speaking.BUFFER_S", 2.0)
+    monkeypatch.setattr("utils.speech.generation.BUFFER_S", 2.0)
+    monkeypatch.setattr("utils.inference.speaking.BUFFER_S", 2.0)
     service = make(stall_s=30.0)
     text = " ".join([TEXT] * 4)
     slow = heard(ask(service, text, split="sentences"), pause_s=0.7)
@@ -143,9 +150,9 @@ def test_memory_that_runs_out_makes_the_batch_smaller_and_loses_nothing(make, mo
 
     monkeypatch.setattr(Batch, "step", too_much)
     service = make(slots=8)
-    tickets = [ask(service) for _ in range(6)]
-    assert all(same(heard(ticket), alone) for ticket in tickets)
-    assert service.out_of_memory == 2
+    generations = [ask(service) for _ in range(6)]
+    assert all(same(heard(generation), alone) for generation in generations)
+    assert service.counts.out_of_memory == 2
 
 
 def test_memory_that_runs_out_for_one_sentence_fails_that_request_only(make, monkeypatch):
@@ -156,9 +163,9 @@ def test_memory_that_runs_out_for_one_sentence_fails_that_request_only(make, mon
     assert len(heard(ask(service)))
     with monkeypatch.context() as patch:
         patch.setattr(Batch, "step", too_much)
-        ticket = ask(service)
-        assert ticket.wait(WAIT_S)
-    assert isinstance(ticket.error, torch.OutOfMemoryError)
+        generation = ask(service)
+        assert generation.wait(WAIT_S)
+    assert isinstance(generation.error, torch.OutOfMemoryError)
     assert len(heard(ask(service)))
 
 
@@ -177,7 +184,7 @@ def test_an_error_of_one_request_leaves_the_others(make, monkeypatch, alone):
     good = [ask(service) for _ in range(3)]
     bad = ask(service, temperature=1.5)
     good += [ask(service) for _ in range(2)]
-    assert all(same(heard(ticket), alone) for ticket in good)
+    assert all(same(heard(generation), alone) for generation in good)
     with pytest.raises(IndexError):
         heard(bad)
     assert service.num_live == 0 and len(heard(ask(service)))
@@ -194,7 +201,7 @@ def test_faults_of_a_request_end_it_with_words(make):
 
 def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path, monkeypatch):
     service = make()
-    late: list[Ticket] = []
+    late: list[Generation] = []
     end_all = service._end_all
 
     def end_all_and_ask(*args, **kwargs):
@@ -203,15 +210,15 @@ def test_a_training_takes_the_device_and_gives_it_back(make, tmp_path, monkeypat
             late.append(ask(service))
 
     monkeypatch.setattr(service, "_end_all", end_all_and_ask)
-    ticket = ask(service, LONG)
-    while ticket.buffered_s == 0:
+    generation = ask(service, LONG)
+    while generation.buffered_s == 0:
         time.sleep(0.01)
     claim = Claim(CPU, tmp_path)
     run = tmp_path / "voice" / "runs" / "one"
     run.mkdir(parents=True)
     claim.give_process(run, "train", ProcessId.of(os.getpid()))
-    assert ticket.wait(WAIT_S)
-    assert isinstance(ticket.error, UnavailableError) and "'one' has started" in ticket.error.what
+    assert generation.wait(WAIT_S)
+    assert isinstance(generation.error, UnavailableError) and "'one' has started" in generation.error.what
     while not late:
         time.sleep(0.01)
     with pytest.raises(UnavailableError):
@@ -256,10 +263,10 @@ def test_models_are_unloaded_after_a_time_without_requests_and_load_again(make):
 
 def test_a_stop_ends_all_requests_with_an_error(make):
     service = make()
-    tickets = [ask(service, LONG) for _ in range(3)]
+    generations = [ask(service, LONG) for _ in range(3)]
     while not service.num_active():
         time.sleep(0.01)
     threading.Thread(target=service.close).start()
-    assert all(ticket.wait(WAIT_S) and isinstance(ticket.error, UnavailableError) for ticket in tickets)
+    assert all(generation.wait(WAIT_S) and isinstance(generation.error, UnavailableError) for generation in generations)
     with pytest.raises(UnavailableError, match="stopped"):
         ask(service)

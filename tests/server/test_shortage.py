@@ -15,7 +15,7 @@ from utils.inference.decode import Decoder
 from utils.server.build import build_server
 from utils.server.service import SpeechService
 from utils.server.settings import ServerConfig
-from utils.server.ticket import Ticket
+from utils.speech.generation import Generation
 
 SHORTAGES = (
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64 MiB"),
@@ -51,14 +51,14 @@ def allow_only(monkeypatch: pytest.MonkeyPatch, slots: int) -> None:
     monkeypatch.setattr(Decoder, "_new_cache", allocate)
 
 
-def answers(service: SpeechService, *tickets: Ticket) -> list[str]:
+def answers(service: SpeechService, *generations: Generation) -> list[str]:
     """How each request ended: spoken, or the name of its error; none may wait for ever."""
     deadline = time.monotonic() + WAIT_S
-    while not all(ticket.wait(0.05) for ticket in tickets):
+    while not all(generation.wait(0.05) for generation in generations):
         assert time.monotonic() < deadline and service.is_alive, "a request never ends"
-        for ticket in tickets:
-            ticket.take()
-    return [type(ticket.error).__name__ if ticket.error else "spoken" for ticket in tickets]
+        for generation in generations:
+            generation.take()
+    return [type(generation.error).__name__ if generation.error else "spoken" for generation in generations]
 
 
 @pytest.mark.parametrize("error", SHORTAGES, ids=str)
@@ -68,7 +68,7 @@ def test_shortage_while_speaking_frees_first_and_loses_no_request(make, monkeypa
     allow_only(monkeypatch, slots=2)
     fail_at(monkeypatch, 10, error)
     assert answers(service, ask(service), ask(service)) == ["spoken", "spoken"]
-    assert service.out_of_memory == 1
+    assert service.counts.out_of_memory == 1
     assert len(heard(ask(service)))
 
 
@@ -117,7 +117,7 @@ def test_an_engine_that_has_ended_is_a_server_that_is_not_well(tmp_path: Path, m
     def refuse(self: SpeechService) -> None:
         raise UserError(what="device cuda was requested, but PyTorch cannot use CUDA")
 
-    monkeypatch.setattr(SpeechService, "_new_cache", refuse)
+    monkeypatch.setattr(SpeechService, "_new_engine", refuse)
     server = build_server(ServerConfig(output=tmp_path, model="tiny", device="cpu"), ())
     client = TestClient(server.application, base_url="http://127.0.0.1")
     assert client.get("/health").json()["status"] == "loading"

@@ -90,7 +90,7 @@ def test_chunks_are_played_behind_one_another_and_are_the_recording(browser, tmp
     with only_a_player(browser, sound) as page:
         sizes = [4_560, 8_912, 17_824, 35_001, len(pcm)]
         for start, end in zip([0, *sizes], sizes, strict=False):
-            sound.add_chunk(0, pcm[start:end].tobytes())
+            sound.add_chunk(pcm[start:end].tobytes())
         scheduled_at_least(page, 3.9)
         write_wav(tmp_path / "0001-001.wav", torch.from_numpy(pcm.astype(np.int16))[None], RATE)
         sound.add_sentence(tmp_path / "0001-001.wav")
@@ -108,11 +108,11 @@ def test_chunks_are_played_behind_one_another_and_are_the_recording(browser, tmp
 def test_before_a_gap_the_sound_ends_softly_and_after_it_begins_softly(browser):
     sound, pcm = LiveSound(), speech(1.0)
     with only_a_player(browser, sound) as page:
-        sound.add_chunk(0, pcm[:6_000].tobytes())
+        sound.add_chunk(pcm[:6_000].tobytes())
         # All of it, the last samples of which were kept back until nothing followed.
         scheduled_at_least(page, 0.25)
         page.wait_for_timeout(300)
-        sound.add_chunk(0, pcm[6_000:].tobytes())
+        sound.add_chunk(pcm[6_000:].tobytes())
         sound.end()
         scheduled_at_least(page, 1.0)
         before, after = (np.concatenate([one["samples"] for one in part]) for part in split_at_gap(page))

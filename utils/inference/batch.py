@@ -100,17 +100,17 @@ class Utterance:
     """What came of it; None while it waits, or when it was dropped."""
     is_dropped: bool = False
     """Whether it was cancelled, or forgotten."""
-    _attempts: list[tuple[Attempt, Judgement, Tensor, bool]] = field(default_factory=list)
-    _reports: list[Attempt] = field(default_factory=list)
+    _attempts: list[tuple[Attempt, Judgement, Tensor, bool]] = field(init=False, default_factory=list)
+    _reports: list[Attempt] = field(init=False, default_factory=list)
     """Of attempts whose result is decided."""
-    _faults: list[str] = field(default_factory=list)
-    _rest: list[Piece] = field(default_factory=list)
+    _faults: list[str] = field(init=False, default_factory=list)
+    _rest: list[Piece] = field(init=False, default_factory=list)
     """Sentences still to be spoken where the whole failed; the first is being decoded."""
     _cut_s: float = 0.0
     _sentence: Sentence | None = None
     _stream: "WaveformStream | None" = None
-    _tail: TailCut = field(default_factory=TailCut)
-    _chunks: list[Tensor] = field(default_factory=list)
+    _tail: TailCut = field(init=False, default_factory=TailCut)
+    _chunks: list[Tensor] = field(init=False, default_factory=list)
     _next_codes: int = 0
     _chunk_codes: int = 2 * FIRST_CODES
 

@@ -10,20 +10,21 @@ import base64
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from utils.config import OUTPUT_RATE, SpeechSettings
+from utils.config import OUTPUT_RATE
 from utils.console import take_output
 from utils.errors import UserError, disk_errors
 from utils.jobs.json_lines import Message, Replies, Requests
+from utils.speech.generation import Generation, SpeechCounts, SpeechRequest
+from utils.speech.models import SpeakingModel
 from utils.speech.wavs import join_wavs
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from utils.inference.batch import Spoken
     from utils.inference.model_cache import LoadedModel, ModelCache
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ def serve(request: Message, models: "ModelCache", replies: Replies, is_cancelled
         with disk_errors():
             model = _load(request, models, reply)
             if request["do"] == "speak":
-                speak(request, model, reply, is_cancelled)
+                speak(request, models, model, reply, is_cancelled)
     except CancelledError:
         reply("cancelled")
     except UserError as error:
@@ -90,7 +91,9 @@ def _load(request: Message, models: "ModelCache", reply: Reply) -> "LoadedModel"
     return model
 
 
-def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Callable[[], bool]) -> None:
+def speak(
+    request: Message, models: "ModelCache", model: "LoadedModel", reply: Reply, is_cancelled: Callable[[], bool]
+) -> None:
     """Write the wavs of every line; a line that cannot be spoken does not keep the others from it.
 
     Lines that someone listens to are streamed: their chunks are replies, too, and the guards repair quiet tails only.
@@ -98,68 +101,84 @@ def speak(request: Message, model: "LoadedModel", reply: Reply, is_cancelled: Ca
     Raises:
         UserError: the voice or the language cannot be used, or the disk is full.
         CancelledError: it was.
+        Exception: whatever the device says.
     """
-    from utils.inference.live import speak_live
-    from utils.inference.sampling import Sampling
+    from utils.inference.decode import CancelledError
+    from utils.inference.speaking import Engine, Speaking, feed
 
-    settings = request["settings"]
+    settings, synthesizer = request["settings"], model.synthesizer
     language = settings["language"] or model.language
     if not language:
         raise UserError(what="this model does not say which language it speaks", fix="choose the language")
-    model.synthesizer.tokenizer.check_language(language)
+    synthesizer.tokenizer.check_language(language)
     voice = model.voice(Path(request["reference"]) if request.get("reference") else None, request.get("speaker"))
+    engine = Engine(models, Generation.end, SpeechCounts())
     for line in request["lines"]:
+        asked = SpeechRequest(**settings, text=line["text"], stream=request.get("live", False))
+        generation = Generation(asked, ("", SpeakingModel(id="", **request["model"])))
+        output = _Output(generation, Path(request["folder"]), line["number"], reply)
         try:
-            pieces = model.synthesizer.pieces(line["text"], language, split=settings["split"])
+            pieces = synthesizer.pieces(line["text"], language, split=settings["split"])
+            speaking = Speaking(generation, synthesizer, pieces, voice, on_spoken=output.add)
         except UserError as error:
             reply("line_failed", line=line["number"], error=str(error))
             continue
-        batch = model.synthesizer.batch
-        utterances = model.synthesizer.utterances(
-            pieces,
-            voice=voice,
-            sampling=Sampling.of(SpeechSettings(**settings)),
-            speed=settings["speed"],
-            seed=settings["seed"],
-            is_cancelled=is_cancelled,
-        )
-        is_live = request.get("live", False)
-        spoken = speak_live(batch, utterances, partial(_send, reply)) if is_live else batch.speak(utterances)
-        _write_line(Path(request["folder"]), line["number"], spoken, reply)
+        model.speakings.append(speaking)
+        try:
+            while not generation.is_ended:
+                if is_cancelled():
+                    raise CancelledError
+                feed(model)
+                engine.step(model)
+                output.send_chunks()
+        finally:
+            if not generation.is_ended:
+                engine.drop(model, speaking)
+        if generation.error is not None:
+            raise generation.error
+        output.join()
 
 
-def _send(reply: Reply, sentence: int, wav: "Tensor") -> None:
-    from utils.audio.write import to_pcm16
+class _Output:
+    """Replies and wavs of a line."""
 
-    pcm = to_pcm16(wav).numpy().astype("<i2").tobytes()
-    reply("chunk", sentence=sentence, pcm=base64.b64encode(pcm).decode("ascii"))
+    def __init__(self, generation: Generation, folder: Path, line: int, reply: Reply) -> None:
+        self._generation, self._folder, self._line, self._reply = generation, folder, line, reply
+        self._parts: list[Path] = []
+        self._begun = time.perf_counter()
 
+    def send_chunks(self) -> None:
+        for pcm in self._generation.take():
+            if self._generation.request.stream:
+                self._reply("chunk", pcm=base64.b64encode(pcm).decode("ascii"))
 
-def _write_line(folder: Path, line: int, spoken: Iterator[Any], reply: Reply) -> None:
-    from utils.audio.write import write_wav
+    def add(self, sentence: "Spoken") -> None:
+        from utils.audio.write import write_wav
 
-    begun, parts = time.perf_counter(), []
-    for number, sentence in enumerate(spoken, start=1):
-        part = folder / f"{line:04}-{number:03}.wav"
+        # What comes later belongs to the next sentence.
+        self.send_chunks()
+        part = self._folder / f"{self._line:04}-{len(self._parts) + 1:03}.wav"
         write_wav(part, sentence.wav, OUTPUT_RATE)
-        parts.append(part)
-        reply(
+        self._parts.append(part)
+        self._reply(
             "sentence",
-            line=line,
+            line=self._line,
             text=sentence.text,
             file=part.name,
             audio_s=sentence.wav.shape[1] / OUTPUT_RATE,
-            took_s=time.perf_counter() - begun,
+            took_s=time.perf_counter() - self._begun,
             finished=sentence.finished,
             faults=list(sentence.faults),
             attempts=[attempt._asdict() for attempt in sentence.attempts],
             tail_cut_s=round(sentence.tail_cut_s, 3),
             unread=list(sentence.unread),
         )
-        begun = time.perf_counter()
-    whole = folder / f"{line:04}.wav"
-    join_wavs(parts, whole)
-    reply("line", line=line, file=whole.name)
+        self._begun = time.perf_counter()
+
+    def join(self) -> None:
+        whole = self._folder / f"{self._line:04}.wav"
+        join_wavs(self._parts, whole)
+        self._reply("line", line=self._line, file=whole.name)
 
 
 if __name__ == "__main__":

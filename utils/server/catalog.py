@@ -10,7 +10,7 @@ from utils.config import DATASET_RATE
 from utils.errors import UserError, disk_errors
 from utils.project.paths import check_name
 from utils.project.projects import find_project, list_projects
-from utils.server.ticket import UnknownModelError
+from utils.speech.generation import UnknownModelError
 from utils.speech.models import SpeakingModel, find_model, speaking_models
 from utils.speech.voice_library import (
     DEFAULT_VOICE,

@@ -7,7 +7,7 @@ from pathlib import Path
 from starlette.responses import JSONResponse
 
 from utils.errors import UserError
-from utils.server.ticket import QueueFullError, StalledError, UnavailableError, UnknownModelError, UnknownVoiceError
+from utils.speech.generation import QueueFullError, StalledError, UnavailableError, UnknownModelError, UnknownVoiceError
 
 RETRY_LATER_S = 30
 PATH = re.compile(r"""(?<![\w/:.])(?:[A-Za-z]:)?(?:[/\\][^\s/\\'"]+){2,}""")

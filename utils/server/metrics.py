@@ -35,13 +35,13 @@ class Metrics:
 
         requests = {f'{{route="{route}",status="{status}"}}': n for (route, status), n in sorted(self.requests.items())}
         metric("requests_total", "counter", "Answered requests.", dict(requests))
-        metric("speech_seconds_total", "counter", "Seconds of speech.", {"": round(service.speech_s, 3)})
+        metric("speech_seconds_total", "counter", "Seconds of speech.", {"": round(service.counts.speech_s, 3)})
         metric("requests_live", "gauge", "Requests being spoken or waiting.", {"": service.num_live})
         metric("queue_length", "gauge", "Requests of which no sentence was begun.", {"": service.num_waiting()})
         metric("batch_size", "gauge", "Sentences being decoded.", {"": service.num_active()})
-        steps = {f'{{sentences="{size}"}}': n for size, n in sorted(service.steps.copy().items())}
+        steps = {f'{{sentences="{size}"}}': n for size, n in sorted(service.counts.steps.copy().items())}
         metric("decode_steps_total", "counter", "Decoding steps by sentences side by side.", dict(steps))
-        metric("out_of_memory_total", "counter", "Times that memory ran out.", {"": service.out_of_memory})
+        metric("out_of_memory_total", "counter", "Times that memory ran out.", {"": service.counts.out_of_memory})
         models = {f'{{model="{name}"}}': size for name, size in service.loaded().items()}
         metric("model_bytes", "gauge", "Memory of loaded models.", dict(models))
         metric("resident_bytes", "gauge", "Memory of the process.", {"": process_memory()})

@@ -5,20 +5,26 @@ import logging
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from utils.config import OUTPUT_RATE, Device, SpeechPrecision
+from utils.config import Device, SpeechPrecision
 from utils.errors import UserError
 from utils.jobs.device import CPU, device_holder, free_device, wanted_device
-from utils.server.ticket import QueueFullError, SpeechRequest, StalledError, Ticket, UnavailableError
+from utils.speech.generation import (
+    Generation,
+    QueueFullError,
+    SpeechCounts,
+    SpeechRequest,
+    StalledError,
+    UnavailableError,
+)
 from utils.speech.models import SpeakingModel
 
 if TYPE_CHECKING:
-    from utils.inference.batch import Utterance
-    from utils.inference.model_cache import LoadedModel, ModelCache
-    from utils.server.speaking import Speaking
+    from utils.inference.model_cache import LoadedModel
+    from utils.inference.speaking import Engine, Speaking
 
 POLL_S = 0.5
 """So often is looked whether a training has claimed the device."""
@@ -32,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class SpeechService:
-    """Speaks tickets; any thread may call.
+    """Speaks generations; any thread may call.
 
     Args:
         output: the folder that holds all projects.
@@ -60,26 +66,21 @@ class SpeechService:
         language: str = "en",
     ) -> None:
         self.output, self.max_requests = output, max_requests
-        self.speech_s = 0.0
-        """Seconds of speech so far."""
+        self.counts = SpeechCounts()
         self.first_sounds: deque[float] = deque(maxlen=100_000)
         """Seconds to the first sound of each request that was not accounted for yet."""
-        self.out_of_memory = 0
-        """How often the device's memory ran out."""
-        self.steps: Counter[int] = Counter()
-        """Decoding steps by the number of sentences side by side."""
         self._device, self._precision, self._slots = device, precision, slots
         self._max_model_bytes, self._stall_s, self._language = max_model_bytes, stall_s, language
         self._unload_after_s, self._last_used = unload_after_s, time.monotonic()
         self._lock = threading.Lock()
         self._woken = threading.Event()
-        self._inbox: deque[Ticket] = deque()
-        """Tickets whose model is not loaded yet."""
+        self._inbox: deque[Generation] = deque()
+        """Generations whose model is not loaded yet."""
         self._live = 0
-        """Tickets that have not ended."""
+        """Generations that have not ended."""
         self._closing, self._is_ready = "", False
         self._preload: tuple[str, SpeakingModel] | None = None
-        self._cache: ModelCache | None = None
+        self._engine: Engine | None = None
         self._claimed = CPU
         """The device as claims name it: cpu or cuda:N."""
         self._looked = 0.0
@@ -94,7 +95,7 @@ class SpeechService:
         self._preload = preload
         self._thread.start()
 
-    def submit(self, ticket: Ticket) -> None:
+    def submit(self, generation: Generation) -> None:
         """Have a request spoken.
 
         Raises:
@@ -113,8 +114,8 @@ class SpeechService:
                     retry_after_s=max(1, min(30, self._live // max(1, self._slots))),
                 )
             self._live += 1
-            ticket.on_drained(self._woken.set)
-            self._inbox.append(ticket)
+            generation.on_drained(self._woken.set)
+            self._inbox.append(generation)
             self._woken.set()
 
     def stop(self, reason: str = "the server is being stopped") -> None:
@@ -151,7 +152,7 @@ class SpeechService:
 
     def loaded(self) -> dict[str, int]:
         """Bytes of each loaded model."""
-        models = self._cache.models if self._cache else {}
+        models = self._engine.cache.models if self._engine else {}
         return {name: model.synthesizer.num_bytes for name, model in models.items()}
 
     def num_active(self) -> int:
@@ -163,13 +164,13 @@ class SpeechService:
         return len(self._inbox) + sum(not one.has_begun for model in self._all() for one in list(model.speakings))
 
     def _all(self) -> "list[LoadedModel]":
-        return list(self._cache.models.values()) if self._cache else []
+        return list(self._engine.cache.models.values()) if self._engine else []
 
     # All that follows runs in the thread.
 
     def _run(self) -> None:
         try:
-            self._cache = self._new_cache()
+            self._engine = self._new_engine()
         except Exception as error:
             log.exception("the speech engine cannot start")  # /health says that it has ended
             return self._end_all(error)
@@ -183,68 +184,71 @@ class SpeechService:
                 # No request may end the thread that all others need.
                 log.exception("the engine's turn failed; its models are unloaded")
                 self._end_all(error)
-                self._cache.clear()
+                self._engine.cache.clear()
         with self._lock:
             pass  # whoever submits from here on sees that it is closing
         self._end_all(UnavailableError(what=self._closing))
-        self._cache.clear()
+        self._engine.cache.clear()
 
     def _turn(self) -> bool:
         """One step of every model; whether there was anything to do."""
-        from utils.server.speaking import feed
+        from utils.inference.speaking import feed
 
-        assert self._cache is not None
+        assert self._engine is not None
         if not self._is_ready:
             try:
                 self._load_first()
             finally:
                 self._is_ready = True
         # No model is loaded onto a device without a look: it may have been given up a moment ago.
-        is_due = time.monotonic() - self._looked > POLL_S if self._cache.models else bool(self._inbox)
+        is_due = time.monotonic() - self._looked > POLL_S if self._engine.cache.models else bool(self._inbox)
         if is_due and self._mind_trainings():
             return True
         self._admit()
         is_busy = False
         for model in self._all():
-            self._sweep(model)
-            feed(model)
+            self._sweep(self._engine, model)
+            slots = model.synthesizer.batch.decoder.slots
+            feed(model, kept=max(1, slots // 4) if slots > 1 else 0)
             if not model.synthesizer.batch.is_idle:
-                self._step(model)
+                self._engine.step(model)
                 is_busy = True
         if is_busy or self._inbox:
             self._last_used = time.monotonic()
         elif time.monotonic() - self._last_used > self._unload_after_s:
-            self._cache.clear()
+            self._engine.cache.clear()
         return is_busy
 
     def _load_first(self) -> None:
-        assert self._cache is not None
+        assert self._engine is not None
         if self._preload is None or device_holder(self._claimed, self.output) is not None:
             return
         try:
-            model = self._cache.load(**self._preload[1].request(), name=self._preload[0])
-            self._warm_up(model, Ticket(SpeechRequest(text=WARM_UP, seed=0), self._preload))
+            model = self._engine.cache.load(**self._preload[1].request(), name=self._preload[0])
+            self._warm_up(model, Generation(SpeechRequest(text=WARM_UP, seed=0), self._preload))
         except UserError as error:
             log.warning("%s cannot be loaded: %s", self._preload[0], error)
 
-    def _warm_up(self, model: "LoadedModel", ticket: Ticket) -> None:
+    def _warm_up(self, model: "LoadedModel", generation: Generation) -> None:
         """Speak a word for nobody: the first calls of a model's kernels take a second longer than all others."""
-        from utils.server.speaking import feed
+        from utils.inference.speaking import feed
 
-        model.speakings.append(self._speaking(ticket, model))
+        model.speakings.append(self._speaking(generation, model))
         self._live += 1
-        while not ticket.is_ended and not self._closing:
+        assert self._engine is not None
+        while not generation.is_ended and not self._closing:
             feed(model)
-            self._step(model)
-        self.speech_s = 0.0
+            self._engine.step(model)
+        self.counts.speech_s = 0.0
+        self.counts.steps.clear()
         self.first_sounds.clear()
-        self.steps.clear()
 
-    def _new_cache(self) -> "ModelCache":
+    def _new_engine(self) -> "Engine":
         import torch  # which takes seconds: the port is open already
 
         from utils.hardware import memory
         from utils.inference.model_cache import ModelCache
+        from utils.inference.speaking import Engine
         from utils.performance_utils.device import settle_device
 
         kind, reason = settle_device(self._device)
@@ -255,7 +259,8 @@ class SpeechService:
         if self._max_model_bytes is None:
             free = memory().available_bytes if kind == CPU else torch.cuda.mem_get_info()[0]
             self._max_model_bytes = int(MEMORY_SHARE * free)
-        return ModelCache(kind, precision=self._precision, slots=self._slots, max_bytes=self._max_model_bytes)
+        cache = ModelCache(kind, precision=self._precision, slots=self._slots, max_bytes=self._max_model_bytes)
+        return Engine(cache, self._end, self.counts)
 
     def _choose_device(self) -> str:
         """cpu or cuda:N; auto avoids a GPU that a training has."""
@@ -263,7 +268,7 @@ class SpeechService:
 
     def _mind_trainings(self) -> bool:
         """Give the device up when a training has claimed it (True); go back to a GPU that is free again."""
-        assert self._cache is not None
+        assert self._engine is not None
         self._looked = time.monotonic()
         holder = device_holder(self._claimed, self.output)
         if holder is not None:
@@ -271,130 +276,74 @@ class SpeechService:
                 what=f"the {holder.kind} job {holder.name!r} has started and needs the device",
                 fix="try again when it has ended",
             )
-            if self._cache.models:
+            if self._engine.cache.models:
                 log.warning("unloaded all models: %s", error.what)
             # With auto, requests that wait are spoken on the CPU.
             self._end_all(error, waiting=self._choose_device() == self._claimed)
-            self._cache.clear()
-        if not self._cache.is_busy and self._choose_device() != self._claimed:
-            self._cache.clear()
-            self._cache = self._new_cache()
+            self._engine.cache.clear()
+        if not self._engine.cache.is_busy and self._choose_device() != self._claimed:
+            self._engine.cache.clear()
+            self._engine = self._new_engine()
         return holder is not None
 
     def _admit(self) -> None:
-        """Load what the oldest tickets need, as long as it fits."""
+        """Load what the oldest generations need, as long as it fits."""
         from utils.inference.model_cache import NoRoomError
 
-        assert self._cache is not None
+        assert self._engine is not None
         while self._inbox:
-            ticket = self._inbox[0]
-            if ticket.is_cancelled:
+            generation = self._inbox[0]
+            if generation.is_cancelled:
                 self._inbox.popleft()
-                self._end(ticket)
+                self._end(generation)
                 continue
             try:
-                model = self._cache.load(**ticket.model.request(), name=ticket.model_id)
+                model = self._engine.cache.load(**generation.model.request(), name=generation.model_id)
                 self._inbox.popleft()
-                model.speakings.append(self._speaking(ticket, model))
+                model.speakings.append(self._speaking(generation, model))
             except NoRoomError:
                 return
             except Exception as error:
-                if self._inbox and self._inbox[0] is ticket:
+                if self._inbox and self._inbox[0] is generation:
                     self._inbox.popleft()
                 if not isinstance(error, UserError):
-                    log.exception("a request for %s cannot be spoken", ticket.model_id)
-                self._end(ticket, error)
+                    log.exception("a request for %s cannot be spoken", generation.model_id)
+                self._end(generation, error)
                 gc.collect()  # what was loaded in vain
 
-    def _speaking(self, ticket: Ticket, model: "LoadedModel") -> "Speaking":
-        from utils.server.speaking import Speaking, find_voice
+    def _speaking(self, generation: Generation, model: "LoadedModel") -> "Speaking":
+        from utils.inference.speaking import Speaking, find_voice
 
-        request, synthesizer = ticket.request, model.synthesizer
+        request, synthesizer = generation.request, model.synthesizer
         language = request.language or model.language or self._language
-        voice = find_voice(model, request.voice, ticket.references)
+        voice = find_voice(model, request.voice, generation.references)
         try:
             pieces = synthesizer.pieces(request.text, language, split=request.split)
         except RecursionError:
             raise UserError(what="the SSML is nested too deeply", fix="use p and s within speak") from None
-        return Speaking(ticket, pieces, voice)
+        return Speaking(generation, synthesizer, pieces, voice)
 
-    def _sweep(self, model: "LoadedModel") -> None:
+    def _sweep(self, engine: "Engine", model: "LoadedModel") -> None:
         """Let go of requests that nobody listens to."""
         for speaking in list(model.speakings):
-            ticket = speaking.ticket
-            if ticket.stalled_s() > self._stall_s:
-                self._drop(model, speaking, StalledError(what=f"the client has not read for {self._stall_s:.0f} s"))
-            elif ticket.is_cancelled:
-                self._drop(model, speaking)
+            generation = speaking.generation
+            if generation.stalled_s() > self._stall_s:
+                engine.drop(model, speaking, StalledError(what=f"the client has not read for {self._stall_s:.0f} s"))
+            elif generation.is_cancelled:
+                engine.drop(model, speaking)
 
-    def _step(self, model: "LoadedModel") -> None:
-        """One code of each sentence of a model."""
-        begun = {utterance: speaking for speaking in model.speakings for utterance in speaking.underway}
-        self.steps[len(model.synthesizer.batch.decoder.sentences) + model.synthesizer.batch.num_waiting] += 1
-        try:
-            ended = model.synthesizer.batch.step()
-        except Exception as error:  # noqa: BLE001
-            self._recover(model, begun, error)
-            return
-        for utterance in ended:
-            speaking = begun[utterance]
-            if utterance.spoken is None:
-                speaking.underway.pop(utterance, None)
-                continue
-            self.speech_s += utterance.spoken.wav.size(1) / OUTPUT_RATE
-            speaking.conclude(utterance)
-            speaking.failures = 0
-            if speaking.is_done:
-                model.speakings.remove(speaking)
-                self._end(speaking.ticket)
-
-    def _recover(self, model: "LoadedModel", begun: "dict[Utterance, Speaking]", error: Exception) -> None:
-        """A step failed: all that was being decoded is spoken again, in fewer slots or each request alone."""
-        from utils.performance_utils.memory import is_out_of_memory
-
-        if is_out_of_memory(error):
-            self.out_of_memory += 1
-            slots = model.slots // 2
-            log.warning("memory ran out with %d sentences side by side; %d from now on", model.slots, max(1, slots))
-        else:
-            slots = model.slots
-            log.exception("a step with %d sentences failed", len(begun))
-        guilty = next(iter(begun.values()), None) if len(begun) == 1 else None
-        error.__traceback__ = None  # it holds the tensors that did not fit
-        gc.collect()
-        if self._cache is None or not self._cache.reset(model, max(1, slots)):
-            for speaking in model.speakings:
-                self._end(speaking.ticket, error)
-            return
-        for utterance, speaking in begun.items():
-            speaking.repeat(utterance)
-            if not is_out_of_memory(error):
-                speaking.failures += 1
-        if guilty is not None and (guilty.failures > 1 or not slots):
-            self._drop(model, guilty, error)
-
-    def _drop(self, model: "LoadedModel", speaking: "Speaking", error: Exception | None = None) -> None:
-        try:
-            for utterance in speaking.underway:
-                model.synthesizer.batch.drop(utterance)
-        finally:
-            model.speakings.remove(speaking)
-            self._end(speaking.ticket, error)
-
-    def _end(self, ticket: Ticket, error: Exception | None = None) -> None:
+    def _end(self, generation: Generation, error: Exception | None = None) -> None:
         with self._lock:
             self._live -= 1
-        if ticket.first_sound_s is not None:
-            self.first_sounds.append(ticket.first_sound_s)
-        ticket.end(error)
+        if generation.first_sound_s is not None:
+            self.first_sounds.append(generation.first_sound_s)
+        generation.end(error)
 
     def _end_all(self, error: Exception, *, waiting: bool = True) -> None:
         """End every request."""
         for model in self._all():
-            while model.speakings:
-                speaking = model.speakings.pop()
-                self._end(speaking.ticket, error)
-                for utterance in list(speaking.underway):
-                    model.synthesizer.batch.drop(utterance)
+            for speaking in list(model.speakings):
+                assert self._engine is not None
+                self._engine.drop(model, speaking, error)
         while waiting and self._inbox:
             self._end(self._inbox.popleft(), error)

@@ -1,4 +1,4 @@
-"""Between the routes and the engine's thread: tickets submitted, their sound awaited, and answers made of it."""
+"""Between the routes and the engine's thread: generations submitted, their sound awaited, and answers made of it."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ from utils.server.encode import FORMATS, encode_whole, usable_formats
 from utils.server.faults import ApiError, as_api_error
 from utils.server.guard import UNREAD
 from utils.server.service import SpeechService
-from utils.server.ticket import SpeechRequest, Ticket, UnknownVoiceError
+from utils.speech.generation import Generation, SpeechRequest, UnknownVoiceError
 from utils.speech.models import SpeakingModel
 from utils.speech.voice_library import DEFAULT_VOICE, voice_parts
 from utils.text.languages import plain_code
@@ -103,13 +103,13 @@ class Desk:
 
         model = await run_in_threadpool(find_listed, self.service.output, model_id)
         speech, references = await run_in_threadpool(self._resolved, speech, model)
-        ticket = Ticket(speech, (model_id, model), references=references, wake=wake)
-        self.service.submit(ticket)
-        sound = Sound(ticket, changed)
+        generation = Generation(speech, (model_id, model), references=references, wake=wake)
+        self.service.submit(generation)
+        sound = Sound(generation, changed)
         try:
             await sound.begin(request)
         except BaseException:
-            ticket.cancel()
+            generation.cancel()
             raise
         return sound
 
@@ -172,15 +172,15 @@ class Desk:
 
 
 class Sound:
-    """A ticket whose sound is awaited.
+    """A generation whose sound is awaited.
 
     Args:
-        ticket: that was submitted.
+        generation: that was submitted.
         changed: set when there is something to take.
     """
 
-    def __init__(self, ticket: Ticket, changed: asyncio.Event) -> None:
-        self.ticket = ticket
+    def __init__(self, generation: Generation, changed: asyncio.Event) -> None:
+        self.generation = generation
         self._changed = changed
 
     async def begin(self, request: Request) -> None:
@@ -203,12 +203,12 @@ class Sound:
                     raise ApiError(499, "The client has gone.", code="client_gone")
         finally:
             gone.cancel()
-        if self.ticket.error is not None and self.ticket.buffered_s == 0:
-            raise self.ticket.error
+        if self.generation.error is not None and self.generation.buffered_s == 0:
+            raise self.generation.error
 
     def _is_begun(self) -> bool:
-        ticket = self.ticket
-        return ticket.is_ended or (ticket.request.stream and ticket.buffered_s > 0)
+        generation = self.generation
+        return generation.is_ended or (generation.request.stream and generation.buffered_s > 0)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Sound as it comes; the speech ends when nobody takes it any more.
@@ -219,23 +219,23 @@ class Sound:
         try:
             while True:
                 self._changed.clear()
-                is_ended = self.ticket.is_ended
-                chunks = self.ticket.take()
+                is_ended = self.generation.is_ended
+                chunks = self.generation.take()
                 if chunks:
                     yield b"".join(chunks)
                 elif is_ended:
-                    if self.ticket.error is not None:
-                        raise self.ticket.error
+                    if self.generation.error is not None:
+                        raise self.generation.error
                     return
                 if not is_ended:
                     await self._changed.wait()
         finally:
-            self.ticket.cancel()
+            self.generation.cancel()
 
     async def response(self, form: str) -> Response:
         """The speech as a file of a format, streamed if that was asked for."""
         kind = FORMATS[form]
-        if self.ticket.request.stream:
+        if self.generation.request.stream:
             return _Stream(self, self._encoded(form), kind.media_type)
         chunks = [chunk async for chunk in self.chunks()]
         sound = await run_in_threadpool(encode_whole, form, chunks)
@@ -243,7 +243,7 @@ class Sound:
 
     def headers(self) -> dict[str, str]:
         """What of the text was not read, in percent-encoded UTF-8 with spaces between."""
-        unread = [quote(one[:MAX_UNREAD], safe=READABLE) for one in self.ticket.unread[:MAX_UNREAD]]
+        unread = [quote(one[:MAX_UNREAD], safe=READABLE) for one in self.generation.unread[:MAX_UNREAD]]
         return {UNREAD: " ".join(unread)} if unread else {}
 
     async def _encoded(self, form: str) -> AsyncIterator[bytes]:
@@ -266,7 +266,7 @@ class Sound:
             # It cannot go up: the answer has begun, and has a form for errors of its own.
             yield _event({"type": "error", **as_api_error(error).content()})
             return
-        read, spoken = self.ticket.num_tokens, self.ticket.num_codes
+        read, spoken = self.generation.num_tokens, self.generation.num_codes
         usage = {"input_tokens": read, "output_tokens": spoken, "total_tokens": read + spoken}
         yield _event({"type": "speech.audio.done", "usage": usage})
 
@@ -282,7 +282,7 @@ class _Stream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._sound.ticket.cancel()
+            self._sound.generation.cancel()
 
 
 def _event(content: dict[str, Any]) -> str:

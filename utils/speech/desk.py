@@ -253,7 +253,7 @@ class GenerationQueue:
             answers = self.worker.ask(request, device=self._device, is_unwanted=lambda: folder in self._unwanted)
             for reply in answers:
                 if reply["kind"] == "chunk":
-                    sound.add_chunk(reply["sentence"], base64.b64decode(reply["pcm"]))
+                    sound.add_chunk(base64.b64decode(reply["pcm"]))
                     if take.first_sound_s is None:
                         # Written with the first sentence: a disk that is busy must not delay the next chunk.
                         take = take.changed(first_sound_s=round(time.monotonic() - asked, 3))

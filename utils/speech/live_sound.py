@@ -20,22 +20,22 @@ class LiveSound:
 
     def __init__(self) -> None:
         self._files: list[Path] = []
-        self._chunks: dict[int, bytearray] = {}
-        """By index of the sentence; those of later ones may come early."""
+        self._chunks = bytearray()
+        """Of the sentence that is being spoken."""
         self._ended = False
         self._lock = threading.Lock()
         self._listeners: set[Callable[[], None]] = set()
 
-    def add_chunk(self, sentence: int, pcm: bytes) -> None:
-        """Append to the sentence of that index."""
+    def add_chunk(self, pcm: bytes) -> None:
+        """Append to the sentence that is being spoken."""
         with self._lock:
-            self._chunks.setdefault(sentence, bytearray()).extend(pcm)
+            self._chunks.extend(pcm)
         self._notify()
 
     def add_sentence(self, wav: Path) -> None:
         """The next sentence is on disk."""
         with self._lock:
-            self._chunks.pop(len(self._files), None)
+            self._chunks.clear()
             self._files.append(wav)
         self._notify()
 
@@ -82,7 +82,7 @@ class LiveSound:
         """A block of a sentence, and whether nothing can be added to the sentence."""
         with self._lock:
             if sentence >= len(self._files):
-                return bytes(self._chunks.get(sentence, b"")[offset : offset + BLOCK_BYTES]), False
+                return bytes(self._chunks[offset : offset + BLOCK_BYTES]), False
             file = self._files[sentence]
         with wave.open(str(file), "rb") as wav:
             wav.setpos(min(offset // 2, wav.getnframes()))

@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -68,7 +68,19 @@ class SpeechRequest(SpeechSettings):
         return found
 
 
-class Ticket:
+@dataclass
+class SpeechCounts:
+    """What was spoken so far."""
+
+    speech_s: float = 0.0
+    """Seconds of speech."""
+    out_of_memory: int = 0
+    """How often the device's memory ran out."""
+    steps: Counter[int] = field(default_factory=Counter)
+    """Decoding steps by the number of sentences side by side."""
+
+
+class Generation:
     """One request on its way.
 
     Args:
