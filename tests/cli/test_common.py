@@ -2,14 +2,19 @@
 
 import errno
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
 import rich
 
-from utils.cli.common import given_fields, progress_report, run_command
+from tests.documents import known_flags
+from utils.cli import __main__ as commands
+from utils.cli.common import CLOSED_PIPE, EVERYDAY, given_fields, progress_report, run_command, size
 from utils.config import Config, SynthesizeConfig, TrainConfig
 from utils.errors import UserError
 
@@ -73,6 +78,46 @@ def test_the_real_settings_can_be_given_as_flags(
     seen: list[Config] = []
     run_command(config_class, seen.append, "", args)
     assert getattr(seen[0], field) == value
+
+
+def test_help_lists_required_flags_before_everyday_ones_and_all_others(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run_command(TrainConfig, lambda _: None, "Train.", ["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    words = ("Train.", "required:", "--project STR", "everyday:", "--base STR", "all others:", "--warmup-steps INT")
+    assert [text.index(word) for word in words] == sorted(text.index(word) for word in words)
+    listed = {word for line in text.splitlines() for word in line.split() if line.startswith("  --")}
+    assert {f"--{field.name.replace('_', '-')}" for field in fields(TrainConfig)} <= {w.rstrip(",") for w in listed}
+
+
+def test_everyday_flags_are_flags_of_some_command() -> None:
+    assert known_flags() >= EVERYDAY - {"--help"}
+
+
+def test_every_command_is_listed_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    commands.main()
+    listed = [line.split(maxsplit=3)[2:] for line in capsys.readouterr().out.splitlines() if "utils.cli" in line]
+    files = {path.stem for path in Path(commands.__file__).parent.glob("*.py")}
+    internal = {"__main__", "common", "job", "measure_switches", "rank"}
+    assert {name.removeprefix("utils.cli.") for name, _ in listed} == files - internal
+    assert all(what and what[0].isupper() and "python" not in what for _, what in listed)
+
+
+def test_output_without_a_reader_ends_quietly() -> None:
+    """As with `| head`: the reader has ended before the command writes."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run([sys.executable, "-m", "utils.cli"], stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (CLOSED_PIPE, b"")
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "words"), [(900, "0.9 kB"), (50_000, "50.0 kB"), (5e6, "5.0 MB"), (5.29e9, "5.29 GB")]
+)
+def test_sizes_have_the_unit_that_suits_them(num_bytes: float, words: str) -> None:
+    assert size(num_bytes) == words
 
 
 def test_help_shows_what_each_flag_means_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:

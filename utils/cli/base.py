@@ -9,7 +9,7 @@ import tyro
 
 from utils.bases.catalog import DOWNLOADED, EMBEDDED, BaseEntry, known_bases
 from utils.bases.verify import REMEDY
-from utils.cli.common import error_exits, progress_phases
+from utils.cli.common import error_exits, program, progress_phases
 from utils.config import STARTER
 from utils.errors import UserError
 from utils.project.advice import command
@@ -49,6 +49,7 @@ def download(
             progress=lambda file, done, total: report(f"downloading {version} (bytes)", done, total),
         )
     print(folder)
+    print(f"next: {command('train', project='NAME', base=version)}")
 
 
 def make_tiny(out: Path) -> None:
@@ -69,6 +70,7 @@ def main(args: Sequence[str] | None = None) -> None:
     with error_exits():
         tyro.extras.subcommand_cli_from_dict(
             {"list": list_bases, "download": download, "make-tiny": make_tiny},
+            prog=program(),
             description="List, download and make base models.",
             args=args,
             config=(tyro.conf.OmitArgPrefixes,),

@@ -1,11 +1,13 @@
 """What every command line shares: flags from a settings class, plain error messages, exit statuses and progress."""
 
+import io
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +28,48 @@ USER_ERROR = 2
 """Exit status for a fault that the user can fix; also that of an unknown flag."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 + SIGINT."""
+CLOSED_PIPE = 141
+"""Exit status where the reader of the output has ended, as with `| head`: 128 + SIGPIPE."""
+EVERYDAY = frozenset(
+    [
+        "--project",
+        "--output",
+        "--config",
+        "--base",
+        "--language",
+        "--input",
+        "--also",
+        "--transcriber",
+        "--check-transcripts",
+        "--num-epochs",
+        "--batch-size",
+        "--grad-accumulation",
+        "--learning-rate",
+        "--mixed-precision",
+        "--gradient-checkpointing",
+        "--lora-rank",
+        "--device",
+        "--resume",
+        "--preflight",
+        "--auto",
+        "--accept-license",
+        "--text",
+        "--out",
+        "--model",
+        "--voice",
+        "--reference",
+        "--seed",
+        "--speed",
+        "--checkpoint",
+        "--sentences",
+        "--num-sentences",
+        "--extend",
+        "--corpus",
+        "--csv",
+        "--help",
+    ]
+)
+"""Flags that --help shows before all others, behind the required ones."""
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +113,11 @@ def error_exits() -> Iterator[None]:
     try:
         with disk_errors():
             yield
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Nor may the interpreter fail when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(CLOSED_PIPE) from None
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(USER_ERROR) from None
@@ -97,16 +146,54 @@ def parse(config_class: type[ConfigType], description: str | None, args: Sequenc
         UserError: the file cannot be read, or names a setting that does not exist.
     """
     words = list(sys.argv[1:] if args is None else args)
+    given = _file_settings(config_class, words)
+    with grouped_help(words):
+        return tyro.cli(
+            config_class,
+            prog=program(),
+            description=description,
+            args=words,
+            config=(tyro.conf.OmitArgPrefixes,),
+            default=tyro.MISSING_NONPROP if given is None else given,
+        )
+
+
+def program() -> str:
+    """What the user typed to start this command."""
     module = getattr(sys.modules["__main__"], "__spec__", None)
-    program = f"python -m {module.name}" if module else Path(sys.argv[0]).name
-    return tyro.cli(
-        config_class,
-        prog=program,
-        description=description,
-        args=words,
-        config=(tyro.conf.OmitArgPrefixes,),
-        default=tyro.MISSING_NONPROP if (given := _file_settings(config_class, words)) is None else given,
-    )
+    return f"python -m {module.name}" if module else Path(sys.argv[0]).name
+
+
+@contextmanager
+def grouped_help(words: Sequence[str]) -> Iterator[None]:
+    """Show the flags that --help lists in groups: the required ones, those of every day, all others."""
+    if not {"-h", "--help"} & set(words):
+        yield
+        return
+    written = io.StringIO()
+    try:
+        with redirect_stdout(written):
+            yield
+    finally:
+        print(group_flags(written.getvalue()), end="")
+
+
+def group_flags(text: str) -> str:
+    """A help text with its flags in groups; tyro draws no boxes where it does not write to a terminal."""
+    begin, _, options = text.partition("\n options ")
+    groups: dict[str, list[str]] = {"required": [], "everyday": [], "all others": []}
+    for flag in re.split(r"^(?=  -)", options, flags=re.MULTILINE)[1:]:
+        is_everyday = not EVERYDAY.isdisjoint(re.split(r"[\s,]+", flag.partition("\n")[0]))
+        groups["required" if "(required)" in flag else "everyday" if is_everyday else "all others"].append(flag)
+    lines = [begin, *(f"{name}:\n{''.join(flags)}" for name, flags in groups.items() if flags)]
+    return re.sub(r" +$", "", "\n".join(lines), flags=re.MULTILINE).rstrip() + "\n"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes in the unit that suits them."""
+    if num_bytes >= 1e9:
+        return f"{num_bytes / 1e9:.2f} GB"
+    return f"{num_bytes / 1e6:.1f} MB" if num_bytes >= 1e6 else f"{num_bytes / 1e3:.1f} kB"
 
 
 def _file_settings(config_class: type[ConfigType], words: Sequence[str]) -> ConfigType | None:

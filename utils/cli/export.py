@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from utils.bases.catalog import read_about
-from utils.cli.common import progress_phases, run_command
+from utils.cli.common import progress_phases, run_command, size
 from utils.config import ExportConfig
+from utils.project.advice import command
+from utils.project.paths import open_project
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -19,8 +21,10 @@ def _export(config: ExportConfig) -> None:
     with progress_phases() as progress:
         ready = export_model(config, progress=progress)
     for file in sorted(ready.iterdir()):
-        print(f"{file.stat().st_size / 1e6:8.1f} MB  {file}")
+        print(f"{size(file.stat().st_size):>9}  {file}")
     print(f"It loads in: {read_about(ready)['loads_in']}")
+    project = open_project(config.project, config.output)
+    print(f"next      {command('synthesize', project=project, text='Hello.', out='hello.wav')}")
 
 
 if __name__ == "__main__":

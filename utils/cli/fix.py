@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from utils.cli.common import error_exits
+from utils.cli.common import error_exits, program
 from utils.dataset.edits.edit import FixConfig
 
 
@@ -116,7 +116,7 @@ Fix = (
 def main(args: Sequence[str] | None = None) -> None:
     """The command; exits with 2 after a fault that the user can fix."""
     with error_exits():
-        fix = tyro.cli(Fix, description=__doc__, args=args)  # type: ignore[call-overload]
+        fix = tyro.cli(Fix, prog=program(), description=__doc__, args=args)  # type: ignore[call-overload]
         _fix(fix.config().validate(where="fix"))
 
 

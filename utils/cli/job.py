@@ -175,7 +175,7 @@ def _download(config: DownloadConfig, report: ProgressFn) -> None:
 
 def _preflight(config: TrainConfig, report: ProgressFn) -> None:
     from utils.bases.download import fetch_base
-    from utils.cli.preflight import measure_switches
+    from utils.cli.measure_switches import measure_switches
 
     fetch_base(config.base, progress=report)
     measure_switches(config, report)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from utils.cli.common import progress_phases, run_command
+from utils.config import STARTER
 from utils.dataset.settings import PrepareConfig
 from utils.project.paths import open_project
 
@@ -44,6 +45,8 @@ def _prepare(command: PrepareCommand) -> None:
         result = prepare(config, accept_license=command.accept_license, progress=phases)
     print(f"dataset {project.dataset}: {result.added} new clips, {result.unchanged} as before")
     print(result.table())
+    if result.used:
+        print(f"next  {command('train', project=project, base=None if config.base == STARTER else config.base)}")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import tyro
 
-from utils.cli.common import error_exits
+from utils.cli.common import error_exits, program, size
 from utils.errors import UserError
+from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.layout import find_run, strays_of
 from utils.runs.list import RunInfo, changed_settings, list_runs, plan_removal, read_run, remove
@@ -38,6 +39,7 @@ def list_all(project: str | None = None, output: Path = OUTPUT) -> None:
     header = ("project", "run", "state", "steps", "best loss", "size", "age")
     for line in _aligned([header, *rows]):
         print(line)
+    print(f"next: {command('runs', 'show', 'RUN', project='NAME')}")
 
 
 def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Path = OUTPUT) -> None:
@@ -81,9 +83,9 @@ def clean(
     if not plan:
         print("there is nothing to remove")
         return
-    for line in _aligned([(_size(item.num_bytes), str(item.path), item.what) for item in plan], right=(0,)):
+    for line in _aligned([(size(item.num_bytes), str(item.path), item.what) for item in plan], right=(0,)):
         print(line)
-    total = _size(sum(item.num_bytes for item in plan))
+    total = size(sum(item.num_bytes for item in plan))
     if not yes:
         print(
             f"would remove {total}; add --yes to remove it" + (", a run can then not be resumed" if keep_best else "")
@@ -99,7 +101,7 @@ def main(args: Sequence[str] | None = None) -> None:
     with error_exits():
         tyro.extras.subcommand_cli_from_dict(
             {"list": list_all, "show": show, "clean": clean},
-            prog="python -m utils.cli.runs",
+            prog=program(),
             description="List, show and remove training runs.",
             args=args,
             config=(tyro.conf.OmitArgPrefixes,),
@@ -114,7 +116,7 @@ def _row(project: Project, info: RunInfo) -> tuple[str, ...]:
         info.job.state,
         _steps(info),
         best,
-        _size(info.num_bytes),
+        size(info.num_bytes),
         _age(info.last_write),
     )
 
@@ -132,7 +134,7 @@ def _progress(info: RunInfo) -> Iterable[str]:
         yield f"loss      {info.loss:.3f} at the last step"
     if info.best_loss is not None:
         yield f"eval      {info.best_loss:.3f} at best"
-    yield f"size      {_size(info.num_bytes)}"
+    yield f"size      {size(info.num_bytes)}"
     yield f"age       {_age(info.last_write)} since it wrote something"
 
 
@@ -201,7 +203,7 @@ def _checkpoints(info: RunInfo) -> Iterable[str]:
         if checkpoint.step in info.speech:
             what += f", speech score {info.speech[checkpoint.step]:.2f}"
         rows.append(
-            ("", checkpoint.path.name, _size(checkpoint.num_bytes), what if checkpoint.is_complete else "incomplete")
+            ("", checkpoint.path.name, size(checkpoint.num_bytes), what if checkpoint.is_complete else "incomplete")
         )
     yield from _aligned(rows, right=(2,))
     for path in strays_of(info.folder):
@@ -210,10 +212,6 @@ def _checkpoints(info: RunInfo) -> Iterable[str]:
 
 def _steps(info: RunInfo) -> str:
     return f"{info.step}/{info.total_steps}" if info.total_steps else str(info.step)
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1e6:.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:.2f} GB"
 
 
 def _age(moment: float) -> str:

@@ -1,4 +1,4 @@
-"""Serve in a container: when it is stopped, running jobs save first. python -m utils.cli.serve python app.py
+"""Serve in a container, where running jobs save before it stops: python -m utils.cli.serve python app.py
 
 `docker stop` sends SIGTERM to a container's first process only and kills everything some seconds later; jobs are
 processes of their own and would get no signal. This one starts the program it is given, and when it is asked to stop it

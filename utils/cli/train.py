@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils.cli.common import error_exits, given_fields, progress_phases, run_command
-from utils.cli.preflight import CHOSEN, heeding_sigterm, measure_switches
+from utils.cli.measure_switches import CHOSEN, heeding_sigterm, measure_switches
 from utils.config import TrainConfig
 from utils.project.advice import command
 from utils.project.paths import open_project
@@ -58,7 +58,8 @@ def main(args: Sequence[str] | None = None) -> None:
     # As other launchers spell it.
     words = ["0" if (before, word) == ("--processes", "auto") else word for before, word in pairwise(["", *words])]
     command = partial(_command, given=given_fields(words), notes=notes)
-    run_command(TrainCommand, command, "Fine-tune the GPT of a base model on a prepared dataset.", words)
+    description = f"{TrainCommand.__doc__} --preflight measures the switches and trains nothing."
+    run_command(TrainCommand, command, description, words)
 
 
 def _command(command: TrainCommand, given: Collection[str], notes: Sequence[str]) -> None:

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import tyro
 
-from utils.cli.common import error_exits
+from utils.cli.common import error_exits, program
+from utils.project.advice import command
 from utils.speech.voice_library import VoiceLibrary
 
 
@@ -22,7 +23,8 @@ class List:
     """The folder that holds all projects."""
 
     def do(self, library: VoiceLibrary) -> str:
-        return "\n".join(voice.name for voice in library.all()) or "no voices yet"
+        make = command("voices", "make", name="anna", recordings="anna.wav")
+        return "\n".join(voice.name for voice in library.all()) or f"no voices yet; next: {make}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class Make(_Named):
     """Up to 8; of each, the first 60 s are kept."""
 
     def do(self, library: VoiceLibrary) -> str:
-        return f"voice {library.make(self.name, self.recordings).name} made"
+        return f"voice {library.make(self.name, self.recordings).name} made; {_next(self.name)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class Mix(_Named):
     """Names and weights: anna:0.7,ben:0.3."""
 
     def do(self, library: VoiceLibrary) -> str:
-        return f"voice {library.mix(self.name, self.voices).name} made"
+        return f"voice {library.mix(self.name, self.voices).name} made; {_next(self.name)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,11 @@ class Remove(_Named):
         return f"voice {self.name} removed"
 
 
+def _next(name: str) -> str:
+    """How to speak with a voice."""
+    return f"next: {command('synthesize', model='starter', voice=name, text='Hello.', out='hello.wav')}"
+
+
 Action = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Make, tyro.conf.subcommand("make")]
@@ -88,7 +95,7 @@ Action = (
 def main(args: Sequence[str] | None = None) -> None:
     """The command; exits with 2 after a fault that the user can fix."""
     with error_exits():
-        action = tyro.cli(Action, description=__doc__, args=args)  # type: ignore[call-overload]
+        action = tyro.cli(Action, prog=program(), description=__doc__, args=args)  # type: ignore[call-overload]
         print(action.do(VoiceLibrary(action.output)))
 
 

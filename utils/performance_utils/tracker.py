@@ -14,7 +14,7 @@ LINE = {
     "audio_per_second": "{:.1f} s of audio a second",
     "tokens_per_second": "{:,.0f} tokens/s",
     "data_share": "{:.1%} waiting for data",
-    "mfu": "MFU {:.1%}",
+    "mfu": "{:.1%} of the device's peak arithmetic",
     "loss": "loss {:.4f}",
 }
 """Figures of a summary, in their order in a line of the log.

@@ -1,0 +1,123 @@
+"""Measure the switches for a training command: each row is printed at once, and counts after an interruption."""
+
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from utils import jobs
+from utils.callbacks import ProgressFn
+from utils.config import TrainConfig
+from utils.errors import UserError
+from utils.project.advice import train_command
+from utils.project.paths import Project
+from utils.switches import MEASURED
+
+if TYPE_CHECKING:
+    from utils.training.preflight import Row
+
+TERMINATED = 128 + signal.SIGTERM
+"""Exit status after SIGTERM, as shells have it."""
+CHOSEN = ("batch_size", "grad_accumulation", *(switch.field for switch in MEASURED))
+"""Settings that preflight chooses."""
+
+
+def time_left(seconds: float) -> str:
+    """Such as `about 3 min left`."""
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {max(1.0, seconds):.0f} s left"
+
+
+def measure_switches(config: TrainConfig, report: ProgressFn, given: Collection[str] | None = None) -> "Row":
+    """Measure each combination of switches with real steps, and print the table row by row.
+
+    What was measured before an interruption is recommended from, too; the interruption is passed on.
+
+    Args:
+        config: the settings; each combination changes some of them.
+        report: called with (what is being done, done, in all).
+        given: names of the settings that the user chose, which stay; those that are not the default when nobody knows.
+
+    Returns:
+        The recommended combination with its batch size.
+
+    Raises:
+        UserError: no combination could be measured.
+    """
+    from utils.performance_utils.device import settle_device
+    from utils.training.data.load import load_data
+    from utils.training.plan import plan_run
+    from utils.training.preflight import head, is_better, larger_batches, line, preflight, recommended
+    from utils.training.switches.optim import make_accelerator
+
+    plan = plan_run(replace(config, resume=None))
+    project, settled = plan.project, plan.config
+    with jobs.hold("preflight", device=settle_device(config.device)[0], output=project.output, folder=project.folder):
+        audio_s = load_data(settled, project, plan.base, make_accelerator(settled.device), report).train.seconds
+        if given is None:
+            given = [field.name for field in fields(TrainConfig) if getattr(config, field.name) != field.default]
+        fixed = {name: getattr(config, name) for name in CHOSEN if name in given}
+        rows, left, started = list["Row"](), 0, time.monotonic()
+
+        def printed(measured: Iterable[tuple["Row", int]]) -> Iterator["Row"]:
+            nonlocal left
+            for row, left in measured:
+                if not rows:
+                    print(head(), flush=True)
+                rows.append(row)
+                report("measuring", len(rows), len(rows) + left)
+                seconds = (time.monotonic() - started) / len(rows) * left
+                # At once, also into a file or a pipe.
+                print(line(row) + (f"   {time_left(seconds)} for {left} more" if left else ""), flush=True)
+                yield row
+
+        # The plainest combination comes first, and is the slowest.
+        print(
+            "measuring each combination of switches with real steps; the first takes the longest",
+            file=sys.stderr,
+            flush=True,
+        )
+        try:
+            best = recommended(list(printed(preflight(settled, audio_s=audio_s, fixed=fixed))))
+            if best is None:
+                raise UserError(
+                    what=f"no combination could be measured: {rows[-1].measured.fault}",
+                    where="preflight",
+                    fix="lower batch_size or max_audio_length",
+                )
+            if not config.batch_tokens and not {"batch_size", "grad_accumulation"} & set(fixed):
+                for row in printed(larger_batches(best, audio_s=audio_s)):
+                    best = row if is_better(row, best) else best
+        except (KeyboardInterrupt, SystemExit):
+            done = f"after {len(rows)} of {len(rows) + left} measurements"
+            print(f"interrupted {done if rows else 'before the first measurement was made'}", flush=True)
+            if (best := recommended(rows)) is not None:
+                _recommend("recommended of these, a partial result", best, config, project)
+            raise
+    print(f"hours are those of {settled.num_epochs} epochs of {audio_s / 60:.1f} minutes")
+    if fixed:
+        print(f"kept as you chose: {', '.join(f'{name} {value}' for name, value in fixed.items())}")
+    _recommend("recommended", best, config, project)
+    return best
+
+
+@contextmanager
+def heeding_sigterm() -> Iterator[None]:
+    """Leave with SystemExit on SIGTERM, as Ctrl-C leaves with KeyboardInterrupt, for as long as the block lasts."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _recommend(title: str, row: "Row", config: TrainConfig, project: Project) -> None:
+    """Print a combination, and the command that trains with it and with all else that was given."""
+    chosen = replace(config, **{name: getattr(row.config, name) for name in CHOSEN})
+    print(f"{title}: {row.name}\n  {train_command(chosen, project, CHOSEN)}", flush=True)
