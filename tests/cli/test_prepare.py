@@ -41,6 +41,7 @@ def test_some_clips_as_a_user_would(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == f"dataset {tmp_path}/voice/dataset: 6 new clips, 0 as before"
     assert [line.split() for line in lines[2:4]] == [["given", "6"], ["used", "6", "0.4"]]
+    assert lines[-1].startswith("next  python -m utils.cli.train --project voice")
     assert done.stderr.startswith("preparing clips: 6 in ")
     assert (tmp_path / "voice" / "dataset" / "metadata_train.csv").is_file()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from utils.cli.common import progress_phases, run_command
 from utils.config import STARTER
 from utils.dataset.settings import PrepareConfig
+from utils.project.advice import command
 from utils.project.paths import open_project
 
 
@@ -30,19 +31,19 @@ def main(args: Sequence[str] | None = None) -> None:
     run_command(PrepareCommand, _prepare, "Turn recordings with transcripts into a dataset.", args)
 
 
-def _prepare(command: PrepareCommand) -> None:
+def _prepare(given: PrepareCommand) -> None:
     # Imported late: torch takes seconds to load, and a wrong flag should be answered at once.
     from utils.dataset.build import prepare
     from utils.dataset.sources.read import require_inputs
 
-    config = command.settings
+    config = given.settings
     project = open_project(config.project, config.output)
     # Before a download, which takes long.
     require_inputs((config.input, *config.also))
     with progress_phases() as phases:
         # Shown from now on: long recordings are read, and perhaps transcribed, before the first clip.
         phases("preparing clips", 0, None)
-        result = prepare(config, accept_license=command.accept_license, progress=phases)
+        result = prepare(config, accept_license=given.accept_license, progress=phases)
     print(f"dataset {project.dataset}: {result.added} new clips, {result.unchanged} as before")
     print(result.table())
     if result.used:

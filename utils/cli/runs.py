@@ -10,7 +10,6 @@ import tyro
 
 from utils.cli.common import error_exits, program, size
 from utils.errors import UserError
-from utils.project.advice import command
 from utils.project.paths import Project, open_project
 from utils.runs.layout import find_run, strays_of
 from utils.runs.list import RunInfo, changed_settings, list_runs, plan_removal, read_run, remove
@@ -39,7 +38,6 @@ def list_all(project: str | None = None, output: Path = OUTPUT) -> None:
     header = ("project", "run", "state", "steps", "best loss", "size", "age")
     for line in _aligned([header, *rows]):
         print(line)
-    print(f"next: {command('runs', 'show', 'RUN', project='NAME')}")
 
 
 def show(run: Annotated[str, tyro.conf.Positional], /, project: str, output: Path = OUTPUT) -> None:

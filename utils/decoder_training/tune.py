@@ -196,7 +196,8 @@ def tune_decoder(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
-    log.info("the decoder: %s", tuned.facts)
+    kept = "kept" if tuned.is_better else "no better, so the base's own is kept"
+    log.info("decoder fitted: similarity %.2f -> %.2f, %s", tuned.before.similarity, tuned.after.similarity, kept)
     return tuned if tuned.is_better else replace(tuned, weights=own)
 
 
